@@ -1,0 +1,60 @@
+package bucket
+
+import (
+	"context"
+	"time"
+)
+
+// Ask asks for slots for one key.
+type Ask struct {
+	Key    string
+	Limits KeyLimits
+	// Costs are the units each call takes from Rules.Shared, in that order; nil means one of each.
+	Costs []int64
+	Want  int // slots wanted, 1 to 64
+	// Horizon bounds how far ahead of now a slot may lie; a later one is not reserved but told in Wait.
+	Horizon time.Duration
+	// Floor is the earliest TAT the caller knows this key to have, 0 if none: a store that forgot is reminded.
+	Floor Micros
+}
+
+// Grant is the right to start one call at At, and not later than At plus the api's jitter.
+type Grant struct {
+	At Micros
+	// TAT is the key's theoretical arrival time after this grant; the ledger keeps it so that a restart goes on from it.
+	TAT Micros
+}
+
+// Wait says which limit made the store give fewer slots than wanted, and when to ask again.
+type Wait struct {
+	Limit string // the name of a shared limit, or "rate" for the key's own
+	Until Micros
+	// Never is true when the cost can never pass.
+	Never bool
+}
+
+// Answer is what an Ask got: the granted slots in order, and, where they are fewer than wanted, why.
+type Answer struct {
+	Grants []Grant
+	Wait   Wait
+}
+
+// Use tells the store the end of a grant: Returned unused (given back if it is still the last one given, else
+// forfeited), or used by a call that ended, whose shared in-flight permit becomes free and whose Actual costs, where
+// known, replace the estimate.
+type Use struct {
+	Key      string
+	Grant    Grant
+	Costs    []int64 // as asked
+	Returned bool
+	Actual   []int64 // nil: as asked
+}
+
+// Store reserves slots under the limits of one api: all of them or none, in one atomic step. Every error path
+// under-admits. Implementations are safe for concurrent use and pass storetest.
+type Store interface {
+	// Reserve answers every ask, in order. With an error no slot was granted.
+	Reserve(ctx context.Context, asks []Ask) ([]Answer, error)
+	// Settle ends grants.
+	Settle(ctx context.Context, uses []Use) error
+}
