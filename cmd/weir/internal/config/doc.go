@@ -1,0 +1,21 @@
+// Package config turns weir.yaml and the environment into validated values. It is the only place that knows YAML.
+//
+//	weir.yaml ── Parse ──▶ *Config | *Errors      (pure: no file, no environment, no clock)
+//	WEIR_…    ── ReadSettings ──▶ *Settings | *Errors
+//	${env:…}, ${file:…} ── Template.Resolve ──▶ a header's value, at the time of each call
+//
+// What holds:
+//
+//   - Strict: whatever Parse does not understand is a problem, never a guess. A typing error in a limit must not become
+//     "no limit", so unknown fields, duplicate keys and missing units are all refused.
+//   - All problems of a file are reported at once, each with its line, the path of the field, and how to mend it. A
+//     section with a problem is not checked against other sections, so that one mistake is told once.
+//   - Numbers are exact. Rates and money are decimals on paper and whole numbers here; no float is involved.
+//   - A secret is never in a value of this package: a Template holds the reference, and only Resolve's result holds
+//     what it refers to. Messages never quote a header's value, nor a url that may carry a password.
+//   - What passes Parse can be counted: every limit lets at least one call through, and its arithmetic stays below
+//     2^53, where the numbers of a shared store's scripts are still whole.
+//
+// A node walk was preferred to decoding into structs with tags: the decoder stops at the first wrong type of a field,
+// knows no paths, and accepts 010 as 8 and 1_0 as 10.
+package config

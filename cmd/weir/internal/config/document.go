@@ -1,0 +1,241 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxFile bounds a configuration file: it must fit in one message of a NATS server with default settings.
+	maxFile = 512 << 10
+	// maxVisits bounds the work on one file: aliases may repeat a part of it many times.
+	maxVisits = 500_000
+)
+
+// document collects what is found while a file is read.
+type document struct {
+	problems []Problem
+	warnings []Problem
+	visits   int
+}
+
+// value is one place in a document: its node with aliases followed, the line to show and the path from the root.
+type value struct {
+	doc  *document
+	node *yaml.Node
+	line int
+	path string
+}
+
+// open reads the text of one YAML document; a syntax error is the only problem then.
+func (d *document) open(data []byte) (value, bool) {
+	root := value{doc: d, line: 1}
+	if len(data) > maxFile {
+		root.fail("the file is too large", "write at most "+FormatSize(maxFile))
+		return root, false
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var node, second yaml.Node
+	if err := decoder.Decode(&node); errors.Is(err, io.EOF) || err == nil && len(node.Content) == 0 {
+		root.fail("the file is empty", "write apis: {} to configure nothing")
+		return root, false
+	} else if err != nil {
+		d.problems = append(d.problems, syntaxProblem(err))
+		return root, false
+	}
+	if err := decoder.Decode(&second); err == nil {
+		value{doc: d, line: max(second.Line, 1)}.fail("a second document begins", "write one document and no ---")
+		return root, false
+	} else if !errors.Is(err, io.EOF) {
+		d.problems = append(d.problems, syntaxProblem(err))
+		return root, false
+	}
+	return root.at(node.Content[0], 1, ""), true
+}
+
+// syntaxProblem takes the line out of an error of the YAML parser, which has it only in its text.
+func syntaxProblem(err error) Problem {
+	p := Problem{Line: 1, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(p.Message); m != nil {
+		if line, err := strconv.Atoi(m[1]); err == nil && line > 0 {
+			p.Line = line
+		}
+		p.Message = p.Message[len(m[0]):]
+	}
+	switch {
+	case strings.Contains(p.Message, "cannot start any token"):
+		p.Fix = "indent with spaces, not tabs, and quote a text that begins with @, ` or %"
+	case strings.Contains(p.Message, "alphabetic or numeric character"):
+		p.Fix = `quote a pattern that begins with *, as in "*-test"`
+	case strings.Contains(p.Message, "mapping values are not allowed"):
+		p.Fix = "check the indentation, and quote a text that contains a colon"
+	}
+	return p
+}
+
+// at is the place of node below v; line is where its key stands.
+func (v value) at(node *yaml.Node, line int, path string) value {
+	for range 8 { // an alias of an alias is not YAML; a bound all the same
+		if node.Kind != yaml.AliasNode || node.Alias == nil {
+			break
+		}
+		node = node.Alias
+	}
+	if node.Kind == yaml.ScalarNode && !isNull(node) && node.Line > 0 {
+		line = node.Line
+	}
+	return value{doc: v.doc, node: node, line: line, path: path}
+}
+
+// visit counts one step of work and says whether there may be another.
+func (v value) visit() bool {
+	v.doc.visits++
+	if v.doc.visits == maxVisits {
+		v.fail("the file has too many values, aliases followed", "write fewer")
+	}
+	return v.doc.visits < maxVisits
+}
+
+// fail notes a problem at v.
+func (v value) fail(message, fix string) {
+	v.doc.problems = append(v.doc.problems, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+}
+
+// failWith notes what a grammar said about v.
+func (v value) failWith(err error) {
+	p := problemOf(v.path, err)
+	v.fail(p.Message, p.Fix)
+}
+
+// warn notes at v what is allowed and probably not meant.
+func (v value) warn(message, fix string) {
+	v.doc.warnings = append(v.doc.warnings, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+}
+
+// scalar returns the text of a single value as written, quotes aside.
+func (v value) scalar() (string, bool) {
+	if !v.visit() {
+		return "", false
+	}
+	switch {
+	case isNull(v.node):
+		v.fail("has no value", "write one or remove the field")
+	case v.node.Kind != yaml.ScalarNode:
+		v.fail("is "+kindName(v.node), "write a single value")
+	case v.node.ShortTag() == "!!binary" || !strings.HasPrefix(v.node.ShortTag(), "!!"):
+		v.fail("has the tag "+quote(v.node.ShortTag()), "remove the tag")
+	default:
+		return v.node.Value, true
+	}
+	return "", false
+}
+
+// list returns the items of a sequence, at most most; a null is an empty one.
+func (v value) list(most int) ([]value, bool) {
+	if !v.visit() {
+		return nil, false
+	}
+	if isNull(v.node) {
+		return nil, true
+	}
+	if v.node.Kind != yaml.SequenceNode {
+		v.fail("is "+kindName(v.node), "write a list: [ … ]")
+		return nil, false
+	}
+	if len(v.node.Content) > most {
+		v.fail("has "+strconv.Itoa(len(v.node.Content))+" items", "write at most "+strconv.Itoa(most))
+		return nil, false
+	}
+	items := make([]value, len(v.node.Content))
+	for i, node := range v.node.Content {
+		items[i] = v.at(node, max(node.Line, 1), v.path+"["+strconv.Itoa(i)+"]")
+	}
+	return items, true
+}
+
+// entry is one key of a mapping with free names.
+type entry struct {
+	name string
+	value
+}
+
+// entries returns the entries of a mapping, at most most; a null is an empty one. A key that stands twice is a problem
+// and returned once.
+func (v value) entries(most int) ([]entry, bool) {
+	if !v.visit() {
+		return nil, false
+	}
+	if isNull(v.node) {
+		return nil, true
+	}
+	if v.node.Kind != yaml.MappingNode {
+		v.fail("is "+kindName(v.node), "write fields: name: value")
+		return nil, false
+	}
+	if len(v.node.Content)/2 > most {
+		v.fail("has "+strconv.Itoa(len(v.node.Content)/2)+" entries", "write at most "+strconv.Itoa(most))
+		return nil, false
+	}
+	first := make(map[string]int, len(v.node.Content)/2)
+	entries := make([]entry, 0, len(v.node.Content)/2)
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		key := v.at(v.node.Content[i], max(v.node.Content[i].Line, 1), v.path)
+		name := key.node.Value
+		switch {
+		case key.node.Kind != yaml.ScalarNode:
+			key.fail("has a key that is "+kindName(key.node), "write a name")
+			continue
+		case key.node.ShortTag() == "!!merge":
+			key.fail("merges with <<", "write the fields out: a limit should stand where it is looked for")
+			continue
+		}
+		place := v.at(v.node.Content[i+1], key.line, joinPath(v.path, name))
+		if line, twice := first[name]; twice {
+			value{v.doc, key.node, key.line, place.path}.fail(
+				"stands here a second time, first on line "+strconv.Itoa(line), "remove one of them")
+			continue
+		}
+		first[name] = key.line
+		entries = append(entries, entry{name: name, value: place})
+	}
+	return entries, true
+}
+
+// isScalar says whether v is a single value and not null.
+func (v value) isScalar() bool { return v.node.Kind == yaml.ScalarNode && !isNull(v.node) }
+
+func isNull(node *yaml.Node) bool {
+	return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null"
+}
+
+func kindName(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return "a single value"
+	}
+}
+
+// joinPath appends a name to a path; a name with unusual letters is quoted.
+func joinPath(path, name string) string {
+	plain := name != "" && len(name) <= 64 && !strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", r)
+	})
+	switch {
+	case !plain:
+		return path + "[" + quote(name) + "]"
+	case path == "":
+		return name
+	default:
+		return path + "." + name
+	}
+}

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+
+	durationFix = "write 30s, 10m, 24h or 30d"
+)
+
+// durationUnit returns the length of a unit by its name, 0 for no such unit. A month is not here: it has no fixed length.
+func durationUnit(name string) time.Duration {
+	switch name {
+	case "ms":
+		return time.Millisecond
+	case "s", "second", "seconds":
+		return time.Second
+	case "m", "min", "minute", "minutes":
+		return time.Minute
+	case "h", "hour", "hours":
+		return time.Hour
+	case "d", "day", "days":
+		return day
+	case "w", "week", "weeks":
+		return week
+	default:
+		return 0
+	}
+}
+
+// ParseDuration reads a duration of 0 to 292 years: 30s, 1.5s, 1h30m, 30d, 2w. The units are ms, s, m (or min), h, d, w
+// and the words second, minute, hour, day, week. A day is 24 hours. Only 0 needs no unit.
+func ParseDuration(text string) (time.Duration, error) {
+	if text == "0" {
+		return 0, nil
+	}
+	if strings.HasPrefix(text, "-") {
+		return 0, refuse(durationFix, "%s is negative", quote(text))
+	}
+	var total time.Duration
+	for rest := text; rest != "" || text == ""; {
+		number, tail := leadingNumber(rest)
+		n, ok := parseDecimal(number)
+		if !ok {
+			return 0, refuse(durationFix, "%s is not a duration", quote(text))
+		}
+		end := strings.IndexAny(tail, "0123456789.")
+		if end < 0 {
+			end = len(tail)
+		}
+		if end == 0 {
+			return 0, refuse(durationFix, "%s has no unit", quote(text))
+		}
+		name := strings.TrimSpace(tail[:end])
+		unit := durationUnit(name)
+		if unit == 0 {
+			return 0, unknownUnit(text, name)
+		}
+		part, ok := n.times(int64(unit))
+		if !ok || total+time.Duration(part) < total {
+			return 0, refuse(durationFix, "%s is too long or too fine", quote(text))
+		}
+		total += time.Duration(part)
+		rest = tail[end:]
+	}
+	return total, nil
+}
+
+func unknownUnit(text, unit string) error {
+	if strings.HasPrefix(unit, "mo") || unit == "M" || strings.HasPrefix(unit, "y") {
+		return refuse("write it in days, as in 30d", "%s: a month or a year has no fixed length", quote(text))
+	}
+	return refuse("the units are ms, s, m, h, d and w", "%s has the unknown unit %s", quote(text), quote(unit))
+}
+
+// FormatDuration writes d so that ParseDuration reads it back: in the longest unit that divides it, as in 90s, 3h, 30d.
+func FormatDuration(d time.Duration) string {
+	units := []struct {
+		length time.Duration
+		name   string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}, {time.Millisecond, "ms"}}
+	if d == 0 {
+		return "0s"
+	}
+	for _, u := range units {
+		if d%u.length == 0 {
+			return strconv.FormatInt(int64(d/u.length), 10) + u.name
+		}
+	}
+	fraction := strings.TrimRight(fmt.Sprintf("%06d", d%time.Millisecond), "0")
+	return fmt.Sprintf("%d.%sms", d/time.Millisecond, fraction)
+}
+
+// durationIn is ParseDuration within least and most, both allowed.
+func durationIn(least, most time.Duration) func(string) (time.Duration, error) {
+	return func(text string) (time.Duration, error) {
+		d, err := ParseDuration(text)
+		if err != nil {
+			return 0, err
+		}
+		if d < least || d > most {
+			return 0, refuse(fmt.Sprintf("write %s to %s", FormatDuration(least), FormatDuration(most)),
+				"%s is out of range", quote(text))
+		}
+		return d, nil
+	}
+}

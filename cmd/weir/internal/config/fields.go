@@ -1,0 +1,159 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// fields is a mapping whose names are known.
+type fields struct {
+	value
+	byName map[string]value
+}
+
+// fields reads v as a mapping with these names; any other name is a problem.
+func (v value) fields(names ...string) (fields, bool) {
+	entries, ok := v.entries(maxVisits)
+	f := fields{value: v, byName: make(map[string]value, len(entries))}
+	for _, e := range entries {
+		if !slices.Contains(names, e.name) {
+			e.line = v.lineOf(e.name, e.line)
+			e.fail("there is no such field", meant(e.name, names))
+			continue
+		}
+		f.byName[e.name] = e.value
+	}
+	return f, ok
+}
+
+// lineOf returns the line of a key of v.
+func (v value) lineOf(name string, otherwise int) int {
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		if key := v.node.Content[i]; key.Value == name && key.Line > 0 {
+			return key.Line
+		}
+	}
+	return otherwise
+}
+
+// has says whether the field stands in the file.
+func (f fields) has(name string) bool {
+	_, ok := f.byName[name]
+	return ok
+}
+
+// place returns the field's value for a message, or the mapping itself when the field is absent.
+func (f fields) place(name string) value {
+	if v, ok := f.byName[name]; ok {
+		return v
+	}
+	return f.value
+}
+
+// require makes the absence of a field a problem; fix shows one.
+func (f fields) require(name, fix string) {
+	if !f.has(name) {
+		missing := f.value
+		missing.path = joinPath(f.path, name)
+		missing.fail("is missing", fix)
+	}
+}
+
+// ignored makes the presence of fields a problem that mean nothing here; why follows their name.
+func (f fields) ignored(why string, names ...string) {
+	for _, name := range names {
+		if v, ok := f.byName[name]; ok {
+			v.fail("means nothing "+why, "remove it")
+		}
+	}
+}
+
+// read returns the field parsed, or fallback when it is absent or refused, which it notes.
+func read[T any](f fields, name string, fallback T, parse func(string) (T, error)) T {
+	if v, ok := f.byName[name]; ok {
+		return readValue(v, fallback, parse)
+	}
+	return fallback
+}
+
+// readValue is read for a value already found.
+func readValue[T any](v value, fallback T, parse func(string) (T, error)) T {
+	text, ok := v.scalar()
+	if !ok {
+		return fallback
+	}
+	got, err := parse(text)
+	if err != nil {
+		v.failWith(err)
+		return fallback
+	}
+	return got
+}
+
+// readList returns the items of a list parsed, nil when the field is absent. An item that stands twice is a problem.
+func readList[T comparable](f fields, name string, most int, parse func(string) (T, error)) []T {
+	v, ok := f.byName[name]
+	if !ok {
+		return nil
+	}
+	items, _ := v.list(most)
+	parsed := make([]T, 0, len(items))
+	for _, item := range items {
+		text, ok := item.scalar()
+		if !ok {
+			continue
+		}
+		got, err := parse(text)
+		switch {
+		case err != nil:
+			item.failWith(err)
+		case slices.Contains(parsed, got):
+			item.fail(quote(text)+" stands twice", "remove one of them")
+		default:
+			parsed = append(parsed, got)
+		}
+	}
+	return parsed
+}
+
+// wholeIn reads a whole number from least to most, in digits only.
+func wholeIn(least, most int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		fix := fmt.Sprintf("write a whole number from %d to %d", least, most)
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || text[0] == '+' {
+			return 0, refuse(fix, "%s is not a whole number", quote(text))
+		}
+		if n < least || n > most {
+			return 0, refuse(fix, "%d is out of range", n)
+		}
+		return n, nil
+	}
+}
+
+// oneOf reads one of a few words.
+func oneOf[T ~string](choices ...T) func(string) (T, error) {
+	return func(text string) (T, error) {
+		if slices.Contains(choices, T(text)) {
+			return T(text), nil
+		}
+		names := make([]string, len(choices))
+		for i, c := range choices {
+			names[i] = string(c)
+		}
+		return "", refuse(meant(text, names), "%s is unknown", quote(text))
+	}
+}
+
+// yesOrNo reads true or false.
+func yesOrNo(text string) (bool, error) {
+	switch text {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, refuse("write true or false", "%s is neither true nor false", quote(text))
+	}
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+
+	"weir/bucket"
+)
+
+// mostShared bounds the shared limits of an api: one reservation asks all of them.
+const mostShared = 32
+
+// sharedContext is what the rest of the api means for its shared limits.
+type sharedContext struct {
+	price    Money
+	headroom int64       // percent
+	bucket   bucket.Rate // of every key; Count 0 when it was refused
+}
+
+// readShared reads the limits that all keys share.
+func readShared(v value, of sharedContext) []bucket.Limit {
+	items, _ := v.list(mostShared)
+	limits := make([]bucket.Limit, 0, len(items))
+	lines := make(map[string]int, len(items))
+	for _, item := range items {
+		l, place, ok := readLimit(item, of)
+		if !ok {
+			continue
+		}
+		if first, twice := lines[l.Name]; twice {
+			place.fail(fmt.Sprintf("a second limit is called %q, the first on line %d", l.Name, first),
+				"give each a name of its own")
+			continue
+		}
+		lines[l.Name] = place.line
+		limits = append(limits, l)
+	}
+	return limits
+}
+
+// readLimit reads one shared limit. It returns the place of its name, and whether it is worth being looked at further.
+func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
+	before := len(item.doc.problems)
+	f, ok := item.fields("name", "rate", "burst", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
+		"shadow")
+	if !ok {
+		return bucket.Limit{}, item, false
+	}
+	kind, ok := limitKind(f)
+	if !ok {
+		return bucket.Limit{}, item, false
+	}
+	l := bucket.Limit{
+		Name:   read(f, "name", kind, name),
+		Shadow: read(f, "shadow", false, yesOrNo),
+	}
+	switch kind {
+	case "rate":
+		f.ignored("to a rate", "window", "tz", "on_exhausted")
+		r := readRate(f, "rate", bucket.Rate{Burst: 1})
+		l.Rate, l.Cost = &r, readCost(f)
+	case "quota":
+		f.ignored("to a quota", "burst", "on_exhausted")
+		l.Quota, l.Cost = readQuota(f, "quota", quotaCount), readCost(f)
+	case "in_flight":
+		f.ignored("to in_flight", "burst", "window", "tz", "cost", "on_exhausted")
+		l.InFlight = read(f, "in_flight", 0, wholeIn(1, mostInFlight))
+	case "budget":
+		f.ignored("to a budget: every call costs the api's price", "burst", "cost")
+		exhausted := read(f, "on_exhausted", bucket.Hold, oneOf(bucket.Hold, bucket.DeadLetter))
+		if q := readQuota(f, "budget", budgetCount); q != nil {
+			l.Budget = &bucket.Budget{Quota: *q, OnExhausted: exhausted}
+		}
+	}
+	if len(item.doc.problems) == before {
+		checkPassable(f, l, of)
+	}
+	return l, f.place("name"), true
+}
+
+// limitKind returns which one of the four kinds a limit is; none or several is a problem.
+func limitKind(f fields) (string, bool) {
+	const fix = "write exactly one of rate, quota, in_flight and budget"
+	kind := ""
+	for _, k := range []string{"rate", "quota", "in_flight", "budget"} {
+		switch {
+		case !f.has(k):
+		case kind == "":
+			kind = k
+		default:
+			f.fail("limits both "+kind+" and "+k, fix+"; a second limit is a second entry")
+			return "", false
+		}
+	}
+	if kind == "" {
+		f.fail("limits nothing", fix)
+	}
+	return kind, kind != ""
+}
+
+// checkPassable refuses a limit that can never let a call through, and warns of one that surprises.
+func checkPassable(f fields, l bucket.Limit, of sharedContext) {
+	cost := max(l.Cost.Constant, 1)
+	weighted := l.Cost.Header != "" || l.Cost.Pointer != ""
+	switch {
+	case l.Rate != nil && cost > l.Rate.Burst:
+		f.place("cost").fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost, l.Rate.Burst),
+			"write burst: "+strconv.FormatInt(cost, 10)+" or more")
+	case l.Rate != nil && weighted && l.Rate.Burst == 1:
+		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
+	case l.Rate != nil && !weighted && of.bucket.Count > 0 && slower(*l.Rate, cost, of.bucket) && !l.Shadow:
+		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(of.bucket),
+			"lower bucket.rate, or raise this")
+	case l.Quota != nil && cost > afterHeadroom(l.Quota.Count, of.headroom):
+		f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d are left per period: none can ever pass",
+			cost, afterHeadroom(l.Quota.Count, of.headroom)), "raise the quota, or lower cost or headroom")
+	case l.Budget != nil && of.price == 0:
+		f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
+	case l.Budget != nil && int64(of.price) > afterHeadroom(l.Budget.Count, of.headroom):
+		f.place("budget").fail(fmt.Sprintf("one call costs %s and at most %s is left per period: none can ever pass",
+			of.price, Money(afterHeadroom(l.Budget.Count, of.headroom))), "raise the budget, or lower price or headroom")
+	}
+}
+
+// afterHeadroom is what a limit of count leaves, percent kept free.
+func afterHeadroom(count, percent int64) int64 { return count * (100 - percent) / 100 }
+
+// slower says whether calls of that cost leave more slowly by shared than by own.
+func slower(shared bucket.Rate, cost int64, own bucket.Rate) bool {
+	// Both intervals in nanoseconds per call, as floats: the answer is a warning only, and the products may be large.
+	return float64(shared.Per)*float64(cost)/float64(shared.Count) > float64(own.Per)/float64(own.Count)
+}

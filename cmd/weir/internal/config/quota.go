@@ -1,0 +1,140 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // zones must be known on machines without a zone database
+
+	"weir/bucket"
+)
+
+// mostQuota bounds a quota's count; with the percents of headroom applied it is still exact in 2^53.
+const mostQuota = 1_000_000_000_000
+
+// parseZone reads an IANA zone: its rules, not an abbreviation of them.
+func parseZone(text string) (*time.Location, error) {
+	zone, err := time.LoadLocation(text)
+	if err != nil || text == "" || text == "Local" {
+		return nil, refuse("write an IANA name such as America/Los_Angeles, or UTC", "%s is no time zone", quote(text))
+	}
+	return zone, nil
+}
+
+// readQuota reads amount/period with window and tz; the amount is what count makes of the text before the slash.
+func readQuota(f fields, field string, count func(string) (int64, error)) *bucket.Quota {
+	before := len(f.doc.problems)
+	q := read(f, field, bucket.Quota{}, func(text string) (bucket.Quota, error) { return parseQuota(text, count) })
+	window := read(f, "window", "", oneOf(bucket.Calendar, bucket.Sliding, bucket.Fixed))
+	zone := read(f, "tz", time.UTC, parseZone)
+	if len(f.doc.problems) > before {
+		return nil
+	}
+	if err := layWindow(&q, window); err != nil {
+		f.place("window").failWith(err)
+		return nil
+	}
+	if q.Window == bucket.Calendar {
+		q.Zone = zone
+		return &q
+	}
+	f.ignored("to a "+string(q.Window)+" window: it follows no calendar", "tz")
+	return &q
+}
+
+// parseQuota reads amount/period. A plain word (hour, day, week, month) leaves the Unit set, any other period only Per;
+// both are set where the period is of a fixed length and a calendar unit too.
+func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, error) {
+	const fix = "write 50000/day or 300/3h"
+	amount, period, found := strings.Cut(text, "/")
+	amount, period = strings.TrimSpace(amount), strings.TrimSpace(period)
+	if !found || period == "" {
+		return bucket.Quota{}, refuse(fix, "%s has no period", quote(text))
+	}
+	n, err := count(amount)
+	if err != nil {
+		return bucket.Quota{}, err
+	}
+	q := bucket.Quota{Count: n}
+	switch period {
+	case "hour":
+		q.Unit, q.Per = bucket.Hour, time.Hour
+	case "day":
+		q.Unit, q.Per = bucket.Day, day
+	case "week":
+		q.Unit, q.Per = bucket.Week, week
+	case "month":
+		q.Unit = bucket.Month
+	default:
+		if q.Per, err = parsePeriod(text, period); err != nil {
+			return bucket.Quota{}, err
+		}
+		if q.Per < time.Millisecond || q.Per > longestPeriod || q.Per%time.Microsecond != 0 {
+			return bucket.Quota{}, refuse("write 1ms to 366d", "%s has a period out of range", quote(text))
+		}
+	}
+	return q, nil
+}
+
+// layWindow decides how the period lies on the time line. Without a word in the file a calendar word means the
+// calendar, and any other period slides: the strictest reading, which the api's own cannot exceed.
+func layWindow(q *bucket.Quota, window bucket.Window) error {
+	switch {
+	case window == "" && q.Unit != "":
+		window = bucket.Calendar
+	case window == "":
+		window = bucket.Sliding
+	case window == bucket.Calendar && q.Unit == "":
+		unit, ok := calendarUnit(q.Per)
+		if !ok {
+			return refuse("write hour, day, week or month, or window: fixed", "a calendar has no period of %s", FormatDuration(q.Per))
+		}
+		q.Unit = unit
+	case window != bucket.Calendar && q.Unit == bucket.Month:
+		return refuse("write days, as in 1000/30d", "a month has no fixed length for a %s window", window)
+	}
+	q.Window = window
+	if window == bucket.Calendar {
+		q.Per = 0
+	} else {
+		q.Unit = ""
+	}
+	return nil
+}
+
+// calendarUnit returns the calendar's name for a length, if it has one.
+func calendarUnit(per time.Duration) (bucket.Unit, bool) {
+	switch per {
+	case time.Hour:
+		return bucket.Hour, true
+	case day:
+		return bucket.Day, true
+	case week:
+		return bucket.Week, true
+	default:
+		return "", false
+	}
+}
+
+// quotaCount reads a quota's count.
+func quotaCount(text string) (int64, error) { return wholeIn(1, mostQuota)(text) }
+
+// budgetCount reads a budget's amount in millionths.
+func budgetCount(text string) (int64, error) {
+	m, err := ParseMoney(text)
+	if err == nil && m == 0 {
+		err = refuse("write an amount above 0, or pause the api", "a budget of 0 never lets a call through")
+	}
+	return int64(m), err
+}
+
+// formatQuota writes a quota as the file does; count is its amount as text.
+func formatQuota(q bucket.Quota, count string) string {
+	if q.Window == bucket.Calendar {
+		return fmt.Sprintf("%s/%s %s %s", count, q.Unit, q.Window, q.Zone)
+	}
+	return fmt.Sprintf("%s/%s %s", count, FormatDuration(q.Per), q.Window)
+}
+
+func formatCount(n int64) string { return strconv.FormatInt(n, 10) }

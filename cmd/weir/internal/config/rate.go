@@ -1,0 +1,127 @@
+package config
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket"
+)
+
+const (
+	rateFix = "write 10/s, 300/3h or 1000/24h"
+
+	// slowestInterval is the longest time between two calls of a rate: what is rarer is a quota.
+	slowestInterval = 31 * day
+	// longestPeriod bounds a rate's and a window's period.
+	longestPeriod = 366 * day
+	// exactProduct bounds burst × interval numerator in microseconds: scripts of a shared store compute with floats,
+	// exact below 2^53, and add the product to the time of day, which takes the other half.
+	exactProduct = 1 << 52
+)
+
+// ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per come out whole and Per is as
+// written unless the count has a fraction: 0.5/s is 1 per 2s, 2.5/s is 5 per 2s, 300/3h stays 300 per 3h. From one call
+// in 31 days up to 1,000,000/s. Burst is 1.
+func ParseRate(text string) (bucket.Rate, error) {
+	count, period, err := splitRate(text)
+	if err != nil {
+		return bucket.Rate{}, err
+	}
+	n, ok := parseDecimal(count)
+	if !ok {
+		return bucket.Rate{}, refuse(rateFix, "%s is not a count per duration", quote(text))
+	}
+	if n.digits == 0 {
+		return bucket.Rate{}, refuse("write at least 1/31d, or pause the api", "%s never lets a call through", quote(text))
+	}
+	per, err := parsePeriod(text, period)
+	if err != nil {
+		return bucket.Rate{}, err
+	}
+	divisor := greatestCommonDivisor(n.digits, powerOfTen(n.scale))
+	stretch := powerOfTen(n.scale) / divisor
+	r := bucket.Rate{Count: n.digits / divisor, Burst: 1}
+	if int64(per) > math.MaxInt64/stretch || per*time.Duration(stretch) > longestPeriod {
+		return bucket.Rate{}, refuse("write a whole count per a longer duration, at most 366d",
+			"%s has too fine a fraction or too long a period", quote(text))
+	}
+	r.Per = per * time.Duration(stretch)
+	if r.Per%time.Microsecond != 0 {
+		return bucket.Rate{}, refuse(rateFix, "%s has a period finer than a microsecond", quote(text))
+	}
+	if r.Count > int64(r.Per/time.Microsecond) {
+		return bucket.Rate{}, refuse("write at most 1000000/s", "%s is too fast", quote(text))
+	}
+	if r.Per/time.Duration(r.Count) > slowestInterval {
+		return bucket.Rate{}, refuse("write at least 1/31d, or use a quota such as 1/month", "%s is too slow", quote(text))
+	}
+	return r, nil
+}
+
+// splitRate cuts count/duration and explains a missing half and a sign.
+func splitRate(text string) (count, period string, err error) {
+	count, period, found := strings.Cut(text, "/")
+	count, period = strings.TrimSpace(count), strings.TrimSpace(period)
+	switch {
+	case strings.HasPrefix(count, "-"):
+		return "", "", refuse(rateFix, "%s is negative", quote(text))
+	case !found || period == "":
+		if _, ok := parseDecimal(count); ok {
+			return "", "", refuse(rateFix, "%s has no unit", quote(text))
+		}
+		return "", "", refuse(rateFix, "%s is not a count per duration", quote(text))
+	}
+	return count, period, nil
+}
+
+// parsePeriod reads what stands behind the slash of text: a duration above 0, or a unit alone for one of it.
+func parsePeriod(text, period string) (time.Duration, error) {
+	if durationUnit(period) != 0 {
+		return durationUnit(period), nil
+	}
+	if strings.HasPrefix(period, "month") {
+		return 0, refuse("write days, as in 1000/30d, or a quota: 1000/month", "%s: a month has no fixed length", quote(text))
+	}
+	if period[0] < '0' || period[0] > '9' {
+		if strings.HasPrefix(period, "-") {
+			return 0, refuse(rateFix, "%s has a negative period", quote(text))
+		}
+		return 0, unknownUnit(text, period)
+	}
+	per, err := ParseDuration(period)
+	if err != nil {
+		return 0, err
+	}
+	if per == 0 {
+		return 0, refuse(rateFix, "%s has no period", quote(text))
+	}
+	return per, nil
+}
+
+// FormatRate writes a rate so that ParseRate reads it back, burst aside: 10/s, 1/2s, 300/3h, 1000/day.
+func FormatRate(r bucket.Rate) string {
+	return strconv.FormatInt(r.Count, 10) + "/" + formatPeriod(r.Per)
+}
+
+func formatPeriod(per time.Duration) string {
+	switch per {
+	case time.Second:
+		return "s"
+	case time.Minute:
+		return "min"
+	case time.Hour:
+		return "h"
+	case day:
+		return "day"
+	default:
+		return FormatDuration(per)
+	}
+}
+
+// countable says whether a rate with its burst can be computed exactly, see exactProduct.
+func countable(r bucket.Rate) bool {
+	micros := int64(r.Per / time.Microsecond)
+	return r.Burst <= exactProduct/(micros/greatestCommonDivisor(micros, r.Count))
+}

@@ -1,0 +1,255 @@
+package config
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// Settings are what the environment says about this process.
+type Settings struct {
+	Config          string // path of the configuration file, empty for none
+	NATSURL         Secret // empty: a server runs inside the process
+	NATSCreds       Secret // path of a credentials file
+	NATSCA          string // path of a CA file
+	NATSListen      string // host:port of the embedded server
+	DataDir         string
+	Durability      Durability
+	RedisURL        Secret // empty: limits are counted in the process
+	Replicas        int    // of streams and key-value buckets: 1 to 5, 1 when embedded
+	Partitions      int    // of an api's queue: 1 to 256
+	Roles           []Role // at least one, sorted
+	Instance        string // this replica's name: letters, digits, '-', '_' and '.', at most 128
+	HTTPListen      string // host:port, empty for none
+	LogLevel        slog.Level
+	LogFormat       LogFormat
+	ShutdownTimeout time.Duration // 0 to 1h
+
+	// Warnings are variables that are set and mean nothing.
+	Warnings []Problem
+}
+
+// Durability says when the embedded server's writes are on disk.
+type Durability string
+
+const (
+	// DurabilityAlways means before a receipt.
+	DurabilityAlways Durability = "always"
+	// DurabilityInterval means every second: a power cut may lose that second.
+	DurabilityInterval Durability = "interval"
+)
+
+// Role is a part of the work that a replica does.
+type Role string
+
+// The roles.
+const (
+	RoleDispatch Role = "dispatch"
+	RoleIngest   Role = "ingest"
+)
+
+// LogFormat is how log lines are written.
+type LogFormat string
+
+// The log formats.
+const (
+	LogText LogFormat = "text"
+	LogJSON LogFormat = "json"
+)
+
+// DefaultFile is the configuration file that is read when none is named, if it exists.
+const DefaultFile = "weir.yaml"
+
+// Embedded says whether the NATS server runs inside the process.
+func (s *Settings) Embedded() bool { return !s.NATSURL.IsSet() }
+
+// Has says whether this replica has a role.
+func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
+
+// environment is the variables as text. All are text because envconfig stops at the first value it cannot convert, and
+// none has a default here because an empty variable means its default too, but for WEIR_HTTP_LISTEN.
+type environment struct {
+	Config          string
+	NatsURL         string `split_words:"true"`
+	NatsCreds       string `split_words:"true"`
+	NatsCA          string `split_words:"true"`
+	NatsListen      string `split_words:"true"`
+	DataDir         string `split_words:"true"`
+	Durability      string
+	RedisURL        string `split_words:"true"`
+	Replicas        string
+	Partitions      string
+	Roles           string
+	Instance        string
+	HTTPListen      string `split_words:"true" default:"127.0.0.1:8480"`
+	LogLevel        string `split_words:"true"`
+	LogFormat       string `split_words:"true"`
+	ShutdownTimeout string `split_words:"true"`
+}
+
+// ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
+// file system only to see whether weir.yaml exists.
+func ReadSettings() (*Settings, error) {
+	var env environment
+	if err := envconfig.Process("weir", &env); err != nil {
+		return nil, &Errors{Problems: []Problem{{Path: "WEIR_", Message: err.Error()}}}
+	}
+	v := &variables{}
+	s := &Settings{
+		Config:          configFile(env.Config),
+		NATSURL:         variable(v, "WEIR_NATS_URL", env.NatsURL, "", natsURL),
+		NATSCreds:       Secret{text: env.NatsCreds},
+		NATSCA:          env.NatsCA,
+		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
+		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
+		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
+		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
+		Partitions:      int(variable(v, "WEIR_PARTITIONS", env.Partitions, "8", wholeIn(1, 256))),
+		Roles:           variable(v, "WEIR_ROLES", env.Roles, "ingest,dispatch", roles),
+		Instance:        variable(v, "WEIR_INSTANCE", env.Instance, randomInstance(), instance),
+		HTTPListen:      variable(v, "WEIR_HTTP_LISTEN", env.HTTPListen, "", listenAddress),
+		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
+		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
+		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
+	}
+	replicas, most := "3", int64(5)
+	if env.NatsURL == "" {
+		replicas, most = "1", 1
+	}
+	s.Replicas = int(variable(v, "WEIR_REPLICAS", env.Replicas, replicas, wholeIn(1, 5)))
+	if int64(s.Replicas) > most {
+		v.fail("WEIR_REPLICAS", "the embedded server is one server and keeps one replica", "set 1, or WEIR_NATS_URL to a cluster")
+	}
+	v.unknown()
+	if len(v.problems) > 0 {
+		return nil, &Errors{Problems: v.problems}
+	}
+	s.Warnings = v.warnings
+	return s, nil
+}
+
+// variables collects what is found while the environment is read.
+type variables struct {
+	problems []Problem
+	warnings []Problem
+}
+
+func (v *variables) fail(name, message, fix string) {
+	v.problems = append(v.problems, Problem{Path: name, Message: message, Fix: fix})
+}
+
+// variable parses one; an empty one means fallback, and no fallback the zero value.
+func variable[T any](v *variables, name, text, fallback string, parse func(string) (T, error)) T {
+	if text == "" {
+		text = fallback
+	}
+	var zero T
+	if text == "" {
+		return zero
+	}
+	got, err := parse(text)
+	if err != nil {
+		v.problems = append(v.problems, problemOf(name, err))
+		return zero
+	}
+	return got
+}
+
+// names lists the variables; the test holds it against the struct.
+func (environment) names() []string {
+	return []string{
+		"WEIR_CONFIG", "WEIR_NATS_URL", "WEIR_NATS_CREDS", "WEIR_NATS_CA", "WEIR_NATS_LISTEN", "WEIR_DATA_DIR",
+		"WEIR_DURABILITY", "WEIR_REDIS_URL", "WEIR_REPLICAS", "WEIR_PARTITIONS", "WEIR_ROLES", "WEIR_INSTANCE",
+		"WEIR_HTTP_LISTEN", "WEIR_LOG_LEVEL", "WEIR_LOG_FORMAT", "WEIR_SHUTDOWN_TIMEOUT",
+	}
+}
+
+// unknown looks for variables that weir does not have. One that is nearly a name is a typing error, and refused: limits
+// would silently not be shared without a mistyped WEIR_REDIS_URL. Any other is a warning only: Kubernetes sets
+// WEIR_SERVICE_HOST and its like for a service called weir, which are passed over.
+func (v *variables) unknown() {
+	names := environment{}.names()
+	ofKubernetes := regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_(HOST|PORT)|PORT)(_|$)`)
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, "WEIR_") || slices.Contains(names, name) || ofKubernetes.MatchString(name) {
+			continue
+		}
+		if near := closest(strings.TrimPrefix(name, "WEIR_"), shortNames(names)); near != "" {
+			v.fail(name, "there is no such variable", "did you mean WEIR_"+near+"?")
+			continue
+		}
+		v.warnings = append(v.warnings, Problem{Path: name, Message: "there is no such variable", Fix: "remove it"})
+	}
+}
+
+func shortNames(names []string) []string {
+	short := make([]string, len(names))
+	for i, n := range names {
+		short[i] = strings.TrimPrefix(n, "WEIR_")
+	}
+	return short
+}
+
+func configFile(text string) string {
+	if text != "" {
+		return text
+	}
+	if _, err := os.Stat(DefaultFile); err == nil {
+		return DefaultFile
+	}
+	return ""
+}
+
+func anyText(text string) (string, error) { return text, nil }
+
+func roles(text string) ([]Role, error) {
+	var got []Role
+	for word := range strings.SplitSeq(text, ",") {
+		role, err := oneOf(RoleIngest, RoleDispatch)(strings.TrimSpace(word))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(got, role) {
+			got = append(got, role)
+		}
+	}
+	slices.Sort(got)
+	return got, nil
+}
+
+func logLevel(text string) (slog.Level, error) {
+	word, err := oneOf("debug", "info", "warn", "error")(strings.ToLower(text))
+	if err != nil {
+		return 0, err
+	}
+	var level slog.Level
+	return level, level.UnmarshalText([]byte(word))
+}
+
+func instance(text string) (string, error) {
+	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`).MatchString(text) {
+		return "", refuse("write letters, digits, '-', '_' and '.' only, at most 128", "%s cannot be a replica's name", quote(text))
+	}
+	return text, nil
+}
+
+// randomInstance is the host's name and eight random hexadecimal digits, so that two replicas on one host, or one
+// restarted, never share a name.
+func randomInstance() string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "weir"
+	}
+	host = regexp.MustCompile(`[^A-Za-z0-9._-]`).ReplaceAllString(host, "-")
+	var suffix [4]byte
+	rand.Read(suffix[:]) //nolint:errcheck // never fails, by its documentation
+	return host[:min(len(host), 64)] + "-" + hex.EncodeToString(suffix[:])
+}
