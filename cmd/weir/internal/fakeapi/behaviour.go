@@ -1,0 +1,204 @@
+package fakeapi
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fault is a way not to answer properly. It is a closed set.
+type Fault string
+
+// The faults. Resets are sent as a TCP reset (linger 0), not as an orderly close.
+const (
+	NoFault Fault = ""
+	// FaultResetHeader resets the connection as soon as the header has been read. Nothing was done, nothing is billed.
+	FaultResetHeader Fault = "reset-header"
+	// FaultResetBody resets it after the request was read and the work done, before the answer.
+	FaultResetBody Fault = "reset-body"
+	// FaultResetAnswer resets it in the middle of the answer's body.
+	FaultResetAnswer Fault = "reset-answer"
+	// FaultClose closes the connection in order, without an answer.
+	FaultClose Fault = "close"
+	// FaultHang does the work and says nothing until the client gives up.
+	FaultHang Fault = "hang"
+)
+
+// Bill says whether a call that was carried out is billed.
+type Bill string
+
+const (
+	// BillByStatus bills a call whose status is 2xx, also if a fault kept it from the client. It is the zero value.
+	BillByStatus Bill = ""
+	// BillAlways and BillNever do so whatever the status.
+	BillAlways Bill = "always"
+	BillNever  Bill = "never"
+)
+
+// Behaviour is what the api does with one request. The zero value answers 200 with a small JSON body.
+type Behaviour struct {
+	// Status to answer, 200 to 999; by default 200, or 302 with a Location.
+	Status int
+	// Informational statuses (100, 102, 103 …) are sent first, before the delay.
+	Informational []int
+	// Delay passes before the answer. A client that gives up earlier ends it; the work counts as done.
+	Delay time.Duration
+	// RetryAfter is sent as the Retry-After header exactly as it stands, also if it is nonsense.
+	RetryAfter string
+	// Location is sent as the Location header: a redirect to another path.
+	Location string
+	// Header is sent too.
+	Header []Field
+	// Fault keeps the answer from the client.
+	Fault Fault
+	// Bill overrides what is billed.
+	Bill Bill
+
+	// Answer says what the body is.
+	Answer Answer
+	// Text is the body for AnswerText.
+	Text string
+	// Size is the body's length in bytes for AnswerFill, at most MaxAnswer.
+	Size int64
+	// Drip, when above zero, sends the body in pieces of DripSize bytes (by default 1) with this pause after each.
+	Drip     time.Duration
+	DripSize int
+}
+
+// Answer is the kind of an answer's body.
+type Answer string
+
+const (
+	// AnswerShort is {"call":17,"status":200}. It is the zero value.
+	AnswerShort Answer = ""
+	// AnswerEcho is the request as JSON.
+	AnswerEcho Answer = "echo"
+	// AnswerText is Behaviour.Text.
+	AnswerText Answer = "text"
+	// AnswerFill is Behaviour.Size times the letter x.
+	AnswerFill Answer = "fill"
+)
+
+// status is the status that is or would have been answered.
+func (b *Behaviour) status() int {
+	switch {
+	case b.Status != 0:
+		return b.Status
+	case b.Location != "":
+		return http.StatusFound
+	default:
+		return http.StatusOK
+	}
+}
+
+// bills says whether the call is billed, given that its work was done.
+func (b *Behaviour) bills() bool {
+	switch b.Bill {
+	case BillAlways:
+		return true
+	case BillNever:
+		return false
+	default:
+		return b.status()/100 == 2
+	}
+}
+
+// validate says what is wrong with a behaviour a script made.
+func (b *Behaviour) validate() error {
+	switch s := b.status(); {
+	case s < 200 || s > 999:
+		return fmt.Errorf("status %d is not from 200 to 999", s)
+	case b.Delay < 0 || b.Delay > MaxDelay || b.Drip < 0 || b.Drip > MaxDelay:
+		return fmt.Errorf("delay %v or drip %v is not from 0 to %v", b.Delay, b.Drip, MaxDelay)
+	case b.Size < 0 || b.Size > MaxAnswer || b.DripSize < 0:
+		return fmt.Errorf("size %d or drip size %d is not from 0 to %d", b.Size, b.DripSize, MaxAnswer)
+	}
+	for _, s := range b.Informational {
+		if s < 100 || s > 199 || s == http.StatusSwitchingProtocols {
+			return fmt.Errorf("informational status %d cannot be sent", s)
+		}
+	}
+	switch b.Fault {
+	case NoFault, FaultResetHeader, FaultResetBody, FaultResetAnswer, FaultClose, FaultHang:
+	default:
+		return fmt.Errorf("unknown fault %q", b.Fault)
+	}
+	switch b.Bill {
+	case BillByStatus, BillAlways, BillNever:
+	default:
+		return fmt.Errorf("unknown bill %q", b.Bill)
+	}
+	switch b.Answer {
+	case AnswerShort, AnswerEcho, AnswerText, AnswerFill:
+		return nil
+	default:
+		return fmt.Errorf("unknown answer %q", b.Answer)
+	}
+}
+
+// ParseBehaviour reads a behaviour from text: orders "name=value" or "name" separated by semicolons, blanks around them ignored.
+//
+//	status=503            informational=103     (may be repeated)
+//	delay=200ms           retry-after=Fri, 31 Dec 2027 23:59:59 GMT
+//	location=/other       header=X-Limit: 5     (may be repeated)
+//	reset=header|body|answer     close     hang     bill=always|never
+//	echo     text=some words     size=1000000     drip=10ms     drip-size=16
+func ParseBehaviour(text string) (Behaviour, error) {
+	var b Behaviour
+	for order := range strings.SplitSeq(text, ";") {
+		name, value, _ := strings.Cut(strings.TrimSpace(order), "=")
+		if name == "" {
+			continue
+		}
+		if err := b.order(name, value); err != nil {
+			return Behaviour{}, fmt.Errorf("fakeapi: order %q: %w", order, err)
+		}
+	}
+	if err := b.validate(); err != nil {
+		return Behaviour{}, fmt.Errorf("fakeapi: order %q: %w", text, err)
+	}
+	return b, nil
+}
+
+// order applies one order.
+func (b *Behaviour) order(name, value string) (err error) {
+	switch name {
+	case "status":
+		b.Status, err = strconv.Atoi(value)
+	case "informational":
+		var status int
+		status, err = strconv.Atoi(value)
+		b.Informational = append(b.Informational, status)
+	case "delay":
+		b.Delay, err = time.ParseDuration(value)
+	case "retry-after":
+		b.RetryAfter = value
+	case "location":
+		b.Location = value
+	case "header":
+		field, content, _ := strings.Cut(value, ":")
+		b.Header = append(b.Header, Field{strings.TrimSpace(field), strings.TrimSpace(content)})
+	case "reset":
+		b.Fault = Fault("reset-" + value)
+	case "close", "hang":
+		b.Fault = Fault(name)
+	case "bill":
+		b.Bill = Bill(value)
+	case "echo":
+		b.Answer = AnswerEcho
+	case "text":
+		b.Answer, b.Text = AnswerText, value
+	case "size":
+		b.Answer = AnswerFill
+		b.Size, err = strconv.ParseInt(value, 10, 64)
+	case "drip":
+		b.Drip, err = time.ParseDuration(value)
+	case "drip-size":
+		b.DripSize, err = strconv.Atoi(value)
+	default:
+		return fmt.Errorf("unknown order")
+	}
+	return err
+}

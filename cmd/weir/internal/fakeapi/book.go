@@ -1,0 +1,236 @@
+package fakeapi
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errTooManyKeys refuses a call of one key more than Options.MaxKeys.
+var errTooManyKeys = errors.New("fakeapi: more keys than MaxKeys")
+
+// Totals count everything since the ledger began, also what is no longer kept in memory.
+type Totals struct {
+	Arrivals int64 // requests that reached the api
+	Ended    int64 // of these, those that have ended
+	Limited  int64 // answered 429 by the vendor limit
+	Replayed int64 // answered from the saved answer of their idempotency key
+	Billed   int64 // calls billed
+	Charged  int64 // money for these, in millionths
+	Dropped  int64 // oldest arrivals no longer in memory
+	// ByStatus counts the ended calls by the status answered; 0 is no answer.
+	ByStatus map[int]int64
+}
+
+// keyBook is what is known of one key.
+type keyBook struct {
+	calls int64
+	log   slidingLog
+}
+
+// waiter is somebody waiting in Await.
+type waiter struct {
+	reached func(Totals) bool
+	done    chan struct{}
+}
+
+// book is the ledger's copy in memory: a ring of the newest arrivals, the totals, and what is known of each key. It is safe for
+// concurrent use. An arrival handed to it is changed by it alone.
+type book struct {
+	limit   VendorLimit
+	keep    int
+	maxKeys int
+
+	mu      sync.Mutex
+	ring    []*Arrival // the nth arrival is at (n-1) % keep
+	last    int64      // number of the latest arrival
+	keys    map[string]*keyBook
+	all     slidingLog
+	totals  Totals
+	waiters []*waiter
+}
+
+func newBook(opts Options) *book {
+	return &book{
+		limit: opts.Limit, keep: opts.KeepArrivals, maxKeys: opts.MaxKeys,
+		keys: make(map[string]*keyBook), totals: Totals{ByStatus: make(map[int]int64)},
+	}
+}
+
+// entered is what the book says of a new arrival.
+type entered struct {
+	keyCall int64         // which call of its key it is, from 1; 0 for a key too many
+	wait    time.Duration // above zero: over the vendor limit by that much
+	err     error         // errTooManyKeys; the arrival is entered all the same
+}
+
+// enter numbers an arrival, keeps it and judges it by the vendor limit.
+func (b *book) enter(arr *Arrival) entered {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	arr.Number = b.last + 1
+	return b.add(arr)
+}
+
+// add keeps a numbered arrival. The caller holds the lock.
+func (b *book) add(arr *Arrival) entered {
+	b.last = max(b.last, arr.Number)
+	if slot := int(b.totals.Arrivals % int64(b.keep)); slot < len(b.ring) {
+		b.ring[slot] = arr
+		b.totals.Dropped++
+	} else {
+		b.ring = append(b.ring, arr)
+	}
+	b.totals.Arrivals++
+	b.wake()
+	kb := b.keys[arr.Key]
+	if kb == nil {
+		if len(b.keys) >= b.maxKeys {
+			return entered{err: errTooManyKeys}
+		}
+		kb = &keyBook{}
+		b.keys[arr.Key] = kb
+	}
+	kb.calls++
+	in := entered{keyCall: kb.calls}
+	switch {
+	case b.limit.Count == 0:
+	case b.limit.Scope == AllKeys:
+		in.wait = b.all.admit(arr.At, b.limit)
+	default:
+		in.wait = kb.log.admit(arr.At, b.limit)
+	}
+	return in
+}
+
+// settlement is what becomes of a call.
+type settlement struct {
+	end    int64
+	ending Ending
+	status int
+	charge int64
+	billed bool
+	seen   bool
+
+	bodySize int64
+	bodyHash string
+	body     []byte
+}
+
+// settle writes the settlement into the arrival and the totals. Once per arrival.
+func (b *book) settle(arr *Arrival, s settlement) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	arr.End, arr.Ending, arr.Status = s.end, s.ending, s.status
+	arr.Billed, arr.Charge, arr.Seen = s.billed, s.charge, s.seen
+	arr.BodySize, arr.BodyHash, arr.Body = s.bodySize, s.bodyHash, s.body
+	b.count(arr)
+	b.wake()
+}
+
+// count adds an ended arrival to the totals. The caller holds the lock.
+func (b *book) count(arr *Arrival) {
+	t := &b.totals
+	t.Ended++
+	t.ByStatus[arr.Status]++
+	t.Charged += arr.Charge
+	if arr.Billed {
+		t.Billed++
+	}
+	switch arr.Ending {
+	case Limited:
+		t.Limited++
+	case Replayed:
+		t.Replayed++
+	}
+}
+
+// finish moves the end of a settled arrival.
+func (b *book) finish(arr *Arrival, end int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	arr.End = end
+}
+
+// restore takes over the calls of a ledger that is being continued. The vendor limit counts those it let through.
+func (b *book) restore(arrivals []Arrival) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	limit := b.limit
+	for i := range arrivals {
+		arr := &arrivals[i]
+		b.limit = limit
+		if arr.Ending == Limited {
+			b.limit = VendorLimit{} // it was refused then and took nothing
+		}
+		b.add(arr)
+		if arr.Ending != Running {
+			b.count(arr)
+		}
+	}
+	b.limit = limit
+}
+
+// wake lets those go whose condition is reached. The caller holds the lock.
+func (b *book) wake() {
+	if len(b.waiters) == 0 {
+		return
+	}
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
+		if !w.reached(b.totals) {
+			return false
+		}
+		close(w.done)
+		return true
+	})
+}
+
+// await blocks until the totals satisfy reached.
+func (b *book) await(ctx context.Context, reached func(Totals) bool) error {
+	w := &waiter{reached: reached, done: make(chan struct{})}
+	b.mu.Lock()
+	b.waiters = append(b.waiters, w)
+	b.wake()
+	b.mu.Unlock()
+	select {
+	case <-w.done:
+		return nil
+	case <-ctx.Done():
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
+		return context.Cause(ctx)
+	}
+}
+
+// snapshot copies the kept arrivals that pass, ordered by time.
+func (b *book) snapshot(pass func(*Arrival) bool) []Arrival {
+	b.mu.Lock()
+	var out []Arrival
+	for _, arr := range b.ring {
+		if pass(arr) {
+			out = append(out, *arr)
+		}
+	}
+	b.mu.Unlock()
+	slices.SortFunc(out, byTime)
+	return out
+}
+
+// keyNames returns every key seen, sorted.
+func (b *book) keyNames() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Sorted(maps.Keys(b.keys))
+}
+
+func (b *book) totalsNow() Totals {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.totals
+	t.ByStatus = maps.Clone(t.ByStatus)
+	return t
+}

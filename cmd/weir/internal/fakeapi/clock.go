@@ -1,0 +1,31 @@
+package fakeapi
+
+import "time"
+
+// clock tells the nanoseconds since the ledger began, on the monotonic clock. Safe for concurrent use; never changed.
+type clock struct {
+	base   time.Time     // of this process, with its monotonic reading
+	offset time.Duration // of base since the ledger began
+}
+
+func (c clock) now() int64 { return int64(c.offset + time.Since(c.base)) }
+
+// instant is a moment by all clocks there are, so that a later process can tell how long ago it was.
+type instant struct {
+	wall time.Time
+	boot string        // identifies the machine's start; empty if unknown
+	mono time.Duration // the machine's monotonic clock
+}
+
+func instantNow() instant {
+	boot, mono := machineClock()
+	return instant{wall: time.Now(), boot: boot, mono: mono}
+}
+
+// since is the time from an earlier instant: by the monotonic clock within one start of the machine, else by the wall clock.
+func (i instant) since(earlier instant) time.Duration {
+	if i.boot != "" && i.boot == earlier.boot {
+		return i.mono - earlier.mono
+	}
+	return i.wall.Sub(earlier.wall)
+}

@@ -1,0 +1,79 @@
+package fakeapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+)
+
+// fault settles a call and then does to it what was ordered instead of a proper answer. Of out, the bill and the release count; the
+// ending follows from the fault. The work is done and billed in full except by FaultResetHeader.
+func (c *call) fault(b Behaviour, out outcome) {
+	out.status = 0
+	var head []byte
+	switch b.Fault {
+	case FaultResetHeader:
+		out.ending = ResetHeader
+	case FaultResetBody:
+		out.ending = ResetBody
+	case FaultResetAnswer:
+		out.ending, out.status = ResetAnswer, b.status()
+		head = c.half(b)
+	case FaultClose:
+		out.ending = Closed
+	case FaultHang:
+		out.ending = Hung
+	default:
+		panic("fakeapi: unknown fault " + string(b.Fault)) // validate has a bug
+	}
+	if err := c.settle(out); err != nil {
+		http.Error(c.w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if b.Fault == FaultHang {
+		<-c.r.Context().Done()
+		c.end()
+		panic(http.ErrAbortHandler)
+	}
+	err := c.breakOff(head, b.Fault)
+	c.end()
+	if err != nil {
+		panic(http.ErrAbortHandler) // the connection was gone already
+	}
+}
+
+// half returns an answer's head and the first half of its body (of a long one, 16 KiB) as they go over the wire.
+func (c *call) half(b Behaviour) []byte {
+	body := c.bodyOf(b, c.arr.Number)
+	size := int64(len(body))
+	if b.Answer == AnswerFill {
+		size = b.Size
+	}
+	header := make(http.Header)
+	describe(header, b, size)
+	head := bytes.NewBuffer(nil)
+	fmt.Fprintf(head, "HTTP/1.1 %d %s\r\n", b.status(), http.StatusText(b.status()))
+	if err := header.Write(head); err != nil {
+		panic("fakeapi: a header cannot be written to memory: " + err.Error())
+	}
+	head.WriteString("\r\n")
+	head.Write(body[:len(body)/2])
+	return head.Bytes()
+}
+
+// breakOff takes the connection from the server, writes what is to be written, and ends it: by a reset, or in order for FaultClose.
+func (c *call) breakOff(head []byte, fault Fault) error {
+	c.api.conns.Add(1) // taking it over ends the server's own count of it
+	defer c.api.conns.Done()
+	conn, _, err := http.NewResponseController(c.w).Hijack()
+	if err != nil {
+		return err
+	}
+	_, werr := conn.Write(head)
+	if tcp, ok := conn.(*net.TCPConn); ok && fault != FaultClose {
+		werr = errors.Join(werr, tcp.SetLinger(0))
+	}
+	return errors.Join(werr, conn.Close())
+}

@@ -1,0 +1,55 @@
+package fakeapi
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// KeyFrom says where the key of a request is found: in a header or in a segment of the path. Exactly one is set.
+type KeyFrom struct {
+	// Header is the name of a request header.
+	Header string
+	// Segment counts the path's segments from 1; a negative one counts from the end, -1 being the last.
+	Segment int
+}
+
+func (k KeyFrom) validate() error {
+	if (k.Header == "") == (k.Segment == 0) {
+		return errors.New("Key: set Header or Segment, not both")
+	}
+	return nil
+}
+
+// of returns the request's key; empty if it has none.
+func (k KeyFrom) of(path string, header http.Header) string {
+	if k.Segment == 0 {
+		return header.Get(k.Header)
+	}
+	return segment(path, k.Segment)
+}
+
+// segment returns the nth segment of a path as sent, unescaped; empty if the path is shorter. Negative n count from the end.
+func segment(path string, n int) string {
+	path = strings.Trim(path, "/")
+	for path != "" {
+		var part string
+		if n > 0 {
+			part, path, _ = strings.Cut(path, "/")
+			n--
+		} else {
+			i := strings.LastIndexByte(path, '/')
+			part, path = path[i+1:], path[:max(i, 0)]
+			n++
+		}
+		if n != 0 {
+			continue
+		}
+		if plain, err := url.PathUnescape(part); err == nil {
+			return plain
+		}
+		return part
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package fakeapi
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Ledger is a ledger file read back.
+type Ledger struct {
+	// Started is the wall clock's time when the ledger began; an arrival's wall time is Started.Add(At).
+	Started time.Time
+	// Runs is how many processes have written it.
+	Runs int
+	// Arrivals are all there are, ordered by time.
+	Arrivals []Arrival
+	// Torn counts lines broken off when a process died; what they would have said was never answered.
+	Torn int
+
+	first instant
+	last  int64 // latest time of any record
+	bytes int64 // up to and with the last whole line
+}
+
+// ReadLedger reads a ledger file, also one that is being written to. A line may be broken only where a process ended; any other
+// fault is an error that names the line. It needs about half a KiB of memory per call.
+func ReadLedger(path string) (*Ledger, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("fakeapi: read ledger: %w", err)
+	}
+	defer file.Close()
+	reader := ledgerReader{ledger: &Ledger{}, at: make(map[int64]int)}
+	if err := reader.readAll(file); err != nil {
+		return nil, fmt.Errorf("fakeapi: ledger %s: %w", path, err)
+	}
+	slices.SortFunc(reader.ledger.Arrivals, byTime)
+	return reader.ledger, nil
+}
+
+// ledgerReader is the state of reading one ledger.
+type ledgerReader struct {
+	ledger *Ledger
+	at     map[int64]int // where in Arrivals a number is
+	torn   error         // the line before was broken
+}
+
+func (l *ledgerReader) readAll(file io.Reader) error {
+	in := bufio.NewReaderSize(file, 64<<10)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if len(line) > 0 { // still being written, or broken off
+				l.ledger.Torn++
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.take(line); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+		l.ledger.bytes += int64(len(line))
+	}
+}
+
+func (l *ledgerReader) take(line []byte) error {
+	var rec record
+	err := json.Unmarshal(line, &rec)
+	if l.torn != nil && (err != nil || rec.Event != "start") {
+		return fmt.Errorf("the line before is broken: %w", l.torn)
+	}
+	l.torn = nil
+	if err != nil {
+		l.torn = err
+		l.ledger.Torn++
+		return nil
+	}
+	l.ledger.last = max(l.ledger.last, rec.At, rec.End)
+	at, known := l.at[rec.Number]
+	switch {
+	case rec.Event == "start":
+		if l.ledger.Runs == 0 {
+			l.ledger.Started = rec.Wall
+			l.ledger.first = instant{wall: rec.Wall, boot: rec.Boot, mono: time.Duration(rec.Mono)}
+		}
+		l.ledger.Runs++
+	case rec.Event == "arrival" && !known:
+		l.at[rec.Number] = len(l.ledger.Arrivals)
+		l.ledger.Arrivals = append(l.ledger.Arrivals, rec.arrival())
+	case rec.Event == "answer" && known && l.ledger.Arrivals[at].Ending == Running:
+		rec.settle(&l.ledger.Arrivals[at])
+	case rec.Event == "end" && known:
+		l.ledger.Arrivals[at].End = rec.End
+	default:
+		return fmt.Errorf("record %q of call %d does not fit what is before it", rec.Event, rec.Number)
+	}
+	return nil
+}
+
+// ledgerFile appends records to a ledger. Safe for concurrent use: a record is one write(2) on a file opened for appending, which
+// the kernel keeps whole.
+type ledgerFile struct {
+	file   *os.File
+	failed atomic.Pointer[error] // the first failure; nothing is written after it
+}
+
+// openLedger opens or creates a ledger, reads what is there, and notes that a process has taken it up.
+func openLedger(path string, now instant) (*ledgerFile, *Ledger, time.Duration, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("fakeapi: open ledger: %w", err)
+	}
+	past, offset, err := takeUp(file, path, now)
+	if err != nil {
+		file.Close()
+		return nil, nil, 0, err
+	}
+	return &ledgerFile{file: file}, past, offset, nil
+}
+
+// takeUp reads the ledger's past and writes the start record. It returns the time passed since the ledger began.
+func takeUp(file *os.File, path string, now instant) (*Ledger, time.Duration, error) {
+	past, err := ReadLedger(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	var line []byte
+	var offset time.Duration
+	if past.Runs > 0 {
+		// Time never goes back, also where only a stepped wall clock could tell.
+		offset = max(now.since(past.first), time.Duration(past.last)+1)
+	}
+	if info, err := file.Stat(); err != nil {
+		return nil, 0, fmt.Errorf("fakeapi: open ledger: %w", err)
+	} else if info.Size() > past.bytes {
+		line = append(line, '\n') // ends the broken line
+	}
+	line = appendStart(line, past.Runs+1, now, int64(offset))
+	if _, err := file.Write(line); err != nil {
+		return nil, 0, fmt.Errorf("fakeapi: open ledger: %w", err)
+	}
+	return past, offset, nil
+}
+
+// write appends one whole record. After a failure every later write fails the same way: a part of the record may be in the file,
+// and nothing may follow it.
+func (l *ledgerFile) write(line []byte) error {
+	if l == nil {
+		return nil
+	}
+	if err := l.err(); err != nil {
+		return err
+	}
+	if _, err := l.file.Write(line); err != nil {
+		err = fmt.Errorf("fakeapi: write ledger: %w", err)
+		l.failed.CompareAndSwap(nil, &err)
+		return err
+	}
+	return nil
+}
+
+// err returns the first failure to write.
+func (l *ledgerFile) err() error {
+	if l == nil {
+		return nil
+	}
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (l *ledgerFile) close() error {
+	if l == nil {
+		return nil
+	}
+	return errors.Join(l.err(), l.file.Close())
+}

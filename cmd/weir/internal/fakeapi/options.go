@@ -1,0 +1,92 @@
+package fakeapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Bounds that are not configured.
+const (
+	maxHeaderBytes = 64 << 10
+	// MaxAnswer is the longest answer body that can be ordered, in bytes.
+	MaxAnswer = 1 << 30
+	// MaxDelay is the longest delay that can be ordered.
+	MaxDelay = 24 * time.Hour
+)
+
+// Options say how the fake api behaves. The zero value is usable: it listens on a free loopback port, answers every request
+// with 200 and a small JSON body, charges nothing and keeps its ledger in memory.
+type Options struct {
+	// Listen is the TCP address to listen on, by default 127.0.0.1:0. The api obeys orders from anybody who reaches it.
+	Listen string
+	// Key says where the key of a request is found. Zero value: the header X-Key.
+	Key KeyFrom
+	// Price is charged for every billed call, in millionths of the currency.
+	Price int64
+	// CostHeader is the request header holding the units a call takes, a whole number of at least 1. By default X-Cost;
+	// a request without it costs 1.
+	CostHeader string
+	// Headers are recorded besides User-Agent, the idempotency header and those beginning X-.
+	Headers []string
+	// KeepArrivals is how many of the newest arrivals stay in memory, by default 262,144 (about half a KiB each).
+	KeepArrivals int
+	// KeepBody is how many bytes of every request body are recorded, by default none.
+	KeepBody int
+	// MaxBody is the longest request body taken, in bytes, by default 4 MiB; a longer one is answered 413.
+	MaxBody int64
+	// MaxKeys is how many keys are told apart, by default 1<<20; a call of one more is answered 503. As many idempotency keys
+	// are remembered; of more, the oldest are forgotten.
+	MaxKeys int
+	// Limit is the vendor's own limit. Zero value: none.
+	Limit VendorLimit
+	// Idempotency says what a repeated idempotency key gets. Zero value: it is noted, carried out and billed again.
+	Idempotency Idempotency
+	// Latency is added to every call that is carried out. Zero value: none.
+	Latency Latency
+	// Script says what becomes of each request that brings no order of its own. Nil: all succeed.
+	Script Script
+	// Ledger is the path of the append-only ledger file. Empty: memory only. An existing ledger is continued: its calls count
+	// as this api's own. One process at a time.
+	Ledger string
+	// Announce gets the line "listening http://…" from Serve, by default os.Stdout. Start prints nothing.
+	Announce io.Writer
+}
+
+// withDefaults returns the options to run with, or everything that is wrong with them.
+func (o Options) withDefaults() (Options, error) {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	if o.Key == (KeyFrom{}) {
+		o.Key = KeyFrom{Header: "X-Key"}
+	}
+	if o.CostHeader == "" {
+		o.CostHeader = "X-Cost"
+	}
+	if o.Idempotency.Header == "" {
+		o.Idempotency.Header = "Idempotency-Key"
+	}
+	if o.KeepArrivals == 0 {
+		o.KeepArrivals = 1 << 18
+	}
+	if o.MaxBody == 0 {
+		o.MaxBody = 4 << 20
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = 1 << 20
+	}
+	if o.Script == nil {
+		o.Script = succeed
+	}
+	var wrong []error
+	if o.KeepArrivals < 0 || o.KeepBody < 0 || o.MaxBody < 0 || o.MaxKeys < 0 || o.Price < 0 {
+		wrong = append(wrong, errors.New("KeepArrivals, KeepBody, MaxBody, MaxKeys and Price must not be negative"))
+	}
+	wrong = append(wrong, o.Key.validate(), o.Limit.validate(), o.Idempotency.validate(), o.Latency.validate())
+	if err := errors.Join(wrong...); err != nil {
+		return o, fmt.Errorf("fakeapi: options: %w", err)
+	}
+	return o, nil
+}
