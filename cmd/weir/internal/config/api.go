@@ -1,9 +1,9 @@
 package config
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,6 +63,7 @@ func readAPI(e entry) API {
 	a.MaxBody = read(f, "max_body", 256<<10, sizeIn(1, maxBody))
 	a.Price = read(f, "price", 0, ParseMoney)
 	readRequestHeaders(f, &a)
+	warnOfPlainText(f, &a)
 	a.Key = KeySource{From: KeyFromSubject}
 	if v, ok := f.byName["key"]; ok {
 		a.Key = readKey(v)
@@ -70,6 +71,19 @@ func readAPI(e entry) API {
 	a.Rules = readRules(f, a.Price)
 	a.Retry = readRetry(f, len(a.Rules.Shared) > 0)
 	return a
+}
+
+// warnOfPlainText warns of secrets that anybody on the way could read.
+func warnOfPlainText(f fields, a *API) {
+	if a.URL == nil || a.URL.Scheme != "http" || a.URL.Hostname() == "localhost" {
+		return
+	}
+	if ip, err := netip.ParseAddr(a.URL.Hostname()); err == nil && ip.IsLoopback() {
+		return
+	}
+	if slices.ContainsFunc(a.Headers, func(h Header) bool { return h.Value.HasReference() }) {
+		f.place("url").warn("secrets go over the network in plain text", "write https")
+	}
 }
 
 func readMethods(f fields) []string {
@@ -129,7 +143,7 @@ func readRequestHeaders(f fields, a *API) {
 // parseURL reads an api's base url. Messages do not quote it: it may carry a password.
 func parseURL(text string) (*url.URL, error) {
 	const fix = "write url: https://host/base/path"
-	u, err := url.Parse(text)
+	u, err := url.Parse(strings.TrimRight(text, "/"))
 	switch {
 	case err != nil || strings.ContainsAny(text, " \t"):
 		return nil, refuse(fix, "is not a url")
@@ -143,15 +157,10 @@ func parseURL(text string) (*url.URL, error) {
 		return nil, refuse("a job brings its query with Weir-Query", "has a query")
 	case strings.Contains(text, "#"):
 		return nil, refuse("remove it", "has a fragment, which is never sent")
-	case slices.Contains(strings.Split(u.Path, "/"), ".."):
-		return nil, refuse("write the path without ..", "has a path that climbs")
+	case slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool { return s == "." || s == ".." }):
+		return nil, refuse("write the path without . and ..", "has a path that climbs")
+	case strings.HasSuffix(u.Host, ":") || !isPort(u.Port(), 1):
+		return nil, refuse("write a port from 1 to 65535, or none", "has an impossible port")
 	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return nil, refuse("write a port from 1 to 65535", "has the impossible port %s", quote(port))
-		}
-	}
-	u.Path = strings.TrimRight(u.Path, "/")
-	u.RawPath = strings.TrimRight(u.RawPath, "/")
 	return u, nil
 }

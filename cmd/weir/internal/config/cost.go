@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strconv"
 	"strings"
 
 	"weir/bucket"
@@ -50,7 +51,7 @@ func parseSettle(text string) (bucket.CostSource, error) {
 
 // formatCost writes a cost as the file does.
 func formatCost(c bucket.CostSource) string {
-	text := formatCount(max(c.Constant, 1))
+	text := strconv.FormatInt(max(c.Constant, 1), 10)
 	switch {
 	case c.Header != "":
 		text = "header:" + c.Header

@@ -16,6 +16,8 @@ const (
 	maxFile = 512 << 10
 	// maxVisits bounds the work on one file: aliases may repeat a part of it many times.
 	maxVisits = 500_000
+	// mostProblems bounds what one reading tells. Nothing more is read then.
+	mostProblems = 1000
 )
 
 // document collects what is found while a file is read.
@@ -93,18 +95,28 @@ func (v value) at(node *yaml.Node, line int, path string) value {
 	return value{doc: v.doc, node: node, line: line, path: path}
 }
 
-// visit counts one step of work and says whether there may be another.
+// visit counts the work of looking at v and its children, and says whether it may be done.
 func (v value) visit() bool {
-	v.doc.visits++
-	if v.doc.visits == maxVisits {
-		v.fail("the file has too many values, aliases followed", "write fewer")
+	if v.doc.visits >= maxVisits {
+		return false
 	}
-	return v.doc.visits < maxVisits
+	v.doc.visits += 1 + len(v.node.Content)
+	if v.doc.visits >= maxVisits {
+		v.fail("the file has too many values, aliases followed", "write fewer")
+		return false
+	}
+	return true
 }
 
 // fail notes a problem at v.
 func (v value) fail(message, fix string) {
-	v.doc.problems = append(v.doc.problems, Problem{Line: v.line, Path: v.path, Message: message, Fix: fix})
+	switch p := (Problem{Line: v.line, Path: v.path, Message: message, Fix: fix}); {
+	case len(v.doc.problems) < mostProblems:
+		v.doc.problems = append(v.doc.problems, p)
+	case len(v.doc.problems) == mostProblems:
+		v.doc.problems = append(v.doc.problems, Problem{Line: v.line, Message: "there are more problems", Fix: "mend these first"})
+		v.doc.visits = maxVisits
+	}
 }
 
 // failWith notes what a grammar said about v.
@@ -144,7 +156,7 @@ func (v value) list(most int) ([]value, bool) {
 	if isNull(v.node) {
 		return nil, true
 	}
-	if v.node.Kind != yaml.SequenceNode {
+	if v.node.Kind != yaml.SequenceNode || v.node.ShortTag() != "!!seq" {
 		v.fail("is "+kindName(v.node), "write a list: [ … ]")
 		return nil, false
 	}
@@ -162,6 +174,7 @@ func (v value) list(most int) ([]value, bool) {
 // entry is one key of a mapping with free names.
 type entry struct {
 	name string
+	key  int // line of the name
 	value
 }
 
@@ -174,7 +187,7 @@ func (v value) entries(most int) ([]entry, bool) {
 	if isNull(v.node) {
 		return nil, true
 	}
-	if v.node.Kind != yaml.MappingNode {
+	if v.node.Kind != yaml.MappingNode || v.node.ShortTag() != "!!map" {
 		v.fail("is "+kindName(v.node), "write fields: name: value")
 		return nil, false
 	}
@@ -202,7 +215,7 @@ func (v value) entries(most int) ([]entry, bool) {
 			continue
 		}
 		first[name] = key.line
-		entries = append(entries, entry{name: name, value: place})
+		entries = append(entries, entry{name: name, key: key.line, value: place})
 	}
 	return entries, true
 }
@@ -215,24 +228,27 @@ func isNull(node *yaml.Node) bool {
 }
 
 func kindName(node *yaml.Node) string {
+	kind, plain := "a single value", ""
 	switch node.Kind {
 	case yaml.MappingNode:
-		return "a mapping"
+		kind, plain = "a mapping", "!!map"
 	case yaml.SequenceNode:
-		return "a list"
-	default:
-		return "a single value"
+		kind, plain = "a list", "!!seq"
 	}
+	if tag := node.ShortTag(); plain != "" && tag != plain {
+		return kind + " with the tag " + quote(tag)
+	}
+	return kind
 }
 
 // joinPath appends a name to a path; a name with unusual letters is quoted.
 func joinPath(path, name string) string {
-	plain := name != "" && len(name) <= 64 && !strings.ContainsFunc(name, func(r rune) bool {
+	plain := name != "" && len(name) <= longestName && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*", r)
 	})
 	switch {
 	case !plain:
-		return path + "[" + quote(name) + "]"
+		return path + "[" + quoteAtMost(name, longestName) + "]"
 	case path == "":
 		return name
 	default:

@@ -18,23 +18,13 @@ func (v value) fields(names ...string) (fields, bool) {
 	f := fields{value: v, byName: make(map[string]value, len(entries))}
 	for _, e := range entries {
 		if !slices.Contains(names, e.name) {
-			e.line = v.lineOf(e.name, e.line)
+			e.line = e.key
 			e.fail("there is no such field", meant(e.name, names))
 			continue
 		}
 		f.byName[e.name] = e.value
 	}
 	return f, ok
-}
-
-// lineOf returns the line of a key of v.
-func (v value) lineOf(name string, otherwise int) int {
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		if key := v.node.Content[i]; key.Value == name && key.Line > 0 {
-			return key.Line
-		}
-	}
-	return otherwise
 }
 
 // has says whether the field stands in the file.

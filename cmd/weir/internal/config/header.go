@@ -16,7 +16,7 @@ type Header struct {
 
 const (
 	mostHeaders = 64
-	longestName = 128
+	longestName = 128 // bytes of a header's name or a key
 )
 
 // isToken says whether text is an RFC 9110 token: what a method or a header's name may be.

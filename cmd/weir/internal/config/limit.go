@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math/big"
 	"strconv"
 
 	"weir/bucket"
@@ -127,6 +128,9 @@ func afterHeadroom(count, percent int64) int64 { return count * (100 - percent) 
 
 // slower says whether calls of that cost leave more slowly by shared than by own.
 func slower(shared bucket.Rate, cost int64, own bucket.Rate) bool {
-	// Both intervals in nanoseconds per call, as floats: the answer is a warning only, and the products may be large.
-	return float64(shared.Per)*float64(cost)/float64(shared.Count) > float64(own.Per)/float64(own.Count)
+	// Per × cost / Count is the time between two calls; crosswise, so that nothing is rounded.
+	theirs := new(big.Int).Mul(big.NewInt(int64(shared.Per)), big.NewInt(cost))
+	theirs.Mul(theirs, big.NewInt(own.Count))
+	ours := new(big.Int).Mul(big.NewInt(int64(own.Per)), big.NewInt(shared.Count))
+	return theirs.Cmp(ours) > 0
 }

@@ -80,8 +80,9 @@ func problemOf(path string, err error) Problem {
 }
 
 // quote shows a refused text in a message: at most 60 bytes of it, so that a pasted file does not fill the screen.
-func quote(text string) string {
-	const most = 60
+func quote(text string) string { return quoteAtMost(text, 60) }
+
+func quoteAtMost(text string, most int) string {
 	if len(text) > most {
 		text = text[:most] + "…"
 	}

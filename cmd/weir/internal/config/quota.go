@@ -1,8 +1,6 @@
 package config
 
 import (
-	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	_ "time/tzdata" // zones must be known on machines without a zone database
@@ -128,13 +126,3 @@ func budgetCount(text string) (int64, error) {
 	}
 	return int64(m), err
 }
-
-// formatQuota writes a quota as the file does; count is its amount as text.
-func formatQuota(q bucket.Quota, count string) string {
-	if q.Window == bucket.Calendar {
-		return fmt.Sprintf("%s/%s %s %s", count, q.Unit, q.Window, q.Zone)
-	}
-	return fmt.Sprintf("%s/%s %s", count, FormatDuration(q.Per), q.Window)
-}
-
-func formatCount(n int64) string { return strconv.FormatInt(n, 10) }

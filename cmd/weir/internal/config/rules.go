@@ -90,7 +90,7 @@ func readOverrides(v value, of bucket.KeyLimits) []bucket.Override {
 	entries, _ := v.entries(mostOverrides)
 	overrides := make([]bucket.Override, 0, len(entries))
 	for _, e := range entries {
-		if e.name == "" || len(e.name) > 128 {
+		if e.name == "" || len(e.name) > longestName {
 			e.fail("is no key", "write a key of 1 to 128 bytes, or a pattern with *")
 			continue
 		}

@@ -2,180 +2,37 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
+	"strconv"
 )
 
-// maxSecret bounds a secret's file, in bytes: it becomes part of one header.
-const maxSecret = 16 << 10
-
-// Template is a header's value in which secrets stand as references, ${env:NAME} or ${file:/path}. It never holds what
-// they refer to, so printing, logging or encoding it shows the references only. The zero Template is an empty text.
-type Template struct {
-	parts []part
+// Secret is a setting that must not be printed: a path of credentials, or an address that may carry a password. It
+// shows itself only when revealed.
+type Secret struct {
+	text string
+	// shown stands for the text in messages: an address without its credentials. Empty: nothing is shown.
+	shown string
 }
 
-// part is a literal text, or a reference to an environment variable or a file: exactly one is set.
-type part struct {
-	literal string
-	env     string
-	file    string
+// Reveal returns the setting itself.
+func (s Secret) Reveal() string { return s.text }
+
+// IsSet says whether it is there at all.
+func (s Secret) IsSet() bool { return s.text != "" }
+
+// String shows an address without its credentials, *** for anything else that is set.
+func (s Secret) String() string {
+	if s.text != "" && s.shown == "" {
+		return "***"
+	}
+	return s.shown
 }
 
-// ParseTemplate reads a header's value. Only the two forms of reference are known: any other "${" is an error. Messages
-// do not quote the text: it may hold the very secret that should not stand there.
-func ParseTemplate(text string) (Template, error) {
-	const fix = "write ${env:NAME} or ${file:/path}"
-	var t Template
-	for rest := text; rest != ""; {
-		literal, reference, found := strings.Cut(rest, "${")
-		if literal != "" {
-			if err := headerValue(literal); err != nil {
-				return Template{}, err
-			}
-			t.parts = append(t.parts, part{literal: literal})
-		}
-		if !found {
-			break
-		}
-		inside, after, closed := strings.Cut(reference, "}")
-		kind, name, _ := strings.Cut(inside, ":")
-		switch {
-		case !closed:
-			return Template{}, refuse(fix, `a "${" has no "}"`)
-		case kind == "env" && isVariable(name):
-			t.parts = append(t.parts, part{env: name})
-		case kind == "file" && filepath.IsAbs(name) && !strings.ContainsAny(name, "\x00\r\n"):
-			t.parts = append(t.parts, part{file: filepath.Clean(name)})
-		case kind == "env":
-			return Template{}, refuse(fix, "a ${env:…} does not name a variable")
-		case kind == "file":
-			return Template{}, refuse(fix, "a ${file:…} does not name a file by its full path")
-		default:
-			return Template{}, refuse(fix, `a "${" begins no reference that weir knows`)
-		}
-		rest = after
-	}
-	return t, nil
-}
+// GoString shows the same.
+func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// headerValue refuses what cannot stand in an HTTP header, without quoting it.
-func headerValue(text string) error {
-	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return refuse("write one line of plain text", "the value has a line break or another control character")
-	}
-	return nil
-}
+// MarshalJSON writes the same.
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-func isVariable(name string) bool {
-	return name != "" && (name[0] < '0' || name[0] > '9') && !strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
-}
-
-// HasReference says whether any part comes from elsewhere.
-func (t Template) HasReference() bool {
-	for _, p := range t.parts {
-		if p.literal == "" {
-			return true
-		}
-	}
-	return false
-}
-
-// Resolve returns the value with every reference replaced. It reads variables and files anew each time, so that a
-// rotated secret holds from the next call on. The error never contains any part of a secret.
-func (t Template) Resolve() (string, error) {
-	var b strings.Builder
-	for _, p := range t.parts {
-		text, err := p.resolve()
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(text)
-	}
-	return b.String(), nil
-}
-
-// resolve returns what the part stands for; nothing at all is an error: a header without its secret is no header.
-func (p part) resolve() (string, error) {
-	switch {
-	case p.env != "":
-		text, ok := os.LookupEnv(p.env)
-		if !ok {
-			return "", fmt.Errorf("environment variable %s is not set", p.env)
-		}
-		return checkSecret(text, "environment variable "+p.env)
-	case p.file != "":
-		text, err := readSecret(p.file)
-		if err != nil {
-			return "", err
-		}
-		return checkSecret(text, "file "+p.file)
-	default:
-		return p.literal, nil
-	}
-}
-
-// readSecret reads a file of at most maxSecret bytes without the newline at its end.
-func readSecret(path string) (string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		var pathError *os.PathError
-		if errors.As(err, &pathError) {
-			return "", fmt.Errorf("file %s cannot be read: %w", path, pathError.Err)
-		}
-		return "", fmt.Errorf("file %s cannot be read: %w", path, err)
-	}
-	defer file.Close() //nolint:errcheck // nothing was written
-	data, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
-	if err != nil {
-		return "", fmt.Errorf("file %s cannot be read", path)
-	}
-	if len(data) > maxSecret {
-		return "", fmt.Errorf("file %s is longer than %s", path, FormatSize(maxSecret))
-	}
-	text := strings.TrimSuffix(string(data), "\n")
-	return strings.TrimSuffix(text, "\r"), nil
-}
-
-// checkSecret refuses a secret that is empty or would end the header early; source names it in the message.
-func checkSecret(text, source string) (string, error) {
-	if text == "" {
-		return "", fmt.Errorf("%s is empty", source)
-	}
-	if headerValue(text) != nil {
-		return "", fmt.Errorf("%s has a line break or another control character", source)
-	}
-	return text, nil
-}
-
-// String shows the references, never what they refer to.
-func (t Template) String() string {
-	var b strings.Builder
-	for _, p := range t.parts {
-		switch {
-		case p.env != "":
-			b.WriteString("${env:" + p.env + "}")
-		case p.file != "":
-			b.WriteString("${file:" + p.file + "}")
-		default:
-			b.WriteString(p.literal)
-		}
-	}
-	return b.String()
-}
-
-// GoString shows the references too.
-func (t Template) GoString() string { return fmt.Sprintf("config.Template(%q)", t.String()) }
-
-// MarshalJSON writes the references.
-func (t Template) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
-
-// LogValue logs the references.
-func (t Template) LogValue() slog.Value { return slog.StringValue(t.String()) }
+// LogValue logs the same.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }

@@ -95,7 +95,7 @@ type environment struct {
 }
 
 // ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
-// file system only to see whether weir.yaml exists.
+// file system only to see whether weir.yaml, the credentials and the CA file are there.
 func ReadSettings() (*Settings, error) {
 	var env environment
 	if err := envconfig.Process("weir", &env); err != nil {
@@ -105,8 +105,8 @@ func ReadSettings() (*Settings, error) {
 	s := &Settings{
 		Config:          configFile(env.Config),
 		NATSURL:         variable(v, "WEIR_NATS_URL", env.NatsURL, "", natsURL),
-		NATSCreds:       Secret{text: env.NatsCreds},
-		NATSCA:          env.NatsCA,
+		NATSCreds:       variable(v, "WEIR_NATS_CREDS", env.NatsCreds, "", secretFile),
+		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
@@ -162,40 +162,27 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// names lists the variables; the test holds it against the struct.
-func (environment) names() []string {
-	return []string{
-		"WEIR_CONFIG", "WEIR_NATS_URL", "WEIR_NATS_CREDS", "WEIR_NATS_CA", "WEIR_NATS_LISTEN", "WEIR_DATA_DIR",
-		"WEIR_DURABILITY", "WEIR_REDIS_URL", "WEIR_REPLICAS", "WEIR_PARTITIONS", "WEIR_ROLES", "WEIR_INSTANCE",
-		"WEIR_HTTP_LISTEN", "WEIR_LOG_LEVEL", "WEIR_LOG_FORMAT", "WEIR_SHUTDOWN_TIMEOUT",
-	}
-}
-
 // unknown looks for variables that weir does not have. One that is nearly a name is a typing error, and refused: limits
 // would silently not be shared without a mistyped WEIR_REDIS_URL. Any other is a warning only: Kubernetes sets
 // WEIR_SERVICE_HOST and its like for a service called weir, which are passed over.
 func (v *variables) unknown() {
-	names := environment{}.names()
+	var names []string
+	for _, known := range (&Settings{}).Redacted() {
+		names = append(names, strings.TrimPrefix(known.Name, "WEIR_"))
+	}
 	ofKubernetes := regexp.MustCompile(`^WEIR_(.*_)?(SERVICE_(HOST|PORT)|PORT)(_|$)`)
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, "WEIR_") || slices.Contains(names, name) || ofKubernetes.MatchString(name) {
+		short, ours := strings.CutPrefix(name, "WEIR_")
+		if !ours || slices.Contains(names, short) || ofKubernetes.MatchString(name) {
 			continue
 		}
-		if near := closest(strings.TrimPrefix(name, "WEIR_"), shortNames(names)); near != "" {
+		if near := closest(short, names); near != "" {
 			v.fail(name, "there is no such variable", "did you mean WEIR_"+near+"?")
 			continue
 		}
 		v.warnings = append(v.warnings, Problem{Path: name, Message: "there is no such variable", Fix: "remove it"})
 	}
-}
-
-func shortNames(names []string) []string {
-	short := make([]string, len(names))
-	for i, n := range names {
-		short[i] = strings.TrimPrefix(n, "WEIR_")
-	}
-	return short
 }
 
 func configFile(text string) string {
@@ -209,6 +196,20 @@ func configFile(text string) string {
 }
 
 func anyText(text string) (string, error) { return text, nil }
+
+// readableFile reads the path of a file that is there and may be read. The message does not have the path.
+func readableFile(text string) (string, error) {
+	file, err := openRegular(text)
+	if err != nil {
+		return "", refuse("name a file that this user may read", "the file cannot be read: %s", err)
+	}
+	return text, file.Close()
+}
+
+func secretFile(text string) (Secret, error) {
+	path, err := readableFile(text)
+	return Secret{text: path}, err
+}
 
 func roles(text string) ([]Role, error) {
 	var got []Role

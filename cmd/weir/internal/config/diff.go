@@ -1,0 +1,59 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Change is one difference between two configurations.
+type Change struct {
+	Path string // as in apis.sms.bucket.rate
+	Old  string // empty when the field is new
+	New  string // empty when the field is gone
+}
+
+// String writes the change for people: "apis.sms.bucket.rate: 10/s -> 5/s".
+func (c Change) String() string {
+	switch {
+	case c.Old == "":
+		return c.Path + ": added " + c.New
+	case c.New == "":
+		return c.Path + ": removed " + c.Old
+	default:
+		return c.Path + ": " + c.Old + " -> " + c.New
+	}
+}
+
+// Diff lists what becomes different when other takes c's place, sorted by path. Two files that mean the same have none:
+// a default that is written out is no change, nor is another order of fields. An api that only one of them has is one
+// change. A nil Config stands for none at all.
+func (c *Config) Diff(other *Config) []Change {
+	before, after := c.describe(), other.describe()
+	paths := make(map[string]bool, len(after))
+	for path := range before {
+		paths[path] = true
+	}
+	for path := range after {
+		paths[path] = true
+	}
+	var changes []Change
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		if before[path] != after[path] && !toldOtherwise(path, before, after) {
+			changes = append(changes, Change{Path: path, Old: before[path], New: after[path]})
+		}
+	}
+	return changes
+}
+
+// toldOtherwise says whether another line tells what becomes of path: an api that only one side has is told in one
+// line, and one that both have by its fields.
+func toldOtherwise(path string, before, after description) bool {
+	parts := strings.SplitN(path, ".", 3)
+	if parts[0] != "apis" {
+		return false
+	}
+	api := parts[0] + "." + parts[1]
+	inBoth := before[api] != "" && after[api] != ""
+	return inBoth == (path == api)
+}

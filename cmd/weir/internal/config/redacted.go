@@ -1,0 +1,45 @@
+package config
+
+import (
+	"log/slog"
+	"strconv"
+	"strings"
+)
+
+// Setting is one variable as it may be shown.
+type Setting struct{ Name, Value string }
+
+// Redacted lists the settings by their variables, secrets hidden.
+func (s *Settings) Redacted() []Setting {
+	roles := make([]string, len(s.Roles))
+	for i, r := range s.Roles {
+		roles[i] = string(r)
+	}
+	return []Setting{
+		{"WEIR_CONFIG", s.Config},
+		{"WEIR_NATS_URL", s.NATSURL.String()},
+		{"WEIR_NATS_CREDS", s.NATSCreds.String()},
+		{"WEIR_NATS_CA", s.NATSCA},
+		{"WEIR_NATS_LISTEN", s.NATSListen},
+		{"WEIR_DATA_DIR", s.DataDir},
+		{"WEIR_DURABILITY", string(s.Durability)},
+		{"WEIR_REDIS_URL", s.RedisURL.String()},
+		{"WEIR_REPLICAS", strconv.Itoa(s.Replicas)},
+		{"WEIR_PARTITIONS", strconv.Itoa(s.Partitions)},
+		{"WEIR_ROLES", strings.Join(roles, ",")},
+		{"WEIR_INSTANCE", s.Instance},
+		{"WEIR_HTTP_LISTEN", s.HTTPListen},
+		{"WEIR_LOG_LEVEL", strings.ToLower(s.LogLevel.String())},
+		{"WEIR_LOG_FORMAT", string(s.LogFormat)},
+		{"WEIR_SHUTDOWN_TIMEOUT", FormatDuration(s.ShutdownTimeout)},
+	}
+}
+
+// LogValue logs the settings, secrets hidden.
+func (s *Settings) LogValue() slog.Value {
+	var attrs []slog.Attr
+	for _, setting := range s.Redacted() {
+		attrs = append(attrs, slog.String(setting.Name, setting.Value))
+	}
+	return slog.GroupValue(attrs...)
+}
