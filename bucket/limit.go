@@ -145,4 +145,10 @@ type Rules struct {
 	Admit     []Admission
 	Headroom  int64         // percent to stay below every limit, 0 to 99
 	Jitter    time.Duration // how much later than planned a call may arrive
+	// Lease is how long a call may stay unsettled before its shared in-flight permit is taken back: the api's timeout
+	// and a margin. 0: DefaultLease.
+	Lease time.Duration
 }
+
+// DefaultLease is the Lease of Rules that name none.
+const DefaultLease = 2 * time.Minute

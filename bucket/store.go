@@ -23,7 +23,13 @@ type Grant struct {
 	At Micros
 	// TAT is the key's theoretical arrival time after this grant; the ledger keeps it so that a restart goes on from it.
 	TAT Micros
+	// Serial numbers the store's grants, rising: MaxWant times the ask's number, plus the slot's place in its ask. Settle
+	// knows a grant by it, so that settling twice (a retried round trip) gives nothing back twice.
+	Serial int64
 }
+
+// MaxWant is the most slots one Ask may want.
+const MaxWant = 64
 
 // Wait says which limit made the store give fewer slots than wanted, and when to ask again.
 type Wait struct {
@@ -31,6 +37,8 @@ type Wait struct {
 	Until Micros
 	// Never is true when the cost can never pass.
 	Never bool
+	// Exhausted is set when Limit is a budget that is spent until Until: what its configuration says becomes of the job.
+	Exhausted Exhausted
 }
 
 // Answer is what an Ask got: the granted slots in order, and, where they are fewer than wanted, why.
@@ -39,8 +47,8 @@ type Answer struct {
 	Wait   Wait
 }
 
-// Use tells the store the end of a grant: Returned unused (given back if it is still the last one given, else
-// forfeited), or used by a call that ended, whose shared in-flight permit becomes free and whose Actual costs, where
+// Use tells the store the end of a grant: Returned unused (given back to every limit of which it is still the last one
+// given, else forfeited there), or used by a call that ended, whose shared in-flight permit becomes free and whose Actual costs, where
 // known, replace the estimate.
 type Use struct {
 	Key      string

@@ -1,0 +1,77 @@
+package bucket
+
+import "sort"
+
+// permits are the calls under way: every grant of an api with shared limits holds one from its reservation until it is
+// settled or its lease runs out. All in-flight limits of the api count the same permits. It is also the memory of which
+// grants are still open, so that settling one twice changes nothing the second time.
+//
+// Leases end in the order of grants: a grant for a late slot makes the following ones at least as long. So the list is
+// sorted by serial and by end, finding is a binary search and expiry looks at the front only. It holds at most the calls
+// granted within one lease, and is packed when more than half of it is settled.
+type permits struct {
+	list []permit
+	done int // settled ones still in the list
+}
+
+type permit struct {
+	serial int64 // 0: settled
+	number int64
+	end    Micros
+}
+
+// open is the number of calls under way.
+func (p *permits) open() int64 { return int64(len(p.list) - p.done) }
+
+// take opens a permit for a grant. Serials must rise.
+func (p *permits) take(serial int64, end Micros) {
+	if n := len(p.list); n > 0 {
+		end = max(end, p.list[n-1].end)
+	}
+	p.list = append(p.list, permit{serial: serial, number: serial, end: end})
+}
+
+// settle closes the permit of a grant, and reports whether it was open.
+func (p *permits) settle(serial int64) settled {
+	i := sort.Search(len(p.list), func(i int) bool { return p.list[i].number >= serial })
+	if serial <= 0 || i == len(p.list) || p.list[i].serial != serial {
+		return notOpen
+	}
+	p.list[i].serial = 0
+	p.done++
+	if p.done > len(p.list)/2 && p.done > 32 {
+		p.pack()
+	}
+	return wasOpen
+}
+
+// settled says what settling a grant met.
+type settled int
+
+const (
+	notOpen settled = iota // settled before, its lease ran out, or never known
+	wasOpen
+)
+
+// expire closes every permit whose lease has ended.
+func (p *permits) expire(now Micros) {
+	i := 0
+	for i < len(p.list) && (p.list[i].serial == 0 || p.list[i].end <= now) {
+		if p.list[i].serial == 0 {
+			p.done--
+		}
+		i++
+	}
+	p.list = p.list[i:]
+}
+
+// pack drops the settled ones, in place.
+func (p *permits) pack() {
+	kept := p.list[:0]
+	for _, k := range p.list {
+		if k.serial != 0 {
+			kept = append(kept, k)
+		}
+	}
+	p.list, p.done = kept, 0
+}

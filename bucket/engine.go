@@ -1,0 +1,323 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+)
+
+// engine is the whole state of one api's limits, and the pure core of Memory: time comes in as an argument, nothing is
+// locked, nothing is read from outside.
+type engine struct {
+	rules     Rules
+	intervals map[Rate]Interval
+	shared    []sharedLimit
+	past      []order // how Rules.Shared was ordered before, oldest first
+	unplaced  int64   // grants below this serial are older than past
+	clock     Micros  // the latest time seen
+	asked     int64   // asks so far; serials count MaxWant to each
+	keys      keyTable
+	permits   permits
+}
+
+// sharedLimit is one of Rules.Shared with its state.
+type sharedLimit struct {
+	Limit
+	capacity int64 // the largest cost that can pass
+	meter    meter // nil for an in-flight limit, which is counted by the permits
+	inFlight int64
+	holds    int64 // what a shadow limit would have held
+}
+
+// order is the sequence of shared limits that the costs of grants below serial follow.
+type order struct {
+	below int64
+	names []string
+}
+
+// maxOrders is how many changes of rules a running call may outlive and still be settled by its real costs.
+const maxOrders = 8
+
+// maxIntervals bounds the memory of computed intervals; beyond it they are computed anew.
+const maxIntervals = 1024
+
+// tick moves the clock on; it never goes back.
+func (e *engine) tick(now Micros) Micros {
+	e.clock = max(e.clock, now)
+	return e.clock
+}
+
+// check says what is wrong with an ask, before anything is granted.
+func (e *engine) check(a *Ask) error {
+	if a.Want < 1 || a.Want > MaxWant {
+		return fmt.Errorf("wants %d slots, not 1 to %d", a.Want, MaxWant)
+	}
+	if a.Horizon < 0 {
+		return fmt.Errorf("horizon %s lies in the past", a.Horizon)
+	}
+	if a.Costs != nil && len(a.Costs) != len(e.shared) {
+		return fmt.Errorf("names %d costs for %d shared limits", len(a.Costs), len(e.shared))
+	}
+	for _, c := range a.Costs {
+		if c < 0 {
+			return fmt.Errorf("cost %d is negative", c)
+		}
+	}
+	_, err := e.interval(a.Limits.Rate)
+	return err
+}
+
+// interval is Rules.Interval, remembered; the rate is validated the first time.
+func (e *engine) interval(r Rate) (Interval, error) {
+	if t, ok := e.intervals[r]; ok {
+		return t, nil
+	}
+	if err := e.rules.validateRate(r); err != nil {
+		return Interval{}, err
+	}
+	if len(e.intervals) >= maxIntervals {
+		clear(e.intervals)
+	}
+	t := e.rules.Interval(r)
+	e.intervals[r] = t
+	return t, nil
+}
+
+// reserve answers one ask that passed check.
+func (e *engine) reserve(now Micros, a *Ask) Answer {
+	now = e.tick(now)
+	e.permits.expire(now)
+	t, err := e.interval(a.Limits.Rate)
+	if err != nil {
+		panic("bucket: reserve of an unchecked ask: " + err.Error())
+	}
+	key := e.keys.get(a.Key, now)
+	if key.interval != t {
+		key.rescale(now, key.interval, t)
+		key.interval, key.last = t, 0
+	}
+	if a.Floor > key.end() {
+		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
+	}
+	e.asked++
+	var ans Answer
+	for i := range a.Want {
+		at, wait := e.slot(now, key, a)
+		if wait.Until != 0 || wait.Never {
+			ans.Wait = wait
+			break
+		}
+		serial := e.asked*MaxWant + int64(i)
+		e.commit(at, serial, key, a)
+		if ans.Grants == nil {
+			ans.Grants = make([]Grant, 0, a.Want)
+		}
+		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial})
+	}
+	return ans
+}
+
+// slot finds the earliest time at which every limit lets one call of the ask pass, or why there is none within reach.
+// Nothing is changed.
+//
+// Every limit moves the time only forward, so going round until none moves it any more ends at the earliest common time.
+func (e *engine) slot(now Micros, key *keyState, a *Ask) (Micros, Wait) {
+	for i := range e.shared {
+		if l := &e.shared[i]; a.cost(i) > l.capacity && !l.Shadow {
+			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.exhausted()}
+		}
+	}
+	reach := now + Micros(ceilMicros(a.Horizon))
+	at, binding := key.slot(now, key.interval, a.Limits.Rate.Burst, 1), -1
+	for moved := true; moved && at <= reach; {
+		moved = false
+		for i := range e.shared {
+			l := &e.shared[i]
+			cost := a.cost(i)
+			if l.meter == nil || l.Shadow || cost == 0 {
+				continue
+			}
+			if s := l.meter.earliest(at, cost); s > at {
+				at, binding, moved = s, i, true
+			}
+		}
+	}
+	if at > reach {
+		w := Wait{Limit: ownRate, Until: max(now+1, at-(reach-now))}
+		if binding >= 0 {
+			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted()
+		}
+		return 0, w
+	}
+	for i := range e.shared {
+		if l := &e.shared[i]; l.inFlight > 0 && !l.Shadow && e.permits.open() >= l.inFlight {
+			return 0, Wait{Limit: l.Name, Until: now + permitPoll}
+		}
+	}
+	return at, Wait{}
+}
+
+// commit charges one call at its slot to every limit. A shadow limit is charged only what it would have let pass.
+func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
+	key.take(at, key.interval, 1)
+	key.last = serial
+	for i := range e.shared {
+		l := &e.shared[i]
+		cost := a.cost(i)
+		if l.Shadow && l.wouldHold(at, cost, e.permits.open()) {
+			l.holds++
+			continue
+		}
+		if l.meter != nil && cost > 0 {
+			l.meter.take(at, cost, serial)
+		}
+	}
+	if len(e.shared) > 0 {
+		e.permits.take(serial, at+e.rules.lease())
+	}
+}
+
+// wouldHold says whether a limit, were it in force, would have held a call at this time.
+func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
+	if l.meter == nil {
+		return open >= l.inFlight
+	}
+	return cost > l.capacity || cost > 0 && l.meter.earliest(at, cost) > at
+}
+
+// settle ends one grant.
+func (e *engine) settle(now Micros, u *Use) {
+	now = e.tick(now)
+	if u.Returned {
+		if key, ok := e.keys.find(u.Key); ok && u.Grant.Serial > 0 && key.last == u.Grant.Serial {
+			key.untake(key.interval, 1)
+			key.last = before(u.Grant.Serial)
+		}
+	}
+	if len(e.shared) == 0 {
+		return
+	}
+	e.permits.expire(now)
+	open := e.permits.settle(u.Grant.Serial)
+	for i := range e.shared {
+		l := &e.shared[i]
+		at, ok := e.place(u, i)
+		if l.meter == nil || l.Shadow || !ok {
+			continue
+		}
+		cost := u.cost(at)
+		switch {
+		case u.Returned && open == wasOpen:
+			l.meter.giveBack(u.Grant.At, cost, u.Grant.Serial)
+		case u.Returned || at >= len(u.Actual):
+		case u.Actual[at] > cost || open == wasOpen:
+			l.meter.correct(now, u.Grant.At, cost, max(0, u.Actual[at]), u.Grant.Serial)
+		}
+	}
+}
+
+// place is where the costs of a grant name shared limit i: the rules may have been changed since it was given.
+func (e *engine) place(u *Use, i int) (int, bool) {
+	if u.Grant.Serial < e.unplaced {
+		return 0, false
+	}
+	for _, o := range e.past {
+		if u.Grant.Serial >= o.below {
+			continue
+		}
+		for j, name := range o.names {
+			if name == e.shared[i].Name {
+				return j, u.Costs == nil || j < len(u.Costs)
+			}
+		}
+		return 0, false
+	}
+	return i, u.Costs == nil || i < len(u.Costs)
+}
+
+// apply puts rules in force, or says why it cannot and changes nothing.
+func (e *engine) apply(now Micros, rules Rules) error {
+	if err := rules.Validate(); err != nil {
+		return err
+	}
+	now = e.tick(now)
+	next := make([]sharedLimit, len(rules.Shared))
+	for i, l := range rules.Shared {
+		next[i] = newSharedLimit(rules, l)
+		for j := range e.shared {
+			if old := &e.shared[j]; old.Name == l.Name {
+				next[i].holds = old.holds
+				next[i].inherit(now, old, e.asked)
+			}
+		}
+	}
+	if e.asked > 0 && len(e.shared) > 0 {
+		o := order{below: (e.asked + 1) * MaxWant}
+		for i := range e.shared {
+			o.names = append(o.names, e.shared[i].Name)
+		}
+		e.past = append(e.past, o)
+		if len(e.past) > maxOrders {
+			e.unplaced = e.past[0].below
+			e.past = e.past[1:]
+		}
+	}
+	e.rules, e.shared, e.intervals = rules, next, map[Rate]Interval{}
+	return nil
+}
+
+// errKind is a limit without a kind; Validate has refused it before.
+var errKind = errors.New("bucket: a shared limit without rate, quota, in_flight or budget passed Validate")
+
+// newSharedLimit makes the idle state of a validated limit.
+func newSharedLimit(r Rules, l Limit) sharedLimit {
+	s := sharedLimit{Limit: l, capacity: r.capacity(l)}
+	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
+	switch {
+	case l.Rate != nil:
+		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: l.Rate.Burst, settles: settles}
+	case l.InFlight > 0:
+		s.inFlight = r.lowered(l.InFlight)
+	default:
+		panic(errKind)
+	}
+	return s
+}
+
+// inherit takes over the count of the limit of the same name, where it counts the same kind of thing.
+func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
+	switch to := l.meter.(type) {
+	case *rateMeter:
+		from, ok := old.meter.(*rateMeter)
+		if !ok {
+			return
+		}
+		to.gcra = from.gcra
+		if to.interval == from.interval {
+			to.last, to.marks = from.last, from.marks
+			return
+		}
+		to.rescale(now, from.interval, to.interval)
+		to.marks = []mark{{serial: (asked + 1) * MaxWant}} // nothing granted before is refunded in another coin
+	}
+}
+
+// exhausted is what a spent budget does to a job, empty for other limits.
+func (l *sharedLimit) exhausted() Exhausted {
+	if l.Budget == nil {
+		return ""
+	}
+	return l.Budget.OnExhausted
+}
+
+// cost is what a call takes from shared limit i.
+func (a *Ask) cost(i int) int64 { return costAt(a.Costs, i) }
+
+// cost is what a call was charged to shared limit i.
+func (u *Use) cost(i int) int64 { return costAt(u.Costs, i) }
+
+func costAt(costs []int64, i int) int64 {
+	if costs == nil {
+		return 1
+	}
+	return costs[i]
+}

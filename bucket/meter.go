@@ -1,0 +1,129 @@
+package bucket
+
+// meter is the state of one shared limit that is counted over time. Its methods are pure: times are passed in, and the
+// caller makes sure that they never run backwards.
+type meter interface {
+	// earliest is the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
+	earliest(at Micros, cost int64) Micros
+	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have been at.
+	take(at Micros, cost, serial int64)
+	// giveBack undoes the take of a call that was never made, where nothing that was granted since can have relied on it.
+	giveBack(at Micros, cost, serial int64)
+	// correct replaces the cost taken by the one the call really had.
+	correct(now, at Micros, cost, actual, serial int64)
+}
+
+var (
+	_ meter = (*rateMeter)(nil)
+)
+
+// rateMeter is a shared rate.
+//
+// Refunds. A call that cost less than estimated may be given the difference back only as far as every later call would
+// still have had its slot: a bucket that has drained meanwhile has forgotten the estimate anyway, and giving it back then
+// would mint units. For a later call j, slack(j) = TAT before it - its slot is what the bucket still held: lowering the
+// earlier debt by r leaves j's own debt lower by r only while r <= slack(j). So the refund of call i is at most the least
+// slack of all calls after i, and takes that much from each of them. marks keeps those suffix minima: serials rising,
+// slacks rising; at most maxMarks of them, the oldest merged in the safe direction. Only limits that settle keep marks.
+type rateMeter struct {
+	gcra
+	interval Interval
+	burst    int64
+	last     int64 // serial of the last grant, 0 if it cannot be given back
+	settles  bool
+	marks    []mark
+}
+
+// mark says: of the calls up to serial-1 no more than slack microseconds may be refunded.
+type mark struct {
+	serial int64
+	slack  Micros
+}
+
+const maxMarks = 16
+
+func (m *rateMeter) earliest(at Micros, cost int64) Micros {
+	return m.slot(at, m.interval, m.burst, cost)
+}
+
+func (m *rateMeter) take(at Micros, cost, serial int64) {
+	if m.settles {
+		m.mark(serial, max(0, m.tat-at))
+	}
+	m.gcra.take(at, m.interval, cost)
+	m.last = serial
+}
+
+func (m *rateMeter) giveBack(_ Micros, cost, serial int64) {
+	switch {
+	case m.settles:
+		m.refund(serial, cost)
+	case m.last == serial:
+		m.untake(m.interval, cost)
+		m.last = before(serial)
+	}
+}
+
+func (m *rateMeter) correct(now, _ Micros, cost, actual, serial int64) {
+	switch {
+	case actual > cost:
+		m.charge(now, actual-cost)
+	case actual < cost && m.settles:
+		m.refund(serial, cost-actual)
+	}
+}
+
+// charge adds units that turned out to be used only after the call: the bucket goes into debt, which may exceed its
+// burst. The call has been made, so all that can be done is that the next ones wait. Rounded up; it saturates.
+func (m *rateMeter) charge(now Micros, units int64) {
+	extra := ceil(min(float64(maxMicros), float64(units)*(float64(m.interval.P)/float64(m.interval.Q)))) + 1
+	m.tat = Micros(min(float64(maxMicros), float64(max(now, m.tat))+extra))
+	m.last = 0
+}
+
+// refund takes back as much of the units of grant serial as is safe.
+func (m *rateMeter) refund(serial, units int64) {
+	r := Micros(units * m.interval.P / m.interval.Q)
+	for _, k := range m.marks {
+		if k.serial > serial {
+			r = min(r, k.slack)
+			break
+		}
+	}
+	m.tat, m.last = m.tat-r, 0
+	least, keep := maxMicros, len(m.marks)
+	for i := len(m.marks) - 1; i >= 0; i-- {
+		k := m.marks[i]
+		if k.serial > serial {
+			k.slack -= r
+		}
+		if k.slack < least {
+			least = k.slack
+			keep--
+			m.marks[keep] = k
+		}
+	}
+	m.marks = append(m.marks[:0], m.marks[keep:]...)
+}
+
+// mark notes the slack that the call serial found.
+func (m *rateMeter) mark(serial int64, slack Micros) {
+	n := len(m.marks)
+	for n > 0 && m.marks[n-1].slack >= slack {
+		n--
+	}
+	m.marks = append(m.marks[:n], mark{serial, slack})
+	if len(m.marks) > maxMarks {
+		m.marks[1].slack = m.marks[0].slack
+		m.marks = append(m.marks[:0], m.marks[1:]...)
+	}
+}
+
+// before is the serial of the slot granted just before in the same ask, 0 for an ask's first. Only within one ask is it
+// certain that the neighbour's grant was the last one before, so that several slots can be given back in reverse order.
+func before(serial int64) int64 {
+	if serial%MaxWant == 0 {
+		return 0
+	}
+	return serial - 1
+}

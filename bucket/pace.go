@@ -1,0 +1,130 @@
+package bucket
+
+import (
+	"math/bits"
+	"time"
+)
+
+// How a rate becomes an interval.
+//
+// The api promises trouble when more than N calls arrive in any window of length P. We send by GCRA with interval T and
+// burst B, and a call arrives up to J later than its slot. The tightest place of a GCRA schedule is B calls at once
+// followed by one every T: N+1 calls need at least (N+1-B)*T. They never fit into a window of P after each has moved by
+// up to J if and only if
+//
+//	(N+1-B) * T >= P + J        so        T = (P+J) / (N+1-B)
+//
+// The obvious T = P/N is wrong twice: with B = 10 and N = 100/s it lets 109 calls into a second, and at B = 1 a jitter of
+// 50 ms lets 105. A burst above N is a promise about another kind of api (a token bucket whose size is its own number):
+// then B may leave at once and T = (P+J)/N holds the mean. In both cases no window w ever sees more than B + floor(w/T).
+//
+// Headroom h% lowers N to floor(N*(100-h)/100). Where that leaves fewer calls than the burst (rate 1/s with any headroom,
+// burst 8 of 10 with 30 %), whole calls cannot say it: the burst stays, so that the largest cost still passes, one further
+// call per window stays, and the interval is widened by 100/(100-h) instead. More headroom never means a shorter interval.
+
+// Interval is the time between two units of a rate in the long run: P/Q microseconds, both at least 1, in lowest terms.
+type Interval struct {
+	P, Q int64
+}
+
+// Bounds on what a rate may say; inside them no product of the arithmetic, in Go or in Lua, reaches 2^53.
+const (
+	maxCount  = 1_000_000_000_000       // units per period
+	maxBurst  = 1_000_000_000           // units at once
+	maxPer    = 3660 * 24 * time.Hour   // a period, about ten years
+	maxDebt   = Micros(100 * 365 * day) // burst times interval
+	maxMicros = Micros(1<<53 - 1)       // the year 2255
+
+	wholeFrom = 1000    // microseconds: intervals from here on are rounded up to whole ones
+	maxQ      = 1 << 20 // the finest fraction of a microsecond that is kept
+
+	day = int64(24 * time.Hour / time.Microsecond)
+)
+
+// Interval is the shortest safe interval for rate under these rules' jitter and headroom. An interval of a millisecond or
+// more is rounded up to whole microseconds (a loss below 0.1 %); a shorter one keeps its fraction and counts one
+// microsecond more of jitter, because its slots are rounded up and so may lie one closer together.
+//
+// rate must have passed Validate.
+func (r Rules) Interval(rate Rate) Interval {
+	num, den := ceilMicros(rate.Per)+ceilMicros(r.Jitter), rate.Count
+	left := 100 - r.Headroom
+	switch n := rate.Count * left / 100; {
+	case rate.Burst > rate.Count:
+		num, den = num*100, den*left
+	case n >= rate.Burst:
+		den = n + 1 - rate.Burst
+	default:
+		num, den = num*100, left
+	}
+	if num/den >= wholeFrom {
+		return Interval{P: (num + den - 1) / den, Q: 1}
+	}
+	num += num / max(1, ceilMicros(rate.Per)+ceilMicros(r.Jitter)) // one microsecond, in num's scale
+	return Interval{P: num, Q: den}.fit(rate.Burst)
+}
+
+// fit reduces the fraction and, where it is still too fine for burst*P to stay below 2^52, rounds it up to a coarser one.
+func (t Interval) fit(burst int64) Interval {
+	g := gcd(t.P, t.Q)
+	t.P, t.Q = t.P/g, t.Q/g
+	finest := min(maxQ, (1<<52)/(wholeFrom*burst))
+	if t.Q <= finest {
+		return t
+	}
+	hi, lo := bits.Mul64(uint64(t.P), uint64(finest))
+	quo, rem := bits.Div64(hi, lo, uint64(t.Q))
+	if rem > 0 {
+		quo++
+	}
+	g = gcd(int64(quo), finest)
+	return Interval{P: int64(quo) / g, Q: finest / g}
+}
+
+// Duration is the interval rounded up to whole nanoseconds, for people and for metrics.
+func (t Interval) Duration() time.Duration {
+	return time.Duration((t.P*1000 + t.Q - 1) / t.Q)
+}
+
+// PerSecond is the long-run rate, for people and for metrics.
+func (t Interval) PerSecond() float64 { return 1e6 * float64(t.Q) / float64(t.P) }
+
+// times returns n intervals rounded up to whole microseconds; far beyond any date it saturates at maxMicros.
+func (t Interval) times(n int64) Micros {
+	if n <= 0 {
+		return 0
+	}
+	hi, lo := bits.Mul64(uint64(n), uint64(t.P))
+	if hi >= uint64(t.Q) {
+		return maxMicros
+	}
+	quo, rem := bits.Div64(hi, lo, uint64(t.Q))
+	if rem > 0 {
+		quo++
+	}
+	return Micros(min(quo, uint64(maxMicros)))
+}
+
+// Forecast is when the n-th waiting call of a key (the first is 1) would start if every call cost one unit and only the
+// key's own rate held it: max(now, base + (n-B)*T) with base = max(now, tat). t is Rules.Interval(limits.Rate); tat is the
+// key's theoretical arrival time, 0 if it has none.
+func Forecast(limits KeyLimits, t Interval, tat, now Micros, n int) Micros {
+	base := max(now, tat)
+	ahead := int64(n) - limits.Rate.Burst
+	if ahead < 0 {
+		return max(now, base-t.times(-ahead))
+	}
+	return min(maxMicros, base+t.times(ahead))
+}
+
+// ceilMicros is d in microseconds, rounded up.
+func ceilMicros(d time.Duration) int64 {
+	return int64((d + time.Microsecond - 1) / time.Microsecond)
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,223 @@
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// For returns the limits of one key, overrides applied. One override applies, whole: the one whose pattern is the key
+// itself, else the matching pattern with the most characters, else (equally long) the later one. Patterns are
+// case-sensitive; * matches any run of characters, also an empty one.
+func (r Rules) For(key string) KeyLimits {
+	best, length := -1, -1
+	for i, o := range r.Overrides {
+		if o.Pattern == key {
+			best = i
+			break
+		}
+		if len(o.Pattern) >= length && matches(o.Pattern, key) {
+			best, length = i, len(o.Pattern)
+		}
+	}
+	if best < 0 {
+		return r.Key
+	}
+	return r.Overrides[best].apply(r.Key)
+}
+
+// apply replaces what the override sets.
+func (o Override) apply(l KeyLimits) KeyLimits {
+	if o.Rate != nil {
+		l.Rate = *o.Rate
+	}
+	if o.Capacity != nil {
+		l.Capacity = *o.Capacity
+	}
+	if o.MaxWait != nil {
+		l.MaxWait = *o.MaxWait
+	}
+	if o.InFlight != nil {
+		l.InFlight = *o.InFlight
+	}
+	return l
+}
+
+// matches reports whether pattern, in which * stands for any run of bytes, matches the whole of s. It goes back only to
+// the last star, so it takes at most len(pattern)*len(s) steps.
+func matches(pattern, s string) bool {
+	p, i, star, mark := 0, 0, -1, 0
+	for i < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, i
+			p++
+		case p < len(pattern) && pattern[p] == s[i]:
+			p, i = p+1, i+1
+		case star >= 0:
+			mark++
+			p, i = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}
+
+// lowered is n less the headroom, but at least 1: a limit of nothing would hold for ever.
+func (r Rules) lowered(n int64) int64 {
+	return max(1, n/100*(100-r.Headroom)+n%100*(100-r.Headroom)/100)
+}
+
+// lease is the Lease in microseconds, the default when there is none.
+func (r Rules) lease() Micros {
+	if r.Lease <= 0 {
+		return Micros(DefaultLease / time.Microsecond)
+	}
+	return Micros(ceilMicros(r.Lease))
+}
+
+// Validate reports every rule that can never be kept or that contradicts another, all at once.
+func (r Rules) Validate() error {
+	var errs []error
+	if r.Headroom < 0 || r.Headroom > 99 {
+		errs = append(errs, fmt.Errorf("headroom %d%% is not within 0%% to 99%%", r.Headroom))
+		r.Headroom = 0
+	}
+	if r.Jitter < 0 || r.Jitter > time.Hour {
+		errs = append(errs, fmt.Errorf("jitter %s is not within 0s to 1h", r.Jitter))
+		r.Jitter = 0
+	}
+	if err := r.validateRate(r.Key.Rate); err != nil {
+		errs = append(errs, fmt.Errorf("bucket: %w", err))
+	}
+	for _, o := range r.Overrides {
+		if o.Rate == nil {
+			continue
+		}
+		if err := r.validateRate(*o.Rate); err != nil {
+			errs = append(errs, fmt.Errorf("keys %q: %w", o.Pattern, err))
+		}
+	}
+	names := map[string]int{}
+	for _, l := range r.Shared {
+		names[l.Name]++
+		if names[l.Name] == 2 {
+			errs = append(errs, fmt.Errorf("limit %q is named twice", l.Name))
+		}
+		if err := r.validateLimit(l); err != nil {
+			errs = append(errs, fmt.Errorf("limit %q: %w", l.Name, err))
+		}
+	}
+	for i, a := range r.Admit {
+		if err := a.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("admit %d: %w", i+1, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// validateRate says why rate cannot be kept.
+func (r Rules) validateRate(rate Rate) error {
+	if err := rate.Validate(); err != nil {
+		return err
+	}
+	if t := r.Interval(rate); t.times(rate.Burst) > maxDebt {
+		return fmt.Errorf("burst %d at one call every %s takes over 100 years to drain; lower the burst or raise the rate",
+			rate.Burst, t.Duration())
+	}
+	return nil
+}
+
+// Validate says why the rate is not one.
+func (rate Rate) Validate() error {
+	switch {
+	case rate.Count < 1 || rate.Count > maxCount:
+		return fmt.Errorf("rate of %d calls is not within 1 to %d; write a slow rate as 1 per a longer period", rate.Count, maxCount)
+	case rate.Per < time.Microsecond || rate.Per > maxPer:
+		return fmt.Errorf("period %s is not within 1µs to %s", rate.Per, maxPer)
+	case rate.Burst < 1 || rate.Burst > maxBurst:
+		return fmt.Errorf("burst %d is not within 1 to %d", rate.Burst, maxBurst)
+	}
+	return nil
+}
+
+// validateLimit says why a shared limit cannot be kept.
+func (r Rules) validateLimit(l Limit) error {
+	kinds := 0
+	var err error
+	if l.Rate != nil {
+		kinds++
+		err = r.validateRate(*l.Rate)
+	}
+	if l.Quota != nil {
+		kinds++
+		err = r.validateQuota(*l.Quota)
+	}
+	if l.Budget != nil {
+		kinds++
+		err = r.validateQuota(l.Budget.Quota)
+		if o := l.Budget.OnExhausted; err == nil && o != Hold && o != DeadLetter {
+			err = fmt.Errorf("on_exhausted %q is neither hold nor dead_letter", o)
+		}
+	}
+	if l.InFlight != 0 {
+		kinds++
+		if l.InFlight < 1 || l.InFlight > maxBurst {
+			err = fmt.Errorf("in_flight %d is not within 1 to %d", l.InFlight, maxBurst)
+		}
+	}
+	switch {
+	case kinds != 1:
+		return fmt.Errorf("has %d of rate, quota, in_flight and budget; it needs exactly one", kinds)
+	case l.Name == "" || l.Name == ownRate:
+		return fmt.Errorf("needs a name other than %q", l.Name)
+	case err == nil && l.Cost.Constant > r.capacity(l):
+		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Constant, r.capacity(l))
+	case l.Cost.Constant < 0:
+		return fmt.Errorf("cost %d is negative", l.Cost.Constant)
+	}
+	return err
+}
+
+// validateQuota says why a quota cannot be kept.
+func (r Rules) validateQuota(q Quota) error {
+	if q.Count < 1 || q.Count > 1<<52 {
+		return fmt.Errorf("quota of %d is not within 1 to 2^52", q.Count)
+	}
+	switch q.Window {
+	case Calendar:
+		if q.Unit != Hour && q.Unit != Day && q.Unit != Week && q.Unit != Month {
+			return fmt.Errorf("unit %q is not hour, day, week or month", q.Unit)
+		}
+		if q.Zone == nil || q.Zone == time.Local {
+			return errors.New("needs a named time zone: what is local changes from machine to machine")
+		}
+	case Sliding:
+		if q.Per < time.Microsecond || q.Per > maxPer {
+			return fmt.Errorf("period %s is not within 1µs to %s", q.Per, maxPer)
+		}
+	case Fixed:
+		if q.Per <= 2*r.Jitter+time.Microsecond || q.Per > maxPer {
+			return fmt.Errorf("period %s leaves no room between the guard bands of %s on both sides", q.Per, r.Jitter)
+		}
+	default:
+		return fmt.Errorf("window %q is not calendar, sliding or fixed", q.Window)
+	}
+	return nil
+}
+
+// Capacity is the largest cost that limit l can ever let pass, headroom counted; a permit is always one.
+func (r Rules) capacity(l Limit) int64 {
+	switch {
+	case l.Rate != nil:
+		return l.Rate.Burst
+	case l.Quota != nil:
+		return r.lowered(l.Quota.Count)
+	case l.Budget != nil:
+		return r.lowered(l.Budget.Count)
+	default:
+		return 1 << 52
+	}
+}
