@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// maxLine is the longest line of a ledger: a kept body of MaxKeepBody in base64, and a header of 64 KiB in which each byte was escaped.
+const maxLine = 8 << 20
+
 // Ledger is a ledger file read back.
 type Ledger struct {
 	// Started is the wall clock's time when the ledger began; an arrival's wall time is Started.Add(At).
@@ -54,20 +57,38 @@ type ledgerReader struct {
 func (l *ledgerReader) readAll(file io.Reader) error {
 	in := bufio.NewReaderSize(file, 64<<10)
 	for number := 1; ; number++ {
-		line, err := in.ReadBytes('\n')
+		line, err := readLine(in)
 		if errors.Is(err, io.EOF) {
 			if len(line) > 0 { // still being written, or broken off
 				l.ledger.Torn++
 			}
 			return nil
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = l.take(line)
 		}
-		if err := l.take(line); err != nil {
+		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 		l.ledger.bytes += int64(len(line))
+	}
+}
+
+// readLine returns the next line with its end, or what there is of it and io.EOF.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if line == nil && err == nil {
+			return part, nil // the usual case: valid until the next read
+		}
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > maxLine {
+			return nil, fmt.Errorf("longer than %d bytes: not a ledger", maxLine)
+		}
 	}
 }
 

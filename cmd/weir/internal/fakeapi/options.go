@@ -12,6 +12,8 @@ const (
 	maxHeaderBytes = 64 << 10
 	// MaxAnswer is the longest answer body that can be ordered, in bytes.
 	MaxAnswer = 1 << 30
+	// MaxKeepBody is the most that can be recorded of a request's body, in bytes.
+	MaxKeepBody = 4 << 20
 	// MaxDelay is the longest delay that can be ordered.
 	MaxDelay = 24 * time.Hour
 )
@@ -32,7 +34,7 @@ type Options struct {
 	Headers []string
 	// KeepArrivals is how many of the newest arrivals stay in memory, by default 262,144 (about half a KiB each).
 	KeepArrivals int
-	// KeepBody is how many bytes of every request body are recorded, by default none.
+	// KeepBody is how many bytes of every request body are recorded, by default none; at most MaxKeepBody.
 	KeepBody int
 	// MaxBody is the longest request body taken, in bytes, by default 4 MiB; a longer one is answered 413.
 	MaxBody int64
@@ -83,6 +85,9 @@ func (o Options) withDefaults() (Options, error) {
 	var wrong []error
 	if o.KeepArrivals < 0 || o.KeepBody < 0 || o.MaxBody < 0 || o.MaxKeys < 0 || o.Price < 0 {
 		wrong = append(wrong, errors.New("KeepArrivals, KeepBody, MaxBody, MaxKeys and Price must not be negative"))
+	}
+	if o.KeepBody > MaxKeepBody {
+		wrong = append(wrong, fmt.Errorf("KeepBody must be at most %d", MaxKeepBody))
 	}
 	wrong = append(wrong, o.Key.validate(), o.Limit.validate(), o.Idempotency.validate(), o.Latency.validate())
 	if err := errors.Join(wrong...); err != nil {

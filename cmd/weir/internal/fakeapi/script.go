@@ -31,7 +31,8 @@ func (r *Request) Body() []byte {
 }
 
 // Script decides what the api does with a request that brings no order of its own. It is called from many goroutines at once, with
-// no lock held; it may block, which delays the answer, but not beyond the end of ctx (the client gave up, or the api closes).
+// no lock held; it may block, which delays the answer, but not beyond the end of ctx (the client gave up, or the api closes). That the
+// client gave up is noticed only once the body has been read, so a script that blocks calls r.Body first.
 type Script func(ctx context.Context, r *Request) Behaviour
 
 // succeed is the script of an api that works.
