@@ -40,7 +40,8 @@ const (
 	longAge  = 3650 * day
 )
 
-// Parse reads a configuration. It touches neither files nor the environment: secrets need not exist, see MissingSecrets.
+// Parse reads a configuration. It touches neither the environment nor any file but the zone database: secrets need not
+// exist, see MissingSecrets.
 // The error is *Errors and has everything that is wrong.
 func Parse(data []byte, opts Options) (*Config, error) {
 	doc := &document{}

@@ -1,6 +1,6 @@
 // Package config turns weir.yaml and the environment into validated values. It is the only place that knows YAML.
 //
-//	weir.yaml ── Parse ──▶ *Config | *Errors      (pure: no file, no environment, no clock)
+//	weir.yaml ── Parse ──▶ *Config | *Errors      (pure: no environment, no clock, no file but zones)
 //	WEIR_…    ── ReadSettings ──▶ *Settings | *Errors
 //	${env:…}, ${file:…} ── Template.Resolve ──▶ a header's value, at the time of each call
 //

@@ -39,7 +39,8 @@ func readShared(v value, of sharedContext) []bucket.Limit {
 	return limits
 }
 
-// readLimit reads one shared limit. It returns the place of its name, and whether it is worth being looked at further.
+// readLimit reads one shared limit, called by its kind when it has no name. It returns the place of its name, and
+// whether it has one that others must not have too.
 func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
 	before := len(item.doc.problems)
 	f, ok := item.fields("name", "rate", "burst", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
@@ -51,10 +52,9 @@ func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
 	if !ok {
 		return bucket.Limit{}, item, false
 	}
-	l := bucket.Limit{
-		Name:   read(f, "name", kind, name),
-		Shadow: read(f, "shadow", false, yesOrNo),
-	}
+	l := bucket.Limit{Name: read(f, "name", kind, name)}
+	named := len(item.doc.problems) == before
+	l.Shadow = read(f, "shadow", false, yesOrNo)
 	switch kind {
 	case "rate":
 		f.ignored("to a rate", "window", "tz", "on_exhausted")
@@ -76,7 +76,7 @@ func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
 	if len(item.doc.problems) == before {
 		checkPassable(f, l, of)
 	}
-	return l, f.place("name"), true
+	return l, f.place("name"), named
 }
 
 // limitKind returns which one of the four kinds a limit is; none or several is a problem.

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"net/url"
+	"os"
+	"reflect"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+func parseFile(t *testing.T, path string) *Config {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(data, Options{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func mustTemplate(t *testing.T, text string) Template {
+	t.Helper()
+	parsed, err := ParseTemplate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// TestContractExample holds every value of the example that documents the file format.
+func TestContractExample(t *testing.T) {
+	c := parseFile(t, "testdata/contract.yaml")
+	pacific, err := time.LoadLocation("America/Los_Angeles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	five, fifty, one := int64(5000), bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, bucket.Rate{Count: 1, Per: time.Second, Burst: 1}
+	want := &Config{
+		APIs: []API{{
+			Name:    "credit-check",
+			URL:     &url.URL{Scheme: "https", Host: "api.example.com", Path: "/v2"},
+			Methods: []string{"POST"},
+			Headers: []Header{
+				{"Authorization", mustTemplate(t, "Bearer ${env:CREDIT_TOKEN}"), 6, "apis.credit-check.headers.Authorization"},
+				{"X-Client", mustTemplate(t, "${file:/run/secrets/client}"), 7, "apis.credit-check.headers.X-Client"},
+			},
+			ForwardHeaders: []string{"Content-Type", "X-Request-Source"},
+			Timeout:        30 * time.Second,
+			MaxBody:        256 << 10,
+			Price:          400_000,
+			Idempotency:    &Idempotency{Header: "Idempotency-Key"},
+			Key:            KeySource{From: KeyFromSubject},
+			Rules: bucket.Rules{
+				Key: bucket.KeyLimits{
+					Rate: bucket.Rate{Count: 10, Per: time.Second, Burst: 1}, Capacity: 500, MaxWait: 10 * time.Minute, InFlight: 4,
+				},
+				Overrides: []bucket.Override{
+					{Pattern: "vip-1", Rate: &fifty, Capacity: &five},
+					{Pattern: "test-*", Rate: &one},
+				},
+				Shared: []bucket.Limit{
+					{Name: "account", Rate: &bucket.Rate{Count: 100, Per: time.Second, Burst: 10}},
+					{Name: "daily", Quota: &bucket.Quota{Count: 50_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: pacific}},
+					{Name: "three-hours", Quota: &bucket.Quota{Count: 300, Window: bucket.Sliding, Per: 3 * time.Hour}},
+					{
+						Name: "tokens", Rate: &bucket.Rate{Count: 90_000, Per: time.Minute, Burst: 4000},
+						Cost: bucket.CostSource{Header: "Weir-Cost"},
+					},
+					{Name: "concurrent", InFlight: 50},
+					{Name: "spend", Budget: &bucket.Budget{
+						Quota:       bucket.Quota{Count: 200_000_000, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
+						OnExhausted: bucket.Hold,
+					}},
+				},
+				Admit: []bucket.Admission{{
+					Rate:      bucket.Rate{Count: 1000, Per: time.Minute, Burst: 1000},
+					Algorithm: bucket.SlidingWindowCounter, SoftPercent: 10,
+				}},
+				Jitter: 5 * time.Millisecond,
+			},
+			Retry: Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldAPI},
+			line:  2,
+		}},
+		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
+		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
+		Dedupe:      10 * time.Minute,
+	}
+	if !reflect.DeepEqual(c, want) {
+		for _, change := range want.Diff(c) {
+			t.Error(change)
+		}
+		t.Errorf("the example is\n%+v\nwant\n%+v", c, want)
+	}
+	if len(c.Warnings) != 0 {
+		t.Errorf("the example has warnings: %v", c.Warnings)
+	}
+}
+
+// TestDefaults holds what the shortest file means.
+func TestDefaults(t *testing.T) {
+	const shortest = "apis: {sms: {url: 'http://127.0.0.1:9/', bucket: {rate: 1/s, capacity: 10}}}"
+	c, err := Parse([]byte(shortest), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Config{
+		APIs: []API{{
+			Name: "sms", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:9"}, Methods: []string{"POST"},
+			Timeout: 30 * time.Second, MaxBody: 256 << 10, Key: KeySource{From: KeyFromSubject},
+			Rules: bucket.Rules{
+				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 4},
+				Jitter: 5 * time.Millisecond,
+			},
+			Retry: Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey},
+			line:  1,
+		}},
+		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
+		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
+		Dedupe:      10 * time.Minute,
+	}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("the shortest file is\n%+v\nwant\n%+v", c, want)
+	}
+	if api, ok := c.API("sms"); !ok || api != &c.APIs[0] {
+		t.Error("sms is not found")
+	}
+	if _, ok := c.API("mail"); ok {
+		t.Error("mail is found")
+	}
+}

@@ -1,0 +1,97 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// FuzzParse holds for any text: no panic, every problem has a line of the file, and an accepted file has only values
+// within their bounds and no difference from itself.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range append(files, "testdata/contract.yaml") {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse(data, Options{})
+		if err == nil {
+			checkBounds(t, c)
+			return
+		}
+		var all *Errors
+		if !errors.As(err, &all) || len(all.Problems) == 0 || c != nil {
+			t.Fatalf("refused with %v and %v", c, err)
+		}
+		for _, p := range all.Problems {
+			if p.Line < 1 || p.Message == "" {
+				t.Fatalf("a problem says %+v", p)
+			}
+		}
+	})
+}
+
+func checkBounds(t *testing.T, c *Config) {
+	t.Helper()
+	if changes := c.Diff(c); len(changes) > 0 {
+		t.Fatalf("differs from itself: %v", changes)
+	}
+	for _, a := range c.APIs {
+		k := a.Rules.Key
+		if a.URL == nil || a.URL.Host == "" || len(a.Methods) == 0 || a.Timeout <= 0 || a.MaxBody < 1 || a.Price < 0 ||
+			k.Rate.Count < 1 || k.Rate.Per < time.Microsecond || k.Rate.Burst < 1 || k.Capacity < 1 || k.InFlight < 1 {
+			t.Fatalf("accepted is %+v", a)
+		}
+		for _, l := range a.Rules.Shared {
+			set := 0
+			for _, has := range []bool{l.Rate != nil, l.Quota != nil, l.InFlight > 0, l.Budget != nil} {
+				if has {
+					set++
+				}
+			}
+			if set != 1 || l.Name == "" {
+				t.Fatalf("accepted is the limit %+v", l)
+			}
+		}
+	}
+}
+
+// TestHostileFiles holds the bounds on work and on what is told.
+func TestHostileFiles(t *testing.T) {
+	var fields, aliases strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&fields, "u%d: 1, ", i)
+	}
+	for i := range 900 {
+		fmt.Fprintf(&aliases, "b%d: *a, ", i)
+	}
+	for name, text := range map[string]string{
+		"large":          strings.Repeat(" ", maxFile+1),
+		"deep":           strings.Repeat("[", 9_000),
+		"deeper":         strings.Repeat("{a: ", 20_000),
+		"fields":         "apis: {a: {" + fields.String() + "}}",
+		"aliases":        "apis: {a: &a {" + fields.String() + "}, " + aliases.String() + "}",
+		"keys":           "apis: {a: &a {keys: {" + fields.String() + "}}, " + aliases.String() + "}",
+		"itself":         "apis: &a {a: *a}",
+		"list of itself": "apis: {a: {url: 'https://a', bucket: {rate: 1/s, capacity: 1}, limits: &l [*l]}}",
+	} {
+		began := time.Now()
+		_, err := Parse([]byte(text), Options{})
+		t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond))
+		var all *Errors
+		if !errors.As(err, &all) || len(all.Problems) > mostProblems+1 {
+			t.Errorf("%s: accepted, or too much is told: %.200v", name, err)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGoldenFiles reads every file of testdata/good and testdata/bad and compares what comes of it with the .want file
+// beside it: all values and warnings of a good one, all problems of a bad one. UPDATE_GOLDEN=1 writes them anew.
+func TestGoldenFiles(t *testing.T) {
+	for _, kind := range []string{"good", "bad"} {
+		files, err := filepath.Glob("testdata/" + kind + "/*.yaml")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s files: %v", kind, err)
+		}
+		for _, file := range files {
+			t.Run(kind+"/"+filepath.Base(file), func(t *testing.T) { checkGolden(t, file, kind == "good") })
+		}
+	}
+}
+
+func checkGolden(t *testing.T, file string, good bool) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(data, Options{Name: filepath.Base(file)})
+	if good != (err == nil) {
+		t.Fatalf("accepted: %v, want %v\n%v", err == nil, good, err)
+	}
+	got := ""
+	if good {
+		got = describeAll(c, filepath.Base(file))
+	} else {
+		got = err.Error() + "\n"
+	}
+	golden := strings.TrimSuffix(file, ".yaml") + ".want"
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// describeAll writes every value by its path, then the warnings.
+func describeAll(c *Config, file string) string {
+	var b strings.Builder
+	d := c.describe()
+	for _, path := range slices.Sorted(maps.Keys(d)) {
+		fmt.Fprintf(&b, "%s: %s\n", path, d[path])
+	}
+	for _, w := range c.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", w.In(file))
+	}
+	return b.String()
+}
+
+// TestTenMistakesAreToldAtOnce holds the promise that a file is mended in one go.
+func TestTenMistakesAreToldAtOnce(t *testing.T) {
+	data, err := os.ReadFile("testdata/bad/ten-mistakes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Parse(data, Options{})
+	var all *Errors
+	if !errors.As(err, &all) || len(all.Problems) != 10 {
+		t.Fatalf("want ten problems, got\n%v", err)
+	}
+	for i, line := range strings.Split(string(data), "\n") {
+		marked := strings.Contains(line, "# wrong")
+		told := slices.ContainsFunc(all.Problems, func(p Problem) bool { return p.Line == i+1 })
+		if marked != told {
+			t.Errorf("line %d is marked wrong: %v, told: %v: %s", i+1, marked, told, line)
+		}
+	}
+}

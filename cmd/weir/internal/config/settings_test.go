@@ -1,0 +1,230 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clearEnvironment removes every WEIR_ variable for one test and works in an empty directory.
+func clearEnvironment(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, pair := range os.Environ() {
+		if name, text, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "WEIR_") {
+			t.Setenv(name, text) // so that it is put back
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestSettingsDefaults(t *testing.T) {
+	clearEnvironment(t)
+	s, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Instance == again.Instance || len(s.Instance) < 10 || !strings.HasPrefix(s.Instance, host[:1]) {
+		t.Errorf("instances are called %q and %q", s.Instance, again.Instance)
+	}
+	s.Instance = ""
+	want := &Settings{
+		NATSListen: "127.0.0.1:4222", DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
+		Roles: []Role{RoleDispatch, RoleIngest}, HTTPListen: "127.0.0.1:8480", LogFormat: LogText,
+		ShutdownTimeout: 30 * time.Second,
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("defaults are\n%+v\nwant\n%+v", s, want)
+	}
+	if !s.Embedded() || !s.Has(RoleIngest) || !s.Has(RoleDispatch) {
+		t.Error("the default is not everything in one process")
+	}
+}
+
+func TestSettingsRead(t *testing.T) {
+	clearEnvironment(t)
+	file := filepath.Join(t.TempDir(), "file")
+	writeSecret(t, file, "x")
+	for name, text := range map[string]string{
+		"WEIR_CONFIG": "other.yaml", "WEIR_NATS_URL": "nats://a:4222, tls://b", "WEIR_NATS_CREDS": file, "WEIR_NATS_CA": file,
+		"WEIR_NATS_LISTEN": ":0", "WEIR_DATA_DIR": "/data", "WEIR_DURABILITY": "interval",
+		"WEIR_REDIS_URL": "rediss://:hunter2@redis/1?db=2", "WEIR_REPLICAS": "", "WEIR_PARTITIONS": "16",
+		"WEIR_ROLES": " dispatch ", "WEIR_INSTANCE": "weir-0.weir", "WEIR_HTTP_LISTEN": "", "WEIR_LOG_LEVEL": "DEBUG",
+		"WEIR_LOG_FORMAT": "json", "WEIR_SHUTDOWN_TIMEOUT": "1m",
+		"WEIR_SERVICE_HOST": "10.0.0.1", "WEIR_PORT_4222_TCP_ADDR": "10.0.0.1", "WEIR_OTHER": "x",
+	} {
+		t.Setenv(name, text)
+	}
+	s, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &Settings{
+		Config: "other.yaml", NATSURL: Secret{"nats://a:4222, tls://b", "nats://a:4222,tls://b"}, NATSCreds: Secret{text: file},
+		NATSCA: file, NATSListen: ":0", DataDir: "/data", Durability: DurabilityInterval,
+		RedisURL: Secret{"rediss://:hunter2@redis/1?db=2", "rediss://***@redis/1?***"}, Replicas: 3, Partitions: 16,
+		Roles: []Role{RoleDispatch}, Instance: "weir-0.weir", LogLevel: slog.LevelDebug, LogFormat: LogJSON,
+		ShutdownTimeout: time.Minute,
+		Warnings:        []Problem{{Path: "WEIR_OTHER", Message: "there is no such variable", Fix: "remove it"}},
+	}
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("settings are\n%#v\nwant\n%#v", s, want)
+	}
+	if s.Embedded() || s.Has(RoleIngest) {
+		t.Error("an external cluster or the roles are not seen")
+	}
+}
+
+func TestSettingsFindTheFile(t *testing.T) {
+	clearEnvironment(t)
+	writeSecret(t, DefaultFile, "apis: {}")
+	if s, err := ReadSettings(); err != nil || s.Config != DefaultFile {
+		t.Errorf("weir.yaml is here and the setting is %+v, %v", s, err)
+	}
+}
+
+// TestSettingsTellEveryProblem also holds that no message shows a password.
+func TestSettingsTellEveryProblem(t *testing.T) {
+	clearEnvironment(t)
+	for name, text := range map[string]string{
+		"WEIR_NATS_URL": "http://u:hunter2@a:4222", "WEIR_NATS_CREDS": "/nowhere/hunter2", "WEIR_NATS_CA": "/nowhere/ca.pem",
+		"WEIR_NATS_LISTEN": "4222", "WEIR_DURABILITY": "never", "WEIR_REDIS_URL": "redis://:hunter2@:6379",
+		"WEIR_REPLICAS": "6", "WEIR_PARTITIONS": "many", "WEIR_ROLES": "ingest,work", "WEIR_INSTANCE": "a b",
+		"WEIR_HTTP_LISTEN": "localhost:99999", "WEIR_LOG_LEVEL": "loud", "WEIR_LOG_FORMAT": "xml",
+		"WEIR_SHUTDOWN_TIMEOUT": "30", "WEIR_REDISURL": "redis://redis",
+	} {
+		t.Setenv(name, text)
+	}
+	_, err := ReadSettings()
+	var all *Errors
+	if !errors.As(err, &all) {
+		t.Fatalf("the error is %v", err)
+	}
+	want := []string{
+		`WEIR_NATS_URL: has the unknown scheme "http": write nats://host:4222, several with commas; the schemes are nats, tls, ws and wss`,
+		`WEIR_NATS_CREDS: the file cannot be read: no such file or directory: name a file that this user may read`,
+		`WEIR_NATS_CA: the file cannot be read: no such file or directory: name a file that this user may read`,
+		`WEIR_NATS_LISTEN: "4222" is no address to listen on: write host:port, as in 127.0.0.1:8480`,
+		`WEIR_DURABILITY: "never" is unknown: it can be always or interval`,
+		`WEIR_REDIS_URL: is not the address of a Redis server: write redis://host:6379 or rediss://host:6379`,
+		`WEIR_PARTITIONS: "many" is not a whole number: write a whole number from 1 to 256`,
+		`WEIR_ROLES: "work" is unknown: it can be dispatch or ingest`,
+		`WEIR_INSTANCE: "a b" cannot be a replica's name: write letters, digits, '-', '_' and '.' only, at most 128`,
+		`WEIR_HTTP_LISTEN: "localhost:99999" is no address to listen on: write host:port, as in 127.0.0.1:8480`,
+		`WEIR_LOG_LEVEL: "loud" is unknown: it can be debug, error, info or warn`,
+		`WEIR_LOG_FORMAT: "xml" is unknown: it can be json or text`,
+		`WEIR_SHUTDOWN_TIMEOUT: "30" has no unit: write 30s, 10m, 24h or 30d`,
+		`WEIR_REPLICAS: 6 is out of range: write a whole number from 1 to 5`,
+		`WEIR_REDISURL: there is no such variable: did you mean WEIR_REDIS_URL?`,
+	}
+	got := strings.Split(err.Error(), "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if strings.Contains(err.Error(), hidden) {
+		t.Error("a secret is shown")
+	}
+}
+
+func TestEmbeddedServerKeepsOneReplica(t *testing.T) {
+	clearEnvironment(t)
+	t.Setenv("WEIR_REPLICAS", "3")
+	if _, err := ReadSettings(); err == nil || !strings.Contains(err.Error(), "the embedded server is one server") {
+		t.Errorf("three replicas of an embedded server: %v", err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	shown := func(parse func(string) (Secret, error)) func(string) (string, error) {
+		return func(text string) (string, error) {
+			s, err := parse(text)
+			if err == nil && s.Reveal() != text {
+				err = fmt.Errorf("reveals %q", s.Reveal())
+			}
+			return s.String(), err
+		}
+	}
+	checkGrammar(t, shown(natsURL), []grammarCase[string]{
+		{text: "nats://127.0.0.1:4222", want: "nats://127.0.0.1:4222"},
+		{text: "localhost", want: "nats://localhost"},
+		{text: "nats://user:hunter2@a,nats://hunter2@b", want: "nats://***@a,nats://***@b"},
+		{text: "wss://a/path?token=hunter2", want: "wss://a/path?***"},
+		{text: "redis://a", refused: "unknown scheme"},
+		{text: "nats://", refused: "is not the address"},
+		{text: "nats://a,", refused: "is not the address"},
+		{text: "nats://a:0", refused: "is not the address"},
+		{text: "nats://u:hunter2@a b", refused: "is not the address"},
+	})
+	checkGrammar(t, shown(redisURL), []grammarCase[string]{
+		{text: "redis://localhost:6379/0", want: "redis://localhost:6379/0"},
+		{text: "rediss://user:hunter2@a", want: "rediss://***@a"},
+		{text: "localhost:6379", refused: "is not the address"},
+		{text: "http://a", refused: "unknown scheme"},
+		{text: "redis://:hunter2@", refused: "is not the address"},
+	})
+	checkGrammar(t, listenAddress, []grammarCase[string]{
+		{text: "127.0.0.1:8480", want: "127.0.0.1:8480"},
+		{text: ":0", want: ":0"},
+		{text: "[::1]:80", want: "[::1]:80"},
+		{text: "localhost", refused: "is no address"},
+		{text: "localhost:", refused: "is no address"},
+		{text: "localhost:http", refused: "is no address"},
+		{text: "::1:80", refused: "is no address"},
+		{text: "http://a:80", refused: "is no address"},
+	})
+}
+
+// TestSettingsShowNoSecret prints them in every way a careless line of code could.
+func TestSettingsShowNoSecret(t *testing.T) {
+	clearEnvironment(t)
+	creds := filepath.Join(t.TempDir(), hidden+".creds")
+	writeSecret(t, creds, "x")
+	t.Setenv("WEIR_NATS_URL", "nats://"+hidden+"@a")
+	t.Setenv("WEIR_REDIS_URL", "redis://:"+hidden+"@b")
+	t.Setenv("WEIR_NATS_CREDS", creds)
+	s, err := ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged bytes.Buffer
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("settings", "all", s, "one", s.NATSURL, "value", *s)
+	for _, shown := range []string{
+		string(encoded), logged.String(), fmt.Sprint(s.Redacted()),
+		fmt.Sprintf("%v %+v %#v %s %q %x", *s, *s, *s, s.NATSURL, s.RedisURL, s.NATSCreds),
+	} {
+		if strings.Contains(shown, hidden) || strings.Contains(shown, fmt.Sprintf("%x", hidden)) {
+			t.Errorf("a secret is shown in %s", shown)
+		}
+	}
+}
+
+// TestEveryVariableIsListed holds the list of variables against those that are read.
+func TestEveryVariableIsListed(t *testing.T) {
+	fields := reflect.TypeFor[environment]().NumField()
+	if listed := len((&Settings{}).Redacted()); listed != fields {
+		t.Errorf("%d variables are listed, %d are read", listed, fields)
+	}
+}
