@@ -65,7 +65,7 @@ func do(t testing.TB, c *http.Client, url string, r request) (*http.Response, st
 	if err != nil {
 		return nil, "", err
 	}
-	defer res.Body.Close()
+	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(res.Body)
 	return res, string(body), err
 }
@@ -151,7 +151,7 @@ func TestArrivalComesBeforeItsBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, "POST /slow HTTP/1.1\r\nHost: x\r\nX-Key: k\r\nContent-Length: 4\r\n\r\nab"); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestArrivalComesBeforeItsBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Body.Close()
+	_ = res.Body.Close()
 	after := api.Arrivals("k")[0]
 	if after.At != before.At || after.Ending != fakeapi.Answered || after.BodySize != 4 {
 		t.Fatalf("recorded %+v, before %+v", after, before)

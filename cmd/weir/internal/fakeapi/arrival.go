@@ -56,7 +56,7 @@ type Arrival struct {
 	End int64
 
 	Method string
-	// Path and Query are as sent, still escaped.
+	// Path and Query are as sent, still escaped. (Text that is not UTF-8, here and below, has its odd bytes as %XX.)
 	Path, Query string
 	// Fields are the recorded headers, sorted by name; several values of one name are joined by ", ".
 	Fields []Field
@@ -108,7 +108,7 @@ func (a *API) arrivalOf(r *http.Request, at int64) *Arrival {
 		path, query = r.URL.EscapedPath(), r.URL.RawQuery
 	}
 	return &Arrival{
-		At: at, Method: r.Method, Path: path, Query: query,
+		At: at, Method: r.Method, Path: legible(path), Query: legible(query),
 		Fields: a.fields(r.Header),
 		Key:    a.opts.Key.of(path, r.Header),
 		Cost:   costOf(r.Header.Get(a.opts.CostHeader)),
@@ -120,7 +120,7 @@ func (a *API) fields(header http.Header) []Field {
 	fields := make([]Field, 0, 4)
 	for name, values := range header {
 		if len(name) > 2 && name[:2] == "X-" || name == "User-Agent" || slices.Contains(a.recorded, name) {
-			fields = append(fields, Field{name, strings.Join(values, ", ")})
+			fields = append(fields, Field{name, legible(strings.Join(values, ", "))})
 		}
 	}
 	slices.SortFunc(fields, byName)

@@ -191,7 +191,7 @@ func TestRequestCutShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab"); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestDripOnOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nX-Fake: drip=5ms; drip-size=3; text=abcdefgh\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestInformationalFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res.Body.Close()
+	_ = res.Body.Close()
 	if res.StatusCode != 201 || !slices.Equal(got, []int{102, 103}) {
 		t.Errorf("answered %v, then %d", got, res.StatusCode)
 	}

@@ -27,7 +27,7 @@ func BenchmarkCalls(b *testing.B) {
 			_, _ = io.WriteString(w, "{\"call\":1,\"status\":200}\n")
 		})}
 		go func() { _ = server.Serve(listener) }()
-		defer server.Close()
+		defer func() { _ = server.Close() }()
 		drive(b, listener.Addr().String())
 	})
 	b.Run("memory", func(b *testing.B) {
@@ -78,7 +78,7 @@ func driveOne(addr string, calls <-chan int) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	in := bufio.NewReader(conn)
 	body := strings.Repeat("b", 256)
 	var line []byte

@@ -161,7 +161,8 @@ func (b *book) restore(arrivals []Arrival) {
 	defer b.mu.Unlock()
 	limit := b.limit
 	for i := range arrivals {
-		arr := &arrivals[i]
+		arr := new(Arrival) // not &arrivals[i]: what is dropped later must not be held by its neighbours
+		*arr = arrivals[i]
 		b.limit = limit
 		if arr.Ending == Limited {
 			b.limit = VendorLimit{} // it was refused then and took nothing

@@ -91,7 +91,7 @@ func TestUnwritableLedgerEndsTheBilling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res.Body.Close()
+		_ = res.Body.Close()
 		if res.StatusCode != tt.status {
 			t.Errorf("%s: %d", tt.path, res.StatusCode)
 		}

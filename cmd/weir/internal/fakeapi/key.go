@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf8"
 )
 
 // KeyFrom says where the key of a request is found: in a header or in a segment of the path. Exactly one is set.
@@ -17,7 +18,7 @@ type KeyFrom struct {
 
 func (k KeyFrom) validate() error {
 	if (k.Header == "") == (k.Segment == 0) {
-		return errors.New("Key: set Header or Segment, not both")
+		return errors.New("set either Key.Header or Key.Segment")
 	}
 	return nil
 }
@@ -25,9 +26,17 @@ func (k KeyFrom) validate() error {
 // of returns the request's key; empty if it has none.
 func (k KeyFrom) of(path string, header http.Header) string {
 	if k.Segment == 0 {
-		return header.Get(k.Header)
+		return legible(header.Get(k.Header))
 	}
-	return segment(path, k.Segment)
+	return legible(segment(path, k.Segment))
+}
+
+// legible returns text unchanged if it is UTF-8, else with its odd bytes as %XX: JSON could not keep them apart.
+func legible(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	return url.PathEscape(text)
 }
 
 // segment returns the nth segment of a path as sent, unescaped; empty if the path is shorter. Negative n count from the end.

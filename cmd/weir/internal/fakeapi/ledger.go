@@ -38,7 +38,7 @@ func ReadLedger(path string) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fakeapi: read ledger: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // only read
 	reader := ledgerReader{ledger: &Ledger{}, at: make(map[int64]int)}
 	if err := reader.readAll(file); err != nil {
 		return nil, fmt.Errorf("fakeapi: ledger %s: %w", path, err)
@@ -141,8 +141,7 @@ func openLedger(path string, now instant) (*ledgerFile, *Ledger, time.Duration, 
 	}
 	past, offset, err := takeUp(file, path, now)
 	if err != nil {
-		file.Close()
-		return nil, nil, 0, err
+		return nil, nil, 0, errors.Join(err, file.Close())
 	}
 	return &ledgerFile{file: file}, past, offset, nil
 }
