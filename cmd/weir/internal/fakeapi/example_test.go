@@ -23,7 +23,7 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		fmt.Println(res.Status, res.Header.Get("Retry-After"))
+		fmt.Printf("%d %q\n", res.StatusCode, res.Header.Get("Retry-After"))
 		_ = res.Body.Close()
 	}
 	if err := api.Close(); err != nil {
@@ -34,9 +34,9 @@ func Example() {
 	fmt.Println(invoice.Calls, "billed:", invoice.Charged, "millionths")
 	fmt.Println("most in any hour:", fakeapi.FullestByCount(arrivals, time.Hour).Count)
 	// Output:
-	// 200 OK
-	// 503 Service Unavailable 1
-	// 200 OK
+	// 200 ""
+	// 503 "1"
+	// 200 ""
 	// 2 billed: 800000 millionths
 	// most in any hour: 3
 }
