@@ -1,9 +1,6 @@
 package bucket
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // engine is the whole state of one api's limits, and the pure core of Memory: time comes in as an argument, nothing is
 // locked, nothing is read from outside.
@@ -86,6 +83,11 @@ func (e *engine) interval(r Rate) (Interval, error) {
 func (e *engine) reserve(now Micros, a *Ask) Answer {
 	now = e.tick(now)
 	e.permits.expire(now)
+	for i := range e.shared {
+		if m := e.shared[i].meter; m != nil {
+			m.advance(now)
+		}
+	}
 	t, err := e.interval(a.Limits.Rate)
 	if err != nil {
 		panic("bucket: reserve of an unchecked ask: " + err.Error())
@@ -265,9 +267,6 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	return nil
 }
 
-// errKind is a limit without a kind; Validate has refused it before.
-var errKind = errors.New("bucket: a shared limit without rate, quota, in_flight or budget passed Validate")
-
 // newSharedLimit makes the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.capacity(l)}
@@ -275,12 +274,21 @@ func newSharedLimit(r Rules, l Limit) sharedLimit {
 	switch {
 	case l.Rate != nil:
 		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: l.Rate.Burst, settles: settles}
-	case l.InFlight > 0:
-		s.inFlight = r.lowered(l.InFlight)
+	case l.Quota != nil:
+		s.meter = newWindowMeter(r, *l.Quota)
+	case l.Budget != nil:
+		s.meter = newWindowMeter(r, l.Budget.Quota)
 	default:
-		panic(errKind)
+		s.inFlight = r.lowered(l.InFlight)
 	}
 	return s
+}
+
+func newWindowMeter(r Rules, q Quota) meter {
+	if q.Window == Sliding {
+		return newSlidingMeter(r, q)
+	}
+	return newQuotaMeter(r, q)
 }
 
 // inherit takes over the count of the limit of the same name, where it counts the same kind of thing.
@@ -298,6 +306,19 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
 		}
 		to.rescale(now, from.interval, to.interval)
 		to.marks = []mark{{serial: (asked + 1) * MaxWant}} // nothing granted before is refunded in another coin
+	case *quotaMeter:
+		if from, ok := old.meter.(*quotaMeter); ok {
+			to.carry(now, from)
+		}
+	case *slidingMeter:
+		from, ok := old.meter.(*slidingMeter)
+		if !ok {
+			return
+		}
+		from.advance(now)
+		for _, e := range from.entries {
+			to.take(e.end, e.units, 0)
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func key(count int64, per time.Duration, burst int64) KeyLimits {
 }
 
 // fast is a key rate that never binds in these tests.
-var fast = key(1_000_000, time.Second, 1_000_000)
+var fast = key(1_000_000, time.Second, 2_000_000)
 
 func TestGCRAVectors(t *testing.T) {
 	tenth := Interval{100_000, 1}

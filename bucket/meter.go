@@ -3,6 +3,8 @@ package bucket
 // meter is the state of one shared limit that is counted over time. Its methods are pure: times are passed in, and the
 // caller makes sure that they never run backwards.
 type meter interface {
+	// advance forgets what counts no more at now.
+	advance(now Micros)
 	// earliest is the first time, at or after at, at which cost units fit. cost is at most the limit's capacity.
 	earliest(at Micros, cost int64) Micros
 	// take charges cost units at slot at to the grant serial; earliest(at, cost) must have been at.
@@ -15,6 +17,8 @@ type meter interface {
 
 var (
 	_ meter = (*rateMeter)(nil)
+	_ meter = (*quotaMeter)(nil)
+	_ meter = (*slidingMeter)(nil)
 )
 
 // rateMeter is a shared rate.
@@ -41,6 +45,8 @@ type mark struct {
 }
 
 const maxMarks = 16
+
+func (m *rateMeter) advance(Micros) {}
 
 func (m *rateMeter) earliest(at Micros, cost int64) Micros {
 	return m.slot(at, m.interval, m.burst, cost)

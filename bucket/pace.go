@@ -33,6 +33,7 @@ const (
 	maxBurst  = 1_000_000_000           // units at once
 	maxPer    = 3660 * 24 * time.Hour   // a period, about ten years
 	maxDebt   = Micros(100 * 365 * day) // burst times interval
+	maxJitter = 10 * time.Minute        // the shortest calendar period, half an hour, has room for two
 	maxMicros = Micros(1<<53 - 1)       // the year 2255
 
 	wholeFrom = 1000    // microseconds: intervals from here on are rounded up to whole ones

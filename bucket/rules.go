@@ -85,8 +85,8 @@ func (r Rules) Validate() error {
 		errs = append(errs, fmt.Errorf("headroom %d%% is not within 0%% to 99%%", r.Headroom))
 		r.Headroom = 0
 	}
-	if r.Jitter < 0 || r.Jitter > time.Hour {
-		errs = append(errs, fmt.Errorf("jitter %s is not within 0s to 1h", r.Jitter))
+	if r.Jitter < 0 || r.Jitter > maxJitter {
+		errs = append(errs, fmt.Errorf("jitter %s is not within 0s to %s", r.Jitter, maxJitter))
 		r.Jitter = 0
 	}
 	if err := r.validateRate(r.Key.Rate); err != nil {

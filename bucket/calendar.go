@@ -1,0 +1,82 @@
+package bucket
+
+import (
+	"time"
+	_ "time/tzdata" // zones must not depend on what the machine has installed
+)
+
+// span is one period of a quota, [start, end).
+type span struct {
+	start, end Micros
+}
+
+func (s span) holds(at Micros) bool { return s.start <= at && at < s.end }
+
+// spanAt is the period that holds at. Spans of one quota follow each other without gap or overlap.
+//
+// Calendar periods are named by what the clocks on the wall show in the quota's zone. One begins at the first instant at
+// which they show its beginning or, where a change of clocks skips that, anything later. So a day has 23, 24 or 25 hours, a day whose
+// midnight does not exist begins at one o'clock, and the hour that is shown twice when clocks go back is one period of
+// two hours, not two: the reading that allows less.
+func (q Quota) spanAt(at Micros) span {
+	if q.Window == Fixed {
+		per := Micros(ceilMicros(q.Per))
+		start := at - at%per
+		return span{start, start + per}
+	}
+	label := q.label(at.Time().In(q.Zone))
+	next := q.following(label)
+	s := span{firstShown(q.Zone, label), firstShown(q.Zone, next)}
+	for at >= s.end { // a label that clocks going back showed a second time
+		label, next = next, q.following(next)
+		s = span{s.end, firstShown(q.Zone, next)}
+	}
+	return s
+}
+
+// label is the beginning of the period that shows t, as wall-clock time; UTC stands for "no zone" in it.
+func (q Quota) label(t time.Time) time.Time {
+	y, m, d := t.Date()
+	switch q.Unit {
+	case Hour:
+		return time.Date(y, m, d, t.Hour(), 0, 0, 0, time.UTC)
+	case Week:
+		return time.Date(y, m, d-(int(t.Weekday())+6)%7, 0, 0, 0, 0, time.UTC)
+	case Month:
+		return time.Date(y, m, 1, 0, 0, 0, 0, time.UTC)
+	default:
+		return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	}
+}
+
+// following is the label of the period after the one labelled so.
+func (q Quota) following(label time.Time) time.Time {
+	switch q.Unit {
+	case Hour:
+		return label.Add(time.Hour)
+	case Week:
+		return label.AddDate(0, 0, 7)
+	case Month:
+		return label.AddDate(0, 1, 0)
+	default:
+		return label.AddDate(0, 0, 1)
+	}
+}
+
+// firstShown is the first instant at which clocks in zone show label or later. time.Date will not do: of a time shown
+// twice or never it does not promise which instant it returns.
+func firstShown(zone *time.Location, label time.Time) Micros {
+	t := label.Add(-26 * time.Hour).In(zone) // no zone is that far from UTC: here clocks show less than label
+	for {
+		_, offset := t.Zone()
+		start, end := t.ZoneBounds()
+		shown := label.Add(-time.Duration(offset) * time.Second)
+		if shown.Before(start) {
+			shown = start // clocks skipped the label when this offset began
+		}
+		if end.IsZero() || shown.Before(end) {
+			return MicrosOf(shown)
+		}
+		t = end
+	}
+}

@@ -1,0 +1,267 @@
+package bucket
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Arrival is one call as the api saw it, all times on one clock.
+type Arrival struct {
+	At   int64 // nanoseconds since 1970 UTC
+	End  int64 // when it was answered; before At: it never was
+	Cost int64 // units; 0 counts as 1
+}
+
+// Claim is what arrivals are held against.
+type Claim struct {
+	Limit Limit
+	// Jitter is how much later than planned a call may have arrived: it blurs a rate's burst (B <= Burst + R*Jitter), never
+	// the count in a window.
+	Jitter time.Duration
+	// Eps is the error of the stamps. What only an error of that size could excuse is Inconclusive, not Pass.
+	Eps time.Duration
+}
+
+// Outcome is the answer of a check.
+type Outcome string
+
+// The outcomes. Only Pass is a proof.
+const (
+	Pass         Outcome = "pass"
+	Inconclusive Outcome = "inconclusive" // over by less than the stamps' error
+	Fail         Outcome = "fail"
+)
+
+// Verdict is what a check found.
+type Verdict struct {
+	Outcome Outcome
+	Calls   int
+	Units   int64
+	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight), Allowed the most
+	// the claim allows; From and To are the first and last arrival of it, counted in order of time from 0.
+	Worst, Allowed int64
+	From, To       int
+	// Burst, for a rate, is B*: the smallest burst with which the arrivals conform to Count per Per, reached by the
+	// arrivals BurstFrom to BurstTo.
+	Burst              float64
+	BurstFrom, BurstTo int
+}
+
+// String says it in one line.
+func (v Verdict) String() string {
+	s := fmt.Sprintf("%s: worst %d of %d allowed (arrivals %d to %d), %d calls, %d units",
+		v.Outcome, v.Worst, v.Allowed, v.From, v.To, v.Calls, v.Units)
+	if v.Burst > 0 {
+		s += fmt.Sprintf(", burst %.3f", v.Burst)
+	}
+	return s
+}
+
+// Check holds arrivals against one limit, exactly: all arithmetic is on whole numbers, every window that could be the
+// worst is looked at, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
+// and does not change them.
+//
+// A rate is two claims. In any window of Per lie at most Count units (Burst + Count where the burst is larger than the
+// count); and the burst B* is at most Burst, blurred by Jitter. B* comes from the virtual queue
+//
+//	Q = max(0, Q - R*dt) + cost        B* = max Q
+//
+// which is exact: B* <= B if and only if every interval holds at most B + R*length.
+func Check(arrivals []Arrival, claim Claim) Verdict {
+	a := inOrder(arrivals)
+	v := Verdict{Outcome: Pass, Calls: len(a)}
+	for _, x := range a {
+		v.Units += x.Cost
+	}
+	l := claim.Limit
+	switch {
+	case l.Rate != nil:
+		v.checkRate(a, *l.Rate, claim)
+	case l.Quota != nil:
+		v.checkQuota(a, *l.Quota, claim.Eps)
+	case l.Budget != nil:
+		v.checkQuota(a, l.Budget.Quota, claim.Eps)
+	default:
+		v.Allowed = l.InFlight
+		v.checkInFlight(a, claim.Eps)
+	}
+	return v
+}
+
+// inOrder returns the arrivals by time, with costs of at least 1.
+func inOrder(arrivals []Arrival) []Arrival {
+	a := slices.Clone(arrivals)
+	for i := range a {
+		if a[i].Cost == 0 {
+			a[i].Cost = 1
+		}
+	}
+	slices.SortStableFunc(a, func(x, y Arrival) int { return cmp.Compare(x.At, y.At) })
+	return a
+}
+
+func (v *Verdict) checkRate(a []Arrival, r Rate, claim Claim) {
+	v.Allowed = r.Count
+	if r.Burst > r.Count {
+		v.Allowed += r.Burst
+	}
+	v.checkSliding(a, r.Per, claim.Eps)
+	v.checkBurst(a, r, claim)
+}
+
+func (v *Verdict) checkQuota(a []Arrival, q Quota, eps time.Duration) {
+	v.Allowed = q.Count
+	if q.Window == Sliding {
+		v.checkSliding(a, q.Per, eps)
+		return
+	}
+	v.checkPeriods(a, q, eps)
+}
+
+// checkSliding looks at every window [t, t+per) that begins with an arrival; one of them is the worst.
+func (v *Verdict) checkSliding(a []Arrival, per, eps time.Duration) {
+	whole, from, to := mostIn(a, per)
+	v.Worst, v.From, v.To = whole, from, to
+	if whole <= v.Allowed {
+		return
+	}
+	if sure, _, _ := mostIn(a, per-eps); sure > v.Allowed {
+		v.Outcome = Fail
+		return
+	}
+	v.worsen(Inconclusive)
+}
+
+// mostIn is the most units in any half-open window of that length, and the first and last arrival of it.
+func mostIn(a []Arrival, per time.Duration) (most int64, from, to int) {
+	sum, j := int64(0), 0
+	for i := range a {
+		for j < len(a) && a[j].At-a[i].At < int64(per) {
+			sum += a[j].Cost
+			j++
+		}
+		if sum > most {
+			most, from, to = sum, i, j-1
+		}
+		if j > i {
+			sum -= a[i].Cost
+		} else {
+			j = i + 1
+		}
+	}
+	return most, from, to
+}
+
+// checkPeriods counts by period; arrivals within eps of an edge may belong to either side.
+func (v *Verdict) checkPeriods(a []Arrival, q Quota, eps time.Duration) {
+	for i := 0; i < len(a); {
+		p := q.spanAt(Micros(floorDiv(a[i].At, 1000)))
+		end := int64(p.end) * 1000
+		sum, sure, j := int64(0), int64(0), i
+		for ; j < len(a) && a[j].At < end; j++ {
+			sum += a[j].Cost
+			if a[j].At >= int64(p.start)*1000+int64(eps) && a[j].At < end-int64(eps) {
+				sure += a[j].Cost
+			}
+		}
+		if sum > v.Worst {
+			v.Worst, v.From, v.To = sum, i, j-1
+		}
+		if sure > v.Allowed {
+			v.worsen(Fail)
+		} else if sum > v.Allowed {
+			v.worsen(Inconclusive)
+		}
+		i = j
+	}
+}
+
+// checkInFlight sweeps over starts and ends; a call that ends when another starts is not under way any more.
+func (v *Verdict) checkInFlight(a []Arrival, eps time.Duration) {
+	v.Worst, v.From, v.To = mostAtOnce(a, 0)
+	if v.Worst <= v.Allowed {
+		return
+	}
+	if sure, _, _ := mostAtOnce(a, eps); sure > v.Allowed {
+		v.Outcome = Fail
+		return
+	}
+	v.worsen(Inconclusive)
+}
+
+// mostAtOnce is the most calls under way at one time, each shortened by eps at both ends, the first of them that was
+// still running and the one that made it so many.
+func mostAtOnce(a []Arrival, eps time.Duration) (most int64, from, to int) {
+	type call struct {
+		end   int64
+		index int
+	}
+	var running []call // a heap would do; sorted insertion is simpler and the list is as short as the limit
+	for i, x := range a {
+		start, end := x.At+int64(eps), x.End-int64(eps)
+		if x.End < x.At {
+			end = int64(maxMicros) * 1000
+		}
+		gone := 0
+		for gone < len(running) && running[gone].end <= start {
+			gone++
+		}
+		running = running[gone:]
+		if end <= start && eps > 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(running, end, func(c call, end int64) int { return cmp.Compare(c.end, end) })
+		running = slices.Insert(running, at, call{end, i})
+		if n := int64(len(running)); n > most {
+			most, to, from = n, i, i
+			for _, c := range running {
+				from = min(from, c.index)
+			}
+		}
+	}
+	return most, from, to
+}
+
+// checkBurst finds B*. Q is kept in units times Per, in 128 bits: a unit is Per, a nanosecond drains Count.
+func (v *Verdict) checkBurst(a []Arrival, r Rate, claim Claim) {
+	g := gcd(r.Count, int64(r.Per))
+	count, per := uint64(r.Count/g), uint64(int64(r.Per)/g)
+	var q, most wide
+	start := 0
+	for i, x := range a {
+		if i > 0 {
+			drained := mul(count, uint64(x.At-a[i-1].At))
+			if q.cmp(drained) <= 0 {
+				q, start = wide{}, i
+			} else {
+				q = q.sub(drained)
+			}
+		}
+		q = q.add(mul(uint64(x.Cost), per))
+		if q.cmp(most) > 0 {
+			most, v.BurstFrom, v.BurstTo = q, start, i
+		}
+	}
+	v.Burst = most.float() / float64(per)
+	allowed := mul(uint64(r.Burst), per).add(mul(count, uint64(claim.Jitter)))
+	if most.cmp(allowed) <= 0 {
+		return
+	}
+	if most.cmp(allowed.add(mul(count, uint64(claim.Eps)))) > 0 {
+		v.worsen(Fail)
+		return
+	}
+	v.worsen(Inconclusive)
+}
+
+// worsen lowers the outcome, never raises it.
+func (v *Verdict) worsen(to Outcome) {
+	if v.Outcome != Fail {
+		v.Outcome = to
+	}
+}
+
+// floorDiv is a/b rounded down, for b > 0.
+func floorDiv(a, b int64) int64 { return -ceilDiv(-a, b) }

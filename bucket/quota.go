@@ -1,0 +1,83 @@
+package bucket
+
+// Quotas count units in periods that are laid on the time line beforehand. The api counts a call by its own clock and
+// when it arrives, so a call planned at a period's edge may be counted on the other side. No slot lies within the jitter
+// of either edge: what was planned in a period arrives in it, and the count is exact without splitting it.
+//
+// What a quota allows is not paced: after a reset all of it may leave as fast as the other limits let it. A rate beside
+// the quota spreads it.
+
+// quotaMeter is a calendar or fixed quota, or a budget. It counts one period, the latest that has a slot. An earlier
+// period is closed by that, although a key may still ask for its last moments: they are lost, at most one horizon's worth.
+type quotaMeter struct {
+	quota  Quota
+	count  int64 // headroom taken off
+	guard  Micros
+	period span // the one that used counts, zero before the first
+	used   int64
+	near   span // where the last question lay: most lie in the same period
+}
+
+func newQuotaMeter(r Rules, q Quota) *quotaMeter {
+	return &quotaMeter{quota: q, count: r.lowered(q.Count), guard: Micros(ceilMicros(r.Jitter))}
+}
+
+// at returns the period that holds t.
+func (m *quotaMeter) at(t Micros) span {
+	if !m.near.holds(t) {
+		m.near = m.quota.spanAt(t)
+	}
+	return m.near
+}
+
+func (m *quotaMeter) advance(Micros) {}
+
+func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
+	at = max(at, m.period.start)
+	for {
+		p := m.at(at)
+		at = max(at, p.start+m.guard)
+		full := p == m.period && m.used+cost > m.count
+		if at < p.end-m.guard && !full {
+			return at
+		}
+		at = p.end
+	}
+}
+
+func (m *quotaMeter) take(at Micros, cost, _ int64) {
+	if p := m.at(at); p != m.period {
+		m.period, m.used = p, 0
+	}
+	m.used += cost
+}
+
+func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
+	if m.period.holds(at) {
+		m.used = max(0, m.used-cost)
+	}
+}
+
+// correct counts in the period of the call's slot, as the api does. An overage of a period that is over is charged to the
+// present one: when an api books what it learns late is not known.
+func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
+	if actual < cost {
+		m.giveBack(at, cost-actual, serial)
+		return
+	}
+	if now >= m.period.end {
+		m.period, m.used = m.at(now), 0
+	}
+	m.used = min(int64(maxMicros), m.used+actual-cost)
+}
+
+// carry takes over the count of the same limit under older rules. Where the periods are not the same ones (another zone,
+// another unit), what was used counts in the new period of now, and in the one of the old period's last slot if that
+// lies ahead: too much in one of them, too little in none.
+func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
+	if from.period == (span{}) || from.used == 0 {
+		return
+	}
+	latest := max(now, from.period.start)
+	m.period, m.used = m.quota.spanAt(latest), from.used
+}

@@ -1,0 +1,103 @@
+package bucket
+
+// slidingMeter allows at most count units in ANY window of the quota's length: it remembers when units were granted, and
+// lets a new one in when enough of them are as old as the window and the jitter together (the older may have arrived
+// late, the newer may arrive at once).
+//
+// Memory is bounded: up to maxEntries units every grant has its own entry and the count is exact. A larger quota puts
+// grants that lie closer together than 1/maxEntries of the window into one entry that ages with its youngest. That never
+// lets more pass; it lets a unit pass later by at most that 1/1024 of the window, so 0.1 % of the quota is lost at worst.
+// Together with what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes.
+//
+// Slots need not be given in the order of time: every entry that is not yet too old for the new slot counts, also one
+// that lies after it, and entries are kept in order by moving a late-comer to the time of the newest. Recorded times are
+// so never before the real ones, and whichever call of a window was granted last saw all the others counted.
+type slidingMeter struct {
+	count   int64 // headroom taken off
+	life    Micros
+	grain   Micros // entries closer together than this are one
+	entries []entry
+	sum     int64
+}
+
+// entry is units granted between start and end.
+type entry struct {
+	start, end Micros
+	units      int64
+}
+
+const (
+	maxEntries = 1024
+	// recent is how far back a refund looks for the entry to take its units from; beyond that it is forfeited.
+	recent = 64
+)
+
+func newSlidingMeter(r Rules, q Quota) *slidingMeter {
+	m := &slidingMeter{count: r.lowered(q.Count), life: Micros(ceilMicros(q.Per) + ceilMicros(r.Jitter))}
+	if m.count > maxEntries {
+		m.grain = Micros(ceilDiv(int64(m.life), maxEntries))
+	}
+	return m
+}
+
+// advance forgets what counts no more.
+func (m *slidingMeter) advance(now Micros) {
+	i := 0
+	for i < len(m.entries) && m.entries[i].end+m.life <= now {
+		m.sum -= m.entries[i].units
+		i++
+	}
+	m.entries = m.entries[i:]
+}
+
+func (m *slidingMeter) earliest(at Micros, cost int64) Micros {
+	free := m.count - m.sum
+	for _, e := range m.entries {
+		if free >= cost && e.end+m.life > at {
+			break
+		}
+		at = max(at, e.end+m.life)
+		free += e.units
+	}
+	return at
+}
+
+func (m *slidingMeter) take(at Micros, cost, _ int64) {
+	m.sum += cost
+	if n := len(m.entries); n > 0 {
+		newest := &m.entries[n-1]
+		at = max(at, newest.end)
+		if at-newest.start < m.grain {
+			newest.end, newest.units = at, newest.units+cost
+			return
+		}
+	}
+	m.entries = append(m.entries, entry{at, at, cost})
+}
+
+// giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into, or
+// an older one; taking from an older one leaves the rest recorded later than it was, which is safe.
+func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
+	from := max(0, len(m.entries)-recent)
+	for i := from; i < len(m.entries); i++ {
+		if m.entries[i].end < at {
+			continue
+		}
+		if i == from && from > 0 {
+			return // the entry may lie further back
+		}
+		cost = min(cost, m.entries[i].units)
+		m.entries[i].units -= cost
+		m.sum -= cost
+		return
+	}
+}
+
+// correct books an overage as used now: the call was made, the next ones wait for it.
+func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
+	if actual < cost {
+		m.giveBack(at, cost-actual, serial)
+		return
+	}
+	m.take(now, min(int64(maxMicros)-m.sum, actual-cost), serial)
+}
