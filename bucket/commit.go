@@ -1,0 +1,112 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+)
+
+// Bounds of one group commit. JetStream allows 1,000 messages; larger groups gain nothing more from sharing an fsync.
+const (
+	maxGroup      = maxExchange
+	maxGroupBytes = 4 << 20
+)
+
+// commitTries bounds how often a message without an answer is sent again; its message id keeps it from being stored
+// twice.
+const commitTries = 3
+
+// commit stores msgs in one stream, all with one fsync where the stream takes them all. What one message is refused
+// for (a full key, a known id) must not hit the others, so then each goes by itself. Every message carries a
+// Nats-Msg-Id. The answer says for each message whether it is stored, refused, or that nobody knows.
+func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
+	if len(msgs) > 1 {
+		if answers, ok := x.atomic(ctx, msgs); ok {
+			return answers
+		}
+	}
+	return x.singly(ctx, msgs)
+}
+
+// atomic publishes one atomic batch. It reports false when nothing can be said about the batch as a whole.
+func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, bool) {
+	id := nuid.Next()
+	for i, m := range msgs {
+		m.Header[headerBatchID] = []string{id}
+		m.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+	}
+	last := len(msgs) - 1
+	msgs[last].Header[headerBatchCommit] = []string{"1"}
+	defer func() {
+		for _, m := range msgs {
+			delete(m.Header, headerBatchID)
+			delete(m.Header, headerBatchSeq)
+			delete(m.Header, headerBatchCommit)
+		}
+	}()
+	replies, err := x.do(ctx, msgs, func(i int) bool { return i == last })
+	if err != nil {
+		return nil, false
+	}
+	ack := readAck(replies[last])
+	if ack.err != nil || ack.seq < uint64(len(msgs)) {
+		return nil, false
+	}
+	answers := make([]stored, len(msgs))
+	for i := range answers {
+		answers[i].seq = ack.seq - uint64(last-i) // the messages of a batch stand one after another
+	}
+	return answers, true
+}
+
+// singly publishes each message by itself, all under way at once, and again what was not answered.
+func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
+	answers := make([]stored, len(msgs))
+	open := make([]int, len(msgs))
+	for i := range msgs {
+		open[i] = i
+	}
+	for try := 1; len(open) > 0; try++ {
+		send := make([]*nats.Msg, len(open))
+		for k, i := range open {
+			send[k] = msgs[i]
+		}
+		replies, err := x.do(ctx, send, every)
+		again := open[:0]
+		noResponders := false
+		for k, i := range open {
+			answers[i] = readAck(replies[k])
+			if err != nil && replies[k] == nil {
+				answers[i].err = errors.Join(errUnanswered, err)
+			}
+			if errors.Is(answers[i].err, errUnanswered) || errors.Is(answers[i].err, errRetry) {
+				again = append(again, i)
+				noResponders = noResponders || errors.Is(answers[i].err, errRetry)
+			}
+		}
+		open = again
+		if err != nil || try == commitTries {
+			return answers
+		}
+		if noResponders && !sleep(ctx, time.Duration(try)*250*time.Millisecond) {
+			return answers
+		}
+	}
+	return answers
+}
+
+// sleep waits for d and reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

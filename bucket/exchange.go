@@ -1,0 +1,153 @@
+package bucket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// maxExchange bounds the requests of one exchange under way at once: more API requests could make the server drop its
+// whole queue, everybody's.
+const maxExchange = 256
+
+// answerWait is how long a stream may take to answer; an election of a clustered stream takes up to nine seconds.
+const answerWait = 10 * time.Second
+
+// exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
+// at a time.
+type exchange struct {
+	nc      *nats.Conn
+	inbox   string
+	sub     *nats.Subscription
+	replies chan *nats.Msg
+	round   int
+}
+
+func newExchange(nc *nats.Conn) (*exchange, error) {
+	x := &exchange{nc: nc, inbox: nats.NewInbox(), replies: make(chan *nats.Msg, 4*maxExchange)}
+	var err error
+	if x.sub, err = nc.ChanSubscribe(x.inbox+".*.*", x.replies); err != nil {
+		return nil, fmt.Errorf("subscribe to replies: %w", err)
+	}
+	return x, nil
+}
+
+func (x *exchange) close() error {
+	if err := x.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("unsubscribe from replies: %w", err)
+	}
+	return nil
+}
+
+// do publishes msgs, at most maxExchange, and waits for a reply to each that wants reports true for. A reply that did
+// not come before the wait ended is nil: nobody knows then whether the request was carried out.
+func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) ([]*nats.Msg, error) {
+	if len(msgs) > maxExchange {
+		panic("bucket: more requests in one exchange than its bound")
+	}
+	x.round++
+	prefix := x.inbox + "." + strconv.Itoa(x.round) + "."
+	replies := make([]*nats.Msg, len(msgs))
+	missing := 0
+	for i, m := range msgs {
+		m.Reply = ""
+		if wants(i) {
+			m.Reply = prefix + strconv.Itoa(i)
+			missing++
+		}
+		if err := x.nc.PublishMsg(m); err != nil {
+			return replies, fmt.Errorf("publish: %w", err)
+		}
+	}
+	timeout := time.NewTimer(answerWait)
+	defer timeout.Stop()
+	for missing > 0 {
+		select {
+		case reply := <-x.replies:
+			index, ok := strings.CutPrefix(reply.Subject, prefix)
+			if i, err := strconv.Atoi(index); ok && err == nil && i < len(replies) && replies[i] == nil {
+				replies[i] = reply
+				missing--
+			}
+		case <-timeout.C:
+			return replies, nil
+		case <-ctx.Done():
+			return replies, context.Cause(ctx)
+		}
+	}
+	return replies, nil
+}
+
+func every(int) bool { return true }
+
+// Errors that a caller of a stream branches on.
+var (
+	errFull       = errors.New("the stream holds as many messages of this subject as it may")
+	errStale      = errors.New("another message came first")
+	errUnanswered = errors.New("the stream did not answer: it is not known whether the message was stored")
+	errRetry      = errors.New("the stream could not answer now")
+)
+
+// JetStream error codes, from nats-server 2.15 errors.json.
+const (
+	codeStoreFailed        = 10077 // the description tells which limit
+	codeWrongLastSeq       = 10071
+	codeWrongLastSeqConst  = 10164
+	codeBatchDuplicate     = 10201
+	codeNoMessage          = 10037
+	codeDeleteNotFound     = 10057
+	codeDeleteFailed       = 10043
+	fullDescription        = "maximum messages per subject exceeded"
+	statusNoResponders     = "503"
+	headerBatchID          = "Nats-Batch-Id"
+	headerBatchSeq         = "Nats-Batch-Sequence"
+	headerBatchCommit      = "Nats-Batch-Commit"
+	headerExpectedSubjSeq  = "Nats-Expected-Last-Subject-Sequence"
+	headerExpectedSubjName = "Nats-Expected-Last-Subject-Sequence-Subject"
+)
+
+// stored is what a stream said about one message.
+type stored struct {
+	seq       uint64
+	duplicate bool
+	err       error
+}
+
+// readAck reads a PubAck.
+func readAck(reply *nats.Msg) stored {
+	if reply == nil {
+		return stored{err: errUnanswered}
+	}
+	if len(reply.Data) == 0 && reply.Header.Get("Status") == statusNoResponders {
+		return stored{err: fmt.Errorf("%w: no stream answers (an election, or the server has no JetStream)", errRetry)}
+	}
+	var ack struct {
+		Seq       uint64              `json:"seq"`
+		Duplicate bool                `json:"duplicate"`
+		Error     *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return stored{err: fmt.Errorf("%w: unreadable answer", errUnanswered)}
+	}
+	if ack.Error != nil {
+		return stored{err: ackError(ack.Error)}
+	}
+	return stored{seq: ack.Seq, duplicate: ack.Duplicate}
+}
+
+func ackError(e *jetstream.APIError) error {
+	switch {
+	case e.ErrorCode == codeStoreFailed && e.Description == fullDescription:
+		return errFull
+	case e.ErrorCode == codeWrongLastSeq, e.ErrorCode == codeWrongLastSeqConst:
+		return fmt.Errorf("%w: %s", errStale, e.Description)
+	}
+	return e
+}

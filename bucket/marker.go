@@ -1,0 +1,133 @@
+package bucket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"weir/ingest"
+)
+
+// ErrFenced says that another owner has taken the partition: this one may start no call there any more.
+var ErrFenced = errors.New("another owner has taken the partition")
+
+// Bounds of the markers of one partition that wait to be stored.
+const (
+	maxMarkers     = 8192
+	maxMarkerBytes = 16 << 20
+)
+
+// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash a call with an
+// intent and no outcome may or may not have been made.
+type Intent struct {
+	Seq  uint64 `json:"seq"`
+	Call int    `json:"call"`
+}
+
+// RetryMark is what a restart must know of a job that was called and will be called again.
+type RetryMark struct {
+	Seq       uint64 `json:"seq"`
+	Calls     int    `json:"calls"`    // made so far
+	Attempts  int    `json:"attempts"` // of them, those that count against the retry budget
+	NotBefore Micros `json:"not_before"`
+	Reason    string `json:"reason"`
+}
+
+// Markers writes one partition's markers. It is safe for concurrent use.
+type Markers struct {
+	p     *Partition
+	w     *Writer
+	fence string // the sequence of this owner's epoch
+}
+
+// Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
+// refuses the intents of every earlier owner. The Markers work while Run runs.
+func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
+	js := p.queue.js
+	subject := ownerSubject(p.queue.api, p.number)
+	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
+		ingest.HeaderMsgID: {"owner." + nuid.Next()},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+	}
+	// Only the last epoch counts; without this the per-subject limit would end the take-overs one day.
+	if err := p.dropOldEpochs(ctx, subject, ack.Sequence); err != nil {
+		return nil, err
+	}
+	w, err := NewWriter(p.nc, maxMarkers, maxMarkerBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10)}, nil
+}
+
+func (p *Partition) dropOldEpochs(ctx context.Context, subject string, newest uint64) error {
+	err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(newest))
+	if err != nil {
+		return fmt.Errorf("drop old epochs of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Run stores markers until ctx ends.
+func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
+
+// Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when another
+// owner has come. It does not block.
+func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
+	data, err := json.Marshal(intents)
+	if err != nil {
+		panic("bucket: intents that JSON cannot carry: " + err.Error())
+	}
+	id := nuid.Next()
+	msg := &nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindIntent, id), Data: data,
+		Header: nats.Header{
+			ingest.HeaderMsgID:     {"intent." + id},
+			headerExpectedSubjSeq:  {m.fence},
+			headerExpectedSubjName: {ownerSubject(m.p.queue.api, m.p.number)},
+		},
+	}
+	m.w.Write(msg, func(seq uint64, err error) {
+		if errors.Is(err, errStale) {
+			err = ErrFenced
+		}
+		done(seq, err)
+	})
+}
+
+// Retry stores a retry mark and calls done once with its sequence.
+func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
+	data, err := json.Marshal(mark)
+	if err != nil {
+		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
+	}
+	m.w.Write(&nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)), Data: data,
+		Header: nats.Header{ingest.HeaderMsgID: {fmt.Sprintf("retry.%d.%d", mark.Seq, mark.Calls)}},
+	}, done)
+}
+
+// Intents reads an intent's message.
+func (e Entry) Intents() ([]Intent, error) {
+	var intents []Intent
+	if err := json.Unmarshal(e.Data, &intents); err != nil {
+		return nil, fmt.Errorf("intent %d: %w", e.Seq, err)
+	}
+	return intents, nil
+}
+
+// RetryMark reads a retry's message.
+func (e Entry) RetryMark() (RetryMark, error) {
+	var mark RetryMark
+	if err := json.Unmarshal(e.Data, &mark); err != nil {
+		return mark, fmt.Errorf("retry %d: %w", e.Seq, err)
+	}
+	return mark, nil
+}

@@ -1,0 +1,259 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest"
+)
+
+// Bounds of the jobs of one partition that wait to be stored. Beyond them producers are told 503.
+const (
+	maxIntake      = 16384
+	maxIntakeBytes = 64 << 20
+)
+
+// Partition is one stream of an api's queue: the jobs of the keys that hash to it.
+type Partition struct {
+	queue   *Queue
+	number  int
+	name    string // of the stream
+	nc      *nats.Conn
+	stream  jetstream.Stream
+	intake  *exchange
+	sweeper *sweeper
+
+	mu      sync.Mutex
+	book    *book
+	waiting []*entrant          // not yet on their way to the stream
+	pending map[string]*entrant // waiting or on their way, by message id
+	bytes   int
+	wake    chan struct{}
+}
+
+// entrant is a job on its way into the stream.
+type entrant struct {
+	job    *ingest.Job
+	limits KeyLimits
+	msg    *nats.Msg
+	ticket uint32
+	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
+	late   bool // it may only be told that its id is known
+	answer stored
+	depth  int64 // for a full bucket
+	done   func(ingest.Receipt, *ingest.Refusal)
+}
+
+func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) (*Partition, error) {
+	intake, err := newExchange(nc)
+	if err != nil {
+		return nil, err
+	}
+	p := &Partition{
+		queue: q, number: number, name: StreamName(q.api, number), nc: nc, stream: stream, intake: intake,
+		book: newBook(), pending: map[string]*entrant{}, wake: make(chan struct{}, 1),
+	}
+	p.sweeper, err = newSweeper(p)
+	return p, err
+}
+
+// Name is the name of the partition's stream.
+func (p *Partition) Name() string { return p.name }
+
+// Number is the partition's place in its queue.
+func (p *Partition) Number() int { return p.number }
+
+// put takes a job into the bucket or refuses it. The forecast is judged now; the capacity when the stream answers.
+func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receipt, *ingest.Refusal)) {
+	p.mu.Lock()
+	if len(p.waiting) >= maxIntake || p.bytes > maxIntakeBytes {
+		p.mu.Unlock()
+		done(ingest.Receipt{}, &ingest.Refusal{
+			Code: ingest.Unavailable, Description: fmt.Sprintf("too many jobs wait to be stored in %s: try again", p.name),
+		})
+		return
+	}
+	position := p.book.depth(j.Key) + 1
+	p.mu.Unlock()
+
+	late := p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+
+	p.mu.Lock()
+	e := &entrant{job: j, limits: limits, done: done, late: late}
+	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
+	if !late {
+		e.ticket = p.book.enter(j.Key)
+	}
+	id := e.msg.Header.Get(ingest.HeaderMsgID)
+	if e.twin = p.pending[id] != nil; !e.twin {
+		p.pending[id] = e
+	}
+	p.waiting = append(p.waiting, e)
+	p.bytes += len(j.Body)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// late reports whether the job's call would come after what the key or the job itself allows.
+func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) bool {
+	if limits.MaxWait == 0 && j.Deadline.IsZero() {
+		return false
+	}
+	eta := p.queue.eta(limits, j.Key, position).Time()
+	return limits.MaxWait > 0 && time.Until(eta) > limits.MaxWait || !j.Deadline.IsZero() && !eta.Before(j.Deadline)
+}
+
+func (p *Partition) runIntake(ctx context.Context) error {
+	for {
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			return p.intake.close()
+		}
+		for group := p.takeGroup(); len(group) > 0 && ctx.Err() == nil; group = p.takeGroup() {
+			p.storeGroup(ctx, group)
+		}
+	}
+}
+
+func (p *Partition) takeGroup() []*entrant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(p.waiting) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+		bytes += len(p.waiting[n].job.Body)
+		n++
+	}
+	group := append([]*entrant(nil), p.waiting[:n]...)
+	rest := copy(p.waiting, p.waiting[n:])
+	clear(p.waiting[rest:])
+	p.waiting = p.waiting[:rest]
+	p.bytes -= bytes
+	return group
+}
+
+// storeGroup asks the stream to take a group and answers its producers, in the order the jobs came.
+func (p *Partition) storeGroup(ctx context.Context, group []*entrant) {
+	together, alone, counted := p.sort(group)
+	p.commit(ctx, together, p.intake.commit)
+	p.commit(ctx, alone, p.intake.singly)
+	for _, e := range counted {
+		e.answer, e.depth = p.putCounted(ctx, e)
+	}
+	for _, e := range group {
+		p.answer(e)
+	}
+}
+
+func (p *Partition) commit(ctx context.Context, some []*entrant, how func(context.Context, []*nats.Msg) []stored) {
+	if len(some) == 0 {
+		return
+	}
+	msgs := make([]*nats.Msg, len(some))
+	for i, e := range some {
+		msgs[i] = e.msg
+	}
+	for i, answer := range how(ctx, msgs) {
+		some[i].answer = answer
+	}
+}
+
+// sort parts a group by how the stream is to be asked. Jobs that it will take go together. Those it will probably
+// refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is below
+// the stream's ceiling is counted, exactly, once it is half full.
+func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range group {
+		place := int64(p.book.position(e.job.Key, e.ticket))
+		switch {
+		case e.late:
+			e.msg.Header[headerExpectedSubjSeq] = []string{impossibleSeq}
+			alone = append(alone, e)
+		case e.limits.Capacity < p.queue.ceiling && place > e.limits.Capacity/2:
+			counted = append(counted, e)
+		case e.twin, place > e.limits.Capacity:
+			alone = append(alone, e)
+		default:
+			together = append(together, e)
+		}
+	}
+	return together, alone, counted
+}
+
+// impossibleSeq makes a stream store nothing, but say whether it knows the message's id: it looks for that first.
+const impossibleSeq = "18446744073709551615"
+
+// answer tells one producer what the stream said.
+func (p *Partition) answer(e *entrant) {
+	id := e.msg.Header.Get(ingest.HeaderMsgID)
+	p.mu.Lock()
+	if p.pending[id] == e {
+		delete(p.pending, id)
+	}
+	position := p.book.position(e.job.Key, e.ticket)
+	kept := e.answer.err == nil && !e.answer.duplicate
+	if !kept && !e.late {
+		p.book.leave(e.job.Key)
+	}
+	if kept && e.answer.seq > p.sweeper.read {
+		p.sweeper.own[e.answer.seq] = struct{}{}
+	}
+	p.mu.Unlock()
+
+	if e.answer.err != nil {
+		e.done(ingest.Receipt{}, p.refusal(e))
+		return
+	}
+	receipt := ingest.Receipt{
+		Stream: p.name, Seq: e.answer.seq, Job: e.job.ID, Key: e.job.Key, Duplicate: e.answer.duplicate, Position: position,
+	}
+	if receipt.Duplicate {
+		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
+	}
+	if receipt.Position > 0 {
+		receipt.ETA = p.queue.eta(e.limits, e.job.Key, receipt.Position).Time()
+	}
+	e.done(receipt, nil)
+}
+
+// refusal turns a stream's no into the producer's.
+func (p *Partition) refusal(e *entrant) *ingest.Refusal {
+	bucket := p.queue.api + "/" + e.job.Key
+	now := MicrosOf(time.Now())
+	p.mu.Lock()
+	depth := p.book.depth(e.job.Key)
+	p.mu.Unlock()
+	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(depth), Capacity: e.limits.Capacity}
+	eta := p.queue.eta(e.limits, e.job.Key, depth+1)
+	switch {
+	case isFull(e.answer.err):
+		r.Depth = max(e.depth, e.limits.Capacity)
+		r.Description = fmt.Sprintf("bucket full: %s holds %d of %d", bucket, r.Depth, e.limits.Capacity)
+		r.RetryAfter = now.Until(p.queue.eta(e.limits, e.job.Key, 2))
+	case e.late && errors.Is(e.answer.err, errStale) && e.limits.MaxWait > 0 && now.Until(eta) > e.limits.MaxWait:
+		wait := now.Until(eta)
+		r.Description = fmt.Sprintf("would wait too long: %s could call it in %s, max_wait is %s", bucket,
+			wait.Round(time.Millisecond), e.limits.MaxWait)
+		r.RetryAfter = wait - e.limits.MaxWait
+	case e.late && errors.Is(e.answer.err, errStale):
+		r.Description = fmt.Sprintf("too late: %s could call it at %s, after its deadline", bucket,
+			eta.Time().Format(time.RFC3339Nano))
+	case errors.Is(e.answer.err, errUnanswered):
+		r.Code = 0
+		r.Description = fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)
+	default:
+		r.Code = ingest.Unavailable
+		r.Description = fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, e.answer.err)
+	}
+	r.RetryAfter = max(0, r.RetryAfter)
+	return r
+}

@@ -1,0 +1,115 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"weir/ingest"
+)
+
+// Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
+// are judged by the key's rate alone, and receipts of known ids have no position.
+type Outlook interface {
+	// ETA is when the call of the job at this position of the key should start, at cost 1.
+	ETA(key string, position int) Micros
+	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
+	Position(key string, seq uint64) int
+}
+
+// QueueOptions are what a Queue needs. All are required.
+type QueueOptions struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Settings  QueueSettings
+	Rules     Rules
+}
+
+// Queue is the bounded queue behind every key of one api: one stream per partition, one subject per key. A message in
+// a stream is an unfinished job. It is safe for concurrent use.
+type Queue struct {
+	api        string
+	js         jetstream.JetStream
+	partitions []*Partition
+	ceiling    int64 // jobs of one key that the streams themselves let in
+	rules      atomic.Pointer[Rules]
+	outlook    atomic.Pointer[Outlook]
+}
+
+var _ ingest.Queue = (*Queue)(nil)
+
+// OpenQueue makes the api's streams exist and opens them. Run makes the queue work.
+func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
+	partitions, ceiling, err := ensureQueue(ctx, o.JetStream, o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{api: o.Settings.API, js: o.JetStream, ceiling: ceiling}
+	q.rules.Store(&o.Rules)
+	for p := range partitions {
+		stream, err := o.JetStream.Stream(ctx, StreamName(q.api, p))
+		if err != nil {
+			return nil, fmt.Errorf("open stream %s: %w", StreamName(q.api, p), err)
+		}
+		partition, err := newPartition(q, o.Conn, stream, p)
+		if err != nil {
+			return nil, err
+		}
+		q.partitions = append(q.partitions, partition)
+	}
+	return q, nil
+}
+
+// Run stores and deletes until ctx ends, and returns when every part has ended.
+func (q *Queue) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range q.partitions {
+		group.Go(func() error { return p.runIntake(ctx) })
+		group.Go(func() error { return p.sweeper.run(ctx) })
+	}
+	return group.Wait()
+}
+
+// SetRules changes what the queue lets in; it touches no job that is in.
+func (q *Queue) SetRules(r Rules) { q.rules.Store(&r) }
+
+// SetOutlook tells the queue whom to ask about times and positions.
+func (q *Queue) SetOutlook(o Outlook) { q.outlook.Store(&o) }
+
+// Partitions are the queue's parts, by number.
+func (q *Queue) Partitions() []*Partition { return q.partitions }
+
+// Partition is where a key's jobs are.
+func (q *Queue) Partition(key string) *Partition {
+	return q.partitions[PartitionOf(key, len(q.partitions))]
+}
+
+// Stream implements ingest.Queue.
+func (q *Queue) Stream(key string) string { return q.Partition(key).name }
+
+// Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
+func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
+	q.Partition(j.Key).put(j, q.rules.Load().For(j.Key), done)
+}
+
+func (q *Queue) eta(limits KeyLimits, key string, position int) Micros {
+	if o := q.outlook.Load(); o != nil {
+		return (*o).ETA(key, position)
+	}
+	return Forecast(limits, q.rules.Load().Interval(limits.Rate), 0, MicrosOf(time.Now()), position)
+}
+
+func (q *Queue) position(key string, seq uint64) int {
+	if o := q.outlook.Load(); o != nil {
+		return (*o).Position(key, seq)
+	}
+	return 0
+}
+
+// Full reports whether err says that a stream holds as many messages of a subject as it may.
+func isFull(err error) bool { return errors.Is(err, errFull) }

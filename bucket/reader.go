@@ -1,0 +1,181 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest"
+)
+
+// EntryKind is what a message of a queue stream is.
+type EntryKind int
+
+// The kinds. Intents and retries are what replay must know besides the jobs.
+const (
+	JobEntry EntryKind = iota
+	IntentEntry
+	RetryEntry
+)
+
+// Entry is one message of a queue stream.
+type Entry struct {
+	Kind   EntryKind
+	Seq    uint64
+	Key    string // of a job
+	Header nats.Header
+	Data   []byte
+	Time   time.Time // when the stream stored it
+}
+
+// Reading bounds: how many messages NATS may push ahead of the reader, and how soon a reader that hears nothing, not
+// even a heartbeat, is set up anew.
+const (
+	readAhead       = 1024
+	readHeartbeat   = time.Second
+	caughtUpRecheck = 500 * time.Millisecond
+)
+
+// Read reads the partition's stream in order, from the oldest message on and then whatever comes, and gives every
+// entry to take. caughtUp is called once, when all that was in the stream at the start has been taken. Read blocks
+// until ctx ends or the stream is lost.
+func (p *Partition) Read(ctx context.Context, take func(Entry), caughtUp func()) error {
+	p.mu.Lock()
+	p.sweeper.read, p.sweeper.order = 0, nil
+	clear(p.sweeper.deleted)
+	p.mu.Unlock()
+	consumer, err := p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p.name, err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(readAhead), jetstream.PullHeartbeat(readHeartbeat))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p.name, err)
+	}
+	defer msgs.Stop()
+
+	behind, err := p.behind(ctx)
+	if err != nil {
+		return err
+	}
+	if !behind {
+		caughtUp()
+	}
+	for {
+		// While behind, a message is waited for only briefly: the messages it waits for may have been deleted.
+		next, cancel := ctx, context.CancelFunc(func() {})
+		if behind {
+			next, cancel = context.WithTimeout(ctx, caughtUpRecheck)
+		}
+		msg, err := msgs.Next(jetstream.NextContext(next))
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && behind && errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+			continue // the ordered consumer sets itself up anew
+		case err != nil:
+			return fmt.Errorf("read %s: %w", p.name, err)
+		}
+		last := false
+		if msg != nil {
+			last = p.deliver(msg, take)
+		}
+		if !behind {
+			continue
+		}
+		if msg == nil {
+			if behind, err = p.behind(ctx); err != nil {
+				return err
+			}
+		}
+		if behind = behind && !last; !behind {
+			caughtUp()
+		}
+	}
+}
+
+// behind reports whether the stream holds messages that were not read yet. The stream's last sequence does not tell:
+// the last messages may have been deleted.
+func (p *Partition) behind(ctx context.Context) (bool, error) {
+	p.mu.Lock()
+	read := p.sweeper.read
+	p.mu.Unlock()
+	_, err := p.stream.GetMsg(ctx, read+1, jetstream.WithGetMsgSubject(">"))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("state of %s: %w", p.name, err)
+	}
+	return true, nil
+}
+
+// deliver hands one message on and reports whether it was the last the stream held.
+func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (last bool) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return false // not a message of a stream
+	}
+	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp}
+	kind, token, ok := parseQueueSubject(msg.Subject())
+	last = meta.NumPending == 0
+	if !ok {
+		p.mu.Lock()
+		p.sweeper.read = max(p.sweeper.read, entry.Seq)
+		p.mu.Unlock()
+		return last
+	}
+	switch kind {
+	case kindIntent:
+		entry.Kind = IntentEntry
+	case kindRetry:
+		entry.Kind = RetryEntry
+	default:
+		entry.Key, err = ingest.ParseToken(token)
+	}
+	if err != nil {
+		return last // nobody but weir writes here; what it cannot have written it leaves alone
+	}
+	if p.noteRead(entry) {
+		take(entry)
+	}
+	return last
+}
+
+// noteRead books a message in, and reports whether it is news: a reader that was set up anew repeats itself.
+func (p *Partition) noteRead(e Entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Seq <= p.sweeper.read {
+		return false
+	}
+	p.sweeper.read = e.Seq
+	p.sweeper.order = append(p.sweeper.order, e.Seq)
+	if e.Kind != JobEntry {
+		return true
+	}
+	_, own := p.sweeper.own[e.Seq]
+	delete(p.sweeper.own, e.Seq)
+	if _, pending := p.pending[e.Header.Get(ingest.HeaderMsgID)]; !own && !pending {
+		p.book.enter(e.Key)
+	}
+	return true
+}
+
+// Get loads one job's message again.
+func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
+	msg, err := p.stream.GetMsg(ctx, seq)
+	if err != nil {
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	_, token, _ := parseQueueSubject(msg.Subject)
+	key, err := ingest.ParseToken(token)
+	if err != nil {
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
+}

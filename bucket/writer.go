@@ -1,0 +1,111 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+)
+
+// ErrWriterFull says that a Writer holds as many messages as it may; nothing was stored.
+var ErrWriterFull = errors.New("too many messages wait to be stored")
+
+// Writer stores messages in one stream in group commits: whatever arrived while the last group was under way goes
+// together. It is safe for concurrent use.
+type Writer struct {
+	x        *exchange
+	max      int // messages
+	maxBytes int
+
+	mu      sync.Mutex
+	waiting []writing
+	bytes   int
+	wake    chan struct{}
+}
+
+type writing struct {
+	msg  *nats.Msg
+	done func(seq uint64, err error)
+}
+
+// NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work.
+func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
+	x, err := newExchange(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{x: x, max: maxWaiting, maxBytes: maxBytes, wake: make(chan struct{}, 1)}, nil
+}
+
+// Write stores m, which must carry a Nats-Msg-Id, and calls done once from the Writer's goroutine: with the sequence
+// when the stream has stored it (or had it already), with an error when it has not or when nobody knows. Write does
+// not block.
+func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) {
+	size := len(m.Data) + len(m.Subject)
+	w.mu.Lock()
+	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
+		w.mu.Unlock()
+		done(0, ErrWriterFull)
+		return
+	}
+	w.waiting = append(w.waiting, writing{m, done})
+	w.bytes += size
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run stores what is written until ctx ends; what waits then is answered with an error. It returns when nothing waits.
+func (w *Writer) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			w.abandon(context.Cause(ctx))
+			return w.x.close()
+		}
+		for group := w.take(); len(group) > 0 && ctx.Err() == nil; group = w.take() {
+			w.store(ctx, group)
+		}
+	}
+}
+
+func (w *Writer) store(ctx context.Context, group []writing) {
+	msgs := make([]*nats.Msg, len(group))
+	for i := range group {
+		msgs[i] = group[i].msg
+	}
+	for i, answer := range w.x.commit(ctx, msgs) {
+		group[i].done(answer.seq, answer.err)
+	}
+}
+
+func (w *Writer) take() []writing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(w.waiting) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+		bytes += len(w.waiting[n].msg.Data) + len(w.waiting[n].msg.Subject)
+		n++
+	}
+	group := append([]writing(nil), w.waiting[:n]...)
+	rest := copy(w.waiting, w.waiting[n:])
+	clear(w.waiting[rest:])
+	w.waiting = w.waiting[:rest]
+	w.bytes -= bytes
+	return group
+}
+
+func (w *Writer) abandon(cause error) {
+	w.mu.Lock()
+	waiting := w.waiting
+	w.waiting, w.max = nil, 0
+	w.mu.Unlock()
+	for _, x := range waiting {
+		x.done(0, fmt.Errorf("not stored: %w", cause))
+	}
+}

@@ -1,0 +1,89 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"weir/ingest"
+)
+
+// EventType is what an event tells.
+type EventType string
+
+// The event types.
+const (
+	ThrottledEvent EventType = "throttled"
+	DeadEvent      EventType = "dead"
+	HeldEvent      EventType = "held"
+	ResumedEvent   EventType = "resumed"
+	BudgetEvent    EventType = "budget"
+	ConfigEvent    EventType = "config"
+)
+
+// cloudEventType is the content type of a CloudEvent in structured mode.
+const cloudEventType = "application/cloudevents+json"
+
+// Event is a notification. Data must be fit for JSON and hold no payload.
+type Event struct {
+	Type     EventType
+	API, Key string // "" for api-wide
+	Data     any
+	Trace    string // the job's traceparent, if any
+}
+
+// ThrottledData is what a throttled event tells.
+type ThrottledData struct {
+	Job           string `json:"job,omitempty"`
+	Reason        Reason `json:"reason"`
+	Detail        string `json:"detail"`
+	Depth         int64  `json:"depth"`
+	Capacity      int64  `json:"capacity"`
+	RetryAfterMS  int64  `json:"retry_after_ms"`
+	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+}
+
+// DeadData is what a dead event tells.
+type DeadData struct {
+	Job           string `json:"job,omitempty"`
+	Reason        Reason `json:"reason"`
+	Detail        string `json:"detail"`
+	Attempts      int    `json:"attempts"`
+	Status        int    `json:"status,omitempty"`
+	Billed        Billed `json:"billed"`
+	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+}
+
+// HoldData is what held and resumed events tell.
+type HoldData struct {
+	Until *time.Time `json:"until,omitempty"`
+	Why   string     `json:"why"`
+}
+
+// message renders the event as a CloudEvent 1.0 in structured mode, the only one the NATS binding 1.0.2 knows.
+func (e Event) message(now time.Time) *nats.Msg {
+	id := uuid.Must(uuid.NewV7()).String()
+	event := struct {
+		SpecVersion string `json:"specversion"`
+		ID          string `json:"id"`
+		Source      string `json:"source"`
+		Type        string `json:"type"`
+		Subject     string `json:"subject,omitempty"`
+		Time        string `json:"time"`
+		ContentType string `json:"datacontenttype"`
+		Trace       string `json:"traceparent,omitempty"`
+		Data        any    `json:"data"`
+	}{
+		"1.0", id, "/weir/" + e.API, "weir." + string(e.Type) + ".v1", e.Key, now.UTC().Format(time.RFC3339Nano),
+		"application/json", e.Trace, e.Data,
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		panic("deadletter: an event that JSON cannot carry: " + err.Error())
+	}
+	return &nats.Msg{
+		Subject: "weir.events." + string(e.Type) + "." + ingest.Token(e.API) + "." + ingest.Token(e.Key), Data: data,
+		Header: nats.Header{"Content-Type": {cloudEventType}, ingest.HeaderMsgID: {id}},
+	}
+}

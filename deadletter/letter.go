@@ -1,0 +1,145 @@
+package deadletter
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+	"weir/ingest"
+)
+
+// Reason is why a job became a letter: a closed set, also a metric's label.
+type Reason string
+
+// The reasons.
+const (
+	Overflow   Reason = "overflow"    // it did not fit, or would have been late
+	Expired    Reason = "expired"     // its deadline passed while it waited
+	Invalid    Reason = "invalid"     // it could not be a call
+	Rejected   Reason = "rejected"    // the api said no for good
+	Exhausted  Reason = "exhausted"   // every attempt failed
+	Unknown    Reason = "unknown"     // nobody knows whether the call was processed
+	OverBudget Reason = "over_budget" // the money is spent
+	Cancelled  Reason = "cancelled"   // an operator's word
+)
+
+// Reasons lists them all.
+func Reasons() []Reason {
+	return []Reason{Overflow, Expired, Invalid, Rejected, Exhausted, Unknown, OverBudget, Cancelled}
+}
+
+// Billed says whether the api charged for a call.
+type Billed string
+
+// What can be known of a charge.
+const (
+	NotBilled     Billed = "no"
+	BilledYes     Billed = "yes"
+	BilledUnknown Billed = "unknown"
+)
+
+// The headers that weir adds to a letter.
+const (
+	HeaderReason   = "Weir-Dead-Reason"
+	HeaderDetail   = "Weir-Dead-Detail"
+	HeaderAt       = "Weir-Dead-At"
+	HeaderAttempts = "Weir-Dead-Attempts"
+	HeaderStatus   = "Weir-Dead-Status"
+	HeaderBilled   = "Weir-Dead-Billed"
+	HeaderOutcome  = "Weir-Outcome"
+)
+
+// maxDetailBytes bounds Weir-Dead-Detail.
+const maxDetailBytes = 512
+
+// Letter is a job that will not be called again unless somebody redrives it.
+type Letter struct {
+	API, Key, JobID string // "" where unknown
+	DedupeID        string // of this submission; a redriven job that dies again is another letter
+	Reason          Reason
+	Detail          string // what happened, fit for anybody: no payload, no address, no secret
+	Header          nats.Header
+	Body            []byte
+	At              time.Time
+	Attempts        int
+	Status          int // of the last answer, 0 for none
+	Billed          Billed
+	Redrives        int
+	ReplyTo         string
+}
+
+// Subject is where the letter is published.
+func (l *Letter) Subject() string {
+	return "weir.dead." + ingest.Token(l.API) + "." + string(l.Reason) + "." + ingest.Token(l.Key)
+}
+
+// Message renders the letter: the job's body byte for byte, its own headers, and what weir knows.
+func (l *Letter) Message() *nats.Msg {
+	h := nats.Header{}
+	for name, values := range l.Header {
+		if ours(name) {
+			continue
+		}
+		if len(name) > 5 && strings.EqualFold(name[:5], "Nats-") {
+			name = ingest.HeaderJobNats + name[5:]
+		}
+		h[name] = values
+	}
+	for name, value := range l.facts() {
+		h[name] = []string{value}
+	}
+	h[ingest.HeaderMsgID] = []string{l.msgID()}
+	return &nats.Msg{Subject: l.Subject(), Header: h, Data: l.Body}
+}
+
+// facts are the headers weir adds.
+func (l *Letter) facts() map[string]string {
+	facts := map[string]string{
+		ingest.HeaderAPI: l.API, ingest.HeaderKey: ingest.HeaderText(l.Key), ingest.HeaderRedrives: strconv.Itoa(l.Redrives),
+		HeaderReason: string(l.Reason), HeaderDetail: cleanDetail(l.Detail), HeaderAt: l.At.UTC().Format(time.RFC3339Nano),
+		HeaderAttempts: strconv.Itoa(l.Attempts), HeaderStatus: strconv.Itoa(l.Status), HeaderBilled: string(l.Billed),
+	}
+	if l.JobID != "" {
+		facts[ingest.HeaderJobID] = l.JobID
+	}
+	return facts
+}
+
+// msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. A
+// refused job has no such second try: the same id refused again is another letter.
+func (l *Letter) msgID() string {
+	if l.DedupeID == "" {
+		return "letter." + nuid.Next()
+	}
+	return "letter." + ingest.Token(l.API) + "." + ingest.Token(l.Key) + "." + l.DedupeID
+}
+
+// notice is what the job's reply subject gets.
+func (l *Letter) notice() *nats.Msg {
+	h := nats.Header{HeaderOutcome: {string(l.Reason)}}
+	for name, value := range l.facts() {
+		h[name] = []string{value}
+	}
+	return &nats.Msg{Subject: l.ReplyTo, Header: h}
+}
+
+// ours reports a header that an earlier letter of the job left.
+func ours(name string) bool {
+	lower := strings.ToLower(name)
+	return strings.HasPrefix(lower, "weir-dead-") || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key"
+}
+
+func cleanDetail(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > maxDetailBytes {
+		s = strings.ToValidUTF8(s[:maxDetailBytes], "")
+	}
+	return s
+}

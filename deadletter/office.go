@@ -1,0 +1,184 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// The streams.
+const (
+	Stream       = "WEIR_DEAD"
+	EventsStream = "WEIR_EVENTS"
+
+	eventsAge = 24 * time.Hour
+)
+
+// Bounds of what waits to be stored; beyond them letters are refused, and so what would have become one.
+const (
+	maxWaiting      = 65536
+	maxWaitingBytes = 256 << 20
+	maxEventsBytes  = 1 << 30
+)
+
+// Options of an Office. All but Registerer are required.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Replicas  int
+	MaxAge    time.Duration // of letters
+	MaxBytes  int64         // of letters
+	// MaxStore bounds what one stream may ask of the server, 0 for no bound.
+	MaxStore   int64
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Office buries letters and sends events. It is safe for concurrent use.
+type Office struct {
+	nc      *nats.Conn
+	log     *slog.Logger
+	letters *bucket.Writer
+	events  *bucket.Writer
+	buried  *prometheus.CounterVec
+}
+
+// Open makes the streams exist. Run makes the office work.
+func Open(ctx context.Context, o Options) (*Office, error) {
+	if err := ensureStreams(ctx, o); err != nil {
+		return nil, err
+	}
+	letters, err := bucket.NewWriter(o.Conn, maxWaiting, maxWaitingBytes)
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	events, err := bucket.NewWriter(o.Conn, maxWaiting, maxWaitingBytes)
+	if err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	office := &Office{
+		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
+		}, []string{"api", "reason"}),
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(office.buried)
+	}
+	return office, nil
+}
+
+// Run stores letters and events until ctx ends.
+func (o *Office) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return o.letters.Run(ctx) })
+	group.Go(func() error { return o.events.Run(ctx) })
+	return group.Wait()
+}
+
+// Bury stores a letter, then its event, then sends the notice to the job's reply subject, and calls done once with the
+// letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
+// where it is, or its producer told to try again. Bury does not block.
+func (o *Office) Bury(l *Letter, done func(seq uint64, err error)) {
+	o.bury(l, func(seq uint64) Event {
+		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
+			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
+			Billed: l.Billed, DeadLetterSeq: seq,
+		}}
+	}, done)
+}
+
+// BuryRefused is Bury for a job that was not taken.
+func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+	l := &Letter{
+		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
+		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo,
+	}
+	if !validAPI(r.API) || r.Refusal.Code == ingest.UnknownAPI {
+		l.API = ""
+	}
+	if r.Refusal.Code != ingest.Throttled {
+		o.Bury(l, done)
+		return
+	}
+	l.Reason = Overflow
+	o.bury(l, func(seq uint64) Event {
+		return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
+			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
+			RetryAfterMS: r.Refusal.RetryAfter.Milliseconds(), DeadLetterSeq: seq,
+		}}
+	}, done)
+}
+
+func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
+	o.letters.Write(l.Message(), func(seq uint64, err error) {
+		if err != nil {
+			done(0, fmt.Errorf("dead letter: %w", err))
+			return
+		}
+		o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
+		o.Send(event(seq), func(err error) {
+			if err != nil {
+				done(seq, err)
+				return
+			}
+			if l.ReplyTo != "" {
+				if err := o.nc.PublishMsg(l.notice()); err != nil {
+					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
+				}
+			}
+			done(seq, nil)
+		})
+	})
+}
+
+// Send stores an event and calls done once.
+func (o *Office) Send(e Event, done func(err error)) {
+	o.events.Write(e.message(time.Now()), func(_ uint64, err error) {
+		if err != nil {
+			err = fmt.Errorf("event %s: %w", e.Type, err)
+		}
+		done(err)
+	})
+}
+
+func validAPI(name string) bool { return name != "" && ingest.Token(name) == name }
+
+func ensureStreams(ctx context.Context, o Options) error {
+	maxBytes := func(want int64) int64 {
+		if o.MaxStore > 0 && want > o.MaxStore {
+			o.Log.Warn("a stream gets less room than configured: the store is smaller", "component", "deadletter",
+				"wanted_bytes", want, "bytes", o.MaxStore)
+			return o.MaxStore
+		}
+		return want
+	}
+	for _, cfg := range []jetstream.StreamConfig{{
+		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
+		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
+		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: maxBytes(o.MaxBytes),
+	}, {
+		Name: EventsStream, Subjects: []string{"weir.events.>"}, Discard: jetstream.DiscardOld,
+		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
+	}} {
+		cfg.Retention, cfg.Storage, cfg.Replicas = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas
+		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
+		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
+		if err := bucket.EnsureStream(ctx, o.JetStream, cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrNoStream says that weir has not run on this server.
+var ErrNoStream = errors.New("there is no dead-letter stream: weir has not run on this server")

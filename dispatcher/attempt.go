@@ -1,0 +1,213 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
+// slot asked for, so that nothing but sending is left to do in it.
+func (l *lane) prepare(ctx context.Context, t *task) {
+	entry, err := l.load(ctx, t)
+	if err != nil {
+		l.unprepared(ctx, t, err)
+		return
+	}
+	job, refusal := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, l.api.Rule, entry.Time)
+	l.mu.Lock()
+	t.job, t.accepted = job, bucket.MicrosOf(entry.Time)
+	unknown := t.unknown
+	l.mu.Unlock()
+	switch now := l.now(); {
+	case unknown:
+		l.settleUnknown(ctx, t)
+		return
+	case refusal != nil:
+		l.unstage(t)
+		l.bury(ctx, t, deadletter.Invalid, refusal.Description, nil)
+		return
+	case !job.Deadline.IsZero() && now >= bucket.MicrosOf(job.Deadline):
+		l.unstage(t)
+		l.expire(ctx, t)
+		return
+	}
+	if t.costs, err = l.costs(job); err != nil {
+		l.unstage(t)
+		l.bury(ctx, t, deadletter.Invalid, err.Error(), nil)
+		return
+	}
+	if err := l.call.conns.claim(ctx); err != nil {
+		l.unconnected(ctx, t, err)
+		return
+	}
+	if !l.needsIntent(t) {
+		l.change(func(s *schedule) { s.loaded(t) })
+		return
+	}
+	l.intend(t.line.part, t)
+}
+
+func (l *lane) load(ctx context.Context, t *task) (bucket.Entry, error) {
+	p := t.line.part
+	l.mu.Lock()
+	entry, ok := p.takeKept(t.seq)
+	l.mu.Unlock()
+	if ok {
+		return entry, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	return p.bucket.Get(ctx, t.seq)
+}
+
+// loadTimeout bounds the loading of one message; loadRetry is when a failed one is tried again.
+const (
+	loadTimeout = 10 * time.Second
+	loadRetry   = time.Second
+)
+
+func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
+
+// unprepared puts a job back whose message could not be loaded.
+func (l *lane) unprepared(ctx context.Context, t *task, err error) {
+	if ctx.Err() == nil {
+		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+	}
+	l.change(func(s *schedule) {
+		s.unstage(t)
+		s.rest(t, l.now().Add(loadRetry))
+	})
+}
+
+// unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt.
+func (l *lane) unconnected(ctx context.Context, t *task, err error) {
+	if ctx.Err() != nil {
+		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
+		return
+	}
+	now := time.Now()
+	l.mu.Lock()
+	l.s.unstage(t)
+	t.grant = bucket.Grant{At: bucket.MicrosOf(now)}
+	t.calls++
+	l.mu.Unlock()
+	l.settle(ctx, t, response{err: err, started: now, ended: now})
+}
+
+// needsIntent reports whether the job's next call must be written down before it starts.
+func (l *lane) needsIntent(t *task) bool {
+	if t.intended == t.calls+1 {
+		return false // a slot was missed, its intent still stands
+	}
+	return l.api.Idempotency == nil || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
+}
+
+// intend stores the intents of all tasks that wait for one, together.
+func (l *lane) intend(p *part, more ...*task) {
+	l.mu.Lock()
+	p.intents = append(p.intents, more...)
+	if p.intending || len(p.intents) == 0 {
+		l.mu.Unlock()
+		return
+	}
+	tasks := p.intents
+	p.intents, p.intending = nil, true
+	intents := make([]bucket.Intent, len(tasks))
+	for i, t := range tasks {
+		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1}
+	}
+	l.mu.Unlock()
+	p.markers.Intend(intents, func(seq uint64, err error) {
+		l.change(func(s *schedule) {
+			p.intending = false
+			mark := &intentMark{seq: seq, users: len(tasks)}
+			for i, t := range tasks {
+				if err == nil {
+					t.intended = intents[i].Call
+					t.intents = append(t.intents, mark)
+					s.loaded(t)
+				} else {
+					s.unstage(t)
+					s.rest(t, l.now().Add(loadRetry))
+				}
+			}
+		})
+		if err != nil {
+			for range tasks {
+				l.call.conns.release()
+			}
+			l.intentFailed(p, err)
+		}
+		l.intend(p)
+	})
+}
+
+func (l *lane) intentFailed(p *part, err error) {
+	if errors.Is(err, bucket.ErrFenced) {
+		l.mu.Lock()
+		p.open = false
+		l.mu.Unlock()
+		l.d.fail(fmt.Errorf("api %s: stream %s: %w", l.api.Name, p.bucket.Name(), err))
+		return
+	}
+	l.log.Error("an intent could not be stored; its calls wait", "err", err)
+}
+
+// dropIntents lets go of a task's intents. Called with the lock held.
+func (l *lane) dropIntents(t *task) {
+	for _, mark := range t.intents {
+		if mark.users--; mark.users == 0 {
+			t.line.part.bucket.Discard(mark.seq)
+		}
+	}
+	t.intents, t.intended = nil, 0
+}
+
+// costs are the units the job takes from each shared limit.
+func (l *lane) costs(j *ingest.Job) ([]int64, error) {
+	shared := l.api.Rules.Shared
+	if len(shared) == 0 {
+		return nil, nil
+	}
+	costs := make([]int64, len(shared))
+	for i := range shared {
+		if shared[i].Budget != nil {
+			costs[i] = l.api.Price
+			continue
+		}
+		cost, err := Cost(shared[i].Cost, j)
+		if err != nil {
+			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)
+		}
+		costs[i] = cost
+	}
+	return costs, nil
+}
+
+// attempt makes a granted call.
+func (l *lane) attempt(ctx context.Context, t *task) {
+	l.mu.Lock()
+	t.calls++
+	first := t.calls == 1
+	l.mu.Unlock()
+	late := t.grant.At.Until(l.now())
+	l.d.metrics.late.WithLabelValues(l.api.Name).Observe(late.Seconds())
+	if first {
+		l.d.metrics.wait.WithLabelValues(l.api.Name).Observe(t.accepted.Until(l.now()).Seconds())
+	}
+	r := l.call.call(ctx, t.job)
+	l.call.conns.release()
+	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
+	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs}
+	if err := l.store.Settle(ctx, []bucket.Use{use}); err != nil {
+		l.log.Warn("a call's end could not be told to the limiter; its permit comes back with its lease", "err", err)
+	}
+	l.change(func(s *schedule) { s.ended(t) })
+	l.settle(ctx, t, r)
+}

@@ -1,0 +1,198 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// Options of a Dispatcher. All but Registerer are required.
+type Options struct {
+	Conn       *nats.Conn
+	JetStream  jetstream.JetStream
+	Office     *deadletter.Office
+	Instance   string // this replica's name
+	Version    string
+	Now        func() bucket.Micros // the clock of every lane and its store
+	Replicas   int
+	ResultsAge time.Duration
+	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
+	LedgerAge  time.Duration // how long call records are kept
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// LaneOptions are what one api's dispatch needs. All are required.
+type LaneOptions struct {
+	API   *API
+	Queue *bucket.Queue
+	Store bucket.Store
+	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
+	TAT func(key string) bucket.Micros
+}
+
+// Dispatcher owns the partitions of every api it was given and makes their calls.
+type Dispatcher struct {
+	opts    Options
+	log     *slog.Logger
+	metrics *metrics
+	results *bucket.Writer
+	calls   *bucket.Writer
+	tail    *tail
+	failed  chan error
+
+	mu    sync.Mutex
+	lanes []*lane
+}
+
+// Bounds of the records that wait to be stored; the calls running at once bound them too.
+const (
+	maxRecords     = 65536
+	maxRecordBytes = 512 << 20
+
+	maxResultsBytes = 8 << 30
+	maxLedgerBytes  = 8 << 30
+)
+
+// Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
+func Open(ctx context.Context, o Options) (*Dispatcher, error) {
+	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1)}
+	if err := ensureStreams(ctx, o); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.tail, err = readTail(ctx, o.JetStream); err != nil {
+		return nil, err
+	}
+	if d.results, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	if d.calls, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+		return nil, fmt.Errorf("ledger: %w", err)
+	}
+	d.metrics = newMetrics(d, o.Registerer)
+	return d, nil
+}
+
+// AddLane adds an api. It must be called before Run. The api's queue is told whom to ask for times.
+func (d *Dispatcher) AddLane(o LaneOptions) {
+	tat := o.TAT
+	o.TAT = func(key string) bucket.Micros { return max(tat(key), d.tail.tat(o.API.Name, key)) }
+	l := newLane(d, o)
+	o.Queue.SetOutlook(l)
+	d.metrics.announce(o.API.Name)
+	d.mu.Lock()
+	d.lanes = append(d.lanes, l)
+	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.api.Name, b.api.Name) })
+	d.mu.Unlock()
+}
+
+// Run makes calls until soft ends, then lets the running ones end until hard ends, and returns when everything it
+// started has ended.
+func (d *Dispatcher) Run(soft, hard context.Context) error {
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(hard))
+	defer stopWriting()
+	var writers errgroup.Group
+	writers.Go(func() error { return d.results.Run(writing) })
+	writers.Go(func() error { return d.calls.Run(writing) })
+
+	lanes, ctx := errgroup.WithContext(soft)
+	for _, l := range d.lanesNow() {
+		lanes.Go(func() error { return l.run(ctx, hard) })
+	}
+	lanes.Go(func() error {
+		select {
+		case err := <-d.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	err := lanes.Wait()
+	stopWriting()
+	return errors.Join(err, writers.Wait())
+}
+
+// Ready blocks until every partition has been read up to where it stood at the start, or ctx ends.
+func (d *Dispatcher) Ready(ctx context.Context) error {
+	for _, l := range d.lanesNow() {
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+			return fmt.Errorf("api %s is not read yet: %w", l.api.Name, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// fail ends Run with an error.
+func (d *Dispatcher) fail(err error) {
+	select {
+	case d.failed <- err:
+	default:
+	}
+}
+
+func (d *Dispatcher) lanesNow() []*lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.lanes)
+}
+
+func (d *Dispatcher) lane(api string) *lane {
+	for _, l := range d.lanesNow() {
+		if l.api.Name == api {
+			return l
+		}
+	}
+	return nil
+}
+
+// reply sends a result to the subject a job named.
+func (d *Dispatcher) reply(subject string, result *nats.Msg) {
+	header := nats.Header{}
+	for name, values := range result.Header {
+		if name != "Nats-Msg-Id" {
+			header[name] = values
+		}
+	}
+	if err := d.opts.Conn.PublishMsg(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
+		d.log.Warn("a result could not be sent to its reply subject; it is in the results", "err", err)
+	}
+}
+
+func ensureStreams(ctx context.Context, o Options) error {
+	bytes := func(want int64) int64 {
+		if o.MaxStore > 0 {
+			return min(want, o.MaxStore)
+		}
+		return want
+	}
+	for _, cfg := range []jetstream.StreamConfig{{
+		Name: ResultsStream, Subjects: []string{resultsPrefix + ">"}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
+		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
+	}, {
+		Name: CallsStream, Subjects: []string{callsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
+		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
+	}} {
+		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
+		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
+		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
+		if err := bucket.EnsureStream(ctx, o.JetStream, cfg); err != nil {
+			return err
+		}
+	}
+	return nil
+}

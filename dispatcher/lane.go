@@ -1,0 +1,293 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// Bounds of one api's dispatch.
+const (
+	maxCalls  = 4096 // running at once, over all keys
+	maxStaged = 1024 // jobs with their message in memory, near their call
+)
+
+// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
+// stored) the lead before its slot; the slot itself is asked for only shortly before, since one that is missed is lost
+// to everybody.
+const (
+	stageLead = 30 * time.Millisecond
+	askAhead  = 4 * time.Millisecond
+)
+
+// slowBucket is from which interval on even an idempotent api gets intents: after a crash a call that nobody can know
+// of costs its key a whole interval, and an intent is what tells that there was none.
+const slowBucket = 10 * time.Second
+
+// lane dispatches one api: a thin shell around its schedule. The lock guards the schedule and the parts; nothing is
+// waited for under it.
+type lane struct {
+	d     *Dispatcher
+	api   *API
+	log   *slog.Logger
+	queue *bucket.Queue
+	store bucket.Store
+	call  *caller
+	now   func() bucket.Micros
+
+	mu     sync.Mutex
+	s      *schedule
+	parts  []*part
+	closed int // parts not open yet
+	wake   chan struct{}
+
+	running sync.WaitGroup // goroutines of tasks
+	ready   chan struct{}  // closed when every part is open
+}
+
+func newLane(d *Dispatcher, o LaneOptions) *lane {
+	idle := idleUnrepeatable
+	if o.API.Idempotency != nil {
+		idle = idleIdempotent
+	}
+	l := &lane{
+		d: d, api: o.API, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now,
+		call: &caller{api: o.API, agent: "weir/" + d.opts.Version, conns: newConnections(o.API.URL, idle, maxCalls)},
+		wake: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
+	late := max(o.API.Rules.Jitter*4/5, time.Millisecond) // the rest of the jitter is the network's
+	l.s = newSchedule(&o.API.Rules, pace{
+		lead: stageLead, ahead: askAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
+	}, o.TAT)
+	for _, p := range o.Queue.Partitions() {
+		l.parts = append(l.parts, &part{bucket: p, cache: map[uint64]bucket.Entry{}, replay: newReplay()})
+	}
+	l.closed = len(l.parts)
+	return l
+}
+
+// run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
+// the lane has.
+func (l *lane) run(soft, hard context.Context) error {
+	markers, stopMarkers := context.WithCancel(context.WithoutCancel(hard))
+	defer stopMarkers()
+	var writers errgroup.Group
+	for _, p := range l.parts {
+		m, err := p.bucket.Own(soft, l.d.opts.Instance)
+		if err != nil {
+			return fmt.Errorf("api %s: %w", l.api.Name, err)
+		}
+		p.markers = m
+		writers.Go(func() error { return m.Run(markers) })
+	}
+	readers, ctx := errgroup.WithContext(soft)
+	for _, p := range l.parts {
+		readers.Go(func() error {
+			err := p.bucket.Read(ctx, func(e bucket.Entry) { l.take(p, e) }, func() { l.open(hard, p) })
+			if err != nil {
+				return fmt.Errorf("api %s: %w", l.api.Name, err)
+			}
+			return nil
+		})
+	}
+	l.loop(ctx, hard)
+	err := readers.Wait()
+	l.stop(hard)
+	stopMarkers()
+	if werr := writers.Wait(); err == nil {
+		err = werr
+	}
+	l.call.conns.close()
+	return err
+}
+
+// loop steps the schedule whenever something happened or a time has come.
+func (l *lane) loop(ctx, hard context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		next := l.pump(ctx, hard)
+		wait := time.Hour
+		if next != never {
+			wait = min(wait, max(0, l.now().Until(next)))
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-l.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pump does all that can be done now and returns when there will be more.
+func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
+	for {
+		l.mu.Lock()
+		forfeited := l.s.forfeited
+		fx := l.s.step(l.now())
+		forfeited = l.s.forfeited - forfeited
+		l.mu.Unlock()
+		if forfeited > 0 {
+			l.d.metrics.forfeited.WithLabelValues(l.api.Name).Add(float64(forfeited))
+		}
+		l.giveBack(ctx, fx.unused)
+		for _, line := range fx.resumed {
+			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
+		}
+		for _, t := range fx.start {
+			l.running.Go(func() { l.attempt(hard, t) })
+		}
+		for _, t := range fx.load {
+			l.running.Go(func() { l.prepare(hard, t) })
+		}
+		for _, t := range fx.expire {
+			l.running.Go(func() { l.expire(hard, t) })
+		}
+		if len(fx.asks) > 0 {
+			l.reserve(ctx, &fx)
+		}
+		l.mu.Lock()
+		now := l.now()
+		next := l.s.next(now)
+		l.mu.Unlock()
+		if next > now || ctx.Err() != nil {
+			return next
+		}
+	}
+}
+
+// reserve asks the store, outside the lock.
+func (l *lane) reserve(ctx context.Context, fx *effects) {
+	answers, err := l.store.Reserve(ctx, fx.asks)
+	up := 1.0
+	if err != nil && ctx.Err() == nil {
+		up = 0
+		l.log.Warn("no slots can be had: calls hold", "err", err)
+	}
+	l.d.metrics.up.Set(up)
+	l.mu.Lock()
+	withdrawn := l.s.answer(l.now(), fx, answers, err)
+	for _, t := range withdrawn {
+		l.dropIntents(t)
+	}
+	l.mu.Unlock()
+	for range withdrawn {
+		l.call.conns.release()
+	}
+}
+
+func (l *lane) giveBack(ctx context.Context, unused []bucket.Use) {
+	if len(unused) == 0 {
+		return
+	}
+	if err := l.store.Settle(ctx, unused); err != nil {
+		l.log.Warn("missed slots could not be given back: they are lost", "count", len(unused), "err", err)
+	}
+}
+
+// kick makes the loop step again.
+func (l *lane) kick() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// change does something to the schedule and makes the loop look at it.
+func (l *lane) change(do func(s *schedule)) {
+	l.mu.Lock()
+	do(l.s)
+	l.mu.Unlock()
+	l.kick()
+}
+
+// take books in what the reader found.
+func (l *lane) take(p *part, e bucket.Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch e.Kind {
+	case bucket.JobEntry:
+		line := l.s.push(e.Key, e.Seq, p)
+		p.keep(e)
+		if !p.open {
+			p.replay.jobs[e.Seq] = line
+			return
+		}
+		l.kick()
+	case bucket.IntentEntry:
+		if !p.open {
+			l.replayIntent(p, e)
+		}
+	case bucket.RetryEntry:
+		if !p.open {
+			l.replayMark(p, e)
+		}
+	}
+}
+
+// stop ends the lane: nothing new starts, what runs may end, and what is stored about it is awaited.
+func (l *lane) stop(hard context.Context) {
+	var unused []bucket.Use
+	l.mu.Lock()
+	l.s.drain = true
+	for _, line := range l.s.lines {
+		var fx effects
+		if first := firstGranted(line); first != nil {
+			l.s.giveBack(line, first, &fx)
+		}
+		unused = append(unused, fx.unused...)
+	}
+	l.mu.Unlock()
+	l.giveBack(hard, unused)
+	l.running.Wait()
+}
+
+func firstGranted(line *line) *task {
+	for _, t := range line.tasks {
+		if t.phase == granted {
+			return t
+		}
+	}
+	return nil
+}
+
+// lanes counts of one lane.
+type laneCounts struct{ queued, keys, calling, held, owned int }
+
+func (l *lane) counts() laneCounts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines), calling: l.s.calls, held: l.s.countHeld(l.now())}
+	for _, p := range l.parts {
+		if p.open {
+			n.owned++
+		}
+	}
+	return n
+}
+
+// ETA implements bucket.Outlook.
+func (l *lane) ETA(key string, position int) bucket.Micros {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.eta(key, position, l.s.tatOf(key), l.now())
+}
+
+// Position implements bucket.Outlook.
+func (l *lane) Position(key string, seq uint64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if line := l.s.lines[key]; line != nil {
+		return line.rank(seq)
+	}
+	return 0
+}
+
+var _ bucket.Outlook = (*lane)(nil)

@@ -1,0 +1,166 @@
+package dispatcher
+
+import (
+	"slices"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// line is one key's unfinished jobs, in the order they were accepted. A key without jobs has no line.
+type line struct {
+	key                     string
+	part                    *part
+	limits                  *bucket.KeyLimits
+	first                   uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
+	more                    []uint64 // the waiting sequences behind it
+	tasks                   []*task  // jobs that left the waiting ones, by sequence
+	due                     bucket.Micros
+	tat                     bucket.Micros // after the last grant this process knows of
+	held                    bucket.Micros // no call before
+	why                     string        // of the hold
+	binds                   string        // the limit that binds, as the store said last
+	place                   int32         // in the timers
+	inTurn, queued, blocked bool
+	askAt                   bucket.Micros // the store said not to ask before
+	cold                    bool          // the store must be told tat: it may have forgotten
+	pushes                  int16         // pushbacks in a row
+	unsure                  bool          // a call may have been running when the worker died
+}
+
+// phase is how far a task has come. It only grows, except that a forfeited grant and a retry lead back.
+type phase int8
+
+const (
+	resting  phase = iota // waits for its retry
+	staging               // its message is being loaded, its intent being written
+	ready                 // may be granted a slot
+	asking                // a slot is being asked for
+	granted               // waits for its slot
+	calling               // its call is running
+	settling              // its outcome is being stored
+)
+
+// task is a job that is near its call, or past one.
+type task struct {
+	line      *line
+	seq       uint64
+	phase     phase
+	job       *ingest.Job // while near its call
+	accepted  bucket.Micros
+	grant     bucket.Grant
+	costs     []int64
+	notBefore bucket.Micros // of a retry
+	calls     int           // made so far
+	attempts  int           // of them, those that count
+	intended  int           // the call number its newest intent covers, 0 for none
+	intents   []*intentMark
+	markSeq   uint64 // of its retry mark, 0 for none
+	unknown   bool   // found with an intent and no outcome: it must not be called
+}
+
+// intentMark is one stored intent message; it may go when none of its jobs needs it.
+type intentMark struct {
+	seq   uint64
+	users int
+}
+
+func (l *line) waiting() int {
+	if l.first == 0 {
+		return 0
+	}
+	return 1 + len(l.more)
+}
+
+// enqueue appends a job. Sequences come in rising order.
+func (l *line) enqueue(seq uint64) {
+	if l.first == 0 {
+		l.first = seq
+		return
+	}
+	l.more = append(l.more, seq)
+}
+
+// dequeue takes the oldest waiting job.
+func (l *line) dequeue() uint64 {
+	seq := l.first
+	l.first = 0
+	if len(l.more) > 0 {
+		l.first, l.more = l.more[0], l.more[1:]
+		if len(l.more) == 0 {
+			l.more = nil
+		}
+	}
+	return seq
+}
+
+// extract makes a task of a waiting job, wherever it waits. The job must be there.
+func (l *line) extract(seq uint64) *task {
+	if l.first == seq {
+		l.dequeue()
+	} else if i, ok := slices.BinarySearch(l.more, seq); ok {
+		l.more = slices.Delete(l.more, i, i+1)
+	} else {
+		panic("dispatcher: a job that does not wait is to become a task")
+	}
+	t := &task{line: l, seq: seq}
+	l.insert(t)
+	return t
+}
+
+// insert puts a task at its place by sequence.
+func (l *line) insert(t *task) {
+	i, _ := slices.BinarySearchFunc(l.tasks, t.seq, func(t *task, seq uint64) int {
+		switch {
+		case t.seq < seq:
+			return -1
+		case t.seq > seq:
+			return 1
+		}
+		return 0
+	})
+	l.tasks = slices.Insert(l.tasks, i, t)
+}
+
+func (l *line) remove(t *task) {
+	if i := slices.Index(l.tasks, t); i >= 0 {
+		l.tasks = slices.Delete(l.tasks, i, i+1)
+	}
+}
+
+// count is the number of tasks in any of these phases.
+func (l *line) count(phases ...phase) int {
+	n := 0
+	for _, t := range l.tasks {
+		if slices.Contains(phases, t.phase) {
+			n++
+		}
+	}
+	return n
+}
+
+// rank is the position of a sequence among the line's jobs, 0 when it is not there.
+func (l *line) rank(seq uint64) int {
+	n := 0
+	found := false
+	for _, t := range l.tasks {
+		if t.seq <= seq {
+			n++
+			found = found || t.seq == seq
+		}
+	}
+	if l.first != 0 && l.first <= seq {
+		i, ok := slices.BinarySearch(l.more, seq)
+		n += 1 + i
+		if ok {
+			n++
+		}
+		found = found || ok || l.first == seq
+	}
+	if !found {
+		return 0
+	}
+	return n
+}
+
+func (l *line) empty() bool { return l.first == 0 && len(l.tasks) == 0 }

@@ -1,0 +1,93 @@
+package dispatcher
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"weir/deadletter"
+)
+
+// metrics are counted per api; a key is never a label.
+type metrics struct {
+	finished  *prometheus.CounterVec
+	calls     *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	wait      *prometheus.HistogramVec
+	late      *prometheus.HistogramVec
+	forfeited *prometheus.CounterVec
+	spend     *prometheus.CounterVec
+	up        prometheus.Gauge
+}
+
+func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"api"})
+	}
+	m := &metrics{
+		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done or a dead letter's reason.", "api", "outcome"),
+		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback or a dead letter's reason.", "api", "outcome"),
+		duration: histogram("weir_call_duration_seconds", "How long calls took.", prometheus.ExponentialBucketsRange(0.001, 60, 16)),
+		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
+			prometheus.ExponentialBucketsRange(0.001, 86400, 18)),
+		late: histogram("weir_dispatch_late_seconds", "How much later than its slot a call started.",
+			prometheus.ExponentialBucketsRange(0.0001, 1, 12)),
+		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
+		spend:     counter("weir_spend_total", "Money spent on calls that were or may have been billed.", "api"),
+		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
+	}
+	m.up.Set(1)
+	if r != nil {
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.spend, m.up, &gauges{d: d})
+	}
+	return m
+}
+
+// announce makes an api's series exist before anything has happened.
+func (m *metrics) announce(api string) {
+	outcomes := []string{Done}
+	for _, reason := range deadletter.Reasons() {
+		outcomes = append(outcomes, string(reason))
+	}
+	for _, outcome := range outcomes {
+		m.finished.WithLabelValues(api, outcome)
+	}
+	for _, outcome := range append(outcomes, "retry", "pushback") {
+		m.calls.WithLabelValues(api, outcome)
+	}
+	m.forfeited.WithLabelValues(api)
+	m.spend.WithLabelValues(api)
+	m.duration.WithLabelValues(api)
+	m.wait.WithLabelValues(api)
+	m.late.WithLabelValues(api)
+}
+
+// gauges are read from the lanes when somebody asks.
+type gauges struct{ d *Dispatcher }
+
+var (
+	queuedDesc   = prometheus.NewDesc("weir_queued_jobs", "Jobs that wait for their call.", []string{"api"}, nil)
+	keysDesc     = prometheus.NewDesc("weir_keys", "Keys that have unfinished jobs.", []string{"api"}, nil)
+	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
+	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
+	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, ownedDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	for _, l := range g.d.lanesNow() {
+		n := l.counts()
+		for desc, v := range map[*prometheus.Desc]int{
+			queuedDesc: n.queued, keysDesc: n.keys, inFlightDesc: n.calling, heldDesc: n.held, ownedDesc: n.owned,
+		} {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), l.api.Name)
+		}
+	}
+}

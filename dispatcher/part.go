@@ -1,0 +1,67 @@
+package dispatcher
+
+import (
+	"weir/bucket"
+)
+
+// part is one partition of an api's queue as this process owns it.
+type part struct {
+	bucket  *bucket.Partition
+	markers *bucket.Markers
+	open    bool // read up to the takeover: calls may start
+	stalled bool // too much that is finished is not deleted yet
+
+	// cache holds messages that were read and not needed yet, as far as its bound allows.
+	cache      map[uint64]bucket.Entry
+	cacheBytes int
+
+	replay *replay // while not open
+
+	intents   []*task // that want an intent
+	intending bool    // one is being stored
+}
+
+// maxCacheBytes bounds the messages a partition keeps in memory ahead of their calls; beyond it they are loaded again.
+const maxCacheBytes = 8 << 20
+
+func (p *part) keep(e bucket.Entry) {
+	size := entrySize(e)
+	if p.cacheBytes+size > maxCacheBytes {
+		return
+	}
+	p.cache[e.Seq] = e
+	p.cacheBytes += size
+}
+
+func (p *part) takeKept(seq uint64) (bucket.Entry, bool) {
+	e, ok := p.cache[seq]
+	if ok {
+		delete(p.cache, seq)
+		p.cacheBytes -= entrySize(e)
+	}
+	return e, ok
+}
+
+// entrySize is what a kept message costs, its header's map included.
+func entrySize(e bucket.Entry) int { return len(e.Data) + 512 }
+
+// replay is what the markers of a stream say, gathered until all of them are read.
+type replay struct {
+	intents map[uint64]replayedIntent // by job
+	marks   map[uint64]replayedMark   // by job
+	jobs    map[uint64]*line
+}
+
+type replayedIntent struct {
+	call int
+	mark *intentMark
+}
+
+type replayedMark struct {
+	bucket.RetryMark
+	seq uint64
+}
+
+func newReplay() *replay {
+	return &replay{intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]*line{}}
+}

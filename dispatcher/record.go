@@ -1,0 +1,135 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// The streams of what was done.
+const (
+	ResultsStream = "WEIR_RESULTS"
+	CallsStream   = "WEIR_CALLS"
+
+	resultsPrefix = "weir.results."
+	callsPrefix   = "weir.calls."
+)
+
+// The headers of a result.
+const (
+	HeaderOutcome    = deadletter.HeaderOutcome
+	HeaderStatus     = "Weir-Status"
+	HeaderAttempts   = "Weir-Attempts"
+	HeaderCalls      = "Weir-Calls"
+	HeaderPrice      = "Weir-Price"
+	HeaderAcceptedAt = "Weir-Accepted-At"
+	HeaderCalledAt   = "Weir-Called-At"
+	HeaderFinishedAt = "Weir-Finished-At"
+)
+
+// Done is the outcome of a job that has a result.
+const Done = "done"
+
+// CallRecord is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
+type CallRecord struct {
+	API    string `json:"api"`
+	Key    string `json:"key"`
+	Job    string `json:"job"`
+	Dedupe string `json:"dedupe"` // the submission: a redriven job has another
+	Stream string `json:"stream"` // where the job was queued
+	Seq    uint64 `json:"seq"`
+
+	Call     int `json:"call"`    // number of this call of the job, from 1
+	Attempt  int `json:"attempt"` // calls so far that counted
+	Redrives int `json:"redrives,omitempty"`
+
+	Planned time.Time `json:"planned"` // the granted slot
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+
+	Sent    bool              `json:"sent"`
+	Status  int               `json:"status"`
+	Outcome string            `json:"outcome"` // done, retry, pushback, or a dead letter's reason
+	Final   bool              `json:"final"`   // the job has ended
+	Detail  string            `json:"detail,omitempty"`
+	Price   string            `json:"price"`
+	Billed  deadletter.Billed `json:"billed"`
+
+	TAT      bucket.Micros `json:"tat"` // of the key after this call's grant: a restart goes on from it
+	Costs    []int64       `json:"costs,omitempty"`
+	Instance string        `json:"instance"`
+}
+
+// Subject is where the record is published.
+func (c *CallRecord) Subject() string {
+	return callsPrefix + ingest.Token(c.API) + "." + ingest.Token(c.Key)
+}
+
+func (c *CallRecord) message() *nats.Msg {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic("dispatcher: a record that JSON cannot carry: " + err.Error())
+	}
+	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
+		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d.%d", c.Stream, c.Seq, c.Call)},
+	}}
+}
+
+// ResultSubject is where results of a key are published.
+func ResultSubject(api, key string) string {
+	return resultsPrefix + ingest.Token(api) + "." + ingest.Token(key)
+}
+
+// result renders what a job came to.
+func (l *lane) result(t *task, r response) *nats.Msg {
+	j := t.job
+	h := nats.Header{
+		ingest.HeaderMsgID: {fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)},
+		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
+		HeaderOutcome: {Done}, HeaderStatus: {strconv.Itoa(r.status)},
+		HeaderAttempts: {strconv.Itoa(t.attempts)}, HeaderCalls: {strconv.Itoa(t.calls)},
+		HeaderPrice:      {money(l.api.Price)},
+		HeaderAcceptedAt: {stamp(t.accepted.Time())}, HeaderCalledAt: {stamp(r.started)}, HeaderFinishedAt: {stamp(r.ended)},
+	}
+	if v := r.header.Get("Content-Type"); v != "" {
+		h["Content-Type"] = []string{v}
+	}
+	return &nats.Msg{Subject: ResultSubject(j.API, j.Key), Header: h, Data: r.body}
+}
+
+func (l *lane) record(t *task, r response, out outcome) *CallRecord {
+	c := &CallRecord{
+		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
+		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
+		Planned: t.grant.At.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
+		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
+		Price: money(l.api.Price), Billed: out.billed, TAT: t.grant.TAT, Costs: t.costs, Instance: l.d.opts.Instance,
+	}
+	return c
+}
+
+func (l *lane) letter(t *task, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+	j := t.job
+	return &deadletter.Letter{
+		API: l.api.Name, Key: t.line.key, JobID: j.ID, DedupeID: j.DedupeID, Reason: reason, Detail: detail,
+		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed,
+		Redrives: j.Redrives, ReplyTo: j.ReplyTo,
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// money writes millionths of the currency unit with at least two decimals.
+func money(millionths int64) string {
+	s := fmt.Sprintf("%d.%06d", millionths/1e6, millionths%1e6)
+	for len(s) > 0 && s[len(s)-1] == '0' && s[len(s)-3] != '.' {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -1,0 +1,173 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// replayIntent notes an intent found at the start.
+func (l *lane) replayIntent(p *part, e bucket.Entry) {
+	intents, err := e.Intents()
+	if err != nil {
+		l.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		return
+	}
+	mark := &intentMark{seq: e.Seq}
+	for _, i := range intents {
+		if _, ok := p.replay.jobs[i.Seq]; !ok {
+			continue
+		}
+		if old, ok := p.replay.intents[i.Seq]; ok {
+			if old.call > i.Call {
+				continue
+			}
+			l.leaveMark(p, old.mark)
+		}
+		mark.users++
+		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark}
+	}
+	if mark.users == 0 {
+		p.bucket.Discard(e.Seq)
+	}
+}
+
+func (l *lane) leaveMark(p *part, mark *intentMark) {
+	if mark.users--; mark.users == 0 {
+		p.bucket.Discard(mark.seq)
+	}
+}
+
+// replayMark notes a retry mark found at the start.
+func (l *lane) replayMark(p *part, e bucket.Entry) {
+	mark, err := e.RetryMark()
+	if err != nil {
+		l.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		return
+	}
+	old, again := p.replay.marks[mark.Seq]
+	switch _, ok := p.replay.jobs[mark.Seq]; {
+	case !ok || again && old.Calls >= mark.Calls:
+		p.bucket.Discard(e.Seq)
+		return
+	case again:
+		p.bucket.Discard(old.seq)
+	}
+	p.replay.marks[mark.Seq] = replayedMark{mark, e.Seq}
+}
+
+// open lets calls of a partition start: all that was in its stream has been read. Every job found there is now in one
+// of four states, by its markers and the ledger: never called; called and known to need another call; finished, only
+// its deletion was lost; or called with an outcome that nobody knows.
+func (l *lane) open(ctx context.Context, p *part) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, found := l.now(), p.replay
+	p.replay = nil
+	for seq, line := range found.jobs {
+		intent, intended := found.intents[seq]
+		mark, marked := found.marks[seq]
+		last, called := l.d.tail.last(p.bucket.Name(), seq)
+		if !intended && !marked && !called {
+			continue
+		}
+		t := line.extract(seq)
+		t.markSeq = mark.seq
+		t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
+		t.notBefore = max(mark.NotBefore, 1)
+		if intended {
+			t.intents = []*intentMark{intent.mark}
+		}
+		switch {
+		case called && last.Final:
+			t.phase = settling
+			l.running.Go(func() { l.finish(t, last.Outcome) })
+		case intended && intent.call > t.calls && l.api.Idempotency == nil:
+			t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
+			t.phase = staging
+			l.s.staged++
+			l.running.Go(func() { l.prepare(ctx, t) })
+		case intended && intent.call > t.calls:
+			t.calls, t.attempts = intent.call, t.attempts+1
+			line.unsure = true
+		}
+	}
+	for _, line := range l.s.lines {
+		if line.part == p {
+			line.cold = true
+			line.tat = max(line.tat, l.floor(line, now))
+			l.s.touch(line)
+		}
+	}
+	p.open = true
+	if l.closed--; l.closed == 0 {
+		close(l.ready)
+	}
+	l.kick()
+}
+
+// floor is the earliest theoretical arrival time of a key that was found with jobs at the start. What the ledger knows
+// is certain. Beyond it a call may have been running at the crash: where intents are written they tell, and otherwise
+// the key waits one interval with an empty bucket.
+func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
+	known := l.d.tail.tat(l.api.Name, line.key)
+	interval := l.s.rules.Interval(line.limits.Rate)
+	intents := l.api.Idempotency == nil || interval.Duration() >= slowBucket
+	if known > now || intents && !line.unsure {
+		return known
+	}
+	return now.Add(interval.Duration() * time.Duration(line.limits.Rate.Burst))
+}
+
+// settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
+// the crash, if there is one, and else as a letter.
+func (l *lane) settleUnknown(ctx context.Context, t *task) {
+	l.unstage(t)
+	found, err := l.d.findResult(ctx, t)
+	if err != nil {
+		l.log.Error("results could not be searched; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.running.Add(1)
+		time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.settleUnknown(ctx, t) })
+		return
+	}
+	if found {
+		l.finish(t, Done)
+		return
+	}
+	now := time.Now()
+	detail := fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
+	out := unknown(deadletter.BilledUnknown, "%s", detail)
+	c := l.record(t, response{sent: true, started: now, ended: now}, out)
+	c.Planned = time.Time{}
+	l.d.metrics.calls.WithLabelValues(l.api.Name, out.name()).Inc()
+	l.bury(ctx, t, out.reason, detail, c)
+}
+
+// findResult looks for a result of exactly this message.
+func (d *Dispatcher) findResult(ctx context.Context, t *task) (bool, error) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	stream, err := d.opts.JetStream.Stream(ctx, ResultsStream)
+	if err != nil {
+		return false, fmt.Errorf("results: %w", err)
+	}
+	subject := ResultSubject(t.job.API, t.job.Key)
+	want := fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)
+	for seq := uint64(1); ; {
+		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
+		if isNotFound(err) {
+			return false, nil
+		} else if err != nil {
+			return false, fmt.Errorf("results of %s: %w", subject, err)
+		}
+		if msg.Header.Get("Nats-Msg-Id") == want {
+			return true, nil
+		}
+		seq = msg.Sequence + 1
+	}
+}

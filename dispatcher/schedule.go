@@ -1,0 +1,492 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// pace are the times and bounds the schedule works with.
+type pace struct {
+	lead  time.Duration // how long before its slot a job is made ready
+	ahead time.Duration // how long before its time a slot is asked for
+	late  time.Duration // how long after its time a slot may still be used
+
+	maxStaged int // jobs made ready at once, over all keys
+	maxCalls  int // calls running at once, over all keys
+}
+
+// schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
+// out as effects. Its owner locks it.
+//
+// The way of a job through it: waiting in its line, then a task that is staged (message loaded, intent stored), ready,
+// asking, granted, calling, settling, and gone; or back to resting for a retry.
+//
+// What holds at all times:
+//
+//	S1  a task starts only from a grant, not before the grant's time and at most late after it
+//	S2  tasks of a line are granted in the order of their sequences, retries excepted
+//	S3  asking, granted and calling tasks of a line are together at most its in_flight
+//	S4  every line with something to do is timed, or in turn, or waits for an answer that will touch it
+type schedule struct {
+	pace     pace
+	rules    *bucket.Rules
+	lines    map[string]*line
+	timers   timers
+	turns    []*line       // lines with something to do now
+	queue    []*line       // lines that wait for room to make a job ready, in order
+	blocked  []*line       // lines that wait for a shared limit or for a call to end, in order
+	until    bucket.Micros // when the shared limit is to be asked again
+	by       string        // its name
+	held     bucket.Micros // no call of the api before
+	why      string
+	heldKeys map[*line]struct{} // with a hold that may still last
+	jobs     int                // unfinished
+	staged   int                // tasks from staging to granted
+	calls    int                // tasks calling
+	drain    bool               // nothing new may start
+
+	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
+	tatOf func(key string) bucket.Micros
+
+	forfeited int64
+}
+
+func newSchedule(rules *bucket.Rules, p pace, tatOf func(key string) bucket.Micros) *schedule {
+	return &schedule{pace: p, rules: rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
+}
+
+// effects are what the shell must do after a step.
+type effects struct {
+	load    []*task // load their messages, store their intents, then call loaded
+	start   []*task // call now
+	expire  []*task // their deadline has passed
+	resumed []*line // their hold is over; nil stands for the api
+	unused  []bucket.Use
+	asks    []bucket.Ask
+	asked   [][]*task // the tasks each ask is for
+}
+
+// line returns the key's line, making it when there is none.
+func (s *schedule) line(key string, p *part) *line {
+	l := s.lines[key]
+	if l == nil {
+		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.tatOf(key)}
+		s.lines[key] = l
+	}
+	return l
+}
+
+// limitsOf shares one value among all keys without an override.
+func (s *schedule) limitsOf(key string) *bucket.KeyLimits {
+	if len(s.rules.Overrides) == 0 {
+		return &s.rules.Key
+	}
+	limits := s.rules.For(key)
+	return &limits
+}
+
+// touch marks a line as having something to do.
+func (s *schedule) touch(l *line) {
+	if !l.inTurn {
+		l.inTurn = true
+		s.turns = append(s.turns, l)
+	}
+}
+
+// push takes a job in.
+func (s *schedule) push(key string, seq uint64, p *part) *line {
+	l := s.line(key, p)
+	l.enqueue(seq)
+	s.jobs++
+	s.touch(l)
+	return l
+}
+
+// step does all that can be done at now.
+func (s *schedule) step(now bucket.Micros) effects {
+	var fx effects
+	for s.timers.next() <= now {
+		l := s.timers[0]
+		s.timers.set(l, never)
+		s.touch(l)
+	}
+	if s.held != 0 && s.held <= now {
+		s.held = 0
+		fx.resumed = append(fx.resumed, nil)
+	}
+	s.unblock(now)
+	for len(s.queue) > 0 && s.staged < s.pace.maxStaged && len(fx.asks) < maxAsks {
+		l := s.queue[0]
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
+		l.queued = false
+		s.advance(l, now, &fx)
+	}
+	for n := len(s.turns); n > 0 && len(fx.asks) < maxAsks; n-- {
+		l := s.turns[0]
+		s.turns[0] = nil
+		s.turns = s.turns[1:]
+		l.inTurn = false
+		s.advance(l, now, &fx)
+	}
+	return fx
+}
+
+// unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
+// costs must not grow with the number of keys that wait for it.
+func (s *schedule) unblock(now bucket.Micros) {
+	if s.calls >= s.pace.maxCalls || now < s.until.Add(-s.pace.ahead) {
+		return
+	}
+	n := min(len(s.blocked), maxAsks)
+	for _, l := range s.blocked[:n] {
+		l.blocked = false
+		s.touch(l)
+	}
+	s.blocked = s.blocked[n:]
+}
+
+// block lets a line wait for the shared limit.
+func (s *schedule) block(l *line) {
+	if !l.blocked {
+		l.blocked = true
+		s.blocked = append(s.blocked, l)
+	}
+}
+
+// maxAsks bounds the asks of one round trip to a store.
+const maxAsks = 64
+
+// advance moves one line as far as it goes at now and sets its timer.
+func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
+	if l.held != 0 && l.held <= now {
+		l.held = 0
+		delete(s.heldKeys, l)
+		fx.resumed = append(fx.resumed, l)
+	}
+	s.startDue(l, now, fx)
+	due := never
+	if len(l.tasks) > 0 {
+		due = s.nextStart(l)
+	}
+	if !s.drain && l.part.open {
+		hold := max(l.held, s.held)
+		switch {
+		case hold > now.Add(s.pace.lead):
+			due = min(due, hold.Add(-s.pace.lead))
+		case l.blocked:
+		case s.until > now.Add(longWait):
+			s.block(l) // nothing is made ready for a slot that is far
+		default:
+			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
+		}
+	}
+	s.timers.set(l, due)
+	if l.empty() {
+		delete(s.lines, l.key)
+	}
+}
+
+// startDue starts what is granted and due. A slot that was missed takes the later ones of the line with it, newest
+// first, so that the store can give them all back.
+func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
+	for _, t := range l.tasks {
+		if t.phase != granted || t.grant.At > now {
+			continue
+		}
+		if s.drain || now > t.grant.At.Add(s.pace.late) || max(l.held, s.held) > now {
+			s.giveBack(l, t, fx)
+			return
+		}
+		if !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline) {
+			s.giveBack(l, t, fx)
+			s.expire(t, fx)
+			return
+		}
+		t.phase = calling
+		s.staged--
+		s.calls++
+		fx.start = append(fx.start, t)
+	}
+}
+
+// giveBack returns the grants of the line's tasks from first on.
+func (s *schedule) giveBack(l *line, first *task, fx *effects) {
+	for i := len(l.tasks) - 1; i >= 0; i-- {
+		t := l.tasks[i]
+		if t.phase != granted || t.seq < first.seq {
+			continue
+		}
+		fx.unused = append(fx.unused, bucket.Use{Key: l.key, Grant: t.grant, Costs: t.costs, Returned: true})
+		t.phase = ready
+		s.forfeited++
+		l.tat = t.grant.At
+	}
+}
+
+func (s *schedule) expire(t *task, fx *effects) {
+	t.phase = settling
+	s.staged--
+	fx.expire = append(fx.expire, t)
+}
+
+// nextStart is the time of the line's next granted call.
+func (s *schedule) nextStart(l *line) bucket.Micros {
+	next := never
+	for _, t := range l.tasks {
+		if t.phase == granted {
+			next = min(next, t.grant.At)
+		}
+	}
+	return next
+}
+
+// stage makes jobs ready whose slots are near, and returns when to look again.
+func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.Micros) {
+	interval := s.rules.Interval(l.limits.Rate)
+	ungranted := int64(l.count(staging, ready, asking))
+	for {
+		t, at := l.candidate(now.Add(s.pace.lead))
+		if t == nil && at == never {
+			return never
+		}
+		at = max(at, bucket.Forecast(*l.limits, interval, l.tat, now, int(ungranted)+1))
+		if at > now.Add(s.pace.lead) {
+			return at.Add(-s.pace.lead)
+		}
+		if ungranted+int64(l.count(granted)) >= min(l.limits.InFlight, maxAsks) {
+			return never // a call of this line that ends will touch it
+		}
+		if s.staged >= s.pace.maxStaged {
+			if !l.queued {
+				l.queued = true
+				s.queue = append(s.queue, l)
+			}
+			return never
+		}
+		if t == nil {
+			t = &task{line: l, seq: l.dequeue()}
+			l.insert(t)
+		}
+		t.phase = staging
+		s.staged++
+		ungranted++
+		fx.load = append(fx.load, t)
+	}
+}
+
+// candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
+// may be called at the earliest, as far as the job itself goes; never when there is none.
+func (l *line) candidate(by bucket.Micros) (t *task, at bucket.Micros) {
+	at = never
+	for _, rest := range l.tasks {
+		if rest.phase == resting && rest.notBefore < at {
+			t, at = rest, rest.notBefore
+		}
+	}
+	if l.first != 0 && at > by {
+		return nil, 0
+	}
+	return t, at
+}
+
+// ask asks for slots for the line's ready tasks and returns when to look again.
+func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Micros) {
+	free := l.limits.InFlight - int64(l.count(asking, granted, calling))
+	var tasks []*task
+	for _, t := range l.tasks {
+		if t.phase == staging || t.phase == asking {
+			break // order: nobody overtakes
+		}
+		if t.phase != ready {
+			continue
+		}
+		if !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline) {
+			s.expire(t, fx)
+			continue
+		}
+		if int64(len(tasks)) >= min(free, maxAsks) {
+			break
+		}
+		tasks = append(tasks, t)
+	}
+	if len(tasks) == 0 {
+		return never
+	}
+	if s.calls >= s.pace.maxCalls || s.until > now.Add(s.pace.ahead) {
+		s.block(l)
+		return never
+	}
+	if l.askAt > now {
+		return l.askAt
+	}
+	if slot := max(l.held, s.held, bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)); slot > now.Add(s.pace.ahead) {
+		return slot.Add(-s.pace.ahead)
+	}
+	if len(s.rules.Shared) > 0 {
+		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
+	}
+	for _, t := range tasks {
+		t.phase = asking
+	}
+	ask := bucket.Ask{Key: l.key, Limits: *l.limits, Costs: tasks[0].costs, Want: len(tasks), Horizon: s.pace.ahead}
+	if l.cold {
+		ask.Floor = l.tat
+	}
+	fx.asks = append(fx.asks, ask)
+	fx.asked = append(fx.asked, tasks)
+	return never // the answer touches the line
+}
+
+// answer takes what the store said to the asks of one step.
+func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answer, err error) (withdrawn []*task) {
+	var refused []*line
+	for i, tasks := range fx.asked {
+		l := tasks[0].line
+		a := bucket.Answer{Wait: bucket.Wait{Limit: storeDown, Until: now.Add(storeRetry)}}
+		if err == nil {
+			a = answers[i]
+		}
+		for k, t := range tasks {
+			t.phase = ready
+			if k < len(a.Grants) {
+				t.phase, t.grant = granted, a.Grants[k]
+				l.tat, l.cold = t.grant.TAT, false
+			} else if a.Wait.Until > now.Add(longWait) {
+				s.withdraw(t, a.Wait.Until)
+				withdrawn = append(withdrawn, t)
+			}
+		}
+		l.binds, l.askAt = "", 0
+		s.touch(l)
+		switch {
+		case len(a.Grants) == len(tasks):
+		case a.Wait.Limit == ownRate:
+			l.binds, l.askAt = ownRate, a.Wait.Until
+		default:
+			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
+			l.blocked = true
+			refused = append(refused, l)
+		}
+	}
+	if len(refused) > 0 {
+		s.blocked = append(refused, s.blocked...)
+	}
+	return withdrawn
+}
+
+// longWait is from when on a job is not kept ready: its message and its intent go, and come again.
+const longWait = 2 * time.Second
+
+func (s *schedule) withdraw(t *task, until bucket.Micros) {
+	t.phase, t.notBefore, t.job = resting, until.Add(-s.pace.lead), nil
+	s.staged--
+}
+
+// ownRate is how a store names a key's own rate; storeDown is how the schedule names a store that did not answer.
+const (
+	ownRate    = "rate"
+	storeDown  = "limiter unreachable"
+	storeRetry = 100 * time.Millisecond
+)
+
+// next is when step has something to do again, as far as time goes.
+func (s *schedule) next(now bucket.Micros) bucket.Micros {
+	if len(s.turns) > 0 || len(s.queue) > 0 && s.staged < s.pace.maxStaged {
+		return now
+	}
+	next := s.timers.next()
+	if s.held != 0 {
+		next = min(next, s.held)
+	}
+	if len(s.blocked) > 0 && s.calls < s.pace.maxCalls {
+		next = min(next, s.until.Add(-s.pace.ahead))
+	}
+	return next
+}
+
+// loaded reports that a task's message is here and its intent is stored, where it needs one.
+func (s *schedule) loaded(t *task) {
+	t.phase = ready
+	s.touch(t.line)
+}
+
+// unstage takes a staging task back out, to be settled without a call.
+func (s *schedule) unstage(t *task) {
+	t.phase = settling
+	s.staged--
+	s.touch(t.line)
+}
+
+// ended reports that a task's call has ended; its outcome is being stored.
+func (s *schedule) ended(t *task) {
+	t.phase = settling
+	s.calls--
+	s.touch(t.line)
+	if len(s.blocked) > 0 && s.byInFlight() {
+		s.until = 0 // a permit is free
+	}
+}
+
+// byInFlight reports whether the limit that blocks is one of calls running at once.
+func (s *schedule) byInFlight() bool {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == s.by {
+			return l.InFlight > 0
+		}
+	}
+	return false
+}
+
+// rest lets a task wait for its retry. Its message is dropped from memory.
+func (s *schedule) rest(t *task, notBefore bucket.Micros) {
+	t.phase, t.notBefore, t.job = resting, notBefore, nil
+	s.touch(t.line)
+}
+
+// finished lets go of a settled task.
+func (s *schedule) finished(t *task) {
+	t.line.remove(t)
+	s.jobs--
+	s.touch(t.line)
+}
+
+// hold keeps a line, or with l nil the whole api, from calling before until. It never shortens a hold.
+func (s *schedule) hold(l *line, until bucket.Micros, why string) {
+	if l == nil {
+		if until > s.held {
+			s.held, s.why = until, why
+		}
+		return
+	}
+	if until > l.held {
+		l.held, l.why = until, why
+		s.heldKeys[l] = struct{}{}
+	}
+	s.touch(l)
+}
+
+// countHeld counts the holds that last, the api's own as one.
+func (s *schedule) countHeld(now bucket.Micros) int {
+	for l := range s.heldKeys {
+		if l.held <= now {
+			delete(s.heldKeys, l)
+		}
+	}
+	if s.held > now {
+		return len(s.heldKeys) + 1
+	}
+	return len(s.heldKeys)
+}
+
+// eta is when the call of the key's job at this position should start, at cost 1 and if no shared limit binds.
+func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.Micros {
+	limits := s.limitsOf(key)
+	held := s.held
+	if l := s.lines[key]; l != nil {
+		tat, held = max(tat, l.tat), max(held, l.held)
+		position -= l.count(granted, calling, settling)
+	}
+	return max(held, bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, now, max(1, position)))
+}

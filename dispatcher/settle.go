@@ -1,0 +1,224 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// persistRetry is when a record that could not be stored is tried again. It has a message id, so that it is stored
+// once.
+const persistRetry = time.Second
+
+// settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
+// first, and only then is the job let go of.
+func (l *lane) settle(ctx context.Context, t *task, r response) {
+	out := judge(l.api, r, time.Now())
+	l.mu.Lock()
+	if out.verdict != pushback {
+		t.attempts++
+	}
+	exhausted := out.verdict == retry && t.attempts >= l.api.Retry.Attempts
+	l.mu.Unlock()
+	if exhausted {
+		out.verdict, out.reason = dead, deadletter.Exhausted
+		out.detail = fmt.Sprintf("gave up after %d attempts, the last: %s", t.attempts, out.detail)
+	}
+	l.d.metrics.calls.WithLabelValues(l.api.Name, out.name()).Inc()
+	if out.billed != deadletter.NotBilled {
+		l.d.metrics.spend.WithLabelValues(l.api.Name).Add(float64(l.api.Price) / 1e6)
+	}
+	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.status,
+		"outcome", out.name(), "reason", out.detail)
+
+	switch out.verdict {
+	case delivered:
+		l.calm(t)
+		l.keepResult(ctx, t, r, out)
+	case dead:
+		l.calm(t)
+		l.bury(ctx, t, out.reason, out.detail, l.record(t, r, out))
+	case retry:
+		l.calm(t)
+		l.again(ctx, t, l.record(t, r, out), l.now().Add(backoff(l.api.Retry.Min, l.api.Retry.Max, t.attempts)))
+	case pushback:
+		l.again(ctx, t, l.record(t, r, out), l.pushedBack(t, out))
+	default:
+		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.verdict)) // judge has a bug
+	}
+}
+
+// keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
+func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome) {
+	msg, replyTo := l.result(t, r), t.job.ReplyTo
+	l.persist(ctx, "result", t, func(done func(error)) {
+		l.d.results.Write(msg, func(_ uint64, err error) { done(err) })
+	}, func() {
+		if replyTo != "" {
+			l.d.reply(replyTo, msg)
+		}
+		l.keepRecord(ctx, t, l.record(t, r, out), func() { l.finish(t, Done) })
+	})
+}
+
+// bury stores the letter, its event and the ledger's record, if there was a call, and lets the job go.
+func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *CallRecord) {
+	status, billed := 0, deadletter.NotBilled
+	if c != nil {
+		status, billed = c.Status, c.Billed
+	}
+	l.buryLetter(ctx, t, l.letter(t, reason, detail, status, billed), c)
+}
+
+func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter, c *CallRecord) {
+	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
+		"billed", letter.Billed)
+	l.persist(ctx, "dead letter", t, func(done func(error)) {
+		l.d.opts.Office.Bury(letter, func(_ uint64, err error) { done(err) })
+	}, func() {
+		if c == nil {
+			l.finish(t, string(letter.Reason))
+			return
+		}
+		l.keepRecord(ctx, t, c, func() { l.finish(t, string(letter.Reason)) })
+	})
+}
+
+// again stores the ledger's record and the retry mark, and then lets the job wait.
+func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore bucket.Micros) {
+	mark := bucket.RetryMark{Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail}
+	l.keepRecord(ctx, t, c, func() {
+		var seq uint64
+		l.persist(ctx, "retry mark", t, func(done func(error)) {
+			t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
+		}, func() {
+			l.change(func(s *schedule) {
+				l.dropIntents(t)
+				if t.markSeq != 0 {
+					t.line.part.bucket.Discard(t.markSeq)
+				}
+				t.markSeq = seq
+				s.rest(t, notBefore)
+			})
+		})
+	})
+}
+
+func (l *lane) keepRecord(ctx context.Context, t *task, c *CallRecord, then func()) {
+	l.persist(ctx, "ledger record", t, func(done func(error)) {
+		l.d.calls.Write(c.message(), func(_ uint64, err error) { done(err) })
+	}, then)
+}
+
+// persist writes until it is written. While it is not, the job stays where it is, and is not called again.
+func (l *lane) persist(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
+	l.running.Add(1)
+	write(func(err error) {
+		defer l.running.Done()
+		switch {
+		case err == nil:
+			then()
+		case ctx.Err() != nil:
+			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.line.key,
+				"seq", t.seq, "err", err)
+		default:
+			l.log.Error("could not be stored; trying again", "what", what, "key", t.line.key, "seq", t.seq, "err", err)
+			l.running.Add(1)
+			time.AfterFunc(persistRetry, func() {
+				defer l.running.Done()
+				l.persist(ctx, what, t, write, then)
+			})
+		}
+	})
+}
+
+// finish lets a job go whose end is durable.
+func (l *lane) finish(t *task, outcome string) {
+	p := t.line.part
+	l.d.metrics.finished.WithLabelValues(l.api.Name, outcome).Inc()
+	p.bucket.Finish(t.line.key, t.seq)
+	stalled := p.bucket.Unswept() > bucket.MaxUnswept
+	l.change(func(s *schedule) {
+		l.dropIntents(t)
+		if t.markSeq != 0 {
+			p.bucket.Discard(t.markSeq)
+		}
+		s.finished(t)
+		if stalled && p.open {
+			p.open, p.stalled = false, true
+			time.AfterFunc(time.Second, func() { l.unstall(p) })
+		}
+	})
+}
+
+// unstall opens a part again whose finished jobs have been deleted.
+func (l *lane) unstall(p *part) {
+	if p.bucket.Unswept() > bucket.MaxUnswept/2 {
+		time.AfterFunc(time.Second, func() { l.unstall(p) })
+		return
+	}
+	l.change(func(s *schedule) {
+		p.open, p.stalled = true, false
+		for _, line := range s.lines {
+			if line.part == p {
+				s.touch(line)
+			}
+		}
+	})
+}
+
+func (l *lane) expire(ctx context.Context, t *task) {
+	l.call.conns.release()
+	l.bury(ctx, t, deadletter.Expired, "the deadline passed before its call", nil)
+}
+
+// pushedBack holds the key, or the api where keys share limits, and returns until when.
+func (l *lane) pushedBack(t *task, out outcome) bucket.Micros {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, line := l.now(), t.line
+	pushes, held := &line.pushes, line.held
+	if l.api.Retry.HoldAPI {
+		pushes, held, line = &l.s.pushes, l.s.held, nil
+	}
+	*pushes = min(*pushes+1, 100)
+	wait := out.after
+	if wait == 0 {
+		wait = backoff(l.api.Retry.Min, l.api.Retry.Max, int(*pushes))
+	}
+	until := now.Add(wait)
+	l.s.hold(line, until, out.detail)
+	if held <= now {
+		l.tellHold(deadletter.HeldEvent, line, until, out.detail)
+	}
+	return until
+}
+
+// calm forgets the pushbacks in a row: the api has answered otherwise.
+func (l *lane) calm(t *task) {
+	l.mu.Lock()
+	t.line.pushes, l.s.pushes = 0, 0
+	l.mu.Unlock()
+}
+
+func (l *lane) tellHold(kind deadletter.EventType, line *line, until bucket.Micros, why string) {
+	e := deadletter.Event{Type: kind, API: l.api.Name}
+	if line != nil {
+		e.Key = line.key
+	}
+	data := deadletter.HoldData{Why: why}
+	if kind == deadletter.HeldEvent {
+		at := until.Time()
+		data.Until = &at
+	}
+	e.Data = data
+	l.log.Info(string(kind), "key", e.Key, "until", until.Time(), "reason", why)
+	l.d.opts.Office.Send(e, func(err error) {
+		if err != nil {
+			l.log.Warn("an event could not be stored", "err", err)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+const maxPathBytes = 4096 // of a path, and of a query
+
+func checkID(id string) (string, error) {
+	if id == "" || len(id) > MaxIDBytes {
+		return "", fmt.Errorf("an id has 1 to %d bytes, this one has %d", MaxIDBytes, len(id))
+	}
+	for i := 0; i < len(id); i++ {
+		if id[i] <= ' ' || id[i] > '~' {
+			return "", errors.New("an id is made of visible ASCII characters: it is sent to the api as a header")
+		}
+	}
+	return id, nil
+}
+
+func checkMethod(method string, allowed []string) (string, error) {
+	if slices.Contains(allowed, method) {
+		return method, nil
+	}
+	return "", fmt.Errorf("%q is not one of this api's methods %v", method, allowed)
+}
+
+// checkPath holds a job below its api's url: nothing that a client, a proxy or a server could read as another host or
+// as a way up.
+func checkPath(path string) error {
+	switch {
+	case path == "":
+		return nil
+	case len(path) > maxPathBytes:
+		return fmt.Errorf("a path has at most %d bytes", maxPathBytes)
+	case path[0] != '/':
+		return errors.New("a path begins with / and names no host")
+	case strings.HasPrefix(path, "//"):
+		return errors.New("a path that begins with // would name a host")
+	case strings.ContainsAny(path, "?#\\"):
+		return errors.New("a path holds no ? # or \\: the query goes into Weir-Query")
+	}
+	if err := checkVisible(path); err != nil {
+		return err
+	}
+	// A server may decode more than once; three rounds see through every escape of an escape that is worth the name.
+	for decoded, round := path, 0; round < 3; round++ {
+		next, err := url.PathUnescape(decoded)
+		if err != nil {
+			if round == 0 {
+				return fmt.Errorf("a %% must begin an escape such as %%20")
+			}
+			break
+		}
+		for _, segment := range strings.FieldsFunc(next, func(r rune) bool { return r == '/' || r == '\\' }) {
+			if segment == ".." || segment == "." || strings.HasPrefix(segment, "..;") {
+				return errors.New("a path must not hold . or .. segments")
+			}
+		}
+		if strings.ContainsAny(next, "\r\n\x00") {
+			return errors.New("a path must not hold CR, LF or NUL, escaped or not")
+		}
+		if next == decoded {
+			break
+		}
+		decoded = next
+	}
+	return nil
+}
+
+func checkQuery(query string) error {
+	switch {
+	case len(query) > maxPathBytes:
+		return fmt.Errorf("a query has at most %d bytes", maxPathBytes)
+	case strings.ContainsAny(query, "#"):
+		return errors.New("a query holds no #")
+	}
+	return checkVisible(query)
+}
+
+func checkVisible(s string) error {
+	for i := 0; i < len(s); i++ {
+		if s[i] <= ' ' || s[i] > '~' {
+			return errors.New("characters other than visible ASCII must be escaped as %XX")
+		}
+	}
+	return nil
+}
+
+func checkHeaderValue(v string) error {
+	if !httpguts.ValidHeaderFieldValue(v) {
+		return errors.New("the value holds characters that HTTP cannot carry")
+	}
+	return nil
+}
+
+// parseDeadline takes an RFC 3339 time, or a duration from now.
+func parseDeadline(value string, now time.Time) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, value)
+	if err != nil {
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 30s", value)
+		}
+		at = now.Add(d)
+	}
+	return at, nil
+}
+
+func parseCost(value string, most int64) (int64, error) {
+	cost, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || cost < 1 {
+		return 0, fmt.Errorf("%q is not a whole number from 1", value)
+	}
+	if most > 0 && cost > most {
+		return 0, fmt.Errorf("cost %d can never pass: the limits let at most %d through at once", cost, most)
+	}
+	return cost, nil
+}
+
+// checkReplyTo keeps a producer from making weir, which may publish more than the producer, speak for it.
+func checkReplyTo(subject string) error {
+	if subject == "" || len(subject) > 512 || strings.ContainsAny(subject, " \t\r\n*>") ||
+		slices.Contains(strings.Split(subject, "."), "") {
+		return fmt.Errorf("%q is not a subject to publish to", subject)
+	}
+	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "weir.") {
+		return fmt.Errorf("%q belongs to NATS or to weir: name a subject of your own", subject)
+	}
+	return nil
+}
+
+// pointedString finds a string or a number by a JSON pointer.
+func pointedString(body []byte, pointer string) (string, error) {
+	value, err := Pointed(body, pointer)
+	if err != nil {
+		return "", err
+	}
+	switch v := value.(type) {
+	case string:
+		return v, nil
+	case json.Number:
+		return v.String(), nil
+	}
+	return "", fmt.Errorf("what %s points to is neither a string nor a number", pointer)
+}
+
+// Pointed finds the value that a JSON pointer (RFC 6901) names in body; numbers come as json.Number.
+func Pointed(body []byte, pointer string) (any, error) {
+	dec := json.NewDecoder(strings.NewReader(string(body)))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return nil, errors.New("the body is not JSON")
+	}
+	if dec.More() {
+		return nil, errors.New("the body is more than one JSON value")
+	}
+	if pointer == "" {
+		return value, nil
+	}
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		part = unescape.Replace(part)
+		switch v := value.(type) {
+		case map[string]any:
+			next, ok := v[part]
+			if !ok {
+				return nil, fmt.Errorf("the body has nothing at %s", pointer)
+			}
+			value = next
+		case []any:
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, fmt.Errorf("the body has nothing at %s", pointer)
+			}
+			value = v[i]
+		default:
+			return nil, fmt.Errorf("the body has nothing at %s", pointer)
+		}
+	}
+	return value, nil
+}

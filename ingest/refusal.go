@@ -1,0 +1,102 @@
+package ingest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Code is what a refused producer is told; its last three digits follow HTTP, and it is the err_code of the answer.
+type Code int
+
+// The refusals. Every one but Unavailable leaves a dead letter.
+const (
+	Invalid     Code = 20400
+	UnknownAPI  Code = 20404
+	TooLarge    Code = 20413
+	Throttled   Code = 20429
+	Unavailable Code = 20503
+)
+
+// Refusal is why a job was not taken. It is an error whose text is fit for the producer: it never holds a payload, a
+// secret or an address.
+type Refusal struct {
+	Code        Code
+	Description string
+	// Depth and Capacity of the bucket, for Throttled.
+	Depth, Capacity int64
+	// RetryAfter is when room is expected, for Throttled.
+	RetryAfter time.Duration
+}
+
+func (r *Refusal) Error() string { return r.Description }
+
+func refuse(code Code, format string, args ...any) *Refusal {
+	return &Refusal{Code: code, Description: fmt.Sprintf(format, args...)}
+}
+
+// Receipt is the promise to a producer: the job is stored. Its JSON form is what any NATS client takes for a PubAck.
+type Receipt struct {
+	Stream    string `json:"stream"`
+	Seq       uint64 `json:"seq"`
+	Job       string `json:"job"`
+	Key       string `json:"key"`
+	Duplicate bool   `json:"duplicate,omitempty"`
+	// Position counts the unfinished jobs of the key up to and with this one; 0 for a job that is finished.
+	Position int `json:"position"`
+	// ETA is when its call should start; zero when unknown or finished.
+	ETA time.Time `json:"-"`
+}
+
+// etaLayout keeps milliseconds, and keeps them when they are zero.
+const etaLayout = "2006-01-02T15:04:05.000Z07:00"
+
+// Answer renders the receipt for the producer at the time now.
+func (r Receipt) Answer(now time.Time) []byte {
+	type wire struct {
+		Receipt
+		ETA   string `json:"eta,omitempty"`
+		ETAms *int64 `json:"eta_ms,omitempty"`
+	}
+	w := wire{Receipt: r}
+	if !r.ETA.IsZero() {
+		ms := max(0, r.ETA.Sub(now).Milliseconds())
+		w.ETA, w.ETAms = r.ETA.UTC().Format(etaLayout), &ms
+	}
+	return mustJSON(w)
+}
+
+// refusalAnswer is the wire form of a refusal. Inside "error" stand only the three members every NATS client knows:
+// nats.py fails on any other.
+type refusalAnswer struct {
+	Error struct {
+		Code        int    `json:"code"`
+		ErrCode     int    `json:"err_code"`
+		Description string `json:"description"`
+	} `json:"error"`
+	Stream        string `json:"stream"`
+	Seq           uint64 `json:"seq"`
+	Job           string `json:"job,omitempty"`
+	Key           string `json:"key,omitempty"`
+	RetryAfterMS  int64  `json:"retry_after_ms,omitempty"`
+	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
+}
+
+func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
+	var w refusalAnswer
+	w.Error.Code = int(r.Code) % 1000
+	w.Error.ErrCode = int(r.Code)
+	w.Error.Description = r.Description
+	w.Stream, w.Job, w.Key = stream, job, key
+	w.RetryAfterMS = r.RetryAfter.Milliseconds()
+	w.DeadLetterSeq = letterSeq
+	return mustJSON(w)
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("ingest: an answer that JSON cannot carry: " + err.Error())
+	}
+	return b
+}

@@ -1,0 +1,232 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
+const (
+	SubjectPrefix = "weir.jobs."
+	QueueGroup    = "weir-ingest"
+	ServiceName   = "weir"
+)
+
+// Bounds of what may wait between NATS and the handler: beyond it NATS drops the oldest, whose producer times out and
+// tries again.
+const (
+	maxWaitingMsgs  = 65536
+	maxWaitingBytes = 256 << 20
+)
+
+// Queue stores the jobs of one api.
+type Queue interface {
+	// Put stores a job and calls done once, with a receipt only after the stream has stored it. Put does not block;
+	// done may be called before it returns and must not block.
+	Put(j *Job, done func(Receipt, *Refusal))
+	// Stream names where jobs of this key are kept.
+	Stream(key string) string
+}
+
+// API is what the service must know of one configured api. It is immutable.
+type API struct {
+	Rule  *Rule
+	Queue Queue
+}
+
+// Refused is a job that was not taken, on its way to the dead letters.
+type Refused struct {
+	API, Key, JobID string // as far as they could be read
+	Header          nats.Header
+	Body            []byte // nil when it was too large to keep
+	ReplyTo         string
+	Refusal         *Refusal
+}
+
+// Options of a Service. All but Registerer are required.
+type Options struct {
+	Conn    *nats.Conn
+	Version string // semantic version
+	// APIs returns the apis of now. It is called for every job and must be cheap.
+	APIs func() map[string]*API
+	// Bury keeps a refused job as a letter and tells it as an event, in that order, and then calls done once with the
+	// letter's sequence. It does not block.
+	Bury       func(r Refused, done func(letterSeq uint64, err error))
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Service is the intake: it reads jobs, has them stored, and answers when the stream has answered. It never waits for
+// one job before it reads the next.
+type Service struct {
+	opts     Options
+	log      *slog.Logger
+	micro    micro.Service
+	open     sync.WaitGroup // jobs not answered yet
+	accepted *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+}
+
+// Start begins to take jobs.
+func Start(o Options) (*Service, error) {
+	if o.Conn == nil || o.APIs == nil || o.Bury == nil || o.Log == nil {
+		panic("ingest: Start without Conn, APIs, Bury or Log")
+	}
+	s := &Service{
+		opts: o, log: o.Log.With("component", "ingest"),
+		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_jobs_accepted_total", Help: "Jobs stored and promised to their producers.",
+		}, []string{"api"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_jobs_throttled_total", Help: "Jobs refused because their bucket was full, would be late, or an admission limit said no.",
+		}, []string{"api"}),
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(s.accepted, s.refused)
+	}
+	for api := range o.APIs() {
+		s.accepted.WithLabelValues(api)
+		s.refused.WithLabelValues(api)
+	}
+	var err error
+	s.micro, err = micro.AddService(o.Conn, micro.Config{
+		Name: ServiceName, Version: o.Version, QueueGroup: QueueGroup,
+		Description: "takes jobs for rate-limited apis: publish to weir.jobs.<api>.<key>",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the intake: %w", err)
+	}
+	err = s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handle), micro.WithEndpointSubject(SubjectPrefix+">"),
+		micro.WithEndpointPendingLimits(maxWaitingMsgs, maxWaitingBytes))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.micro.Stop())
+	}
+	return s, nil
+}
+
+// Stop ends the intake: no new job is read, and it returns when every job read was answered or ctx ends.
+func (s *Service) Stop(ctx context.Context) error {
+	if err := s.micro.Stop(); err != nil {
+		return fmt.Errorf("stop the intake: %w", err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop the intake: some jobs are not answered yet: %w", context.Cause(ctx))
+	}
+}
+
+// handle is the whole way of a job through the intake: read, put, answer.
+func (s *Service) handle(req micro.Request) {
+	name, key, _ := strings.Cut(strings.TrimPrefix(req.Subject(), SubjectPrefix), ".")
+	in := submission{service: s, reply: req.Reply(), header: nats.Header(req.Headers()), apiName: name}
+	s.open.Add(1)
+
+	api, ok := s.opts.APIs()[name]
+	if !ok {
+		in.key = keyOrNone(KeyFromSubject(key))
+		in.refuse(req.Data(), refuse(UnknownAPI, "no api %q is configured", clip(name)))
+		return
+	}
+	if strings.HasSuffix(in.reply, ".$FI") {
+		in.refuse(req.Data(), refuse(Invalid, "weir takes single publishes, not JetStream's fast batches"))
+		return
+	}
+	job, refusal := Parse(Message{Key: KeyFromSubject(key), Header: in.header, Body: req.Data()}, api.Rule, time.Now())
+	in.key, in.jobID, in.replyTo = job.Key, job.ID, job.ReplyTo
+	if job.Key != "" {
+		in.stream = api.Queue.Stream(job.Key)
+		if expected := in.header.Get(headerExpectedStream); refusal == nil && expected != "" && expected != in.stream {
+			refusal = refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected))
+		}
+	}
+	if refusal != nil {
+		in.refuse(req.Data(), refusal)
+		return
+	}
+	api.Queue.Put(job, func(receipt Receipt, refusal *Refusal) {
+		if refusal != nil {
+			in.refuse(job.Body, refusal)
+			return
+		}
+		if !receipt.Duplicate {
+			s.accepted.WithLabelValues(name).Inc()
+		}
+		in.answer(receipt.Answer(time.Now()))
+	})
+}
+
+// submission is one job between its arrival and its answer.
+type submission struct {
+	service                              *Service
+	reply                                string
+	apiName, key, jobID, stream, replyTo string
+	header                               nats.Header
+}
+
+// refuse buries what is to be buried, and only then tells the producer.
+func (in *submission) refuse(body []byte, refusal *Refusal) {
+	if refusal.Code == Unavailable {
+		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		return
+	}
+	if refusal.Code == TooLarge {
+		body = nil
+	}
+	in.service.opts.Bury(Refused{
+		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, ReplyTo: in.replyTo, Refusal: refusal,
+	}, func(letterSeq uint64, err error) {
+		if err != nil {
+			in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
+				"api", in.apiName, "job_id", in.jobID, "err", err)
+			refusal = refuse(Unavailable, "refused (%s), and the dead letter could not be stored: try again", refusal.Description)
+			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			return
+		}
+		if refusal.Code == Throttled {
+			in.service.refused.WithLabelValues(in.apiName).Inc()
+		}
+		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+	})
+}
+
+// answer publishes straight to the reply subject: micro's own Respond is not safe outside its handler.
+func (in *submission) answer(data []byte) {
+	defer in.service.open.Done()
+	if in.reply == "" {
+		return // a plain publish: nobody waits
+	}
+	if err := in.service.opts.Conn.Publish(in.reply, data); err != nil {
+		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
+	}
+}
+
+func keyOrNone(key string) string {
+	if CheckKey(key) != nil {
+		return ""
+	}
+	return key
+}
+
+// clip shortens what a stranger wrote before it is repeated.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}
