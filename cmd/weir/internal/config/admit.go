@@ -9,7 +9,7 @@ const (
 
 // readAdmit reads the limits that are checked when a job comes in.
 func readAdmit(v value) []bucket.Admission {
-	items, _ := v.list(mostAdmit)
+	items := v.list(mostAdmit)
 	admit := make([]bucket.Admission, 0, len(items))
 	for _, item := range items {
 		if f, ok := item.fields("rate", "burst", "algorithm", "soft", "elastic"); ok {
@@ -22,7 +22,6 @@ func readAdmit(v value) []bucket.Admission {
 // readAdmission reads one of them. A bucket's burst is the rate's count unless the file says otherwise: what may come
 // in together is then what may come in per period. Windows have no burst; theirs is the count as well.
 func readAdmission(f fields) bucket.Admission {
-	before := len(f.doc.problems)
 	f.require("rate", rateFix)
 	a := bucket.Admission{
 		Rate: read(f, "rate", bucket.Rate{}, ParseRate),
@@ -35,8 +34,5 @@ func readAdmission(f fields) bucket.Admission {
 		f.ignored("to "+string(a.Algorithm), "burst")
 	}
 	a.Rate.Burst = read(f, "burst", a.Rate.Count, wholeIn(1, mostBurst))
-	if len(f.doc.problems) == before && !countable(a.Rate) {
-		f.place("rate").fail("cannot be counted exactly with a burst this large", "write burst, or round the rate")
-	}
 	return a
 }

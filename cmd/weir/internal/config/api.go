@@ -55,6 +55,7 @@ func readAPI(e entry) API {
 		return a
 	}
 	f.require("url", "write url: https://api.example.com/v2")
+	before := len(e.doc.problems)
 	a.URL = read(f, "url", nil, parseURL)
 	if f.has("methods") {
 		a.Methods = readMethods(f)
@@ -68,7 +69,10 @@ func readAPI(e entry) API {
 	if v, ok := f.byName["key"]; ok {
 		a.Key = readKey(v)
 	}
-	a.Rules = readRules(f, a.Price)
+	a.Rules = readRules(f, a.Price, a.Timeout)
+	if len(e.doc.problems) == before {
+		checkRules(e.value, a.Rules)
+	}
 	a.Retry = readRetry(f, len(a.Rules.Shared) > 0)
 	return a
 }
@@ -83,6 +87,19 @@ func warnOfPlainText(f fields, a *API) {
 	}
 	if slices.ContainsFunc(a.Headers, func(h Header) bool { return h.Value.HasReference() }) {
 		f.place("url").warn("secrets go over the network in plain text", "write https")
+	}
+}
+
+// checkRules asks the limits themselves. Whatever can be told with a line was told before, so this finds only what
+// several fields do together, such as a headroom that stretches a slow rate beyond any date.
+func checkRules(v value, r bucket.Rules) {
+	err := r.Validate()
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, each := range joined.Unwrap() {
+			v.fail(each.Error(), "")
+		}
+	} else if err != nil {
+		v.fail(err.Error(), "")
 	}
 }
 

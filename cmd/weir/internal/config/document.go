@@ -149,26 +149,26 @@ func (v value) scalar() (string, bool) {
 }
 
 // list returns the items of a sequence, at most most; a null is an empty one.
-func (v value) list(most int) ([]value, bool) {
+func (v value) list(most int) []value {
 	if !v.visit() {
-		return nil, false
+		return nil
 	}
 	if isNull(v.node) {
-		return nil, true
+		return nil
 	}
 	if v.node.Kind != yaml.SequenceNode || v.node.ShortTag() != "!!seq" {
 		v.fail("is "+kindName(v.node), "write a list: [ … ]")
-		return nil, false
+		return nil
 	}
 	if len(v.node.Content) > most {
 		v.fail("has "+strconv.Itoa(len(v.node.Content))+" items", "write at most "+strconv.Itoa(most))
-		return nil, false
+		return nil
 	}
 	items := make([]value, len(v.node.Content))
 	for i, node := range v.node.Content {
 		items[i] = v.at(node, max(node.Line, 1), v.path+"["+strconv.Itoa(i)+"]")
 	}
-	return items, true
+	return items
 }
 
 // entry is one key of a mapping with free names.

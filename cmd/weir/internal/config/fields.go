@@ -87,7 +87,7 @@ func readList[T comparable](f fields, name string, most int, parse func(string) 
 	if !ok {
 		return nil
 	}
-	items, _ := v.list(most)
+	items := v.list(most)
 	parsed := make([]T, 0, len(items))
 	for _, item := range items {
 		text, ok := item.scalar()

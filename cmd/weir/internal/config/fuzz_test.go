@@ -48,6 +48,9 @@ func checkBounds(t *testing.T, c *Config) {
 		t.Fatalf("differs from itself: %v", changes)
 	}
 	for _, a := range c.APIs {
+		if err := a.Rules.Validate(); err != nil {
+			t.Fatalf("accepted are rules that cannot be kept: %v", err)
+		}
 		k := a.Rules.Key
 		if a.URL == nil || a.URL.Host == "" || len(a.Methods) == 0 || a.Timeout <= 0 || a.MaxBody < 1 || a.Price < 0 ||
 			k.Rate.Count < 1 || k.Rate.Per < time.Microsecond || k.Rate.Burst < 1 || k.Capacity < 1 || k.InFlight < 1 {

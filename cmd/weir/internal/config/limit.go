@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"strconv"
+	"time"
 
 	"weir/bucket"
 )
@@ -11,20 +12,13 @@ import (
 // mostShared bounds the shared limits of an api: one reservation asks all of them.
 const mostShared = 32
 
-// sharedContext is what the rest of the api means for its shared limits.
-type sharedContext struct {
-	price    Money
-	headroom int64       // percent
-	bucket   bucket.Rate // of every key; Count 0 when it was refused
-}
-
-// readShared reads the limits that all keys share.
-func readShared(v value, of sharedContext) []bucket.Limit {
-	items, _ := v.list(mostShared)
+// readShared reads the limits that all keys share; of are the rules read so far, price is what a call costs.
+func readShared(v value, of bucket.Rules, price Money) []bucket.Limit {
+	items := v.list(mostShared)
 	limits := make([]bucket.Limit, 0, len(items))
 	lines := make(map[string]int, len(items))
 	for _, item := range items {
-		l, place, ok := readLimit(item, of)
+		l, place, ok := readLimit(item, of, price)
 		if !ok {
 			continue
 		}
@@ -41,7 +35,7 @@ func readShared(v value, of sharedContext) []bucket.Limit {
 
 // readLimit reads one shared limit, called by its kind when it has no name. It returns the place of its name, and
 // whether it has one that others must not have too.
-func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
+func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, bool) {
 	before := len(item.doc.problems)
 	f, ok := item.fields("name", "rate", "burst", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
 		"shadow")
@@ -52,13 +46,13 @@ func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
 	if !ok {
 		return bucket.Limit{}, item, false
 	}
-	l := bucket.Limit{Name: read(f, "name", kind, name)}
+	l := bucket.Limit{Name: read(f, "name", unnamed(kind), limitName)}
 	named := len(item.doc.problems) == before
 	l.Shadow = read(f, "shadow", false, yesOrNo)
 	switch kind {
 	case "rate":
 		f.ignored("to a rate", "window", "tz", "on_exhausted")
-		r := readRate(f, "rate", bucket.Rate{Burst: 1})
+		r := readRate(f, bucket.Rate{Burst: 1}, of)
 		l.Rate, l.Cost = &r, readCost(f)
 	case "quota":
 		f.ignored("to a quota", "burst", "on_exhausted")
@@ -74,9 +68,28 @@ func readLimit(item value, of sharedContext) (bucket.Limit, value, bool) {
 		}
 	}
 	if len(item.doc.problems) == before {
-		checkPassable(f, l, of)
+		checkPassable(f, l, of, price)
 	}
 	return l, f.place("name"), named
+}
+
+// ownRate is the name by which a wait tells of a key's own rate, so no shared limit can have it.
+const ownRate = "rate"
+
+// unnamed is the name of a limit without one. It is the kind, not the place in the list: a limit keeps what it has
+// counted when another is written above it.
+func unnamed(kind string) string {
+	if kind == ownRate {
+		return "shared-rate"
+	}
+	return kind
+}
+
+func limitName(text string) (string, error) {
+	if text == ownRate {
+		return "", refuse("give it another name", "%s is what weir calls the rate of a key's own bucket", quote(text))
+	}
+	return name(text)
 }
 
 // limitKind returns which one of the four kinds a limit is; none or several is a problem.
@@ -100,31 +113,54 @@ func limitKind(f fields) (string, bool) {
 }
 
 // checkPassable refuses a limit that can never let a call through, and warns of one that surprises.
-func checkPassable(f fields, l bucket.Limit, of sharedContext) {
-	cost := max(l.Cost.Constant, 1)
-	weighted := l.Cost.Header != "" || l.Cost.Pointer != ""
+func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price Money) {
 	switch {
-	case l.Rate != nil && cost > l.Rate.Burst:
-		f.place("cost").fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost, l.Rate.Burst),
-			"write burst: "+strconv.FormatInt(cost, 10)+" or more")
-	case l.Rate != nil && weighted && l.Rate.Burst == 1:
-		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
-	case l.Rate != nil && !weighted && of.bucket.Count > 0 && slower(*l.Rate, cost, of.bucket) && !l.Shadow:
-		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(of.bucket),
-			"lower bucket.rate, or raise this")
-	case l.Quota != nil && cost > afterHeadroom(l.Quota.Count, of.headroom):
-		f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d are left per period: none can ever pass",
-			cost, afterHeadroom(l.Quota.Count, of.headroom)), "raise the quota, or lower cost or headroom")
-	case l.Budget != nil && of.price == 0:
+	case l.Rate != nil:
+		checkRate(f, l, of.Key.Rate)
+	case l.Quota != nil:
+		checkFixed(f, *l.Quota, of.Jitter)
+		left := afterHeadroom(l.Quota.Count, of.Headroom)
+		if cost := max(l.Cost.Constant, 1); cost > left {
+			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
+				cost, left), "raise the quota, or lower cost or headroom")
+		}
+	case l.Budget != nil && price == 0:
 		f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
-	case l.Budget != nil && int64(of.price) > afterHeadroom(l.Budget.Count, of.headroom):
-		f.place("budget").fail(fmt.Sprintf("one call costs %s and at most %s is left per period: none can ever pass",
-			of.price, Money(afterHeadroom(l.Budget.Count, of.headroom))), "raise the budget, or lower price or headroom")
+	case l.Budget != nil:
+		checkFixed(f, l.Budget.Quota, of.Jitter)
+		left := afterHeadroom(l.Budget.Count, of.Headroom)
+		if int64(price) > left {
+			f.place("budget").fail(fmt.Sprintf("a call costs %s and at most %s may be spent per period: none can ever pass",
+				price, Money(left)), "raise the budget, or lower price or headroom")
+		}
 	}
 }
 
-// afterHeadroom is what a limit of count leaves, percent kept free.
-func afterHeadroom(count, percent int64) int64 { return count * (100 - percent) / 100 }
+func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
+	cost := max(l.Cost.Constant, 1)
+	weighted := l.Cost.Header != "" || l.Cost.Pointer != ""
+	switch {
+	case cost > l.Rate.Burst:
+		f.place("cost").fail(fmt.Sprintf("a call costs %d, more than the burst of %d: none can ever pass", cost, l.Rate.Burst),
+			"write burst: "+strconv.FormatInt(cost, 10)+" or more")
+	case weighted && l.Rate.Burst == 1:
+		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
+	case !weighted && !l.Shadow && own.Count > 0 && slower(*l.Rate, cost, own):
+		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(own),
+			"lower bucket.rate, or raise this")
+	}
+}
+
+// checkFixed refuses a fixed window that jitter fills: calls keep away from both its ends by that much.
+func checkFixed(f fields, q bucket.Quota, jitter time.Duration) {
+	if q.Window == bucket.Fixed && q.Per <= 2*jitter+time.Microsecond {
+		f.place("window").fail("a fixed window of "+FormatDuration(q.Per)+" has no room between the jitter of "+
+			FormatDuration(jitter)+" at both its ends", "write a longer period or less jitter")
+	}
+}
+
+// afterHeadroom is what a limit of count leaves, percent kept free; at least one is.
+func afterHeadroom(count, percent int64) int64 { return max(1, count*(100-percent)/100) }
 
 // slower says whether calls of that cost leave more slowly by shared than by own.
 func slower(shared bucket.Rate, cost int64, own bucket.Rate) bool {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -16,9 +17,8 @@ const (
 	slowestInterval = 31 * day
 	// longestPeriod bounds a rate's and a window's period.
 	longestPeriod = 366 * day
-	// exactProduct bounds burst × interval numerator in microseconds: scripts of a shared store compute with floats,
-	// exact below 2^53, and add the product to the time of day, which takes the other half.
-	exactProduct = 1 << 52
+	// longestDrain bounds burst × interval: beyond it the time of a reserved slot is no date any more.
+	longestDrain = 100 * 365 * day
 )
 
 // ParseRate reads count/duration: 10/s, 0.5/s, 300/3h, 90000/min, 1/1.5s. Count and Per come out whole and Per is as
@@ -120,8 +120,9 @@ func formatPeriod(per time.Duration) string {
 	}
 }
 
-// countable says whether a rate with its burst can be computed exactly, see exactProduct.
-func countable(r bucket.Rate) bool {
-	micros := int64(r.Per / time.Microsecond)
-	return r.Burst <= exactProduct/(micros/greatestCommonDivisor(micros, r.Count))
+// drains says whether a full burst is through within longestDrain when nothing else comes; t is the rate's interval.
+func drains(t bucket.Interval, burst int64) bool {
+	needs, needsLow := bits.Mul64(uint64(burst), uint64(t.P))
+	has, hasLow := bits.Mul64(uint64(t.Q), uint64(longestDrain/time.Microsecond))
+	return needs < has || needs == has && needsLow <= hasLow
 }

@@ -91,20 +91,21 @@ func TestRateIsExactAndReadBack(t *testing.T) {
 	})
 }
 
-func TestCountable(t *testing.T) {
+func TestDrains(t *testing.T) {
+	monthly := bucket.Interval{P: int64(31 * day / time.Microsecond), Q: 1}
 	for _, c := range []struct {
-		rate bucket.Rate
-		want bool
+		interval bucket.Interval
+		burst    int64
+		want     bool
 	}{
-		{bucket.Rate{Count: 10, Per: time.Second, Burst: mostBurst}, true},
-		{bucket.Rate{Count: 1, Per: 31 * day, Burst: 1}, true},
-		{bucket.Rate{Count: 1, Per: 31 * day, Burst: 1681}, true},
-		{bucket.Rate{Count: 1, Per: 31 * day, Burst: 1682}, false},
-		{bucket.Rate{Count: 1_000_003, Per: 31 * day, Burst: mostBurst}, false},
-		{bucket.Rate{Count: 1_000_000, Per: 30 * day, Burst: mostBurst}, true},
+		{bucket.Interval{P: 100_000, Q: 1}, mostBurst, true},
+		{bucket.Interval{P: 1, Q: 1 << 20}, mostBurst, true},
+		{monthly, 1177, true}, // 31 d × 1177 = 36,487 d, a century has 36,500
+		{monthly, 1178, false},
+		{bucket.Interval{P: 1 << 62, Q: 3}, mostBurst, false},
 	} {
-		if got := countable(c.rate); got != c.want {
-			t.Errorf("%s with burst %d: countable is %v", FormatRate(c.rate), c.rate.Burst, got)
+		if got := drains(c.interval, c.burst); got != c.want {
+			t.Errorf("%+v with burst %d: drains is %v", c.interval, c.burst, got)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,34 +17,40 @@ const (
 	mostInFlight  = 100_000
 	mostOverrides = 10_000
 	mostJitter    = 10 * time.Second
+
+	// leaseMargin is added to an api's timeout: a permit is taken back only when its call cannot still be running.
+	leaseMargin = 30 * time.Second
 )
 
 // readRules reads every limit of an api.
-func readRules(f fields, price Money) bucket.Rules {
+func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
 	r := bucket.Rules{
 		Key:      bucket.KeyLimits{InFlight: 4, Rate: bucket.Rate{Burst: 1}},
 		Headroom: read(f, "headroom", 0, percentIn(99)),
 		Jitter:   read(f, "jitter", 5*time.Millisecond, durationIn(0, mostJitter)),
+		Lease:    timeout + leaseMargin,
 	}
 	if v, ok := f.byName["bucket"]; ok {
-		r.Key = readBucket(v, r.Key)
+		r.Key = readBucket(v, r)
 	} else {
 		f.require("bucket", "write bucket: {rate: 10/s, capacity: 500}")
 	}
 	if v, ok := f.byName["limits"]; ok {
-		r.Shared = readShared(v, sharedContext{price: price, headroom: r.Headroom, bucket: r.Key.Rate})
+		r.Shared = readShared(v, r, price)
 	}
 	if v, ok := f.byName["admit"]; ok {
 		r.Admit = readAdmit(v)
 	}
 	if v, ok := f.byName["keys"]; ok {
-		r.Overrides = readOverrides(v, r.Key)
+		r.Overrides = readOverrides(v, r)
 	}
 	return r
 }
 
-// readBucket reads the bucket that every key has; the rate's Count is 0 when it was refused.
-func readBucket(v value, defaults bucket.KeyLimits) bucket.KeyLimits {
+// readBucket reads the bucket that every key has; the rate's Count is 0 when it was refused. rules have the
+// defaults, headroom and jitter.
+func readBucket(v value, rules bucket.Rules) bucket.KeyLimits {
+	defaults := rules.Key
 	f, ok := v.fields("rate", "burst", "capacity", "max_wait", "in_flight")
 	if !ok {
 		return defaults
@@ -51,7 +58,7 @@ func readBucket(v value, defaults bucket.KeyLimits) bucket.KeyLimits {
 	f.require("rate", rateFix)
 	f.require("capacity", "write how many jobs of one key may wait, as in 500")
 	return bucket.KeyLimits{
-		Rate:     readRate(f, "rate", defaults.Rate),
+		Rate:     readRate(f, defaults.Rate, rules),
 		Capacity: read(f, "capacity", 0, wholeIn(1, mostCapacity)),
 		MaxWait:  read(f, "max_wait", 0, maxWait),
 		InFlight: read(f, "in_flight", defaults.InFlight, wholeIn(1, mostInFlight)),
@@ -66,27 +73,40 @@ func maxWait(text string) (time.Duration, error) {
 	return durationIn(time.Millisecond, longestPeriod)(text)
 }
 
-// readRate reads a rate and its burst; each keeps what defaults say when absent.
-func readRate(f fields, field string, defaults bucket.Rate) bucket.Rate {
+// readRate reads a rate and its burst; each keeps what defaults say when absent. pace has the headroom and the jitter,
+// which take their part of a rate.
+func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	before := len(f.doc.problems)
-	r := read(f, field, defaults, ParseRate)
+	r := read(f, "rate", defaults, ParseRate)
 	r.Burst = read(f, "burst", defaults.Burst, wholeIn(1, mostBurst))
 	if len(f.doc.problems) > before || r.Count == 0 {
 		return r
 	}
-	if !countable(r) {
-		f.place(field).fail("cannot be counted exactly with a burst this large",
-			"lower the burst or round the rate, as in 1000/h instead of 1001/h")
+	if !drains(pace.Interval(r), r.Burst) {
+		f.place("burst").fail("a burst of "+strconv.FormatInt(r.Burst, 10)+" at "+FormatRate(r)+
+			" takes over 100 years to drain", "lower the burst or raise the rate")
+		return r
 	}
-	if f.has("burst") && r.Burst > r.Count {
-		f.place("burst").warn("after idling more calls leave at once than "+FormatRate(r)+" lets out in its whole period",
-			"lower burst if the api counts per period")
-	}
+	warnOfPace(f, r, pace)
 	return r
 }
 
-// readOverrides reads what single keys have instead of the bucket of all.
-func readOverrides(v value, of bucket.KeyLimits) []bucket.Override {
+// warnOfPace warns of a burst that the api may not bear, and of one that leaves little of the rate.
+func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
+	pace.Headroom = 0 // what it takes is meant
+	steady, hoped := pace.Interval(r).Duration(), r.Per/time.Duration(r.Count)
+	switch {
+	case f.has("burst") && r.Burst > r.Count:
+		f.place("burst").warn("after idling more calls leave at once than "+FormatRate(r)+" lets out in its whole period",
+			"lower burst if the api counts per period")
+	case steady > 2*hoped:
+		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
+			" in the long run, for no period to see more than it", "lower burst or jitter, or write the rate for a longer period")
+	}
+}
+
+// readOverrides reads what single keys have instead of the bucket of all, which is the rules' Key.
+func readOverrides(v value, of bucket.Rules) []bucket.Override {
 	entries, _ := v.entries(mostOverrides)
 	overrides := make([]bucket.Override, 0, len(entries))
 	for _, e := range entries {
@@ -100,12 +120,12 @@ func readOverrides(v value, of bucket.KeyLimits) []bucket.Override {
 	return overrides
 }
 
-func readOverride(e entry, of bucket.KeyLimits) bucket.Override {
+func readOverride(e entry, of bucket.Rules) bucket.Override {
 	o := bucket.Override{Pattern: e.name}
 	before := len(e.doc.problems)
 	f, _ := e.fields("rate", "burst", "capacity", "max_wait", "in_flight")
 	if f.has("rate") || f.has("burst") {
-		r := readRate(f, "rate", of.Rate)
+		r := readRate(f, of.Key.Rate, of)
 		o.Rate = &r
 	}
 	if f.has("capacity") {
@@ -126,13 +146,15 @@ func readOverride(e entry, of bucket.KeyLimits) bucket.Override {
 	return o
 }
 
-// moreExact orders overrides so that the first match wins: a pattern without * first, then the one with more letters
-// that must match, then by the alphabet so that the order never depends on the file's.
+// moreExact orders overrides as they win, a pattern without * first and then the longer one. Equally long ones stand by
+// the alphabet, so that which of them wins never depends on the order of a YAML mapping.
 func moreExact(a, b bucket.Override) int {
-	wildA, wildB := strings.Count(a.Pattern, "*"), strings.Count(b.Pattern, "*")
-	return cmp.Or(
-		cmp.Compare(min(wildA, 1), min(wildB, 1)),
-		cmp.Compare(len(b.Pattern)-wildB, len(a.Pattern)-wildA),
-		strings.Compare(a.Pattern, b.Pattern),
-	)
+	wildA, wildB := strings.Contains(a.Pattern, "*"), strings.Contains(b.Pattern, "*")
+	if wildA != wildB {
+		if wildA {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(cmp.Compare(len(b.Pattern), len(a.Pattern)), strings.Compare(a.Pattern, b.Pattern))
 }
