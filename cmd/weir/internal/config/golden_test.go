@@ -50,8 +50,20 @@ func checkGolden(t *testing.T, file string, good bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	expected := strings.Split(string(want), "\n")
+	lines := strings.Split(got, "\n")
+	for _, line := range lines {
+		if !slices.Contains(expected, line) {
+			t.Errorf("unexpected: %s", line)
+		}
+	}
+	for _, line := range expected {
+		if !slices.Contains(lines, line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+	if !t.Failed() && got != string(want) {
+		t.Errorf("the order differs, got\n%s", got)
 	}
 }
 
