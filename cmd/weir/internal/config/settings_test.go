@@ -205,6 +205,9 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.NATSCreds.String() != "***" || s.NATSCreds.Reveal() != creds || s.NATSURL.String() != "nats://***@a" {
+		t.Errorf("credentials are shown as %s, the address as %s", s.NATSCreds, s.NATSURL)
+	}
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
