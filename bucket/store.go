@@ -12,7 +12,9 @@ type Ask struct {
 	// Costs are the units each call takes from Rules.Shared, in that order; nil means one of each.
 	Costs []int64
 	Want  int // slots wanted, 1 to 64
-	// Horizon bounds how far ahead of now a slot may lie; a later one is not reserved but told in Wait.
+	// Horizon bounds how far ahead of now a slot may lie; a later one is not reserved but told in Wait. A slot that lies
+	// ahead because of one limit keeps the others idle until then, also for other keys: under shared limits ask for no
+	// more than the way to the store takes. A horizon of 0 and a caller that asks again at Wait.Until loses nothing.
 	Horizon time.Duration
 	// Floor is the earliest TAT the caller knows this key to have, 0 if none: a store that forgot is reminded.
 	Floor Micros

@@ -1,0 +1,111 @@
+package storetest
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// neverOver holds what arrived against every limit, the headroom taken off.
+func (s *scene) neverOver(fail func(string, ...any)) {
+	for k := range s.keys {
+		v := bucket.Check(s.arrivals(k, -1), s.claim(bucket.Limit{Rate: &s.rules.Key.Rate}))
+		if v.Outcome != bucket.Pass {
+			fail("key %d, rate %+v: %v\n%+v", k, s.rules.Key.Rate, v, s.plan)
+		}
+	}
+	for i, l := range s.rules.Shared {
+		v := bucket.Check(s.arrivals(-1, i), s.claim(l))
+		if v.Outcome != bucket.Pass {
+			fail("%s: %v\n%+v", l.Name, v, s.plan)
+		}
+	}
+}
+
+// arrivals are the calls of one key (all for -1) with their cost for one shared limit (1 for -1). What cost nothing in
+// the end is left out.
+func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
+	for _, c := range s.calls {
+		x := bucket.Arrival{At: c.at, End: c.end, Cost: 1}
+		if limit >= 0 && s.rules.Shared[limit].InFlight == 0 {
+			x.Cost = c.costs[limit]
+		}
+		if (key < 0 || c.key == key) && x.Cost > 0 {
+			a = append(a, x)
+		}
+	}
+	return a
+}
+
+// claim is what weir promises of a limit under the rules' headroom and jitter. Slots are whole microseconds, which blurs
+// a burst like one more of jitter.
+func (s *scene) claim(l bucket.Limit) bucket.Claim {
+	left := 100 - s.rules.Headroom
+	if l.Rate != nil {
+		r := *l.Rate
+		if r.Burst <= r.Count {
+			r.Count = max(r.Burst, r.Count*left/100)
+		}
+		l.Rate = &r
+	}
+	if l.Quota != nil {
+		q := *l.Quota
+		q.Count = max(1, q.Count*left/100)
+		l.Quota = &q
+	}
+	if l.InFlight > 0 {
+		l.InFlight = max(1, l.InFlight*left/100)
+	}
+	return bucket.Claim{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
+}
+
+// neverIdle says that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate over
+// the whole time, or of a quota in every whole period.
+func (s *scene) neverIdle(fail func(string, ...any)) {
+	if len(s.calls) >= most || len(s.calls) == 0 {
+		return // cut short: the last key to ask may not have had its turn
+	}
+	length := s.length - s.horizon
+	allowed := float64(s.keys) * float64(length.Microseconds()) * perMicro(s.rules, s.rules.Key.Rate)
+	for i, l := range s.rules.Shared {
+		switch {
+		case l.Rate != nil:
+			allowed = min(allowed, float64(length.Microseconds())*perMicro(s.rules, *l.Rate)/float64(s.costs[i]))
+		case l.Quota != nil:
+			allowed = min(allowed, s.quotaCalls(*l.Quota, s.costs[i], allowed/float64(length)))
+		}
+	}
+	if got := float64(len(s.calls)); got < 0.95*allowed-float64(s.want*s.keys)-2 {
+		fail("%g calls of %.1f allowed in %s\n%+v", got, allowed, s.length, s.plan)
+	}
+}
+
+// quotaCalls is how many calls at pace per nanosecond a quota lets pass at least, by whole periods.
+func (s *scene) quotaCalls(q bucket.Quota, cost int64, pace float64) float64 {
+	count := float64(max(1, q.Count*(100-s.rules.Headroom)/100) / cost)
+	per := q.Per + s.rules.Jitter
+	if q.Window == bucket.Calendar {
+		per = time.Hour
+	}
+	usable := per - 2*s.rules.Jitter
+	whole := float64(s.length / per)
+	if q.Window == bucket.Calendar && whole < 1 {
+		return min(count, pace*float64(s.length-2*s.rules.Jitter))
+	}
+	return whole * min(count, pace*float64(usable))
+}
+
+// perMicro is the rate in units per microsecond that a store has to reach, by the formula and not by Rules.Interval.
+func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
+	window := float64((rate.Per + r.Jitter).Microseconds())
+	left := float64(100-r.Headroom) / 100
+	n := rate.Count * (100 - r.Headroom) / 100
+	switch {
+	case rate.Burst > rate.Count:
+		return float64(rate.Count) * left / window
+	case n >= rate.Burst:
+		return float64(n+1-rate.Burst) / window
+	default:
+		return left / window
+	}
+}

@@ -1,0 +1,364 @@
+package storetest
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"weir/bucket"
+)
+
+// schedules drives the store with random limits and random callers and holds every arrival against every limit. A planted
+// mistake anywhere in the arithmetic shows here, and so does a store that is safe because it does too little.
+func schedules(t *testing.T, open Open, scenes int) {
+	for _, c := range []struct {
+		name string
+		plan func(*rapid.T) plan
+		idle func(*scene, func(string, ...any))
+	}{
+		{"never over", anyPlan, nil},
+		{"never over by returns", returnsPlan, nil},
+		{"never over by refunds", refundsPlan, nil},
+		{"never idle", busyPlan, (*scene).neverIdle},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range (scenes + 99) / 100 { // rapid plays a hundred at a time
+				rapid.Check(t, func(rt *rapid.T) {
+					s := newScene(t, open, c.plan(rt), rapid.Uint64().Draw(rt, "seed"))
+					s.play()
+					s.neverOver(rt.Fatalf)
+					if c.idle != nil {
+						c.idle(s, rt.Fatalf)
+					}
+				})
+			}
+		})
+	}
+}
+
+// plan is what a scene plays.
+type plan struct {
+	rules   bucket.Rules
+	keys    int
+	costs   []int64 // the most a call takes from each shared limit
+	want    int
+	horizon time.Duration
+	service time.Duration // how long a call takes at most
+	length  time.Duration
+	adverse adversity
+}
+
+// adversity is everything that goes wrong, in percent of the occasions.
+type adversity struct {
+	pauses, misses, unsettled, misestimates, clockBack int
+}
+
+func anyPlan(t *rapid.T) plan {
+	p := plan{
+		keys:    rapid.IntRange(1, 4).Draw(t, "keys"),
+		want:    rapid.IntRange(1, 5).Draw(t, "want"),
+		horizon: time.Duration(rapid.SampledFrom([]int{0, 1, 20, 500}).Draw(t, "horizon ms")) * time.Millisecond,
+		service: time.Duration(rapid.SampledFrom([]int{0, 5, 300}).Draw(t, "service ms")) * time.Millisecond,
+	}
+	p.rules = bucket.Rules{
+		Key:      bucket.KeyLimits{Rate: anyRate(t, "key")},
+		Jitter:   time.Duration(rapid.SampledFrom([]int{0, 1, 5}).Draw(t, "jitter ms")) * time.Millisecond,
+		Headroom: rapid.SampledFrom([]int64{0, 0, 7, 50}).Draw(t, "headroom"),
+	}
+	longest := span(p.rules.Key.Rate)
+	for i := range rapid.IntRange(0, 3).Draw(t, "limits") {
+		l := anyLimit(t, fmt.Sprint("limit", i))
+		p.rules.Shared = append(p.rules.Shared, l)
+		cost := int64(1)
+		switch {
+		case l.Rate != nil:
+			cost = rapid.Int64Range(1, l.Rate.Burst).Draw(t, "cost")
+			longest = max(longest, span(*l.Rate))
+		case l.Quota != nil:
+			cost = rapid.Int64Range(1, max(1, min(5, l.Quota.Count*(100-p.rules.Headroom)/100))).Draw(t, "cost")
+			if l.Quota.Window != bucket.Calendar {
+				longest = max(longest, l.Quota.Per)
+			}
+		}
+		p.costs = append(p.costs, cost)
+	}
+	p.length = min(4*longest, 3*time.Hour)
+	if rapid.Bool().Draw(t, "adverse") {
+		p.adverse = adversity{
+			pauses:       rapid.IntRange(0, 5).Draw(t, "pauses"),
+			misses:       rapid.IntRange(0, 30).Draw(t, "misses"),
+			unsettled:    rapid.IntRange(0, 10).Draw(t, "unsettled"),
+			misestimates: rapid.IntRange(0, 50).Draw(t, "misestimates"),
+		}
+		if !hasPeriods(p.rules.Shared) { // a calendar of a clock that is wrong is wrong
+			p.adverse.clockBack = rapid.IntRange(0, 3).Draw(t, "clock back")
+		}
+	}
+	return p
+}
+
+// busyPlan has no adversity and jobs always waiting. Under shared limits slots are taken when due: one taken ahead keeps the
+// shared limits idle for the other keys until then, which is safe but not full use.
+func busyPlan(t *rapid.T) plan {
+	p := anyPlan(t)
+	p.adverse = adversity{}
+	if len(p.rules.Shared) > 0 {
+		p.horizon = 0
+	}
+	p.rules.Shared = withOneQuotaAtMost(p.rules.Shared)
+	return p
+}
+
+// returnsPlan takes several slots ahead and returns many of them.
+func returnsPlan(t *rapid.T) plan {
+	r := bucket.Rate{Count: rapid.Int64Range(20, 200).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(1, 5).Draw(t, "burst")}
+	p := plan{
+		rules: bucket.Rules{Key: bucket.KeyLimits{Rate: r}}, keys: rapid.IntRange(1, 3).Draw(t, "keys"),
+		want: rapid.IntRange(2, 6).Draw(t, "want"), horizon: 500 * time.Millisecond, length: 4 * time.Second,
+		adverse: adversity{misses: rapid.IntRange(5, 60).Draw(t, "misses"), pauses: rapid.IntRange(0, 2).Draw(t, "pauses")},
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "limits") {
+		p.rules.Shared = append(p.rules.Shared, anyLimit(t, fmt.Sprint("limit", i)))
+		p.costs = append(p.costs, 1)
+	}
+	return p
+}
+
+// refundsPlan has limits that settle and calls that end late and cost less than estimated.
+func refundsPlan(t *rapid.T) plan {
+	p := plan{
+		rules: bucket.Rules{Key: fast}, keys: rapid.IntRange(1, 3).Draw(t, "keys"), want: rapid.IntRange(1, 3).Draw(t, "want"),
+		horizon: time.Duration(rapid.SampledFrom([]int{0, 50}).Draw(t, "horizon ms")) * time.Millisecond,
+		service: time.Duration(rapid.SampledFrom([]int{0, 100, 1000}).Draw(t, "service ms")) * time.Millisecond, length: 10 * time.Second,
+		adverse: adversity{misestimates: 70, pauses: rapid.IntRange(0, 30).Draw(t, "pauses"), misses: rapid.IntRange(0, 10).Draw(t, "misses")},
+	}
+	for i := range rapid.IntRange(1, 2).Draw(t, "limits") {
+		r := bucket.Rate{Count: rapid.Int64Range(100, 400).Draw(t, "count"), Per: time.Second, Burst: rapid.Int64Range(10, 60).Draw(t, "burst")}
+		p.rules.Shared = append(p.rules.Shared, bucket.Limit{Name: fmt.Sprint("limit", i), Rate: &r, Cost: bucket.CostSource{SettleHeader: "X"}})
+		p.costs = append(p.costs, r.Burst)
+	}
+	return p
+}
+
+// span is a time in which a rate shows what it allows: some periods, and its burst drained several times.
+func span(r bucket.Rate) time.Duration {
+	return r.Per + 2*time.Duration(r.Burst)*r.Per/time.Duration(r.Count)
+}
+
+func anyRate(t *rapid.T, name string) bucket.Rate {
+	r := bucket.Rate{
+		Count: rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, 3000)).Draw(t, name+" count"),
+		Per:   time.Duration(rapid.SampledFrom([]int{1, 1, 7, 60}).Draw(t, name+" seconds")) * time.Second,
+	}
+	r.Burst = rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, max(1, r.Count/2)), rapid.Int64Range(1, 40)).Draw(t, name+" burst")
+	return r
+}
+
+func anyLimit(t *rapid.T, name string) bucket.Limit {
+	count := rapid.OneOf(rapid.Int64Range(5, 40), rapid.Int64Range(5, 3000)).Draw(t, name+" quota")
+	per := time.Duration(rapid.SampledFrom([]int{2, 30}).Draw(t, name+" seconds")) * time.Second
+	switch rapid.SampledFrom([]string{"rate", "rate", "settled", "sliding", "fixed", "calendar", "in flight"}).Draw(t, name) {
+	case "sliding":
+		return quota(name, bucket.Quota{Count: count, Window: bucket.Sliding, Per: per})
+	case "fixed":
+		return quota(name, bucket.Quota{Count: count, Window: bucket.Fixed, Per: per})
+	case "calendar":
+		return quota(name, bucket.Quota{Count: count, Window: bucket.Calendar, Unit: bucket.Hour, Zone: time.UTC})
+	case "in flight":
+		return bucket.Limit{Name: name, InFlight: rapid.Int64Range(1, 5).Draw(t, name+" in flight")}
+	case "settled":
+		r := anyRate(t, name)
+		return bucket.Limit{Name: name, Rate: &r, Cost: bucket.CostSource{SettleHeader: "X"}}
+	default:
+		r := anyRate(t, name)
+		return bucket.Limit{Name: name, Rate: &r}
+	}
+}
+
+func hasPeriods(limits []bucket.Limit) bool {
+	for _, l := range limits {
+		if l.Quota != nil && l.Quota.Window != bucket.Sliding {
+			return true
+		}
+	}
+	return false
+}
+
+// withOneQuotaAtMost puts a limit that never binds in the place of further quotas: two of them that stall at different
+// times allow together less than either, and how much less no formula says. A permit's wait depends on the service time.
+func withOneQuotaAtMost(limits []bucket.Limit) []bucket.Limit {
+	quotas := 0
+	for i, l := range limits {
+		if l.Quota != nil {
+			quotas++
+		}
+		if l.InFlight > 0 || l.Quota != nil && quotas > 1 {
+			limits[i] = bucket.Limit{Name: l.Name, InFlight: 1 << 20}
+		}
+	}
+	return limits
+}
+
+// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only ever
+// goes back; arrivals are stamped in true time.
+type scene struct {
+	plan
+	t      testing.TB
+	store  Store
+	clock  Clock
+	rng    *rand.Rand
+	true   bucket.Micros
+	step   bucket.Micros
+	events events
+	calls  []call
+}
+
+// call is one that reached the api.
+type call struct {
+	key   int
+	at    int64 // true time, nanoseconds
+	end   int64
+	costs []int64 // what it really took
+}
+
+// event is something that is to happen at a true time.
+type event struct {
+	at bucket.Micros
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	x := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return x
+}
+
+func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
+	s := &scene{plan: p, t: t, true: Start, rng: rand.New(rand.NewPCG(seed, 1))}
+	s.clock.now = Start
+	s.store = open(t, p.rules, &s.clock)
+	return s
+}
+
+// most bounds the calls of a scene: a fast rate is not more instructive for longer.
+const most = 1500
+
+func (s *scene) play() {
+	for k := range s.keys {
+		s.at(Start, func() { s.ask(k) })
+	}
+	end := Start.Add(s.length)
+	for len(s.events) > 0 && len(s.calls) < most {
+		e := heap.Pop(&s.events).(event)
+		if e.at > end {
+			return
+		}
+		s.true = max(s.true, e.at)
+		s.clock.now = s.true + s.step
+		e.do()
+	}
+}
+
+func (s *scene) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
+
+// chance is true in that many percent of the cases.
+func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
+
+// wall is the true time at which the wall clock will show m, if it is not set again.
+func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
+
+func (s *scene) ask(k int) {
+	if s.chance(s.adverse.clockBack) {
+		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
+		s.clock.now = s.true + s.step
+	}
+	if s.chance(s.adverse.pauses) {
+		s.at(s.true+bucket.Micros(s.rng.Int64N(int64(s.length/time.Microsecond)/20+1)), func() { s.ask(k) })
+		return
+	}
+	costs := make([]int64, len(s.costs))
+	for i, c := range s.costs {
+		costs[i] = c
+		if s.adverse != (adversity{}) {
+			costs[i] = 1 + s.rng.Int64N(c)
+		}
+	}
+	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{
+		Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon,
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	last := s.true
+	for _, g := range got[0].Grants {
+		last = max(last, s.wall(g.At))
+		s.at(s.wall(g.At), func() { s.start(k, g, costs) })
+	}
+	next := last
+	if w := got[0].Wait; w.Until > 0 {
+		next = max(s.wall(w.Until), s.true+1)
+	} else if w.Never || len(got[0].Grants) == 0 {
+		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
+	}
+	s.at(next, func() { s.ask(k) })
+}
+
+// start uses a grant, unless it was missed: then it is returned, or its owner has died.
+func (s *scene) start(k int, g bucket.Grant, costs []int64) {
+	use := bucket.Use{Key: fmt.Sprint("key", k), Grant: g, Costs: costs}
+	now := s.true + s.step
+	if now < g.At { // the clock was set back: sleep on
+		s.at(s.wall(g.At), func() { s.start(k, g, costs) })
+		return
+	}
+	if s.chance(s.adverse.misses) || now > g.At.Add(s.rules.Jitter) {
+		use.Returned = true
+		s.settle(use)
+		return
+	}
+	late := s.rng.Int64N(int64(s.rules.Jitter)+1) * s.rng.Int64N(2)
+	if s.chance(30) {
+		late = int64(s.rules.Jitter)
+	}
+	c := call{key: k, at: int64(s.true)*1000 + late, costs: costs}
+	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
+	if s.chance(s.adverse.misestimates) {
+		// Fewer units than estimated: more would be over whatever anybody does.
+		c.costs, use.Actual = make([]int64, len(costs)), make([]int64, len(costs))
+		for i := range costs {
+			c.costs[i] = costs[i]
+			if s.settles(i) {
+				c.costs[i] = s.rng.Int64N(costs[i] + 1)
+			}
+			use.Actual[i] = c.costs[i]
+		}
+	}
+	s.calls = append(s.calls, c)
+	if s.chance(s.adverse.unsettled) {
+		return
+	}
+	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
+}
+
+// settles: a rate gives back only what it knows how to; a quota whatever it is told.
+func (s *scene) settles(i int) bool {
+	l := s.rules.Shared[i]
+	return l.Rate == nil || l.Cost.SettleHeader != ""
+}
+
+func (s *scene) settle(u bucket.Use) {
+	if err := s.store.Settle(context.Background(), []bucket.Use{u}); err != nil {
+		s.t.Fatal(err)
+	}
+}

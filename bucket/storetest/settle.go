@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+var settleTests = []test{
+	{"a returned slot is given back to its last only", returned},
+	{"returning twice gives back once", returnedTwice},
+	{"a slow key gets its slot back although others went on", returnedAmongOthers},
+	{"a returned unit of a quota", returnedQuota},
+	{"permits", permits},
+	{"an overage is charged", overage},
+	{"a refund is given back", refund},
+	{"a refund after the bucket drained mints nothing", lateRefund},
+	{"refunds while others wait", refundsInTurn},
+	{"an overage of a day that is over counts today", overageOfYesterday},
+}
+
+func returned(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(1, time.Second, 1)})
+	all := b.ask(bucket.Ask{Want: 4, Horizon: far}).Grants
+	b.settle(bucket.Use{Key: "k", Grant: all[0], Returned: true}) // later ones stand behind it: forfeited
+	b.settle(bucket.Use{Key: "k", Grant: all[3], Returned: true}, bucket.Use{Key: "k", Grant: all[2], Returned: true})
+	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 2_000_000, 3_000_000)
+}
+
+func returnedTwice(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(1, 24*time.Hour, 1)})
+	use := bucket.Use{Key: "k", Grant: b.ask(bucket.Ask{}).Grants[0], Returned: true}
+	b.settle(use, use)
+	b.expectSlots(b.ask(bucket.Ask{}), 0) // a missed slot of a day does not cost a day
+	b.settle(use)                         // as a retried round trip would
+	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+func returnedAmongOthers(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(1, 24*time.Hour, 1), Shared: []bucket.Limit{sharedRate("account", 100, time.Second, 10)}})
+	use := bucket.Use{Key: "k", Grant: b.ask(bucket.Ask{}).Grants[0], Returned: true}
+	b.ask(bucket.Ask{Key: "other"})
+	b.settle(use)
+	b.expectSlots(b.ask(bucket.Ask{}), 0)
+	n := 0
+	for i := range 20 {
+		n += len(b.ask(bucket.Ask{Key: string(rune('A' + i))}).Grants)
+	}
+	if n != 7 { // the account's slot was not its last: three of its burst of ten are gone
+		b.Errorf("%d more left, want 7", n)
+	}
+}
+
+func returnedQuota(b *table) {
+	for _, w := range []bucket.Window{bucket.Fixed, bucket.Sliding} {
+		b.lay(only(quota("q", bucket.Quota{Count: 3, Window: w, Per: time.Hour})))
+		got := b.ask(bucket.Ask{Want: 5})
+		use := bucket.Use{Key: "k", Grant: got.Grants[0], Returned: true}
+		b.settle(use, use)
+		b.settle(use)
+		b.expectSlots(b.ask(bucket.Ask{Want: 5}), 0)
+	}
+}
+
+func permits(b *table) {
+	r := only(bucket.Limit{Name: "concurrent", InFlight: 2})
+	r.Lease = time.Minute
+	b.lay(r)
+	got := b.ask(bucket.Ask{Want: 3})
+	b.expectSlots(got, 0, 0)
+	if got.Wait.Limit != "concurrent" || got.Wait.Until <= b.clock.now {
+		b.Errorf("%+v", got.Wait)
+	}
+	use := bucket.Use{Key: "k", Grant: got.Grants[0]}
+	b.settle(use, use)
+	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 0)
+	b.clock.now += 59_999_999
+	b.expectSlots(b.ask(bucket.Ask{Want: 3}))
+	b.clock.now++
+	b.expectSlots(b.ask(bucket.Ask{Want: 3}), 60_000_000, 60_000_000)
+	b.settle(bucket.Use{Key: "k", Grant: got.Grants[1]}) // its lease has run out: frees nobody else's permit
+	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+// tokens settles; its interval is 10 s / 1000.
+func tokens() bucket.Rules {
+	l := sharedRate("tokens", 1099, 10*time.Second, 100)
+	l.Cost.SettleHeader = "X-Tokens"
+	return only(l)
+}
+
+func used(g bucket.Grant, cost, actual int64) bucket.Use {
+	return bucket.Use{Key: "k", Grant: g, Costs: []int64{cost}, Actual: []int64{actual}}
+}
+
+func overage(b *table) {
+	b.lay(tokens())
+	b.settle(used(b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0], 100, 300))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 3_000_001)
+}
+
+func refund(b *table) {
+	b.lay(tokens())
+	g := b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0]
+	b.settle(used(g, 100, 10))
+	b.settle(used(g, 100, 10))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{90}}), 0)
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 10_000)
+}
+
+// lateRefund: time has already given back what the estimate took; giving it back once more would let a burst leave twice.
+func lateRefund(b *table) {
+	b.lay(tokens())
+	g := b.ask(bucket.Ask{Costs: []int64{100}}).Grants[0]
+	b.clock.now += 1_000_000
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}}), 1_000_000)
+	b.settle(used(g, 100, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{100}, Horizon: far}), 2_000_000)
+	// Half of it had drained: half can be given back.
+	b.lay(tokens())
+	g = b.ask(bucket.Ask{Costs: []int64{80}}).Grants[0]
+	b.clock.now += 400_000
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{60}}), 400_000)
+	b.settle(used(g, 80, 0))
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{40}}), 400_000)
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 410_000)
+}
+
+// refundsInTurn: estimates ten times too high cost throughput only while their calls run.
+func refundsInTurn(b *table) {
+	b.lay(tokens())
+	left, start := int64(0), b.clock.now
+	for range 2000 {
+		got := b.ask(bucket.Ask{Costs: []int64{50}})
+		for _, g := range got.Grants {
+			left += 5
+			b.settle(used(g, 50, 5))
+		}
+		b.clock.now += 5000
+	}
+	capacity := int64(b.clock.now-start)/10_000 + 100
+	if left > capacity || left < capacity*95/100 {
+		b.Errorf("%d units used of %d", left, capacity)
+	}
+}
+
+func overageOfYesterday(b *table) {
+	b.lay(only(quota("daily", bucket.Quota{Count: 10, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC})))
+	g := b.ask(bucket.Ask{}).Grants[0]
+	b.clock.now += 86_400_000_000
+	b.settle(used(g, 1, 7))
+	if n := len(b.ask(bucket.Ask{Want: 64}).Grants); n != 4 {
+		b.Errorf("%d of 10 left after an overage of 6, want 4", n)
+	}
+}

@@ -1,0 +1,151 @@
+// Package storetest is what every bucket.Store must pass: the worked examples of the limits as vectors, the mistakes that
+// other limiters have made as regression tests, and random schedules whose arrivals the exact checker looks at.
+//
+// All of it runs in virtual time: the store under test reads a Clock that only the suite moves. Nothing sleeps.
+package storetest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// Clock is the time a store under test must go by.
+type Clock struct {
+	now bucket.Micros
+}
+
+// Now is the present.
+func (c *Clock) Now() bucket.Micros { return c.now }
+
+// Store is what the suite drives: a bucket.Store whose rules can be changed while it runs.
+type Store interface {
+	bucket.Store
+	Apply(bucket.Rules) error
+	// ShadowHolds tells for every shadow limit how many calls it would have held.
+	ShadowHolds() map[string]int64
+}
+
+// Open makes an empty store for one api that goes by clock: a store that knows every key to be idle.
+type Open func(t testing.TB, rules bucket.Rules, clock *Clock) Store
+
+// Start is when the suite's clocks begin: 2027-01-15 08:00 UTC, midnight in Los Angeles.
+const Start = bucket.Micros(1_800_000_000_000_000)
+
+// Run holds a store to everything. scenes is how many random schedules it has to stand of each kind.
+func Run(t *testing.T, open Open, scenes int) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"rate", rateTests},
+		{"quota", quotaTests},
+		{"settle", settleTests},
+		{"rules", rulesTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.tests {
+				t.Run(c.name, func(t *testing.T) { c.run(&table{T: t, open: open}) })
+			}
+		})
+	}
+	t.Run("schedules", func(t *testing.T) { schedules(t, open, scenes) })
+}
+
+type test struct {
+	name string
+	run  func(*table)
+}
+
+// table is a store under test with its clock and rules.
+type table struct {
+	*testing.T
+	open  Open
+	clock Clock
+	rules bucket.Rules
+	store Store
+}
+
+// lay opens an empty store at Start.
+func (b *table) lay(rules bucket.Rules) {
+	b.Helper()
+	b.clock.now, b.rules = Start, rules
+	b.store = b.open(b, rules, &b.clock)
+}
+
+// apply puts new rules in force.
+func (b *table) apply(rules bucket.Rules) {
+	b.Helper()
+	if err := b.store.Apply(rules); err != nil {
+		b.Fatal(err)
+	}
+	b.rules = rules
+}
+
+// ask asks for key k, one slot and the rules' own limits, where a says nothing else.
+func (b *table) ask(a bucket.Ask) bucket.Answer {
+	b.Helper()
+	got, err := b.store.Reserve(context.Background(), []bucket.Ask{b.whole(a)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return got[0]
+}
+
+func (b *table) whole(a bucket.Ask) bucket.Ask {
+	if a.Key == "" {
+		a.Key = "k"
+	}
+	if a.Limits == (bucket.KeyLimits{}) {
+		a.Limits = b.rules.Key
+	}
+	if a.Want == 0 {
+		a.Want = 1
+	}
+	return a
+}
+
+func (b *table) settle(uses ...bucket.Use) {
+	b.Helper()
+	if err := b.store.Settle(context.Background(), uses); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// expectSlots compares the slots granted, in microseconds after Start.
+func (b *table) expectSlots(got bucket.Answer, want ...int64) {
+	b.Helper()
+	var at []int64
+	for _, g := range got.Grants {
+		at = append(at, int64(g.At-Start))
+	}
+	if !slices.Equal(at, want) {
+		b.Errorf("slots %v, want %v; %+v", at, want, got.Wait)
+	}
+}
+
+// expectWait compares what an answer says to wait for.
+func (b *table) expectWait(got bucket.Answer, want bucket.Wait) {
+	b.Helper()
+	if got.Wait != want {
+		b.Errorf("wait %+v, want %+v", got.Wait, want)
+	}
+}
+
+func keyRate(count int64, per time.Duration, burst int64) bucket.KeyLimits {
+	return bucket.KeyLimits{Rate: bucket.Rate{Count: count, Per: per, Burst: burst}}
+}
+
+func sharedRate(name string, count int64, per time.Duration, burst int64) bucket.Limit {
+	return bucket.Limit{Name: name, Rate: &bucket.Rate{Count: count, Per: per, Burst: burst}}
+}
+
+func quota(name string, q bucket.Quota) bucket.Limit { return bucket.Limit{Name: name, Quota: &q} }
+
+// fast is a key rate that does not bind.
+var fast = keyRate(1_000_000, time.Second, 2_000_000)
+
+func only(l ...bucket.Limit) bucket.Rules { return bucket.Rules{Key: fast, Shared: l} }
