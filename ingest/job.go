@@ -127,7 +127,11 @@ func (j *Job) storedMsgID() string { return Token(j.Key) + "/" + j.DedupeID }
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}
 	stored := m.Header.Get(HeaderMsgID)
-	delete(m.Header, HeaderMsgID) // weir's own: the job's is among the renamed
+	for name := range m.Header {
+		if strings.HasPrefix(name, "Nats-") {
+			delete(m.Header, name) // weir's own, for the stream: the job's are among the renamed
+		}
+	}
 	refusal := j.readHeader(m.Header, rule, storedAt)
 	j.DedupeID = strings.TrimPrefix(stored, Token(m.Key)+"/")
 	return j, refusal

@@ -1,0 +1,60 @@
+# Everything weir needs is installed by these targets; see README.md.
+
+GO            ?= go
+FUZZTIME      ?= 10s
+GOLANGCI      := v2.15.0
+GOVULNCHECK   := v1.9.0
+TOOLS         := $(CURDIR)/bin/tools
+
+.PHONY: help run test unit fuzz lint vuln build bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+run: build ## show weir working: everything embedded, with a fake paid api
+	bin/weir demo $(DEMO)
+
+test: vet lint unit fuzz vuln ## pass every check: what CI runs
+
+build: ## build bin/weir
+	$(GO) build -trimpath -o bin/weir ./cmd/weir
+
+vet:
+	$(GO) vet ./...
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) mod tidy -diff
+
+unit: redis ## run the tests with the race detector
+	$(GO) test -race -timeout 12m ./...
+
+fuzz: ## run every fuzz target briefly
+	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x ./$$(dirname $$f) || exit 1; \
+	  done; done
+
+lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
+	$< run ./...
+
+$(TOOLS)/golangci-lint-$(GOLANGCI):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	mv $(TOOLS)/golangci-lint $@
+
+vuln: ## look for known vulnerabilities, where their database can be reached
+	@mkdir -p $(TOOLS); GOFLAGS= GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK)
+	@out=$$($(TOOLS)/govulncheck ./... 2>&1); code=$$?; \
+	if echo "$$out" | grep -qE 'dial tcp|lookup|Forbidden|connection refused|no such host|i/o timeout'; then \
+	  echo "govulncheck: the database of vulnerabilities cannot be reached from here: not checked"; \
+	else echo "$$out"; exit $$code; fi
+
+redis: # the tests of the shared limits run a real redis-server
+	@command -v redis-server >/dev/null || { \
+	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends redis-server) >/dev/null \
+	  || sudo apt-get install -y --no-install-recommends redis-server; \
+	  else echo "install redis-server 7 to run the tests"; exit 1; fi; }
+
+bench: ## run the benchmarks beside their references
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove what was built
+	rm -rf bin

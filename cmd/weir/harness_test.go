@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// rig is a whole weir with its paid api, in this process, on ports of their own.
+type rig struct {
+	t      *testing.T
+	api    *fakeapi.API
+	dir    string
+	yaml   string
+	worker *Worker
+	nc     *nats.Conn
+	js     jetstream.JetStream
+}
+
+// newRig starts a fake api and a worker. yaml gets the api's url for its %s.
+func newRig(t *testing.T, o fakeapi.Options, yaml string) *rig {
+	t.Helper()
+	if o.Key == (fakeapi.KeyFrom{}) {
+		o.Key = fakeapi.KeyFrom{Header: "X-Key"}
+	}
+	api, err := fakeapi.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r := &rig{t: t, api: api, dir: t.TempDir(), yaml: fmt.Sprintf(yaml, api.URL())}
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	file := filepath.Join(r.dir, "weir.yaml")
+	if err := os.WriteFile(file, []byte(r.yaml), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	settings := &config.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
+		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
+		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second,
+	}
+	var err error
+	if r.worker, err = StartWorker(r.t.Context(), settings, testLog(r.t)); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) stop() {
+	if r.worker == nil {
+		return
+	}
+	r.nc.Close()
+	r.worker.Stop()
+	if err := r.worker.Wait(); err != nil {
+		r.t.Errorf("the worker stopped with: %v", err)
+	}
+	r.worker = nil
+}
+
+// awaitCalls waits until the api has answered n calls.
+func (r *rig) awaitCalls(n int) []fakeapi.Arrival {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	defer cancel()
+	err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(n) })
+	if err != nil {
+		r.t.Fatalf("waited for %d calls, saw %d: %v", n, len(r.api.All()), err)
+	}
+	return r.api.All()
+}
+
+// eventually polls until ok, for what has no channel to wait on.
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			r.t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// messages is how many messages a stream holds.
+func (r *rig) messages(stream string) int {
+	r.t.Helper()
+	s, err := r.js.Stream(r.t.Context(), stream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.Msgs)
+}
+
+// waiting is how many jobs an api's queue holds.
+func (r *rig) waiting(api string) int {
+	r.t.Helper()
+	n := 0
+	for p := range 4 {
+		s, err := r.js.Stream(r.t.Context(), fmt.Sprintf("WEIR_%s_%d", api, p))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		n += int(s.CachedInfo().State.Msgs)
+		info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter("weir.o.>"))
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, m := range info.State.Subjects {
+			n -= int(m)
+		}
+	}
+	return n
+}
+
+func testLog(t *testing.T) *slog.Logger {
+	w := io.Discard
+	if testing.Verbose() {
+		w = t.Output()
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

@@ -1,0 +1,132 @@
+// Package console serves weir's HTTP side: metrics, health, and a page that leads to them.
+package console
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+//go:embed index.html
+var files embed.FS
+
+// Options of a Server. All are required.
+type Options struct {
+	Listen   string // host:port; anything but a loopback address is refused: there is no authentication yet
+	Gatherer prometheus.Gatherer
+	Version  string
+	// Ready reports whether a job could be taken and dispatched now.
+	Ready func(context.Context) error
+}
+
+// readyTimeout bounds one look at readiness, readyCache how long its answer holds: probes must not load the store.
+const (
+	readyTimeout = 3 * time.Second
+	readyCache   = time.Second
+)
+
+// Server is the running HTTP side.
+type Server struct {
+	http     *http.Server
+	listener net.Listener
+	served   chan error
+	opts     Options
+
+	mu      sync.Mutex
+	checked time.Time
+	answer  error
+}
+
+// Start listens and serves.
+func Start(o Options) (*Server, error) {
+	if err := checkLoopback(o.Listen); err != nil {
+		return nil, err
+	}
+	page, err := template.ParseFS(files, "index.html")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
+	}
+	s := &Server{opts: o, listener: listener, served: make(chan error, 1)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+		_ = page.Execute(w, o) // the client has gone
+	})
+	s.http = &http.Server{
+		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	go func() { s.served <- s.http.Serve(listener) }()
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Close stops serving and returns when the server has ended.
+func (s *Server) Close() error {
+	err := s.http.Close()
+	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	if err := s.ready(r.Context()); err != nil {
+		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		return
+	}
+	answer(w, http.StatusOK, "ready")
+}
+
+func (s *Server) ready(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.checked) < readyCache {
+		return s.answer
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	s.answer, s.checked = s.opts.Ready(ctx), time.Now()
+	return s.answer
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, text) // the client has gone
+}
+
+// checkLoopback refuses an address that others could reach.
+func checkLoopback(listen string) error {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return fmt.Errorf("WEIR_HTTP_LISTEN %q: %w", listen, err)
+	}
+	if host == "localhost" {
+		return nil
+	}
+	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
+		return fmt.Errorf("WEIR_HTTP_LISTEN %s: there is no authentication, so only a loopback address such as 127.0.0.1 is taken; put a proxy with authentication before it", listen)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// Package embedded runs a nats-server with JetStream inside the process, with a real listener for producers.
+//
+// The listener is real because without one neither clustering nor an orderly shutdown work. The server's name is fixed
+// because JetStream files its state under it. Signals are the worker's business, not the server's.
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Options of a Server. All are required but MaxStore.
+type Options struct {
+	Listen     string // host:port, port 0 for any
+	Dir        string // of the store
+	SyncAlways bool   // fsync before every answer; otherwise every second
+	MaxPayload int64  // bytes of a message
+	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
+	Log        *slog.Logger
+}
+
+// readyWait bounds the start; a store of many millions of jobs may be read again after a crash.
+const readyWait = 10 * time.Minute
+
+// leastStore is below what JetStream is of no use.
+const leastStore = 64 << 20
+
+// Server is a running nats-server.
+type Server struct {
+	ns       *server.Server
+	lock     *os.File
+	maxStore int64
+}
+
+// Start runs the server and returns when it takes clients.
+func Start(o Options) (*Server, error) {
+	host, port, err := net.SplitHostPort(o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("WEIR_NATS_LISTEN %q: %w", o.Listen, err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("WEIR_NATS_LISTEN %q: the port is not a number", o.Listen)
+	}
+	if number == 0 {
+		number = server.RANDOM_PORT
+	}
+	lock, err := lockDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	maxStore := o.MaxStore
+	if maxStore == 0 {
+		if maxStore, err = roomFor(o.Dir); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
+	opts := &server.Options{
+		ServerName: "weir", Host: host, Port: number, NoSigs: true,
+		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
+		SyncAlways: o.SyncAlways, SyncInterval: time.Second,
+		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: 256 << 20,
+	}
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
+	}
+	logger := &logger{log: o.Log.With("component", "nats-server")}
+	ns.SetLoggerV2(logger, false, false, false)
+	go ns.Start()
+	s := &Server{ns: ns, lock: lock, maxStore: maxStore}
+	if !ns.ReadyForConnections(readyWait) || !ns.JetStreamEnabled() {
+		s.Shutdown()
+		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
+	}
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() string { return s.ns.Addr().String() }
+
+// ClientURL is how to connect to it from this machine.
+func (s *Server) ClientURL() string { return s.ns.ClientURL() }
+
+// MaxStore is how many bytes the store may take.
+func (s *Server) MaxStore() int64 { return s.maxStore }
+
+// Shutdown stops the server and returns when its store is closed.
+func (s *Server) Shutdown() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+	_ = s.lock.Close() // the lock goes with the descriptor
+}
+
+// lockDir keeps two workers from writing to one store.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "weir.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another weir uses the data directory %s: stop it, or set WEIR_DATA_DIR", dir), f.Close())
+	}
+	return f, nil
+}
+
+// roomFor is four fifths of what the disk has left and the store has already: a full disk makes JetStream read-only
+// until it is started again, its own limit only refuses.
+func roomFor(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	var used int64
+	err := filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil //nolint:nilerr // a file that vanishes while it is counted takes no room
+		}
+		if info, err := entry.Info(); err == nil {
+			used += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	room := (int64(fs.Bavail)*fs.Bsize + used) / 5 * 4
+	if room < leastStore {
+		return 0, fmt.Errorf("the disk of %s has room for %d MiB, weir needs %d: free some, or set WEIR_DATA_DIR", dir, room>>20, leastStore>>20)
+	}
+	return room, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestBurst is the main job: a burst beyond the bucket. What fits is called once each, in order, never faster than the
+// rate; what does not fit is a letter and an event, and its producer is told.
+func TestBurst(t *testing.T) {
+	const jobs, capacity, rate = 200, 60, 50
+	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
+apis:
+  credit:
+    url: %s/v2
+    price: 0.01
+    bucket: {rate: 50/s, capacity: 60}
+`)
+	events, err := r.nc.SubscribeSync("weir.events.throttled.credit.vip-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inbox := nats.NewInbox()
+	answers, err := r.nc.SubscribeSync(inbox + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobs {
+		if err := r.nc.PublishRequest("weir.jobs.credit.vip-1", fmt.Sprintf("%s.%d", inbox, i), fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accepted, throttled := 0, 0
+	for range jobs {
+		msg, err := answers.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a struct {
+			Stream   string `json:"stream"`
+			Seq      uint64 `json:"seq"`
+			Position int    `json:"position"`
+			ETAms    *int64 `json:"eta_ms"`
+			Letter   uint64 `json:"dead_letter_seq"`
+			Error    *struct {
+				Code    int `json:"code"`
+				ErrCode int `json:"err_code"`
+			} `json:"error"`
+		}
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
+			t.Fatalf("%s: %v", msg.Data, err)
+		}
+		switch {
+		case a.Error == nil:
+			accepted++
+			if a.Seq == 0 || a.Position < 1 || a.Position > capacity || a.ETAms == nil {
+				t.Errorf("a receipt that does not make sense: %s", msg.Data)
+			}
+		case a.Error.Code == 429 && a.Error.ErrCode == 20429 && a.Letter > 0:
+			throttled++
+		default:
+			t.Errorf("unexpected answer: %s", msg.Data)
+		}
+	}
+	arrivals := r.awaitCalls(accepted)
+	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
+	arrivals = r.api.All()
+	t.Logf("accepted %d, throttled %d, called %d", accepted, throttled, len(arrivals))
+	if accepted < capacity || accepted+throttled != jobs {
+		t.Errorf("accepted %d and throttled %d of %d, the bucket holds %d", accepted, throttled, jobs, capacity)
+	}
+	if len(arrivals) != accepted {
+		t.Errorf("%d calls for %d accepted jobs", len(arrivals), accepted)
+	}
+	checkOrder(t, arrivals)
+	checkRate(t, arrivals, bucket.Rate{Count: rate, Per: time.Second, Burst: 1})
+	if u := utilisation(arrivals, rate); u < 0.95 {
+		t.Errorf("only %.1f %% of the rate was used while jobs waited", 100*u)
+	}
+	if letters := r.messages("WEIR_DEAD"); letters != throttled {
+		t.Errorf("%d letters for %d refusals", letters, throttled)
+	}
+	for i := range throttled {
+		event, err := events.NextMsg(5 * time.Second)
+		if err != nil {
+			t.Fatalf("event %d of %d: %v", i, throttled, err)
+		}
+		if !strings.Contains(string(event.Data), `"type":"weir.throttled.v1"`) {
+			t.Errorf("not a throttled event: %s", event.Data)
+		}
+	}
+	if results := r.messages("WEIR_RESULTS"); results != accepted {
+		t.Errorf("%d results for %d jobs", results, accepted)
+	}
+	if calls := r.messages("WEIR_CALLS"); calls != accepted {
+		t.Errorf("%d ledger records for %d calls", calls, accepted)
+	}
+}
+
+func checkOrder(t *testing.T, arrivals []fakeapi.Arrival) {
+	t.Helper()
+	last := -1
+	for _, a := range arrivals {
+		var body struct{ N int }
+		if err := json.Unmarshal(a.Body, &body); err != nil {
+			t.Fatalf("body %q: %v", a.Body, err)
+		}
+		if body.N <= last {
+			t.Fatalf("job %d was called after job %d", body.N, last)
+		}
+		last = body.N
+	}
+}
+
+func checkRate(t *testing.T, arrivals []fakeapi.Arrival, rate bucket.Rate) {
+	t.Helper()
+	stamps := make([]bucket.Arrival, len(arrivals))
+	for i, a := range arrivals {
+		stamps[i] = bucket.Arrival{At: a.At, End: a.End}
+	}
+	v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &rate}, Jitter: 5 * time.Millisecond})
+	t.Log(v)
+	if v.Outcome != bucket.Pass {
+		t.Errorf("over the rate: %s", v)
+	}
+}
+
+// utilisation is the share of the possible calls that were made between the first and the last.
+func utilisation(arrivals []fakeapi.Arrival, perSecond float64) float64 {
+	span := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At).Seconds()
+	return float64(len(arrivals)-1) / (span * perSecond)
+}

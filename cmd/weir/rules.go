@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher"
+	"weir/ingest"
+)
+
+// leastJitter is what even an operator who allows none must allow: timers of an operating system are not finer.
+const leastJitter = time.Millisecond
+
+// ingestRule is what the intake must know of an api.
+func ingestRule(a *config.API) *ingest.Rule {
+	rule := &ingest.Rule{API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, MaxCost: maxCost(a)}
+	switch a.Key.From {
+	case config.KeyFromHeader:
+		rule.Key.Header = a.Key.Name
+	case config.KeyFromJSON:
+		rule.Key.Pointer = a.Key.Pointer
+	}
+	return rule
+}
+
+// maxCost is the largest Weir-Cost that can ever pass, 0 where no limit takes its cost from there.
+func maxCost(a *config.API) int64 {
+	most := int64(0)
+	for _, l := range a.Rules.Shared {
+		if l.Cost.Header != ingest.HeaderCost {
+			continue
+		}
+		let := int64(0)
+		switch {
+		case l.Rate != nil:
+			let = l.Rate.Burst
+		case l.Quota != nil:
+			let = l.Quota.Count
+		}
+		if let > 0 && (most == 0 || let < most) {
+			most = let
+		}
+	}
+	return most
+}
+
+// dispatchAPI is what the dispatcher must know of an api.
+func dispatchAPI(a *config.API, c *config.Config) *dispatcher.API {
+	rules := a.Rules
+	rules.Jitter = max(rules.Jitter, leastJitter)
+	api := &dispatcher.API{
+		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: rules,
+		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
+		Retry: dispatcher.Retry{
+			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, HoldAPI: a.Retry.Hold == config.HoldAPI,
+		},
+	}
+	if a.Idempotency != nil {
+		api.Idempotency = &dispatcher.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
+	}
+	return api
+}
+
+func resolve(headers []config.Header) ([]ingest.HeaderField, error) {
+	fields := make([]ingest.HeaderField, len(headers))
+	for i, h := range headers {
+		value, err := h.Value.Resolve()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", h.Name, err)
+		}
+		fields[i] = ingest.HeaderField{Name: h.Name, Value: value}
+	}
+	return fields, nil
+}
+
+// largestCapacity is the largest any key may have: the streams' own limit.
+func largestCapacity(r bucket.Rules) int64 {
+	most := r.Key.Capacity
+	for _, o := range r.Overrides {
+		if o.Capacity != nil {
+			most = max(most, *o.Capacity)
+		}
+	}
+	return most
+}

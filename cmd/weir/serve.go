@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/config"
+)
+
+func serveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Take jobs from NATS and call the configured apis",
+		Long: `Runs weir: takes jobs on weir.jobs.<api>.<key>, queues them, and calls the apis at their rates.
+
+Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see the README).
+SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			settings, err := config.ReadSettings()
+			if err != nil {
+				return usage(err)
+			}
+			log := newLogger(settings)
+			logWarnings(log, settings.Warnings)
+			return serve(cmd.Context(), settings, log)
+		},
+	}
+}
+
+func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started := make(chan *Worker, 1)
+	go func() {
+		<-signals
+		log.Info("stopping: running calls may end; a second signal exits at once")
+		select {
+		case w := <-started:
+			w.Stop()
+		default:
+			cancel() // still starting
+		}
+		<-signals
+		os.Exit(1)
+	}()
+	w, err := StartWorker(ctx, s, log)
+	if err != nil {
+		return classify(err)
+	}
+	logWarnings(log, w.config.Warnings)
+	log.Info("ready", "apis", len(w.config.APIs), "version", version())
+	started <- w
+	return w.Wait()
+}
+
+func newLogger(s *config.Settings) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: s.LogLevel}
+	if s.LogFormat == config.LogJSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+}
+
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": version()},
+	})
+	info.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return r
+}

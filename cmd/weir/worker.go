@@ -1,0 +1,440 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/embedded"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/ingest"
+)
+
+// Worker is one running weir: everything `weir serve` starts, in one process.
+type Worker struct {
+	settings *config.Settings
+	config   *config.Config
+	log      *slog.Logger
+	registry *prometheus.Registry
+	cleanups []cleanup
+
+	server   *embedded.Server // nil with an external one
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	control  jetstream.KeyValue
+	office   *deadletter.Office
+	queues   map[string]*bucket.Queue
+	dispatch *dispatcher.Dispatcher
+	intake   *ingest.Service
+	http     *console.Server
+
+	soft, hard, base             context.Context
+	stopSoft, stopHard, stopBase context.CancelCauseFunc
+	lower                        *errgroup.Group // queues and office
+	upper                        *errgroup.Group // dispatch
+	done                         chan struct{}
+	err                          error
+}
+
+// cleanup is undone in reverse order, when Start fails and when the worker stops.
+type cleanup struct {
+	name string
+	do   func() error
+}
+
+var errStopped = errors.New("weir is stopping")
+
+// StartWorker starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
+//
+// It is one straight line, since nearly every step needs what an earlier one made.
+func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *Worker, err error) {
+	w = &Worker{settings: s, log: log, registry: newRegistry(), queues: map[string]*bucket.Queue{}, done: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.cleanUp())
+		}
+	}()
+	w.base, w.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
+	w.hard, w.stopHard = context.WithCancelCause(w.base)
+	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
+	w.onStop("contexts", func() error { w.stopBase(errStopped); return nil })
+
+	file, err := readConfigFile(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.connect(ctx, file); err != nil {
+		return nil, err
+	}
+	if w.control, err = ensureControl(ctx, w.js, s.Replicas); err != nil {
+		return nil, err
+	}
+	if w.config, err = adoptConfig(ctx, w.js, s, file); err != nil {
+		return nil, err
+	}
+	if err := refuseUnsupported(w.config, s); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx); err != nil {
+		return nil, err
+	}
+	w.lower, _ = errgroup.WithContext(w.base)
+	w.lower.Go(func() error { return w.office.Run(w.base) })
+	for _, q := range w.queues {
+		w.lower.Go(func() error { return q.Run(w.base) })
+	}
+	w.upper, _ = errgroup.WithContext(w.base)
+	if w.dispatch != nil {
+		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
+	}
+	w.onStop("dispatch and storage", w.wait)
+	if w.dispatch != nil {
+		if err := w.awaitDispatch(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.takeJobs(); err != nil {
+		return nil, err
+	}
+	if err := w.serveHTTP(); err != nil {
+		return nil, err
+	}
+	go w.watch()
+	return w, nil
+}
+
+// connect starts the embedded server, if there is to be one, and connects.
+func (w *Worker) connect(ctx context.Context, file *configFile) error {
+	s := w.settings
+	url := s.NATSURL.Reveal()
+	opts := []nats.Option{
+		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectBufSize(-1), // what cannot be sent is an error, not a promise
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			w.log.Warn("nats", "subject", subject, "err", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				w.log.Warn("lost the connection to NATS; trying again", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
+	}
+	if s.Embedded() {
+		server, err := embedded.Start(embedded.Options{
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
+			MaxPayload: maxPayload(file), Log: w.log,
+		})
+		if err != nil {
+			return err
+		}
+		w.server = server
+		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
+		url = server.ClientURL()
+		w.log.Info("listening", "what", "nats", "addr", server.Addr())
+	} else {
+		if s.NATSCreds.IsSet() {
+			opts = append(opts, nats.UserCredentials(s.NATSCreds.Reveal()))
+		}
+		if s.NATSCA != "" {
+			opts = append(opts, nats.RootCAs(s.NATSCA))
+		}
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %s: %w", s.NATSURL, err)
+	}
+	w.nc = nc
+	w.onStop("nats connection", func() error { nc.Close(); return nil })
+	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	return checkServer(ctx, nc, w.js)
+}
+
+// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
+// that agree on a full key.
+const leastServer = "2.14"
+
+func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
+		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it",
+			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), leastServer)
+	}
+	if _, err := js.AccountInfo(ctx); err != nil {
+		return fmt.Errorf("JetStream does not answer at %s (enable it for this account: nats-server -js): %w", nc.ConnectedUrlRedacted(), err)
+	}
+	return nil
+}
+
+// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.
+func maxPayload(file *configFile) int64 {
+	most := int64(8 << 20)
+	if file != nil {
+		for _, a := range file.config.APIs {
+			most = max(most, a.MaxBody+(1<<20))
+		}
+	}
+	return most
+}
+
+// open makes every stream exist and puts the parts together.
+func (w *Worker) open(ctx context.Context) (err error) {
+	s, c := w.settings, w.config
+	maxStore := int64(0)
+	if w.server != nil {
+		maxStore = w.server.MaxStore() / 8
+	}
+	w.office, err = deadletter.Open(ctx, deadletter.Options{
+		Conn: w.nc, JetStream: w.js, Replicas: s.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
+		MaxStore: maxStore, Log: w.log, Registerer: w.registry,
+	})
+	if err != nil {
+		return err
+	}
+	now := steadyClock()
+	if s.Has(config.RoleDispatch) {
+		w.dispatch, err = dispatcher.Open(ctx, dispatcher.Options{
+			Conn: w.nc, JetStream: w.js, Office: w.office, Instance: s.Instance, Version: version(), Now: now,
+			Replicas: s.Replicas, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: maxStore,
+			Log: w.log, Registerer: w.registry,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range c.APIs {
+		if err := w.openAPI(ctx, &c.APIs[i], now); err != nil {
+			return fmt.Errorf("api %s: %w", c.APIs[i].Name, err)
+		}
+	}
+	return nil
+}
+
+// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
+const ledgerAge = 62 * 24 * time.Hour
+
+func (w *Worker) openAPI(ctx context.Context, a *config.API, now func() bucket.Micros) error {
+	api := dispatchAPI(a, w.config)
+	queue, err := bucket.OpenQueue(ctx, bucket.QueueOptions{
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: bucket.QueueSettings{
+			StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: w.config.Dedupe},
+			API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(api.Rules), MaxBody: a.MaxBody,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	w.queues[a.Name] = queue
+	if w.dispatch == nil {
+		return nil
+	}
+	store, err := bucket.NewMemory(api.Rules, now)
+	if err != nil {
+		return err
+	}
+	w.dispatch.AddLane(dispatcher.LaneOptions{API: api, Queue: queue, Store: store, TAT: func(key string) bucket.Micros {
+		tat, _ := store.TAT(key)
+		return tat
+	}})
+	return nil
+}
+
+// awaitDispatch waits until the queues have been read, or their reading failed.
+func (w *Worker) awaitDispatch(ctx context.Context) error {
+	failed := make(chan error, 1)
+	go func() { failed <- w.upper.Wait() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- w.dispatch.Ready(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case err := <-failed:
+		if err == nil {
+			err = errStopped
+		}
+		return err
+	}
+}
+
+// takeJobs starts the intake.
+func (w *Worker) takeJobs() error {
+	if !w.settings.Has(config.RoleIngest) {
+		return nil
+	}
+	apis := map[string]*ingest.API{}
+	for i := range w.config.APIs {
+		a := &w.config.APIs[i]
+		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: w.queues[a.Name]}
+	}
+	var err error
+	w.intake, err = ingest.Start(ingest.Options{
+		Conn: w.nc, Version: version(), APIs: func() map[string]*ingest.API { return apis },
+		Bury: w.office.BuryRefused, Log: w.log, Registerer: w.registry,
+	})
+	return err
+}
+
+func (w *Worker) serveHTTP() error {
+	if w.settings.HTTPListen == "" {
+		return nil
+	}
+	server, err := console.Start(console.Options{
+		Listen: w.settings.HTTPListen, Gatherer: w.registry, Version: version(), Ready: w.ready,
+	})
+	if err != nil {
+		return err
+	}
+	w.http = server
+	w.onStop("http", server.Close)
+	w.log.Info("listening", "what", "http", "addr", server.Addr())
+	return nil
+}
+
+// ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
+// acknowledge.
+func (w *Worker) ready(ctx context.Context) error {
+	if w.soft.Err() != nil {
+		return errStopped
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {
+		return fmt.Errorf("JetStream does not store: %w", err)
+	}
+	return nil
+}
+
+// watch ends the worker when one of its parts ends: half a worker is worse than none, since nobody restarts it.
+func (w *Worker) watch() {
+	failed := make(chan error, 2)
+	go func() { failed <- w.lower.Wait() }()
+	go func() { failed <- w.upper.Wait() }()
+	select {
+	case err := <-failed:
+		if w.soft.Err() == nil {
+			if err == nil {
+				err = errors.New("a part of weir ended by itself")
+			}
+			w.err = err
+			w.log.Error("weir stops", "err", err)
+		}
+	case <-w.soft.Done():
+	}
+	w.shutDown()
+	close(w.done)
+}
+
+// shutDown takes the parts down in the order in which no promise breaks.
+func (w *Worker) shutDown() {
+	w.stopSoft(errStopped)
+	limit, cancel := context.WithTimeout(context.Background(), w.settings.ShutdownTimeout)
+	defer cancel()
+	if w.intake != nil {
+		if err := w.intake.Stop(limit); err != nil {
+			w.log.Warn("stopping", "err", err)
+		}
+	}
+	stopHard := context.AfterFunc(limit, func() { w.stopHard(errors.New("the shutdown timeout has passed")) })
+	defer stopHard()
+	if err := w.cleanUp(); err != nil && w.err == nil {
+		w.err = err
+	}
+}
+
+// wait ends dispatch, then what it stores with.
+func (w *Worker) wait() error {
+	w.stopSoft(errStopped)
+	err := w.upper.Wait()
+	w.stopBase(errStopped)
+	return errors.Join(err, w.lower.Wait())
+}
+
+// Stop begins the shutdown: no more jobs are taken, running calls may end.
+func (w *Worker) Stop() { w.stopSoft(errStopped) }
+
+// Wait blocks until the worker has stopped and returns why, nil after Stop.
+func (w *Worker) Wait() error {
+	<-w.done
+	return w.err
+}
+
+// NATSURL is where producers connect.
+func (w *Worker) NATSURL() string {
+	if w.server != nil {
+		return w.server.ClientURL()
+	}
+	return w.nc.ConnectedUrl()
+}
+
+// HTTPAddr is where metrics and health are served, "" when nowhere.
+func (w *Worker) HTTPAddr() string {
+	if w.http == nil {
+		return ""
+	}
+	return w.http.Addr()
+}
+
+func (w *Worker) onStop(name string, do func() error) { w.cleanups = append(w.cleanups, cleanup{name, do}) }
+
+func (w *Worker) cleanUp() error {
+	var errs []error
+	for i := len(w.cleanups) - 1; i >= 0; i-- {
+		if err := w.cleanups[i].do(); err != nil && !errors.Is(err, errStopped) {
+			errs = append(errs, fmt.Errorf("stop %s: %w", w.cleanups[i].name, err))
+		}
+	}
+	w.cleanups = nil
+	return errors.Join(errs...)
+}
+
+// steadyClock is the wall clock of the start carried on by the monotonic one: stepping the machine's clock moves no
+// slot.
+func steadyClock() func() bucket.Micros {
+	start := time.Now()
+	return func() bucket.Micros { return bucket.MicrosOf(start.Add(time.Since(start))) }
+}
+
+// configFile is a configuration as it was read from disk.
+type configFile struct {
+	text   []byte
+	sum    string
+	config *config.Config
+}
+
+func readConfigFile(path string) (*configFile, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	c, err := config.Parse(text, config.Options{Name: path})
+	if err != nil {
+		return nil, err
+	}
+	return &configFile{text: text, sum: fmt.Sprintf("%x", sha256.Sum256(text)), config: c}, nil
+}
