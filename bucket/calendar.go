@@ -10,6 +10,12 @@ type span struct {
 	start, end Micros
 }
 
+// Period is the quota's calendar or fixed period that holds at: [start, end).
+func (q Quota) Period(at Micros) (start, end Micros) {
+	p := q.spanAt(at)
+	return p.start, p.end
+}
+
 func (s span) holds(at Micros) bool { return s.start <= at && at < s.end }
 
 // spanAt is the period that holds at. Spans of one quota follow each other without gap or overlap.

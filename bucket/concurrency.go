@@ -10,8 +10,9 @@ import "sort"
 // sorted by serial and by end, finding is a binary search and expiry looks at the front only. It holds at most the calls
 // granted within one lease, and is packed when more than half of it is settled.
 type permits struct {
-	list []permit
-	done int // settled ones still in the list
+	list   []permit
+	done   int    // settled ones still in the list
+	latest Micros // the last lease's end
 }
 
 type permit struct {
@@ -25,10 +26,8 @@ func (p *permits) open() int64 { return int64(len(p.list) - p.done) }
 
 // take opens a permit for a grant. Serials must rise.
 func (p *permits) take(serial int64, end Micros) {
-	if n := len(p.list); n > 0 {
-		end = max(end, p.list[n-1].end)
-	}
-	p.list = append(p.list, permit{serial: serial, number: serial, end: end})
+	p.latest = max(p.latest, end)
+	p.list = append(p.list, permit{serial: serial, number: serial, end: p.latest})
 }
 
 // settle closes the permit of a grant, and reports whether it was open.

@@ -1,17 +1,14 @@
 package bucket
 
-import "fmt"
-
 // engine is the whole state of one api's limits, and the pure core of Memory: time comes in as an argument, nothing is
 // locked, nothing is read from outside.
 type engine struct {
 	rules     Rules
 	intervals map[Rate]Interval
 	shared    []sharedLimit
-	past      []order // how Rules.Shared was ordered before, oldest first
-	unplaced  int64   // grants below this serial are older than past
-	clock     Micros  // the latest time seen
-	asked     int64   // asks so far; serials count MaxWant to each
+	orders    Orders
+	clock     Micros // the latest time seen
+	asked     int64  // asks so far; serials count MaxWant to each
 	keys      keyTable
 	permits   permits
 }
@@ -25,15 +22,6 @@ type sharedLimit struct {
 	holds    int64 // what a shadow limit would have held
 }
 
-// order is the sequence of shared limits that the costs of grants below serial follow.
-type order struct {
-	below int64
-	names []string
-}
-
-// maxOrders is how many changes of rules a running call may outlive and still be settled by its real costs.
-const maxOrders = 8
-
 // maxIntervals bounds the memory of computed intervals; beyond it they are computed anew.
 const maxIntervals = 1024
 
@@ -45,19 +33,8 @@ func (e *engine) tick(now Micros) Micros {
 
 // check says what is wrong with an ask, before anything is granted.
 func (e *engine) check(a *Ask) error {
-	if a.Want < 1 || a.Want > MaxWant {
-		return fmt.Errorf("wants %d slots, not 1 to %d", a.Want, MaxWant)
-	}
-	if a.Horizon < 0 {
-		return fmt.Errorf("horizon %s lies in the past", a.Horizon)
-	}
-	if a.Costs != nil && len(a.Costs) != len(e.shared) {
-		return fmt.Errorf("names %d costs for %d shared limits", len(a.Costs), len(e.shared))
-	}
-	for _, c := range a.Costs {
-		if c < 0 {
-			return fmt.Errorf("cost %d is negative", c)
-		}
+	if err := a.validate(len(e.shared)); err != nil {
+		return err
 	}
 	_, err := e.interval(a.Limits.Rate)
 	return err
@@ -144,7 +121,7 @@ func (e *engine) slot(now Micros, key *keyState, a *Ask) (Micros, Wait) {
 		}
 	}
 	if at > reach {
-		w := Wait{Limit: ownRate, Until: max(now+1, at-(reach-now))}
+		w := Wait{Limit: OwnRate, Until: max(now+1, at-(reach-now))}
 		if binding >= 0 {
 			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted()
 		}
@@ -174,7 +151,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 		}
 	}
 	if len(e.shared) > 0 {
-		e.permits.take(serial, at+e.rules.lease())
+		e.permits.take(serial, at+e.rules.LeaseMicros())
 	}
 }
 
@@ -202,38 +179,19 @@ func (e *engine) settle(now Micros, u *Use) {
 	open := e.permits.settle(u.Grant.Serial)
 	for i := range e.shared {
 		l := &e.shared[i]
-		at, ok := e.place(u, i)
+		at, ok := e.orders.Place(u, l.Name, i)
 		if l.meter == nil || l.Shadow || !ok {
 			continue
 		}
-		cost := u.cost(at)
+		cost := costAt(u.Costs, at)
 		switch {
 		case u.Returned && open == wasOpen:
 			l.meter.giveBack(u.Grant.At, cost, u.Grant.Serial)
 		case u.Returned || at >= len(u.Actual):
 		case u.Actual[at] > cost || open == wasOpen:
-			l.meter.correct(now, u.Grant.At, cost, max(0, u.Actual[at]), u.Grant.Serial)
+			l.meter.correct(now, u.Grant.At, cost, min(maxCost, max(0, u.Actual[at])), u.Grant.Serial)
 		}
 	}
-}
-
-// place is where the costs of a grant name shared limit i: the rules may have been changed since it was given.
-func (e *engine) place(u *Use, i int) (int, bool) {
-	if u.Grant.Serial < e.unplaced {
-		return 0, false
-	}
-	for _, o := range e.past {
-		if u.Grant.Serial >= o.below {
-			continue
-		}
-		for j, name := range o.names {
-			if name == e.shared[i].Name {
-				return j, u.Costs == nil || j < len(u.Costs)
-			}
-		}
-		return 0, false
-	}
-	return i, u.Costs == nil || i < len(u.Costs)
 }
 
 // apply puts rules in force, or says why it cannot and changes nothing.
@@ -252,24 +210,14 @@ func (e *engine) apply(now Micros, rules Rules) error {
 			}
 		}
 	}
-	if e.asked > 0 && len(e.shared) > 0 {
-		o := order{below: (e.asked + 1) * MaxWant}
-		for i := range e.shared {
-			o.names = append(o.names, e.shared[i].Name)
-		}
-		e.past = append(e.past, o)
-		if len(e.past) > maxOrders {
-			e.unplaced = e.past[0].below
-			e.past = e.past[1:]
-		}
-	}
+	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
 	e.rules, e.shared, e.intervals = rules, next, map[Rate]Interval{}
 	return nil
 }
 
 // newSharedLimit makes the idle state of a validated limit.
 func newSharedLimit(r Rules, l Limit) sharedLimit {
-	s := sharedLimit{Limit: l, capacity: r.capacity(l)}
+	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch {
 	case l.Rate != nil:
@@ -279,7 +227,7 @@ func newSharedLimit(r Rules, l Limit) sharedLimit {
 	case l.Budget != nil:
 		s.meter = newWindowMeter(r, l.Budget.Quota)
 	default:
-		s.inFlight = r.lowered(l.InFlight)
+		s.inFlight = r.Lowered(l.InFlight)
 	}
 	return s
 }
@@ -332,9 +280,6 @@ func (l *sharedLimit) exhausted() Exhausted {
 
 // cost is what a call takes from shared limit i.
 func (a *Ask) cost(i int) int64 { return costAt(a.Costs, i) }
-
-// cost is what a call was charged to shared limit i.
-func (u *Use) cost(i int) int64 { return costAt(u.Costs, i) }
 
 func costAt(costs []int64, i int) int64 {
 	if costs == nil {

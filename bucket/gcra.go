@@ -56,7 +56,7 @@ func (g *gcra) rescale(now Micros, from, to Interval) {
 	if from == to {
 		return
 	}
-	if g.tat < now {
+	if g.idle(now) {
 		g.rem = 0
 		return
 	}

@@ -100,8 +100,8 @@ func (m *Memory) ShadowHolds() map[string]int64 {
 	return holds
 }
 
-// ownRate is the name a Wait gives the key's own rate.
-const ownRate = "rate"
+// OwnRate is the Limit that a Wait names for the key's own rate.
+const OwnRate = "rate"
 
 // permitPoll is how soon to ask again when all in-flight permits are taken: when one will come free nobody can know, and
 // it may be another owner's call that frees it.

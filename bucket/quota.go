@@ -19,7 +19,7 @@ type quotaMeter struct {
 }
 
 func newQuotaMeter(r Rules, q Quota) *quotaMeter {
-	return &quotaMeter{quota: q, count: r.lowered(q.Count), guard: Micros(ceilMicros(r.Jitter))}
+	return &quotaMeter{quota: q, count: r.Lowered(q.Count), guard: Micros(ceilMicros(r.Jitter))}
 }
 
 // at returns the period that holds t.
@@ -71,13 +71,12 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.used = min(int64(maxMicros), m.used+actual-cost)
 }
 
-// carry takes over the count of the same limit under older rules. Where the periods are not the same ones (another zone,
-// another unit), what was used counts in the new period of now, and in the one of the old period's last slot if that
-// lies ahead: too much in one of them, too little in none.
+// carry takes over the count of the same limit under older rules. Where its periods were other ones (another zone, another
+// unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
+// ahead. What an api counted before that it must be asked: the old limit did not know.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
-	if from.period == (span{}) || from.used == 0 {
-		return
+	m.period, m.used = from.period, from.used
+	if from.period.end > now {
+		m.period = m.quota.spanAt(max(now, from.period.start))
 	}
-	latest := max(now, from.period.start)
-	m.period, m.used = m.quota.spanAt(latest), from.used
 }

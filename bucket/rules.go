@@ -65,13 +65,13 @@ func matches(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// lowered is n less the headroom, but at least 1: a limit of nothing would hold for ever.
-func (r Rules) lowered(n int64) int64 {
+// Lowered is n less the headroom, but at least 1: a limit of nothing would hold for ever.
+func (r Rules) Lowered(n int64) int64 {
 	return max(1, n/100*(100-r.Headroom)+n%100*(100-r.Headroom)/100)
 }
 
-// lease is the Lease in microseconds, the default when there is none.
-func (r Rules) lease() Micros {
+// LeaseMicros is the Lease in microseconds, the default when there is none.
+func (r Rules) LeaseMicros() Micros {
 	if r.Lease <= 0 {
 		return Micros(DefaultLease / time.Microsecond)
 	}
@@ -171,10 +171,10 @@ func (r Rules) validateLimit(l Limit) error {
 	switch {
 	case kinds != 1:
 		return fmt.Errorf("has %d of rate, quota, in_flight and budget; it needs exactly one", kinds)
-	case l.Name == "" || l.Name == ownRate:
+	case l.Name == "" || l.Name == OwnRate:
 		return fmt.Errorf("needs a name other than %q", l.Name)
-	case err == nil && l.Cost.Constant > r.capacity(l):
-		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Constant, r.capacity(l))
+	case err == nil && l.Cost.Constant > r.Capacity(l):
+		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Constant, r.Capacity(l))
 	case l.Cost.Constant < 0:
 		return fmt.Errorf("cost %d is negative", l.Cost.Constant)
 	}
@@ -209,14 +209,14 @@ func (r Rules) validateQuota(q Quota) error {
 }
 
 // Capacity is the largest cost that limit l can ever let pass, headroom counted; a permit is always one.
-func (r Rules) capacity(l Limit) int64 {
+func (r Rules) Capacity(l Limit) int64 {
 	switch {
 	case l.Rate != nil:
 		return l.Rate.Burst
 	case l.Quota != nil:
-		return r.lowered(l.Quota.Count)
+		return r.Lowered(l.Quota.Count)
 	case l.Budget != nil:
-		return r.lowered(l.Budget.Count)
+		return r.Lowered(l.Budget.Count)
 	default:
 		return 1 << 52
 	}

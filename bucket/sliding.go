@@ -33,11 +33,19 @@ const (
 )
 
 func newSlidingMeter(r Rules, q Quota) *slidingMeter {
-	m := &slidingMeter{count: r.lowered(q.Count), life: Micros(ceilMicros(q.Per) + ceilMicros(r.Jitter))}
-	if m.count > maxEntries {
-		m.grain = Micros(ceilDiv(int64(m.life), maxEntries))
-	}
+	m := &slidingMeter{count: r.Lowered(q.Count)}
+	m.life, m.grain = r.SlidingBounds(q)
 	return m
+}
+
+// SlidingBounds is how long a unit of a sliding quota counts under these rules, and how close together two grants must lie
+// to be kept as one.
+func (r Rules) SlidingBounds(q Quota) (life, grain Micros) {
+	life = Micros(ceilMicros(q.Per) + ceilMicros(r.Jitter))
+	if r.Lowered(q.Count) > maxEntries {
+		grain = Micros(ceilDiv(int64(life), maxEntries))
+	}
+	return life, grain
 }
 
 // advance forgets what counts no more.

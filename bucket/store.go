@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +21,32 @@ type Ask struct {
 	// Floor is the earliest TAT the caller knows this key to have, 0 if none: a store that forgot is reminded.
 	Floor Micros
 }
+
+// Validate says what is wrong with an ask under rules; a Store refuses it.
+func (a *Ask) Validate(rules Rules) error {
+	return errors.Join(a.validate(len(rules.Shared)), rules.validateRate(a.Limits.Rate))
+}
+
+func (a *Ask) validate(shared int) error {
+	if a.Want < 1 || a.Want > MaxWant {
+		return fmt.Errorf("wants %d slots, not 1 to %d", a.Want, MaxWant)
+	}
+	if a.Horizon < 0 {
+		return fmt.Errorf("horizon %s lies in the past", a.Horizon)
+	}
+	if a.Costs != nil && len(a.Costs) != shared {
+		return fmt.Errorf("names %d costs for %d shared limits", len(a.Costs), shared)
+	}
+	for _, c := range a.Costs {
+		if c < 0 || c > maxCost {
+			return fmt.Errorf("cost %d is not within 0 to %d", c, int64(maxCost))
+		}
+	}
+	return nil
+}
+
+// maxCost is the largest cost: exact in Lua, and far from overflowing a sum.
+const maxCost = 1 << 52
 
 // Grant is the right to start one call at At, and not later than At plus the api's jitter.
 type Grant struct {

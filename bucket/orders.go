@@ -1,0 +1,52 @@
+package bucket
+
+// Orders remembers which shared limits the costs of a grant name: they follow Rules.Shared as it was when the grant was
+// given, and a call may outlive a change of rules. The zero value has seen no change.
+type Orders struct {
+	past     []order // oldest first
+	unplaced int64   // grants below this serial are older than past
+}
+
+// order is the sequence of shared limits that the costs of grants below a serial follow.
+type order struct {
+	below int64
+	names []string
+}
+
+// maxOrders is how many changes of rules a running call may outlive and still be settled by its costs.
+const maxOrders = 8
+
+// Change notes that grants below that serial follow the order of shared.
+func (o *Orders) Change(below int64, shared []Limit) {
+	if len(shared) == 0 {
+		return
+	}
+	last := order{below: below}
+	for _, l := range shared {
+		last.names = append(last.names, l.Name)
+	}
+	o.past = append(o.past, last)
+	if len(o.past) > maxOrders {
+		o.unplaced = o.past[0].below
+		o.past = o.past[1:]
+	}
+}
+
+// Place is where a use's costs name the limit that is now called name and stands at place now; false when they do not.
+func (o *Orders) Place(u *Use, name string, now int) (int, bool) {
+	if u.Grant.Serial < o.unplaced {
+		return 0, false
+	}
+	for _, p := range o.past {
+		if u.Grant.Serial >= p.below {
+			continue
+		}
+		for i, n := range p.names {
+			if n == name {
+				return i, u.Costs == nil || i < len(u.Costs)
+			}
+		}
+		return 0, false
+	}
+	return now, u.Costs == nil || now < len(u.Costs)
+}

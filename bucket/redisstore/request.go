@@ -1,0 +1,209 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+
+	"weir/bucket"
+)
+
+// request is one call of the script: KEYS and the flat ARGV.
+type request struct {
+	keys []string
+	argv []any
+}
+
+func (r *request) str(s string) { r.argv = append(r.argv, s) }
+
+func (r *request) num(n int64) { r.argv = append(r.argv, n) }
+
+func (r *request) flag(on bool) {
+	if on {
+		r.num(1)
+		return
+	}
+	r.num(0)
+}
+
+// begin writes what every call carries: the mode, the state's identity, and the rules.
+func (s *Store) begin(mode string, keys int) *request {
+	r := &request{keys: make([]string, 0, 2+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
+	r.keys = append(r.keys, s.prefix+"state", s.prefix+"open")
+	r.str(mode)
+	if s.now != nil {
+		r.num(int64(s.now()))
+	} else {
+		r.str("")
+	}
+	s.mu.Lock()
+	r.str(s.epoch)
+	r.str(s.newEpoch())
+	r.num(s.seen)
+	s.mu.Unlock()
+	r.num(int64(s.rules.LeaseMicros()))
+	r.num(s.far.Load())
+	r.num(int64(len(s.rules.Shared)))
+	for i := range s.rules.Shared {
+		s.limit(r, &s.rules.Shared[i])
+	}
+	return r
+}
+
+// limit writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time zones.
+func (s *Store) limit(r *request, l *bucket.Limit) {
+	r.keys = append(r.keys, s.prefix+"log:"+l.Name)
+	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
+	t := bucket.Interval{P: 1, Q: 1}
+	var kind, sign string
+	var burst, per, grain int64
+	var bounds []bucket.Micros
+	quota := l.Quota
+	if l.Budget != nil {
+		quota = &l.Budget.Quota
+	}
+	switch {
+	case l.Rate != nil:
+		kind, t, burst = "r", s.rules.Interval(*l.Rate), l.Rate.Burst
+	case quota == nil:
+		kind, burst = "i", s.rules.Lowered(l.InFlight)
+	case quota.Window == bucket.Sliding:
+		life, g := s.rules.SlidingBounds(*quota)
+		kind, per, grain = "s", int64(life), int64(g)
+	case quota.Window == bucket.Fixed:
+		start, end := quota.Period(0)
+		kind, per = "f", int64(end-start)
+		sign = fmt.Sprint("fixed/", per)
+	default:
+		kind, bounds = "q", s.bounds(*quota)
+		sign = fmt.Sprint(quota.Unit, "/", quota.Zone)
+	}
+	r.str(l.Name)
+	r.str(kind)
+	r.flag(l.Shadow)
+	r.num(s.rules.Capacity(*l))
+	r.num(burst)
+	r.flag(settles)
+	r.num(int64(bucket.Micros(0).Add(s.rules.Jitter + 999)))
+	r.num(per)
+	r.num(grain)
+	r.str(sign)
+	r.num(t.P)
+	r.num(t.Q)
+	r.num(int64(len(bounds)))
+	for _, b := range bounds {
+		r.num(int64(b))
+	}
+}
+
+// bounds are where the period before the present one, the present one and the two after it begin, and where they end.
+func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
+	start, end := q.Period(s.present())
+	before, _ := q.Period(start - 1)
+	_, next := q.Period(end)
+	_, last := q.Period(next)
+	return []bucket.Micros{before, start, end, next, last}
+}
+
+// ask writes one ask that has passed Validate.
+func (s *Store) ask(r *request, a *bucket.Ask) {
+	r.keys = append(r.keys, s.prefix+"key:"+a.Key)
+	t := s.rules.Interval(a.Limits.Rate)
+	r.num(t.P)
+	r.num(t.Q)
+	r.num(a.Limits.Rate.Burst)
+	r.num(int64(bucket.Micros(0).Add(a.Horizon + 999)))
+	r.num(int64(a.Want))
+	r.num(int64(a.Floor))
+	for i := range s.rules.Shared {
+		if a.Costs == nil {
+			r.num(1)
+			continue
+		}
+		r.num(a.Costs[i])
+	}
+}
+
+// use writes the end of one grant; -1 stands for a cost that the grant's rules did not have.
+func (s *Store) use(r *request, u *bucket.Use) {
+	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
+	r.num(u.Grant.Serial)
+	r.num(int64(u.Grant.At))
+	r.flag(u.Returned)
+	for i, l := range s.rules.Shared {
+		cost, actual := int64(-1), int64(-1)
+		if at, ok := s.orders.Place(u, l.Name, i); ok {
+			cost = 1
+			if u.Costs != nil {
+				cost = u.Costs[at]
+			}
+			if at < len(u.Actual) {
+				actual = min(1<<52, max(0, u.Actual[at]))
+			}
+		}
+		r.num(cost)
+		r.num(actual)
+	}
+}
+
+// reader reads the script's answer.
+type reader struct {
+	fields []any
+	err    error
+}
+
+func (r *reader) str() string {
+	if r.err != nil {
+		return ""
+	}
+	if len(r.fields) == 0 {
+		r.err = fmt.Errorf("the script's answer is too short")
+		return ""
+	}
+	v, ok := r.fields[0].(string)
+	if !ok {
+		r.err = fmt.Errorf("the script answered %T where a string should be", r.fields[0])
+	}
+	r.fields = r.fields[1:]
+	return v
+}
+
+func (r *reader) num() int64 {
+	s := r.str()
+	if r.err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		r.err = fmt.Errorf("the script answered %q where a number should be", s)
+	}
+	return n
+}
+
+// answer reads the answer to one ask.
+func (s *Store) answer(r *reader) (a bucket.Answer) {
+	n := r.num()
+	if n > bucket.MaxWant {
+		r.err = fmt.Errorf("the script granted %d slots", n)
+	}
+	for i := int64(0); i < n && r.err == nil; i++ {
+		if a.Grants == nil {
+			a.Grants = make([]bucket.Grant, 0, n)
+		}
+		a.Grants = append(a.Grants, bucket.Grant{At: bucket.Micros(r.num()), TAT: bucket.Micros(r.num()), Serial: r.num()})
+	}
+	binding, until, never := r.num(), r.num(), r.num()
+	switch {
+	case r.err != nil || binding < 0:
+	case binding == 0:
+		a.Wait = bucket.Wait{Limit: bucket.OwnRate, Until: bucket.Micros(until)}
+	case int(binding) > len(s.rules.Shared):
+		r.err = fmt.Errorf("the script names limit %d of %d", binding, len(s.rules.Shared))
+	default:
+		l := s.rules.Shared[binding-1]
+		a.Wait = bucket.Wait{Limit: l.Name, Until: bucket.Micros(until), Never: never == 1}
+		if l.Budget != nil {
+			a.Wait.Exhausted = l.Budget.OnExhausted
+		}
+	}
+	return a
+}

@@ -1,0 +1,36 @@
+package redisstore
+
+import (
+	"context"
+	"testing"
+
+	"weir/bucket"
+	"weir/bucket/storetest"
+)
+
+// opener opens stores of one server that go by a test's clock: the script takes the time as an argument instead of asking
+// TIME. It is the only way to play hours in milliseconds; everything else, the state's own clock too, is as in production.
+func opener(s *server) storetest.Open {
+	client := s.client()
+	return func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
+		st, err := New(context.Background(), Options{Client: client, API: names(), Rules: rules, Epoch: Fresh})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.now = clock.Now
+		return st
+	}
+}
+
+func TestConforms(t *testing.T) { storetest.Run(t, opener(startServer(t)), 8) }
+
+// TestAgreesWithMemory holds the Lua script to the Go code: the same schedules, the same grants to the microsecond.
+func TestAgreesWithMemory(t *testing.T) {
+	storetest.Agree(t, func(t testing.TB, rules bucket.Rules, clock *storetest.Clock) storetest.Store {
+		m, err := bucket.NewMemory(rules, clock.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}, opener(startServer(t)), 12)
+}

@@ -1,0 +1,122 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weir/bucket"
+)
+
+// Agree plays the same random schedules to two stores, changes of rules included, and compares every answer to the last
+// microsecond.
+func Agree(t *testing.T, one, other Open, scenes int) {
+	for _, c := range []struct {
+		name string
+		plan func(*rapid.T) plan
+	}{{"any", anyPlan}, {"returns", returnsPlan}, {"refunds", refundsPlan}} {
+		t.Run(c.name, func(t *testing.T) {
+			played := 0
+			rapid.Check(t, func(rt *rapid.T) {
+				if played++; played > scenes {
+					return
+				}
+				p := c.plan(rt)
+				both := func(t testing.TB, rules bucket.Rules, clock *Clock) Store {
+					return &pair{fail: rt.Fatalf, one: one(t, rules, clock), other: other(t, rules, clock), numbers: map[int64]int64{}}
+				}
+				s := newScene(t, both, p, rapid.Uint64().Draw(rt, "seed"))
+				s.length *= 2
+				for range 3 {
+					s.turns = append(s.turns, changed(rt, p.rules))
+				}
+				s.play()
+			})
+		})
+	}
+}
+
+// changed are the same limits, in another order of magnitude and with one more at the end.
+func changed(t *rapid.T, r bucket.Rules) bucket.Rules {
+	r.Key.Rate.Count = max(1, r.Key.Rate.Count*rapid.Int64Range(1, 8).Draw(t, "key rate")/4)
+	shared := make([]bucket.Limit, len(r.Shared))
+	for i, l := range r.Shared {
+		factor := rapid.Int64Range(2, 8).Draw(t, l.Name)
+		switch {
+		case l.Rate != nil:
+			rate := *l.Rate
+			rate.Count = max(1, rate.Count*factor/4)
+			l.Rate = &rate
+		case l.Quota != nil && l.Quota.Window == bucket.Calendar:
+			q := *l.Quota
+			q.Unit = rapid.SampledFrom([]bucket.Unit{bucket.Hour, bucket.Day}).Draw(t, "unit")
+			q.Count += factor
+			l.Quota = &q
+		}
+		shared[i] = l
+	}
+	r.Shared = shared
+	return r
+}
+
+// pair is a store that is two, and fails where they differ.
+type pair struct {
+	fail       func(string, ...any)
+	one, other Store
+	numbers    map[int64]int64 // how the other numbers what one granted
+}
+
+func (p *pair) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
+	a, err := p.one.Reserve(ctx, asks)
+	b, otherErr := p.other.Reserve(ctx, asks)
+	if err != nil || otherErr != nil {
+		p.fail("reserve: %v, %v", err, otherErr)
+		return nil, err
+	}
+	for i := range a {
+		// How a store numbers its grants is its own affair.
+		if x, y := unnumbered(a[i]), unnumbered(b[i]); !reflect.DeepEqual(x, y) {
+			p.fail("asked %+v\none   %+v\nother %+v", asks[i], x, y)
+		}
+	}
+	for i := range a {
+		for j, g := range a[i].Grants {
+			p.numbers[g.Serial] = b[i].Grants[j].Serial
+		}
+	}
+	return a, nil
+}
+
+func unnumbered(a bucket.Answer) bucket.Answer {
+	var grants []bucket.Grant
+	for _, g := range a.Grants {
+		g.Serial = 0
+		grants = append(grants, g)
+	}
+	a.Grants = grants
+	return a
+}
+
+func (p *pair) Settle(ctx context.Context, uses []bucket.Use) error {
+	if err := p.one.Settle(ctx, uses); err != nil {
+		return err
+	}
+	theirs := make([]bucket.Use, len(uses))
+	for i, u := range uses {
+		u.Grant.Serial = p.numbers[u.Grant.Serial]
+		theirs[i] = u
+	}
+	return p.other.Settle(ctx, theirs)
+}
+
+func (p *pair) Apply(r bucket.Rules) error {
+	if err := errors.Join(p.one.Apply(r), p.other.Apply(r)); err != nil {
+		return err
+	}
+	return p.Settle(context.Background(), nil) // a store may carry debts over only when it is next called: now
+}
+
+func (p *pair) ShadowHolds() map[string]int64 { return p.one.ShadowHolds() }
