@@ -28,12 +28,14 @@ type Partition struct {
 	intake  *exchange
 	sweeper *sweeper
 
-	mu      sync.Mutex
-	book    *book
-	waiting []*entrant          // not yet on their way to the stream
-	pending map[string]*entrant // waiting or on their way, by message id
-	bytes   int
-	wake    chan struct{}
+	mu          sync.Mutex
+	book        *book
+	waiting     []*entrant          // not yet on their way to the stream
+	pending     map[string]*entrant // waiting or on their way, by message id
+	recalled    map[string]Finished // by message id
+	recallUntil time.Time
+	bytes       int
+	wake        chan struct{}
 }
 
 // entrant is a job on its way into the stream.
@@ -78,6 +80,12 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receip
 		})
 		return
 	}
+	id := ingest.StoredID(j.Key, j.DedupeID)
+	if f, known := p.recall(id, time.Now()); known {
+		p.mu.Unlock()
+		done(ingest.Receipt{Stream: p.name, Seq: f.Seq, Job: j.ID, Key: j.Key, Duplicate: true}, nil)
+		return
+	}
 	position := p.book.depth(j.Key) + 1
 	p.mu.Unlock()
 
@@ -89,7 +97,6 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receip
 	if !late {
 		e.ticket = p.book.enter(j.Key)
 	}
-	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	if e.twin = p.pending[id] != nil; !e.twin {
 		p.pending[id] = e
 	}

@@ -27,6 +27,7 @@ type Options struct {
 	Version    string
 	Now        func() bucket.Micros // the clock of every lane and its store
 	Replicas   int
+	Dedupe     time.Duration // how long a job's id is known
 	ResultsAge time.Duration
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
@@ -73,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	var err error
-	if d.tail, err = readTail(ctx, o.JetStream); err != nil {
+	if d.tail, err = readTail(ctx, o.JetStream, o.Dedupe); err != nil {
 		return nil, err
 	}
 	if d.results, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
@@ -92,6 +93,7 @@ func (d *Dispatcher) AddLane(o LaneOptions) {
 	o.TAT = func(key string) bucket.Micros { return max(tat(key), d.tail.tat(o.API.Name, key)) }
 	l := newLane(d, o)
 	o.Queue.SetOutlook(l)
+	o.Queue.Recall(d.tail.finished[o.API.Name])
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	d.lanes = append(d.lanes, l)

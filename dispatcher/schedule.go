@@ -40,6 +40,7 @@ type schedule struct {
 	by       string        // its name
 	held     bucket.Micros // no call of the api before
 	why      string
+	pushes   int16              // pushbacks in a row
 	heldKeys map[*line]struct{} // with a hold that may still last
 	jobs     int                // unfinished
 	staged   int                // tasks from staging to granted

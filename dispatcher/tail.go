@@ -13,7 +13,7 @@ import (
 
 // Bounds of the part of the ledger that is read at the start.
 const (
-	maxTail = 200_000 // records
+	maxTail = 500_000 // records
 	tailAge = 10 * time.Minute
 )
 
@@ -21,6 +21,7 @@ const (
 type tail struct {
 	byMessage map[string]map[uint64]CallRecord // by stream and sequence: the last record
 	tats      map[string]map[string]bucket.Micros
+	finished  map[string][]bucket.Finished // by api: jobs whose ids are still known
 }
 
 // last is the newest record of the job that stands at this sequence of its stream.
@@ -32,7 +33,10 @@ func (t *tail) last(stream string, seq uint64) (CallRecord, bool) {
 // tat is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
 func (t *tail) tat(api, key string) bucket.Micros { return t.tats[api][key] }
 
-func (t *tail) add(c CallRecord) {
+func (t *tail) add(c CallRecord, dedupe time.Duration) {
+	if until := c.Ended.Add(dedupe); c.Final && time.Now().Before(until) {
+		t.finished[c.API] = append(t.finished[c.API], bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: until})
+	}
 	records := t.byMessage[c.Stream]
 	if records == nil {
 		records = map[uint64]CallRecord{}
@@ -49,9 +53,13 @@ func (t *tail) add(c CallRecord) {
 	tats[c.Key] = max(tats[c.Key], c.TAT)
 }
 
-// readTail reads the ledger's last records: those of the ten minutes before its last one, at most 200,000.
-func readTail(ctx context.Context, js jetstream.JetStream) (*tail, error) {
-	t := &tail{byMessage: map[string]map[uint64]CallRecord{}, tats: map[string]map[string]bucket.Micros{}}
+// readTail reads the ledger's last records: those of the dedupe time before its last one, and of ten minutes at least,
+// but no more than the last 500,000.
+func readTail(ctx context.Context, js jetstream.JetStream, dedupe time.Duration) (*tail, error) {
+	t := &tail{
+		byMessage: map[string]map[uint64]CallRecord{}, tats: map[string]map[string]bucket.Micros{},
+		finished: map[string][]bucket.Finished{},
+	}
 	stream, err := js.Stream(ctx, CallsStream)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
@@ -64,7 +72,7 @@ func readTail(ctx context.Context, js jetstream.JetStream) (*tail, error) {
 	if state.LastSeq-state.FirstSeq >= maxTail {
 		cfg.OptStartSeq = state.LastSeq - maxTail + 1
 	}
-	if start := state.LastTime.Add(-tailAge); state.FirstTime.Before(start) && state.Msgs < maxTail {
+	if start := state.LastTime.Add(-max(tailAge, dedupe)); state.FirstTime.Before(start) && state.Msgs < maxTail {
 		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start}
 	}
 	consumer, err := stream.OrderedConsumer(ctx, cfg)
@@ -83,7 +91,7 @@ func readTail(ctx context.Context, js jetstream.JetStream) (*tail, error) {
 		}
 		var c CallRecord
 		if err := json.Unmarshal(msg.Data(), &c); err == nil {
-			t.add(c)
+			t.add(c, dedupe)
 		}
 		meta, err := msg.Metadata()
 		if err != nil {

@@ -116,11 +116,12 @@ func (j *Job) Message(subject string) *nats.Msg {
 	for name, values := range j.Header {
 		header[name] = values
 	}
-	header[HeaderMsgID] = []string{j.storedMsgID()}
+	header[HeaderMsgID] = []string{StoredID(j.Key, j.DedupeID)}
 	return &nats.Msg{Subject: subject, Header: header, Data: j.Body}
 }
 
-func (j *Job) storedMsgID() string { return Token(j.Key) + "/" + j.DedupeID }
+// StoredID is the message id under which the queue stores a submission.
+func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID }
 
 // Restore reads a job back from the queue. storedAt is the message's time stamp. A refusal means that the api's rule
 // has changed since and forbids the job now.
@@ -133,7 +134,7 @@ func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 		}
 	}
 	refusal := j.readHeader(m.Header, rule, storedAt)
-	j.DedupeID = strings.TrimPrefix(stored, Token(m.Key)+"/")
+	j.DedupeID = strings.TrimPrefix(stored, StoredID(m.Key, ""))
 	return j, refusal
 }
 

@@ -213,7 +213,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	if s.Has(config.RoleDispatch) {
 		w.dispatch, err = dispatcher.Open(ctx, dispatcher.Options{
 			Conn: w.nc, JetStream: w.js, Office: w.office, Instance: s.Instance, Version: version(), Now: now,
-			Replicas: s.Replicas, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: maxStore,
+			Replicas: s.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: maxStore,
 			Log: w.log, Registerer: w.registry,
 		})
 		if err != nil {
@@ -397,7 +397,9 @@ func (w *Worker) HTTPAddr() string {
 	return w.http.Addr()
 }
 
-func (w *Worker) onStop(name string, do func() error) { w.cleanups = append(w.cleanups, cleanup{name, do}) }
+func (w *Worker) onStop(name string, do func() error) {
+	w.cleanups = append(w.cleanups, cleanup{name, do})
+}
 
 func (w *Worker) cleanUp() error {
 	var errs []error

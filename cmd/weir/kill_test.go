@@ -1,0 +1,306 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestMain lets this test binary be weir, so that a test can kill one.
+func TestMain(m *testing.M) {
+	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" {
+		os.Exit(run(context.Background(), os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// process is a weir in a process of its own.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+func startProcess(t *testing.T, env ...string) (*process, error) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	ready := make(chan struct{})
+	var log strings.Builder
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		up := false
+		for lines.Scan() {
+			if !up && strings.Contains(lines.Text(), "msg=ready") {
+				up = true
+				close(ready)
+			}
+			if !up {
+				log.WriteString(lines.Text() + "\n")
+			}
+		}
+		_ = cmd.Wait() // killed, mostly
+		close(p.exited)
+	}()
+	select {
+	case <-ready:
+		return p, nil
+	case <-p.exited:
+		return nil, fmt.Errorf("weir ended before it was ready:\n%s", log.String())
+	case <-time.After(60 * time.Second):
+		p.kill()
+		return nil, errors.New("weir was not ready in a minute")
+	}
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// killRig is a weir process that is killed again and again while a producer publishes.
+type killRig struct {
+	t    *testing.T
+	api  *fakeapi.API
+	env  []string
+	addr string
+	proc *process
+	nc   *nats.Conn
+	acks map[string]bool // ids with a receipt
+}
+
+func newKillRig(t *testing.T, o fakeapi.Options, yaml string) *killRig {
+	t.Helper()
+	api, err := fakeapi.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // calls cut by kills are errors to it
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := &killRig{t: t, api: api, addr: freePort(t), acks: map[string]bool{}}
+	r.env = []string{
+		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=" + r.addr,
+		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",
+	}
+	r.start()
+	t.Cleanup(func() { r.proc.kill() })
+	nc, err := nats.Connect("nats://"+r.addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
+		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.nc = nc
+	t.Cleanup(nc.Close)
+	return r
+}
+
+func (r *killRig) start() {
+	r.t.Helper()
+	var err error
+	if r.proc, err = startProcess(r.t, r.env...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// publish submits a job and notes its receipt. A job without an answer is submitted again with the same id, as a
+// producer that wants to be sure does.
+func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) {
+	for ctx.Err() == nil {
+		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Nats-Msg-Id": {id}}}
+		reply, err := r.nc.RequestMsg(msg, 2*time.Second)
+		if err != nil {
+			if !sleepCtx(ctx, 10*time.Millisecond) {
+				return
+			}
+			continue
+		}
+		var a struct {
+			Seq   uint64
+			Error *struct{ Code int }
+		}
+		if json.Unmarshal(reply.Data, &a) == nil && a.Error == nil && a.Seq > 0 {
+			r.acks[id] = true
+			return
+		}
+		if a.Error != nil && a.Error.Code != 503 {
+			return // refused: not accepted
+		}
+	}
+}
+
+func sleepCtx(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// outcomes reads how every job ended: by job id, "done" or a letter's reason.
+func (r *killRig) outcomes() map[string][]string {
+	r.t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ended := map[string][]string{}
+	for stream, header := range map[string]string{"WEIR_RESULTS": "Weir-Outcome", "WEIR_DEAD": "Weir-Dead-Reason"} {
+		s, err := js.Stream(r.t.Context(), stream)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq && s.CachedInfo().State.Msgs > 0; seq++ {
+			m, err := s.GetMsg(r.t.Context(), seq)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			id := m.Header.Get("Weir-Job-Id")
+			ended[id] = append(ended[id], m.Header.Get(header))
+		}
+	}
+	return ended
+}
+
+func (r *killRig) queued() int {
+	r.t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	depths, err := bucket.Depths(r.t.Context(), js, "pay")
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for _, d := range depths {
+		n += int(d.Jobs)
+	}
+	return n
+}
+
+// TestKilledUnderLoad kills the worker, server and all, twenty times under load.
+func TestKilledUnderLoad(t *testing.T) {
+	for _, kind := range []struct{ name, yaml string }{
+		{"idempotent", "idempotency: {header: Idempotency-Key}"},
+		{"not idempotent", "timeout: 10s"},
+	} {
+		t.Run(kind.name, func(t *testing.T) { killUnderLoad(t, kind.yaml, 10) })
+	}
+}
+
+func killUnderLoad(t *testing.T, line string, kills int) {
+	r := newKillRig(t, fakeapi.Options{
+		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
+		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
+	}, "apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    "+line+"\n    bucket: {rate: 100/s, capacity: 5000, in_flight: 4}\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	published := make(chan struct{})
+	killing, stopKilling := context.WithCancel(ctx)
+	go func() {
+		defer close(published)
+		for n := 0; killing.Err() == nil; n++ {
+			key := fmt.Sprintf("key-%d", n%5)
+			msgBody := fmt.Appendf(nil, `{"n":%d}`, n)
+			r.publishTo(ctx, "pay", key, fmt.Sprintf("job-%d", n), msgBody)
+		}
+	}()
+	for range kills {
+		if !sleepCtx(ctx, 300*time.Millisecond) {
+			t.Fatal("out of time")
+		}
+		r.proc.kill()
+		r.start()
+	}
+	stopKilling()
+	<-published
+	deadline := time.Now().Add(60 * time.Second)
+	for r.queued() != 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs still wait", r.queued())
+		}
+		if !sleepCtx(ctx, 50*time.Millisecond) {
+			t.Fatal("out of time")
+		}
+	}
+	r.judge(line)
+}
+
+func (r *killRig) publishTo(ctx context.Context, api, key, id string, body []byte) {
+	r.publish(ctx, "weir.jobs."+api+"."+key, id, body)
+}
+
+// judge holds what the api saw against what was promised.
+func (r *killRig) judge(line string) {
+	t := r.t
+	arrivals, ended := r.api.All(), r.outcomes()
+	calls := map[string]int{}
+	for _, a := range arrivals {
+		calls[string(a.Body)]++
+	}
+	idempotent := strings.HasPrefix(line, "idempotency")
+	lost, both, unknown, twice := 0, 0, 0, 0
+	for id := range r.acks {
+		switch out := ended[id]; {
+		case len(out) == 0:
+			lost++
+		case len(out) > 1:
+			both++
+			t.Logf("%s ended as %v", id, out)
+		case out[0] == "unknown":
+			unknown++
+		case out[0] != "done":
+			t.Errorf("%s ended as %s", id, out[0])
+		}
+	}
+	for _, n := range calls {
+		if n > 1 {
+			twice++
+		}
+	}
+	t.Logf("accepted %d, calls %d, lost %d, two ends %d, unknown %d, called twice %d", len(r.acks), len(arrivals), lost, both, unknown, twice)
+	if lost > 0 || both > 0 {
+		t.Errorf("%d accepted jobs are lost, %d ended twice", lost, both)
+	}
+	if !idempotent && twice > 0 {
+		t.Errorf("%d jobs were called twice on an api that is not idempotent", twice)
+	}
+	if idempotent && unknown > 0 {
+		t.Errorf("%d letters unknown on an idempotent api", unknown)
+	}
+}
