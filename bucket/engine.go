@@ -7,8 +7,9 @@ type engine struct {
 	intervals map[Rate]Interval
 	shared    []sharedLimit
 	orders    Orders
-	clock     Micros // the latest time seen
-	asked     int64  // asks so far; serials count MaxWant to each
+	clock     Micros  // the latest time seen
+	asked     int64   // asks so far; serials count MaxWant to each
+	claims    *claims // nil while nobody keeps checkpoints
 	keys      keyTable
 	permits   permits
 }
@@ -20,7 +21,13 @@ type sharedLimit struct {
 	meter    meter // nil for an in-flight limit, which is counted by the permits
 	inFlight int64
 	holds    int64 // what a shadow limit would have held
+	taken    int64 // units taken so far
+	top      int64 // units that the last stored snapshot covers, where checkpoints are kept
+	largest  int64 // the largest cost that waited for a snapshot
 }
+
+// microsPerAsk: one ask in 32 µs on the average is what serials have room for.
+const microsPerAsk = 32
 
 // maxIntervals bounds the memory of computed intervals; beyond it they are computed anew.
 const maxIntervals = 1024
@@ -128,9 +135,12 @@ func (e *engine) slot(now Micros, key *keyState, a *Ask) (Micros, Wait) {
 		return 0, w
 	}
 	for i := range e.shared {
-		if l := &e.shared[i]; l.inFlight > 0 && !l.Shadow && e.permits.open() >= l.inFlight {
+		if l := &e.shared[i]; l.inFlight > 0 && !l.Shadow && e.open(now) >= l.inFlight {
 			return 0, Wait{Limit: l.Name, Until: now + permitPoll}
 		}
+	}
+	if e.unclaimed(at, a) {
+		return 0, Wait{Limit: OwnCheckpoint, Until: now + permitPoll}
 	}
 	return at, Wait{}
 }
@@ -148,6 +158,7 @@ func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
 		}
 		if l.meter != nil && cost > 0 {
 			l.meter.take(at, cost, serial)
+			l.taken += cost
 		}
 	}
 	if len(e.shared) > 0 {
@@ -200,12 +211,15 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		return err
 	}
 	now = e.tick(now)
+	if e.asked == 0 {
+		e.asked = int64(now) / microsPerAsk // so that serials of a former process are not given again
+	}
 	next := make([]sharedLimit, len(rules.Shared))
 	for i, l := range rules.Shared {
 		next[i] = newSharedLimit(rules, l)
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
-				next[i].holds = old.holds
+				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
 				next[i].inherit(now, old, e.asked)
 			}
 		}

@@ -23,7 +23,7 @@ var _ Store = (*Memory)(nil)
 // NewMemory makes a store for one api that knows no key yet: every key may go at once. now is the clock.
 func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 	m := &Memory{now: now}
-	if err := m.engine.apply(0, rules); err != nil {
+	if err := m.engine.apply(now(), rules); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
 	return m, nil

@@ -113,7 +113,7 @@ func Forecast(limits KeyLimits, t Interval, tat, now Micros, n int) Micros {
 	base := max(now, tat)
 	ahead := int64(n) - limits.Rate.Burst
 	if ahead < 0 {
-		return max(now, base-t.times(-ahead))
+		return max(now, base+Micros(ceilDiv(ahead*t.P, t.Q)))
 	}
 	return min(maxMicros, base+t.times(ahead))
 }

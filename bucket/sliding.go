@@ -7,7 +7,8 @@ package bucket
 // Memory is bounded: up to maxEntries units every grant has its own entry and the count is exact. A larger quota puts
 // grants that lie closer together than 1/maxEntries of the window into one entry that ages with its youngest. That never
 // lets more pass; it lets a unit pass later by at most that 1/1024 of the window, so 0.1 % of the quota is lost at worst.
-// Together with what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes.
+// Together with what overages add, there are never more than 2*maxEntries+2 entries of 24 bytes in a window's length; slots
+// reserved ahead add the part that the horizon is of a window.
 //
 // Slots need not be given in the order of time: every entry that is not yet too old for the new slot counts, also one
 // that lies after it, and entries are kept in order by moving a late-comer to the time of the newest. Recorded times are

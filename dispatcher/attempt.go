@@ -14,6 +14,7 @@ import (
 // prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
 // slot asked for, so that nothing but sending is left to do in it.
 func (l *lane) prepare(ctx context.Context, t *task) {
+	t.staged = l.now()
 	entry, err := l.load(ctx, t)
 	if err != nil {
 		l.unprepared(ctx, t, err)
@@ -47,10 +48,16 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		return
 	}
 	if !l.needsIntent(t) {
-		l.change(func(s *schedule) { s.loaded(t) })
+		l.change(func(*schedule) { l.made(t) })
 		return
 	}
 	l.intend(t.line.part, t)
+}
+
+// made marks a task as ready. Called with the lock held.
+func (l *lane) made(t *task) {
+	l.learnLead(t.staged.Until(l.now()))
+	l.s.loaded(t)
 }
 
 func (l *lane) load(ctx context.Context, t *task) (bucket.Entry, error) {
@@ -131,7 +138,7 @@ func (l *lane) intend(p *part, more ...*task) {
 				if err == nil {
 					t.intended = intents[i].Call
 					t.intents = append(t.intents, mark)
-					s.loaded(t)
+					l.made(t)
 				} else {
 					s.unstage(t)
 					s.rest(t, l.now().Add(loadRetry))

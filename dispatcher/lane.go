@@ -19,10 +19,12 @@ const (
 )
 
 // How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
-// stored) the lead before its slot; the slot itself is asked for only shortly before, since one that is missed is lost
-// to everybody.
+// stored) the lead before its slot: twice what that took lately, and no more, since after a crash every job with an
+// intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
+// since one that is missed is lost to everybody.
 const (
-	stageLead = 30 * time.Millisecond
+	leastLead = 6 * time.Millisecond
+	mostLead  = 250 * time.Millisecond
 	askAhead  = 4 * time.Millisecond
 )
 
@@ -44,7 +46,8 @@ type lane struct {
 	mu     sync.Mutex
 	s      *schedule
 	parts  []*part
-	closed int // parts not open yet
+	closed int           // parts not open yet
+	took   time.Duration // to make a job ready, lately
 	wake   chan struct{}
 
 	running sync.WaitGroup // goroutines of tasks
@@ -63,7 +66,7 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 	}
 	late := max(o.API.Rules.Jitter*4/5, time.Millisecond) // the rest of the jitter is the network's
 	l.s = newSchedule(&o.API.Rules, pace{
-		lead: stageLead, ahead: askAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
+		lead: 4 * leastLead, ahead: askAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, o.TAT)
 	for _, p := range o.Queue.Partitions() {
 		l.parts = append(l.parts, &part{bucket: p, cache: map[uint64]bucket.Entry{}, replay: newReplay()})
@@ -190,6 +193,12 @@ func (l *lane) giveBack(ctx context.Context, unused []bucket.Use) {
 	if err := l.store.Settle(ctx, unused); err != nil {
 		l.log.Warn("missed slots could not be given back: they are lost", "count", len(unused), "err", err)
 	}
+}
+
+// learnLead follows how long it takes to make a job ready: up at once, down slowly. Called with the lock held.
+func (l *lane) learnLead(took time.Duration) {
+	l.took = max(took, l.took-l.took/64+took/64)
+	l.s.pace.lead = min(max(2*l.took, leastLead), mostLead)
 }
 
 // kick makes the loop step again.

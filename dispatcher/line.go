@@ -48,6 +48,7 @@ type task struct {
 	phase     phase
 	job       *ingest.Job // while near its call
 	accepted  bucket.Micros
+	staged    bucket.Micros // when it began to be made ready
 	grant     bucket.Grant
 	costs     []int64
 	notBefore bucket.Micros // of a retry

@@ -237,7 +237,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 2}}, Jitter: 5 * time.Millisecond,
 		Shared: []bucket.Limit{
 			{Name: "account", Rate: &bucket.Rate{Count: 200, Per: time.Second, Burst: 10}},
-			{Name: "ten", Quota: &bucket.Quota{Count: 900, Window: bucket.Sliding, Per: 10 * time.Second}},
+			{Name: "ten", Quota: &bucket.Quota{Count: 500, Window: bucket.Sliding, Per: 10 * time.Second}},
 			{Name: "hour", Quota: &bucket.Quota{Count: 1_000_000, Window: bucket.Calendar, Unit: bucket.Hour, Zone: time.UTC}},
 		},
 	}
@@ -251,7 +251,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			for i := range 150 {
+			for i := range 50 {
 				var asks []bucket.Ask
 				for k := range 4 {
 					asks = append(asks, bucket.Ask{Key: fmt.Sprint("k", (i+k)%5), Limits: rules.Key, Want: 2, Horizon: 20 * time.Minute})
@@ -274,7 +274,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if len(all) < 3000 {
+	if len(all) < 1000 {
 		t.Fatalf("only %d grants", len(all))
 	}
 	for _, l := range rules.Shared {

@@ -140,7 +140,9 @@ func (r *killRig) start() {
 // producer that wants to be sure does.
 func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) {
 	for ctx.Err() == nil {
-		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{"Nats-Msg-Id": {id}}}
+		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
+			"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
+		}}
 		reply, err := r.nc.RequestMsg(msg, 2*time.Second)
 		if err != nil {
 			if !sleepCtx(ctx, 10*time.Millisecond) {
@@ -300,7 +302,32 @@ func (r *killRig) judge(line string) {
 	if !idempotent && twice > 0 {
 		t.Errorf("%d jobs were called twice on an api that is not idempotent", twice)
 	}
+	for _, key := range fakeapi.KeysOf(arrivals) {
+		of := fakeapi.OfKey(arrivals, key)
+		checkRate(t, of, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+		checkFirstOrder(t, of)
+	}
 	if idempotent && unknown > 0 {
 		t.Errorf("%d letters unknown on an idempotent api", unknown)
+	}
+}
+
+// checkFirstOrder holds the first calls of the jobs of one key in order; a call repeated after a crash may be late.
+func checkFirstOrder(t *testing.T, arrivals []fakeapi.Arrival) {
+	t.Helper()
+	seen, last := map[int]bool{}, -1
+	for _, a := range arrivals {
+		var body struct{ N int }
+		if err := json.Unmarshal(a.Body, &body); err != nil {
+			t.Fatalf("body %q: %v", a.Body, err)
+		}
+		if seen[body.N] {
+			continue
+		}
+		seen[body.N] = true
+		if body.N < last {
+			t.Errorf("key %s: job %d was first called after job %d", a.Key, body.N, last)
+		}
+		last = max(last, body.N)
 	}
 }
