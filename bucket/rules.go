@@ -171,8 +171,8 @@ func (r Rules) validateLimit(l Limit) error {
 	switch {
 	case kinds != 1:
 		return fmt.Errorf("has %d of rate, quota, in_flight and budget; it needs exactly one", kinds)
-	case l.Name == "" || l.Name == OwnRate:
-		return fmt.Errorf("needs a name other than %q", l.Name)
+	case l.Name == "" || l.Name == OwnRate || l.Name == OwnCheckpoint:
+		return fmt.Errorf("needs a name other than %q, which weir uses itself when it says what a job waits for", l.Name)
 	case err == nil && l.Cost.Constant > r.Capacity(l):
 		return fmt.Errorf("cost %d can never pass: the limit holds %d at once", l.Cost.Constant, r.Capacity(l))
 	case l.Cost.Constant < 0:

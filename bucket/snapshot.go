@@ -1,0 +1,238 @@
+package bucket
+
+import "time"
+
+// Checkpoints.
+//
+// What lives only in the process is lost when it dies. A key's own bucket comes back through Ask.Floor, from the ledger;
+// the shared limits come back from the last Snapshot, which the worker keeps somewhere durable. A snapshot is older than
+// the crash, so it claims ahead: it says what may have been used by Until, and until it is known to be stored nothing is
+// granted that only it would cover. So what is restored may count too much, never too little:
+//
+//	s := m.Checkpoint(2 * time.Second) // claims two seconds and a part of every quota
+//	...store s...                      // meanwhile the claims of the one before still hold
+//	m.Saved(s)                         // now up to s.Until may be granted
+//
+// Every second is often enough, and at once when an answer waits for the limit "checkpoint". A crash costs a rate its
+// burst (it starts empty), a quota at most a 64th, or one call, or eight times ahead's worth, in-flight permits one lease. Checkpoint(0) is the last
+// one of an orderly stop: it is exact, and nothing is granted after it.
+//
+// One thing no claim covers: an overage that is learnt from a response and not yet in a stored snapshot when the process
+// dies. The ledger has it.
+
+// Snapshot is the long-lived state of one api's shared limits. It is a few hundred bytes a limit as JSON, a few
+// kilobytes for a sliding quota.
+type Snapshot struct {
+	Until Micros          `json:"until"`           // no slot after this was granted
+	Open  int64           `json:"open,omitempty"`  // calls that may be under way
+	Lease Micros          `json:"lease,omitempty"` // until when
+	Limit []LimitSnapshot `json:"limits,omitempty"`
+}
+
+// LimitSnapshot is one limit's state.
+type LimitSnapshot struct {
+	Name string `json:"name"`
+	// A rate: when its bucket is empty at the latest, and the interval that was counted in.
+	TAT  Micros `json:"tat,omitempty"`
+	P, Q int64  `json:",omitempty"`
+	// A quota or budget: its period, what may be used in it and in the next.
+	Start Micros `json:"start,omitempty"`
+	End   Micros `json:"end,omitempty"`
+	Used  int64  `json:"used,omitempty"`
+	Next  int64  `json:"next,omitempty"`
+	// A sliding quota: pairs of time and units.
+	Log [][2]int64 `json:"log,omitempty"`
+
+	top int64 // what the limit may have taken in all once this is stored
+}
+
+// OwnCheckpoint is the Limit that a Wait names when a slot waits for a snapshot to be stored.
+const OwnCheckpoint = "checkpoint"
+
+const (
+	claimParts = 64 // a snapshot claims this part of a quota ahead
+	claimPace  = 8  // or what the quota allows in so many times the time it covers, if that is more: a minute's quota is used in bursts
+	logParts   = 64 // entries of a sliding quota in a snapshot
+)
+
+// claims bound what may be granted before the next snapshot is stored.
+type claims struct {
+	until  Micros
+	ghosts int64  // calls of a former process that may be under way
+	gone   Micros // when they are over
+}
+
+// Restore takes over what a former process left and turns checkpoints on: until the first Saved nothing is granted. The
+// zero Snapshot is that of an api never called. It must come before the first Reserve.
+func (m *Memory) Restore(s Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.engine.restore(m.now(), s)
+}
+
+// Checkpoint is a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
+func (m *Memory) Checkpoint(ahead time.Duration) Snapshot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine.checkpoint(m.now(), ahead)
+}
+
+// Saved says that a snapshot is stored durably. Snapshots are stored in the order in which they were made.
+func (m *Memory) Saved(s Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.engine.saved(s)
+}
+
+func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
+	now = e.tick(now)
+	e.permits.expire(now)
+	s := Snapshot{Until: now.Add(ahead), Open: e.permits.open(), Lease: e.permits.latest}
+	if ahead <= 0 {
+		if e.claims == nil {
+			e.claims = &claims{}
+		}
+		e.claims.until, s.Until = -1, now
+	}
+	for i := range e.shared {
+		l := &e.shared[i]
+		if l.inFlight > 0 && ahead > 0 {
+			s.Open, s.Lease = max(s.Open, l.inFlight), s.Until+e.rules.LeaseMicros()
+		}
+		units := int64(0)
+		if ahead > 0 {
+			units = max(1, l.capacity/claimParts, l.largest, l.share(now, claimPace*s.Until-claimPace*now))
+		}
+		s.Limit = append(s.Limit, l.snapshot(now, s.Until, units))
+	}
+	if e.claims != nil && now < e.claims.gone {
+		s.Open, s.Lease = s.Open+e.claims.ghosts, max(s.Lease, e.claims.gone)
+	}
+	return s
+}
+
+// share is the part of a quota that belongs to a part of its period.
+func (l *sharedLimit) share(now, part Micros) int64 {
+	var period Micros
+	switch m := l.meter.(type) {
+	case *quotaMeter:
+		p := m.at(now)
+		period = p.end - p.start
+	case *slidingMeter:
+		period = m.life
+	default:
+		return 0
+	}
+	return int64(float64(l.capacity) * min(1, float64(part)/float64(period)))
+}
+
+// snapshot is the limit's state with units more taken by until; units is 0 for an exact one.
+func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
+	s := LimitSnapshot{Name: l.Name, top: l.taken + units}
+	switch m := l.meter.(type) {
+	case *rateMeter:
+		s.TAT, s.P, s.Q = m.end(), m.interval.P, m.interval.Q
+		if units > 0 {
+			s.TAT = max(s.TAT, until+m.interval.times(m.burst))
+		}
+	case *quotaMeter:
+		p := m.period
+		if now >= p.end {
+			p = m.at(now)
+		}
+		s.Start, s.End, s.Used, s.Next = p.start, p.end, units, units
+		if p == m.period {
+			s.Used += m.used
+		}
+	case *slidingMeter:
+		m.advance(now)
+		part := len(m.entries)/logParts + 1
+		for i, e := range m.entries {
+			if i%part == 0 {
+				s.Log = append(s.Log, [2]int64{})
+			}
+			last := &s.Log[len(s.Log)-1]
+			last[0], last[1] = int64(e.end), last[1]+e.units
+		}
+		if units > 0 {
+			s.Log = append(s.Log, [2]int64{int64(until), units})
+		}
+	}
+	return s
+}
+
+func (e *engine) saved(s Snapshot) {
+	if e.claims == nil || e.claims.until < 0 {
+		return
+	}
+	e.claims.until = max(e.claims.until, s.Until)
+	for i := range e.shared {
+		for _, l := range s.Limit {
+			if l.Name == e.shared[i].Name {
+				e.shared[i].top = max(e.shared[i].top, l.top)
+			}
+		}
+	}
+}
+
+func (e *engine) restore(now Micros, s Snapshot) {
+	now = e.tick(now)
+	e.claims = &claims{ghosts: s.Open, gone: s.Lease}
+	for i := range e.shared {
+		for _, old := range s.Limit {
+			if old.Name == e.shared[i].Name {
+				e.shared[i].restore(now, old)
+			}
+		}
+	}
+}
+
+func (l *sharedLimit) restore(now Micros, s LimitSnapshot) {
+	switch m := l.meter.(type) {
+	case *rateMeter:
+		if s.P > 0 && s.Q > 0 {
+			m.tat = s.TAT
+			m.rescale(now, Interval{s.P, s.Q}, m.interval)
+		}
+	case *quotaMeter:
+		from := quotaMeter{period: span{s.Start, s.End}, used: s.Used}
+		if now >= s.End {
+			from = quotaMeter{period: m.quota.spanAt(s.End), used: s.Next}
+		}
+		if s.End > 0 {
+			m.carry(now, &from)
+		}
+	case *slidingMeter:
+		for _, e := range s.Log {
+			m.take(Micros(e[0]), e[1], 0)
+		}
+	}
+}
+
+// unclaimed says whether a slot would go beyond what the last stored snapshot covers.
+func (e *engine) unclaimed(at Micros, a *Ask) bool {
+	if e.claims == nil {
+		return false
+	}
+	if at > e.claims.until {
+		return true
+	}
+	for i := range e.shared {
+		if l := &e.shared[i]; l.counted() && l.taken+a.cost(i) > l.top {
+			l.largest = max(l.largest, a.cost(i))
+			return true
+		}
+	}
+	return false
+}
+
+// counted says whether a snapshot claims units of the limit; a rate is claimed by time.
+func (l *sharedLimit) counted() bool { return !l.Shadow && (l.Quota != nil || l.Budget != nil) }
+
+// open is the number of calls that may be under way, those of a former process too.
+func (e *engine) open(now Micros) int64 {
+	if e.claims != nil && now < e.claims.gone {
+		return e.permits.open() + e.claims.ghosts
+	}
+	return e.permits.open()
+}
