@@ -51,9 +51,7 @@ func newRig(t *testing.T, o fakeapi.Options, yaml string) *rig {
 func (r *rig) start() {
 	r.t.Helper()
 	file := filepath.Join(r.dir, "weir.yaml")
-	if err := os.WriteFile(file, []byte(r.yaml), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	writeFile(r.t, file, r.yaml)
 	settings := &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
 		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
@@ -147,4 +145,11 @@ func testLog(t *testing.T) *slog.Logger {
 		w = t.Output()
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+func writeFile(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// The benchmarks measure weir beside a bare reference in the same run: state ratios, the machine is noisy.
+//
+//	go test -run '^$' -bench . -benchtime 20000x ./cmd/weir
+
+const benchBody = 256
+
+// benchWorker starts a worker whose limits never bind.
+func benchWorker(b *testing.B, durability config.Durability, extra string) (*Worker, *fakeapi.API) {
+	b.Helper()
+	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = api.Close() })
+	dir := b.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	yaml := fmt.Sprintf("apis:\n  bench:\n    url: %s\n    price: 0.01\n%s    bucket: {rate: 1000000/s, burst: 1000, capacity: 1000000, in_flight: 64}\n",
+		api.URL(), extra)
+	writeFile(b, file, yaml)
+	w, err := StartWorker(b.Context(), &config.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: durability,
+		Replicas: 1, Partitions: 8, Roles: benchRoles, Instance: "bench",
+		ShutdownTimeout: 10 * time.Second,
+	}, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { w.Stop(); _ = w.Wait() })
+	return w, api
+}
+
+func benchPublish(b *testing.B, url, subject string, keys int) {
+	b.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4096), jetstream.WithPublishAsyncTimeout(time.Minute))
+	if err != nil {
+		b.Fatal(err)
+	}
+	body := bytes.Repeat([]byte("x"), benchBody)
+	for i := range b.N {
+		_, err := js.PublishAsync(fmt.Sprintf("%s.key-%d", subject, i%keys), body, jetstream.WithStallWait(time.Minute))
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
+
+// BenchmarkAccept is how fast jobs are taken, dispatch going on beside.
+func BenchmarkAccept(b *testing.B) {
+	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+		b.Run(string(d), func(b *testing.B) {
+			w, _ := benchWorker(b, d, "    idempotency: {header: Idempotency-Key}\n")
+			b.ResetTimer()
+			benchPublish(b, w.NATSURL(), "weir.jobs.bench", 1000)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+		})
+		b.Run("bare-"+string(d), func(b *testing.B) {
+			url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}})
+			b.ResetTimer()
+			benchPublish(b, url, "bare", 1000)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+		})
+	}
+}
+
+// BenchmarkDispatch is how fast jobs go from a producer to the api and are done with.
+func BenchmarkDispatch(b *testing.B) {
+	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+		for _, kind := range []struct{ name, extra string }{
+			{"idempotent", "    idempotency: {header: Idempotency-Key}\n"}, {"intents", ""},
+		} {
+			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
+				w, api := benchWorker(b, d, kind.extra)
+				b.ResetTimer()
+				benchPublish(b, w.NATSURL(), "weir.jobs.bench", 1000)
+				err := api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			})
+		}
+		b.Run(string(d)+"/bare", func(b *testing.B) { bareLoop(b, d) })
+	}
+}
+
+// bareLoop is the least that could be called a worker: a work-queue consumer, an HTTP call, an ack.
+func bareLoop(b *testing.B, d config.Durability) {
+	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = api.Close() })
+	url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}, Retention: jetstream.WorkQueuePolicy})
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	consumer, err := js.CreateConsumer(b.Context(), "BARE", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1024})
+	if err != nil {
+		b.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+	slots := make(chan struct{}, 64)
+	var done atomic.Int64
+	all := make(chan struct{})
+	var once sync.Once
+	b.ResetTimer()
+	consuming, err := consumer.Consume(func(m jetstream.Msg) {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			res, err := client.Post(api.URL(), "", bytes.NewReader(m.Data()))
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+			_ = m.Ack()
+			if done.Add(1) == int64(b.N) {
+				once.Do(func() { close(all) })
+			}
+		}()
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer consuming.Stop()
+	benchPublish(b, url, "bare", 1000)
+	<-all
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) string {
+	b.Helper()
+	server, err := embedded.Start(embedded.Options{
+		Listen: "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(server.Shutdown)
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := js.CreateStream(b.Context(), cfg); err != nil {
+		b.Fatal(err)
+	}
+	return server.ClientURL()
+}
+
+var benchRoles = []config.Role{config.RoleIngest}
