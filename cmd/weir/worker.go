@@ -331,7 +331,9 @@ func (w *Worker) ready(ctx context.Context) error {
 func (w *Worker) watch() {
 	failed := make(chan error, 2)
 	go func() { failed <- w.lower.Wait() }()
-	go func() { failed <- w.upper.Wait() }()
+	if w.dispatch != nil {
+		go func() { failed <- w.upper.Wait() }()
+	}
 	select {
 	case err := <-failed:
 		if w.soft.Err() == nil {
