@@ -1,6 +1,227 @@
 package bucket
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Admission limits say which jobs are taken at all, before one waits in a bucket. They protect us and our producers from
+// each other, not the api: letting a few too many in costs nobody money. So they may estimate (sliding_window), let a
+// part more in and say so (soft), or lend a key what the others leave free (elastic). Each counts per key.
+//
+// A job that is refused does not count. Counting it, as some limiters do, locks a client out for as long as it retries.
+//
+// How much may be admitted in the worst window, of limit N per P: token_bucket and leaky_bucket Burst + N (they are the
+// same mathematics: the one looks at what is left, the other at what is owed); fixed_window 2N, around an edge;
+// sliding_log N, exactly; sliding_window just under 2N if the arrivals are contrived, about N if they are even.
+
+// AdmitVerdict says what becomes of a job.
+type AdmitVerdict string
+
+// The verdicts. All but Refused let the job in.
+const (
+	Admitted AdmitVerdict = "admitted"
+	OverSoft AdmitVerdict = "over_soft" // above the rate, within the soft percentage
+	Borrowed AdmitVerdict = "borrowed"  // above the key's rate, out of what other keys left
+	Refused  AdmitVerdict = "refused"
+)
+
+// Admittance is the answer to one job.
+type Admittance struct {
+	Verdict AdmitVerdict
+	Retry   time.Duration // for Refused: when it would fit, if nothing else came; 0 when its cost never can
+}
+
+// Admitter applies one Admission to all keys of an api. It is safe for concurrent use. Keys that have been idle for two of
+// their memory's lengths are forgotten, a generation at a time, without a sweep.
+type Admitter struct {
+	admission Admission
+	soft      int64 // the limit with its soft part
+	hard      int64
+	interval  Interval
+	length    Micros // of a generation: after so long a key's count is nothing
+
+	mu       sync.Mutex
+	clock    Micros
+	recent   map[string]*admitState
+	older    map[string]*admitState
+	turned   Micros // when the present generation began
+	together windowCount
+}
+
+// admitState is what one key has used; which part is in use the algorithm decides.
+type admitState struct {
+	bucket gcra
+	log    *slidingMeter
+	window windowCount
+}
+
+// NewAdmitter makes an admitter that knows no key.
+func NewAdmitter(a Admission) (*Admitter, error) {
+	if err := a.Validate(); err != nil {
+		return nil, fmt.Errorf("admission: %w", err)
+	}
+	hard := a.Rate.Count
+	if a.bucketed() {
+		hard = a.Rate.Burst
+	}
+	x := &Admitter{
+		admission: a, hard: hard, soft: hard + hard/100*a.SoftPercent + hard%100*a.SoftPercent/100,
+		interval: Interval{ceilMicros(a.Rate.Per), a.Rate.Count}.fit(2 * max(a.Rate.Burst, 1)),
+		recent:   map[string]*admitState{}, older: map[string]*admitState{},
+	}
+	x.length = max(2*Micros(ceilMicros(a.Rate.Per)), x.interval.times(x.soft))
+	return x, nil
+}
+
+// Admit decides about a job of cost units (at least 1) at now. A clock that goes back stands still.
+func (x *Admitter) Admit(key string, now Micros, cost int64) Admittance {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.admit(key, now, max(1, cost))
+}
+
+func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
+	x.clock = max(x.clock, now)
+	now = x.clock
+	s := x.state(key, now)
+	if x.fits(s, now, cost, x.hard) <= now {
+		x.count(s, now, cost)
+		return Admittance{Verdict: Admitted}
+	}
+	retry := x.fits(s, now, cost, x.soft)
+	if retry <= now {
+		x.count(s, now, cost)
+		return Admittance{Verdict: OverSoft}
+	}
+	if x.admission.Elastic {
+		keys := int64(len(x.recent) + len(x.older))
+		free := x.together.fits(now, Micros(ceilMicros(x.admission.Rate.Per)), cost, x.admission.Rate.Count*min(keys, maxCost/x.admission.Rate.Count))
+		if free <= now {
+			x.together.add(now, Micros(ceilMicros(x.admission.Rate.Per)), cost) // not against the key's own
+			return Admittance{Verdict: Borrowed}
+		}
+		retry = min(retry, free)
+	}
+	if cost > x.soft {
+		return Admittance{Verdict: Refused}
+	}
+	return Admittance{Verdict: Refused, Retry: now.Until(retry)}
+}
+
+// state finds a key's state or makes it, and turns the generations.
+func (x *Admitter) state(key string, now Micros) *admitState {
+	if now-x.turned >= x.length {
+		x.older, x.recent = x.recent, map[string]*admitState{}
+		if now-x.turned >= 2*x.length {
+			x.older = map[string]*admitState{}
+		}
+		x.turned = now
+	}
+	s, ok := x.recent[key]
+	if ok {
+		return s
+	}
+	if s, ok = x.older[key]; ok {
+		delete(x.older, key)
+	} else {
+		s = &admitState{}
+		if x.admission.Algorithm == SlidingLog {
+			s.log = newSlidingMeter(Rules{}, Quota{Count: x.soft, Per: x.admission.Rate.Per})
+		}
+	}
+	x.recent[key] = s
+	return s
+}
+
+// fits is the first time, now or later, at which cost fits under limit.
+func (x *Admitter) fits(s *admitState, now Micros, cost, limit int64) Micros {
+	if cost > limit {
+		return maxMicros
+	}
+	per := Micros(ceilMicros(x.admission.Rate.Per))
+	switch x.admission.Algorithm {
+	case FixedWindow:
+		if s.window.turn(now, per); s.window.present+cost <= limit {
+			return now
+		}
+		return s.window.start + per
+	case SlidingWindowCounter:
+		return s.window.fits(now, per, cost, limit)
+	case SlidingLog:
+		s.log.advance(now)
+		s.log.count = limit
+		return s.log.earliest(now, cost)
+	default:
+		return s.bucket.slot(now, x.interval, limit, cost)
+	}
+}
+
+// count charges an admitted job.
+func (x *Admitter) count(s *admitState, now Micros, cost int64) {
+	per := Micros(ceilMicros(x.admission.Rate.Per))
+	switch x.admission.Algorithm {
+	case FixedWindow, SlidingWindowCounter:
+		s.window.add(now, per, cost)
+	case SlidingLog:
+		s.log.take(now, cost, 0)
+	default:
+		s.bucket.take(now, x.interval, cost)
+	}
+	if x.admission.Elastic {
+		x.together.add(now, per, cost)
+	}
+}
+
+// windowCount is what was admitted in the present window of the clock and in the one before.
+type windowCount struct {
+	start           Micros
+	before, present int64
+}
+
+// turn moves on to the window that holds now; a time at its very beginning belongs to it.
+func (w *windowCount) turn(now, per Micros) {
+	start := now - now%per
+	switch start {
+	case w.start:
+	case w.start + per:
+		w.start, w.before, w.present = start, w.present, 0
+	default:
+		w.start, w.before, w.present = start, 0, 0
+	}
+}
+
+func (w *windowCount) add(now, per Micros, cost int64) {
+	w.turn(now, per)
+	w.present += cost
+}
+
+// fits is the sliding window counter: it takes the window before as evenly filled and weighs it by the part that still
+// lies within one period before now. In whole numbers: before*(per-elapsed) + (present+cost)*per <= limit*per.
+func (w *windowCount) fits(now, per Micros, cost, limit int64) Micros {
+	w.turn(now, per)
+	elapsed := now - w.start
+	left := limit - w.present - cost
+	if left >= 0 && mul(uint64(w.before), uint64(per-elapsed)).cmp(mul(uint64(left), uint64(per))) <= 0 {
+		return now
+	}
+	if left >= 0 {
+		return max(now, w.start+fade(w.before, left, per))
+	}
+	return w.start + per + fade(w.present, limit-cost, per)
+}
+
+// fade is how far into its window before has to be for no more than left of it to count.
+func fade(before, left int64, per Micros) Micros {
+	if before <= left {
+		return 0
+	}
+	return per - Micros(float64(left)/float64(before)*float64(per))
+}
+
+// bucketed says whether the limit is the burst and not the count.
+func (a Admission) bucketed() bool { return a.Algorithm == TokenBucket || a.Algorithm == LeakyBucket }
 
 // Validate says what is wrong with an admission limit.
 func (a Admission) Validate() error {

@@ -1,0 +1,182 @@
+package bucket
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func newAdmitter(t testing.TB, a Admission) *Admitter {
+	t.Helper()
+	x, err := NewAdmitter(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func perMinute(alg Algorithm, n, burst int64) Admission {
+	return Admission{Rate: Rate{n, time.Minute, burst}, Algorithm: alg}
+}
+
+const second = Micros(1_000_000)
+
+// minute is a time at which a window of a minute begins.
+const minute = t0 - t0%(60*second)
+
+func TestSlidingWindowCounterVectors(t *testing.T) {
+	for _, c := range []struct {
+		before, present int64
+		elapsed         Micros
+		want            AdmitVerdict
+	}{
+		{88, 12 - 1, 15, Admitted}, // 88*45/60 + 12 = 78
+		{88, 33, 15, Admitted},     // 66 + 34 = 100
+		{88, 34, 15, Refused},
+		{100, 0, 0, Refused},
+		{100, 75, 45, Refused},
+		{100, 74, 45, Admitted},
+	} {
+		x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
+		x.state("k", minute).window = windowCount{minute, c.before, c.present}
+		if got := x.Admit("k", minute+c.elapsed*second, 1); got.Verdict != c.want {
+			t.Errorf("%d before, %d now, %d s in: %v, want %v", c.before, c.present, c.elapsed, got, c.want)
+		}
+	}
+}
+
+func TestSoftLetsAPartMoreIn(t *testing.T) {
+	for _, c := range []struct{ n, soft, want int64 }{{100, 10, 110}, {500, 5, 525}} {
+		for _, alg := range []Algorithm{FixedWindow, SlidingLog, SlidingWindowCounter} {
+			a := perMinute(alg, c.n, 1)
+			a.SoftPercent = c.soft
+			x := newAdmitter(t, a)
+			counts := map[AdmitVerdict]int64{}
+			for range c.n * 2 {
+				counts[x.Admit("k", minute, 1).Verdict]++
+			}
+			if counts[Admitted] != c.n || counts[OverSoft] != c.want-c.n {
+				t.Errorf("%s %d + %d %%: %v", alg, c.n, c.soft, counts)
+			}
+		}
+	}
+}
+
+// TestEqualIsEnough: a bucket that holds five takes a job of five.
+func TestEqualIsEnough(t *testing.T) {
+	for _, alg := range []Algorithm{TokenBucket, LeakyBucket} {
+		x := newAdmitter(t, perMinute(alg, 5, 5))
+		if got := x.Admit("k", t0, 5); got.Verdict != Admitted {
+			t.Errorf("%s: %v", alg, got)
+		}
+		if got := x.Admit("k", t0, 6); got != (Admittance{Verdict: Refused}) {
+			t.Errorf("%s: a cost that never fits: %v", alg, got)
+		}
+		if got := x.Admit("k", t0+12*second, 1); got.Verdict != Admitted {
+			t.Errorf("%s: one token in 12 s: %v", alg, got)
+		}
+	}
+}
+
+func TestFixedWindowVectors(t *testing.T) {
+	x := newAdmitter(t, perMinute(FixedWindow, 10, 1))
+	n := 0
+	for _, s := range []Micros{30, 59, 60, 89} {
+		for range 10 {
+			if x.Admit("k", minute+s*second, 1).Verdict == Admitted {
+				n++
+			}
+		}
+	}
+	if n != 20 {
+		t.Errorf("%d around the edge of two windows of 10, want 20", n)
+	}
+	if got := x.Admit("k", minute+90*second, 1); got.Retry != 30*time.Second {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestRefusedJobsDoNotCount: the sliding log of a client that retries every second admits 20 a minute, not none.
+func TestRefusedJobsDoNotCount(t *testing.T) {
+	for _, alg := range []Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter} {
+		x := newAdmitter(t, perMinute(alg, 20, 1))
+		n := 0
+		for i := range 600 {
+			if x.Admit("k", minute+Micros(i)*second, 1).Verdict == Admitted {
+				n++
+			}
+		}
+		if n < 180 || n > 201 {
+			t.Errorf("%s: %d in ten minutes of 20, want about 200", alg, n)
+		}
+	}
+}
+
+func TestElasticLendsWhatOthersLeave(t *testing.T) {
+	a := perMinute(FixedWindow, 10, 1)
+	a.Elastic = true
+	x := newAdmitter(t, a)
+	for i := range 4 {
+		x.Admit(fmt.Sprint("quiet", i), minute, 1)
+	}
+	counts := map[AdmitVerdict]int{}
+	for range 100 {
+		counts[x.Admit("loud", minute+second, 1).Verdict]++
+	}
+	if counts[Admitted] != 10 || counts[Borrowed] != 5*10-10-4 {
+		t.Errorf("%v, want 10 of its own and the 36 that four quiet keys leave", counts)
+	}
+	if got := x.Admit("quiet0", minute+2*second, 9); got.Verdict != Admitted {
+		t.Errorf("what was lent is missing: %v", got)
+	}
+}
+
+// TestAdmittedInAnyWindow holds each algorithm to the most it may admit, and Retry to its word.
+func TestAdmittedInAnyWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := Admission{
+			Rate:      Rate{rapid.Int64Range(1, 30).Draw(t, "n"), time.Minute, rapid.Int64Range(1, 30).Draw(t, "burst")},
+			Algorithm: rapid.SampledFrom([]Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter}).Draw(t, "algorithm"),
+		}
+		x, err := NewAdmitter(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := minute
+		var in []Arrival
+		for range 300 {
+			now += Micros(rapid.Int64Range(0, 6_000_000).Draw(t, "gap"))
+			cost := rapid.Int64Range(1, 3).Draw(t, "cost")
+			got := x.Admit("k", now, cost)
+			if got.Verdict == Refused && got.Retry > 0 {
+				now = now.Add(got.Retry) + 1
+				got = x.Admit("k", now, cost)
+				if got.Verdict == Refused {
+					t.Fatalf("refused after the %s it was told to wait", got.Retry)
+				}
+			}
+			if got.Verdict == Admitted {
+				in = append(in, Arrival{At: int64(now) * 1000, Cost: cost})
+			}
+		}
+		limit := map[Algorithm]int64{
+			TokenBucket: a.Rate.Burst + a.Rate.Count, LeakyBucket: a.Rate.Burst + a.Rate.Count,
+			FixedWindow: 2 * a.Rate.Count, SlidingLog: a.Rate.Count, SlidingWindowCounter: 2 * a.Rate.Count,
+		}[a.Algorithm]
+		if v := Check(in, Claim{Limit: sliding(limit, time.Minute)}); v.Outcome != Pass {
+			t.Fatalf("%s: %v", a.Algorithm, v)
+		}
+	})
+}
+
+func TestAdmitterForgetsIdleKeys(t *testing.T) {
+	x := newAdmitter(t, perMinute(SlidingLog, 2, 1))
+	for i := range 1000 {
+		x.Admit(fmt.Sprint(i), minute+Micros(i)*second, 1)
+	}
+	if n := len(x.recent) + len(x.older); n > 300 {
+		t.Errorf("%d keys kept, though one counts for a minute", n)
+	}
+}
