@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// leastUse is the part of the rate that must be used while jobs wait: standing still is never over a limit, and no proof.
+const leastUse = 0.75
+
+// crash is a kill -9 in the middle of the story, on the ledger's clock.
+type crash struct {
+	at, gone, ready int64
+	called          int // different jobs of the burst called before it
+}
+
+// report is what the demo shows in figures.
+type report struct {
+	Pass bool `json:"pass"`
+
+	Sent      int `json:"sent"` // of the burst
+	Accepted  int `json:"accepted"`
+	Throttled int `json:"throttled"`
+	Letters   int `json:"letters"`
+	Events    int `json:"events"`
+	Aside     int `json:"aside"` // jobs of the customer that came now and then, all accepted
+
+	Calls       int    `json:"calls"`  // that reached the api, of both customers
+	Called      int    `json:"called"` // different accepted jobs
+	Waiting     int    `json:"waiting"`
+	Results     int    `json:"results"`
+	Lost        int    `json:"lost"`
+	Unasked     int    `json:"unasked"`  // calls for no accepted job
+	Repeated    int    `json:"repeated"` // jobs called again after the kill
+	BilledTwice int    `json:"billed_twice"`
+	OutOfOrder  int    `json:"out_of_order"`
+	Limited     int    `json:"limited"` // calls that the api answered 429
+	Charged     string `json:"charged"`
+
+	Rate         bucket.Outcome `json:"rate"`
+	WorstSecond  int64          `json:"worst_second"`
+	AllowedThere int64          `json:"allowed_in_a_second"`
+	Utilisation  float64        `json:"utilisation"` // of the burst's rate, while weir ran
+	RecoveryMS   int64          `json:"recovery_ms"` // from the kill to the next call
+	AsideMS      float64        `json:"aside_median_ms"`
+	AsideWorstMS float64        `json:"aside_worst_ms"` // without those that the kill delayed
+	AsideKillMS  float64        `json:"aside_kill_ms"`  // the worst of those
+}
+
+// judge reads the api's ledger file, asks weir only what it still holds, and compares both with the receipts.
+func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash) (*report, error) {
+	letters, events, err := d.told(ctx, b.throttled)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{
+		Sent: len(b.sent), Accepted: len(b.accepted), Throttled: b.throttled, Letters: letters, Events: events, Aside: len(aside),
+	}
+	promised := slices.Clone(b.accepted)
+	for _, s := range aside {
+		promised = append(promised, s.receipt)
+	}
+	if err := d.finished(ctx, r, len(promised)); err != nil {
+		return nil, err
+	}
+	ledger, err := fakeapi.ReadLedger(d.ledger())
+	if err != nil {
+		return nil, err
+	}
+	r.audit(ledger.Arrivals, promised)
+	r.pace(ledger.Arrivals, c)
+	r.waits(ledger.Arrivals, aside, c)
+	r.Pass = !slices.ContainsFunc(r.findings(), func(f finding) bool { return !f.ok })
+	return r, nil
+}
+
+// finished waits until every promised job has its result and none waits, or says how far it came.
+func (d *demo) finished(ctx context.Context, r *report, promised int) (err error) {
+	limit := time.After(toldWithin)
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		if r.Results, err = d.stored(ctx, "WEIR_RESULTS", "weir.results."+demoAPI+".>"); err != nil {
+			return err
+		}
+		if r.Waiting, err = d.waiting(ctx); err != nil {
+			return err
+		}
+		if r.Results >= promised && r.Waiting == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			return nil // the verdict tells
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// audit holds the calls against the jobs that were promised.
+func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
+	r.Calls = len(arrivals)
+	called := jobsOf(arrivals)
+	order := map[string]string{} // a job's place in its queue
+	for _, p := range promised {
+		order[p.Job] = strconv.FormatUint(p.Seq, 10)
+		if _, ok := called[p.Job]; ok {
+			r.Called++
+		}
+	}
+	r.Lost = max(0, len(promised)-r.Called-r.Waiting)
+	twice, _ := fakeapi.CalledTwice(arrivals, fakeapi.ByHeader(demoIDHeader))
+	r.Repeated = len(twice)
+	for _, t := range twice {
+		if t.Billed > 1 {
+			r.BilledTwice++
+		}
+	}
+	wrong, unasked := fakeapi.Order(arrivals, func(a *fakeapi.Arrival) string { return order[a.Header(demoIDHeader)] }, fakeapi.FirstAttempts)
+	r.OutOfOrder, r.Unasked = len(wrong), unasked
+	r.Limited = fakeapi.CountByStatus(arrivals)[429]
+	r.Charged = dollars(fakeapi.Bills(arrivals).Charged)
+}
+
+// pace holds the arrivals of each customer against the rate.
+func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
+	rate := bucket.Rate{Count: demoRate, Per: time.Second, Burst: 1}
+	r.Rate = bucket.Pass
+	for _, key := range fakeapi.KeysOf(arrivals) {
+		var stamps []bucket.Arrival
+		for _, a := range fakeapi.OfKey(arrivals, key) {
+			stamps = append(stamps, bucket.Arrival{At: a.At, End: a.End})
+		}
+		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: demoJitter})
+		if v.Outcome != bucket.Pass {
+			r.Rate = v.Outcome
+		}
+		if v.Worst > r.WorstSecond {
+			r.WorstSecond, r.AllowedThere = v.Worst, v.Allowed
+		}
+	}
+	busy := fakeapi.OfKey(arrivals, demoBusy)
+	next := slices.IndexFunc(busy, func(a fakeapi.Arrival) bool { return a.At > c.gone })
+	if next < 1 {
+		return
+	}
+	r.RecoveryMS = time.Duration(busy[next].At - c.at).Milliseconds()
+	interval := time.Second / demoRate
+	var ran time.Duration
+	for _, part := range [][]fakeapi.Arrival{busy[:next], busy[next:]} {
+		ran += time.Duration(part[len(part)-1].At-part[0].At) + interval
+	}
+	r.Utilisation = float64(len(busy)) * interval.Seconds() / ran.Seconds()
+}
+
+// waits measures how long the calm customer's jobs waited for their calls.
+func (r *report) waits(arrivals []fakeapi.Arrival, aside []submission, c crash) {
+	first := map[string]int64{}
+	for _, a := range fakeapi.OfKey(arrivals, demoCalm) {
+		if id := a.Header(demoIDHeader); first[id] == 0 {
+			first[id] = a.At
+		}
+	}
+	var waits []int64
+	for _, s := range aside {
+		at := first[s.Job]
+		switch wait := max(0, at-s.at); {
+		case at == 0: // never called
+		case at > c.at && s.at < c.ready:
+			r.AsideKillMS = max(r.AsideKillMS, float64(wait)/1e6)
+		default:
+			waits = append(waits, wait)
+		}
+	}
+	if len(waits) == 0 {
+		return
+	}
+	slices.Sort(waits)
+	r.AsideMS = float64(waits[len(waits)/2]) / 1e6
+	r.AsideWorstMS = float64(waits[len(waits)-1]) / 1e6
+}
+
+// finding is one line of the verdict.
+type finding struct {
+	ok         bool
+	name, text string
+}
+
+// findings are the verdict: the demo passes when all of them are ok.
+func (r *report) findings() []finding {
+	var all []finding
+	add := func(ok bool, name, format string, args ...any) {
+		all = append(all, finding{ok, name, fmt.Sprintf(format, args...)})
+	}
+	add(r.Rate == bucket.Pass, "rate", "a customer had at most %d calls in any second, of %d allowed", r.WorstSecond, r.AllowedThere)
+	add(r.Limited == 0, "429s", "%d from the api", r.Limited)
+	promised := r.Accepted + r.Aside
+	add(r.Lost == 0 && r.Waiting == 0 && r.Called == promised && r.Results == promised, "lost",
+		"%d: %d accepted = %d called + %d waiting, and %d have their result", r.Lost, promised, r.Called, r.Waiting, r.Results)
+	add(r.Unasked == 0, "unasked", "%d calls for jobs that were never accepted", r.Unasked)
+	add(r.BilledTwice == 0, "billed twice", "%d: the bill is %s for %d jobs; %s", r.BilledTwice, r.Charged, r.Called, repeats(r.Repeated))
+	add(r.OutOfOrder == 0, "order", "%d calls before one accepted earlier", r.OutOfOrder)
+	add(r.Throttled > 0 && r.Sent == r.Accepted+r.Throttled && r.Letters == r.Throttled && r.Events == r.Throttled, "refused",
+		"%d of %d sent = %d dead letters = %d events", r.Throttled, r.Sent, r.Letters, r.Events)
+	add(r.Utilisation >= leastUse, "speed", "%.1f %% of the rate was used while weir ran", 100*r.Utilisation)
+	add(r.RecoveryMS > 0, "recovery", "%.1f s from kill -9 to the next call", float64(r.RecoveryMS)/1000)
+	during := ""
+	if r.AsideKillMS > 0 {
+		during = fmt.Sprintf(", during the kill %.0f ms", r.AsideKillMS)
+	}
+	add(r.AsideMS > 0, "neighbour", "called %.1f ms after sending, at worst %.1f ms%s", r.AsideMS, r.AsideWorstMS, during)
+	return all
+}
+
+func repeats(n int) string {
+	switch n {
+	case 0:
+		return "no call repeated"
+	case 1:
+		return "1 call repeated, its id known"
+	default:
+		return fmt.Sprintf("%d calls repeated, their ids known", n)
+	}
+}
+
+func (r *report) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// dollars writes millionths of a dollar.
+func dollars(millionths int64) string { return fmt.Sprintf("$%.2f", float64(millionths)/1e6) }
