@@ -27,6 +27,9 @@ type Refusal struct {
 	Depth, Capacity int64
 	// RetryAfter is when room is expected, for Throttled.
 	RetryAfter time.Duration
+	// Job and LetterSeq are the job's id and the number of its dead letter, as a producer is told; empty until then.
+	Job       string
+	LetterSeq uint64
 }
 
 func (r *Refusal) Error() string { return r.Description }

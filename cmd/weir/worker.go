@@ -105,6 +105,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *
 			return nil, err
 		}
 	}
+	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
@@ -274,6 +277,18 @@ func (w *Worker) awaitDispatch(ctx context.Context) error {
 		}
 		return err
 	}
+}
+
+// answerOperators starts to tell operators what waits.
+func (w *Worker) answerOperators() error {
+	if w.dispatch == nil {
+		return nil
+	}
+	stop, err := startOperator(w.nc, w.dispatch)
+	if err == nil {
+		w.onStop("operators' service", stop)
+	}
+	return err
 }
 
 // takeJobs starts the intake.

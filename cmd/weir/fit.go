@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/cmd/weir/internal/config"
+	"weir/ingest"
+)
+
+// fit puts the key where the api looks for it, and tells the api's headers from the job's own.
+func (f *submitFlags) fit(s *ingest.Submission, api *config.API) error {
+	s.Header = slices.DeleteFunc(s.Header, func(h ingest.HeaderField) bool {
+		if api.Forwards(h.Name) || !isJobs(h.Name, api) {
+			return false
+		}
+		s.JobHeader[h.Name] = append(s.JobHeader[h.Name], h.Value)
+		return true
+	})
+	switch api.Key.From {
+	case config.KeyFromHeader:
+		s.Key = ""
+		for name, values := range s.JobHeader {
+			if strings.EqualFold(name, api.Key.Name) && (len(values) != 1 || values[0] != f.key) {
+				return fmt.Errorf("api %s takes the key from header %s, which says %q: leave the header out, or say the same key", api.Name, name, values)
+			}
+			if strings.EqualFold(name, api.Key.Name) {
+				return nil
+			}
+		}
+		s.JobHeader[api.Key.Name] = []string{f.key}
+	case config.KeyFromJSON:
+		s.Key = ""
+		if !f.dataGiven {
+			var err error
+			s.Body, err = pointedBody(api.Key.Pointer, f.key)
+			return err
+		}
+		return checkPointed(s.Body, api, f.key)
+	}
+	return nil
+}
+
+// isJobs reports whether a header belongs to the job itself: weir reads it, the api does not get it.
+func isJobs(name string, api *config.API) bool {
+	lower := strings.ToLower(name)
+	if strings.HasPrefix(lower, "weir-") || lower == ingest.HeaderTrace || lower == ingest.HeaderTraceState {
+		return true
+	}
+	if api.Key.From == config.KeyFromHeader && strings.EqualFold(name, api.Key.Name) {
+		return true
+	}
+	for _, l := range api.Rules.Shared {
+		if strings.EqualFold(name, l.Cost.Header) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkPointed reports a body whose key is another than the one named.
+func checkPointed(body []byte, api *config.API, key string) error {
+	value, err := ingest.Pointed(body, api.Key.Pointer)
+	if err != nil {
+		return fmt.Errorf("api %s takes the key from the body, and %w", api.Name, err)
+	}
+	text, ok := value.(string)
+	if number, isNumber := value.(json.Number); isNumber {
+		text, ok = number.String(), true
+	}
+	if !ok || text != key {
+		return fmt.Errorf("api %s takes the key from %s of the body, which is not %q", api.Name, api.Key.Pointer, key)
+	}
+	return nil
+}
+
+// pointedBody is the smallest JSON object with the key where the pointer looks for it.
+func pointedBody(pointer, key string) ([]byte, error) {
+	parts := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	var value any = key
+	for _, part := range slices.Backward(parts) {
+		if _, err := strconv.Atoi(part); err == nil {
+			return nil, errors.New("the api takes the key from an array in the body: write the body with --data")
+		}
+		value = map[string]any{strings.NewReplacer("~1", "/", "~0", "~").Replace(part): value}
+	}
+	body, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("make a body for the key: %w", err)
+	}
+	return body, nil
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher"
+)
+
+func keysCommand() *cobra.Command {
+	limit, asJSON := 100, false
+	cmd := &cobra.Command{
+		Use:   "keys API",
+		Short: "List an api's buckets, deepest first",
+		Long: `Lists the buckets of an api that hold unfinished jobs, deepest first, as the running dispatchers see them.
+
+DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
+if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment.`,
+		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := c.checkAPI(cmd, args[0]); err != nil {
+				return err
+			}
+			found, err := c.keys(args[0], limit)
+			if err != nil {
+				return err
+			}
+			return printKeys(cmd, args[0], found, asJSON)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+// checkAPI finds an unknown api out before anybody is asked about it.
+func (c *connection) checkAPI(cmd *cobra.Command, name string) error {
+	current, ok := c.running(cmd.Context())
+	if !ok {
+		return checkAPIName(name)
+	}
+	if _, found := current.API(name); !found {
+		return noAPI(name, current)
+	}
+	return nil
+}
+
+// gathered are the buckets of an api over all replicas.
+type gathered struct {
+	buckets      []dispatcher.KeyState
+	keys, jobs   int
+	missing, all int // partitions
+}
+
+// keys gathers the deepest buckets from all owners.
+func (c *connection) keys(api string, limit int) (*gathered, error) {
+	g := &gathered{all: 1, missing: 1}
+	owned, failed := 0, error(nil)
+	err := c.ask(keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
+		var a keysAnswer
+		switch {
+		case wrong != nil && wrong.code == codeNoAPI:
+			failed = notFound(fmt.Errorf("there is no api %q", api))
+			return true
+		case wrong != nil:
+			failed = wrong
+			return false
+		case json.Unmarshal(data, &a) != nil:
+			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			return false
+		}
+		g.buckets = append(g.buckets, a.Deepest...)
+		g.keys, g.jobs, g.all = g.keys+a.Keys, g.jobs+a.Jobs, a.Partitions
+		owned += a.Owned
+		return owned >= a.Partitions
+	})
+	if err == nil && owned == 0 {
+		err = failed
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.missing = max(0, g.all-owned)
+	slices.SortStableFunc(g.buckets, func(a, b dispatcher.KeyState) int { return b.Depth - a.Depth })
+	g.buckets = g.buckets[:min(limit, len(g.buckets))]
+	return g, nil
+}
+
+func printKeys(cmd *cobra.Command, api string, g *gathered, asJSON bool) error {
+	talk := cmd.ErrOrStderr()
+	if g.missing > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.missing, g.all, api)
+	}
+	if len(g.buckets) == 0 {
+		return notFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
+	}
+	out := cmd.OutOrStdout()
+	if asJSON {
+		for _, k := range g.buckets {
+			if err := printJSON(out, k); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := keysTable(out, g.buckets); err != nil {
+		return err
+	}
+	if g.keys > len(g.buckets) {
+		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.buckets), g.keys, g.jobs)
+	}
+	return nil
+}
+
+func keysTable(out io.Writer, buckets []dispatcher.KeyState) error {
+	t := &table{}
+	t.row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
+	for _, k := range buckets {
+		t.row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
+			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), brief(ms(k.WaitMS)), waitingText(k.Waits))
+	}
+	return t.print(out)
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func rateText(r dispatcher.RateState) string {
+	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
+}
+
+// waitingText says in words what a bucket's next job waits for.
+func waitingText(w dispatcher.Waiting) string {
+	until := ""
+	if w.Until != nil {
+		until = " until " + clockTime(*w.Until)
+	}
+	because := ""
+	if w.Why != "" {
+		because = " because " + w.Why
+	}
+	switch w.For {
+	case dispatcher.WaitNothing:
+		return "nothing: every job is being called"
+	case dispatcher.WaitRate:
+		return "rate" + until
+	case dispatcher.WaitInFlight:
+		return "in_flight: a running call must end"
+	case dispatcher.WaitLimit:
+		return "limit " + w.Limit + until
+	case dispatcher.WaitHeld:
+		return "held" + until + because
+	case dispatcher.WaitAPIHeld:
+		return "the api is held" + until + because
+	case dispatcher.WaitRetry:
+		return "retry" + until
+	case dispatcher.WaitLimiter:
+		return "the limiter, which does not answer"
+	case dispatcher.WaitRoom:
+		return "room: as many calls run as the process may make"
+	case dispatcher.WaitReading:
+		return "the queue to be read after a start"
+	case dispatcher.WaitClearing:
+		return "finished jobs to be deleted"
+	case dispatcher.WaitStop:
+		return "a restart: weir is stopping"
+	}
+	return string(w.For)
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// printJSON writes one value as one line.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// table lays columns out under their heads, two blanks apart. The last column is cut to the width, when there is one.
+type table struct {
+	rows [][]string
+}
+
+func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = visible(c)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *table) print(w io.Writer) error {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	most := terminalWidth(w)
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, cut(strings.TrimRight(line.String(), " "), most)); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	return nil
+}
+
+// cut shortens a text to at most most characters; 0 is no bound.
+func cut(text string, most int) string {
+	if most < 1 || utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
+func visible(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// terminalWidth is the width of the terminal that w is, 0 when it is none.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// isTerminal reports whether somebody is looking at w.
+func isTerminal(w io.Writer) bool { return terminalWidth(w) > 0 }
+
+// brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
+func brief(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return "<1ms"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}
+
+// clockTime writes a point in time for people, in UTC, to the millisecond.
+func clockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

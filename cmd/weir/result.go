@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/ingest"
+)
+
+// resultJSON is a job's end as --json prints it: a result's, or a letter's notice.
+type resultJSON struct {
+	Job         string `json:"job"`
+	Outcome     string `json:"outcome"`
+	Status      int    `json:"status"`
+	Attempts    int    `json:"attempts"`
+	Calls       int    `json:"calls,omitempty"`
+	Price       string `json:"price,omitempty"`
+	AcceptedAt  string `json:"accepted_at,omitempty"`
+	CalledAt    string `json:"called_at,omitempty"`
+	FinishedAt  string `json:"finished_at,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	Detail      string `json:"detail,omitempty"` // of a letter
+	Billed      string `json:"billed,omitempty"` // of a letter
+	bodyJSON
+}
+
+// bodyJSON is a body as JSON can carry it: one of the two.
+type bodyJSON struct {
+	Text   *string `json:"body,omitempty"`
+	Base64 string  `json:"body_base64,omitempty"`
+}
+
+func jsonBody(body []byte) bodyJSON {
+	if utf8.Valid(body) {
+		text := string(body)
+		return bodyJSON{Text: &text}
+	}
+	return bodyJSON{Base64: base64.StdEncoding.EncodeToString(body)}
+}
+
+// awaitResult waits for the job's end and prints it.
+func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription, receipt *ingest.Receipt) error {
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	msg, err := results.NextMsgWithContext(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("no result within %s: job %s goes on, and its result will be at weir.results.%s.%s", brief(f.timeout),
+			receipt.Job, f.api, ingest.Token(receipt.Key))
+	} else if err != nil {
+		return fmt.Errorf("wait for the result: %w", err)
+	}
+	h, out, talk := msg.Header, cmd.OutOrStdout(), cmd.ErrOrStderr()
+	outcome := h.Get(dispatcher.HeaderOutcome)
+	if f.asJSON {
+		if err := printJSON(out, endOf(msg)); err != nil {
+			return err
+		}
+	} else if outcome == dispatcher.Done {
+		t := &table{}
+		t.row("outcome", "done with status "+h.Get(dispatcher.HeaderStatus))
+		t.row("took", tookText(h)+", price "+h.Get(dispatcher.HeaderPrice))
+		if err := t.print(talk); err != nil {
+			return err
+		}
+		if _, err := out.Write(msg.Data); err != nil {
+			return fmt.Errorf("write the result: %w", err)
+		}
+	}
+	if outcome != dispatcher.Done {
+		return fmt.Errorf("job %s became a dead letter (%s): %s; billed: %s (weir dead ls --api %s --key '%s')", receipt.Job, outcome,
+			visible(h.Get(deadletter.HeaderDetail)), h.Get(deadletter.HeaderBilled), f.api, receipt.Key)
+	}
+	return nil
+}
+
+func endOf(msg *nats.Msg) resultJSON {
+	h := msg.Header
+	number := func(name string) int {
+		n, err := strconv.Atoi(h.Get(name))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	end := resultJSON{
+		Job: h.Get(ingest.HeaderJobID), Outcome: h.Get(dispatcher.HeaderOutcome), Status: number(dispatcher.HeaderStatus),
+		Attempts: number(dispatcher.HeaderAttempts), Calls: number(dispatcher.HeaderCalls), Price: h.Get(dispatcher.HeaderPrice),
+		AcceptedAt: h.Get(dispatcher.HeaderAcceptedAt), CalledAt: h.Get(dispatcher.HeaderCalledAt),
+		FinishedAt: h.Get(dispatcher.HeaderFinishedAt), ContentType: h.Get("Content-Type"),
+	}
+	if end.Outcome == dispatcher.Done {
+		end.bodyJSON = jsonBody(msg.Data)
+		return end
+	}
+	end.Status, end.Attempts = number(deadletter.HeaderStatus), number(deadletter.HeaderAttempts)
+	end.Detail, end.Billed = h.Get(deadletter.HeaderDetail), h.Get(deadletter.HeaderBilled)
+	return end
+}
+
+// tookText says how long the job waited for its last call and how long that took.
+func tookText(h nats.Header) string {
+	at := func(name string) time.Time {
+		t, err := time.Parse(time.RFC3339Nano, h.Get(name))
+		if err != nil {
+			return time.Time{}
+		}
+		return t
+	}
+	called := at(dispatcher.HeaderCalledAt)
+	calls := h.Get(dispatcher.HeaderCalls) + " calls"
+	if calls == "1 calls" {
+		calls = "1 call"
+	}
+	return fmt.Sprintf("%s, waited %s, called for %s", calls, brief(called.Sub(at(dispatcher.HeaderAcceptedAt))),
+		brief(at(dispatcher.HeaderFinishedAt).Sub(called)))
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/config"
+	"weir/ingest"
+)
+
+// submitFlags are what the command line says about a job.
+type submitFlags struct {
+	api, key                    string
+	data                        string
+	path, method, query, id     string
+	headers                     []string
+	deadline                    string
+	cost                        int64
+	wait, asJSON                bool
+	timeout                     time.Duration
+	dataGiven, costGiven, gotID bool
+}
+
+func submitCommand() *cobra.Command {
+	f := submitFlags{timeout: time.Minute}
+	cmd := &cobra.Command{
+		Use:   "submit API KEY",
+		Short: "Submit one job",
+		Long: `Submits one job through the door every producer uses and prints its receipt: where it is stored, how many jobs of its
+key are ahead of it, and when its call should start.
+
+KEY may be any text. Where the api takes the key from a header or from the body, the key is put there.
+With --wait the result's body goes to stdout as the api sent it, and everything else to stderr.
+
+Exit code 4: the job was throttled. 2: it is malformed. 3: there is no such api. 5: nobody takes jobs.`,
+		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
+  weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
+  generate | weir submit sms tenant.42 --data - --deadline 5m --json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.api, f.key = args[0], args[1]
+			f.dataGiven, f.costGiven, f.gotID = cmd.Flags().Changed("data"), cmd.Flags().Changed("cost"), f.id != ""
+			return submit(cmd, &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.data, "data", "", "the body: a text, @FILE, or - for stdin")
+	flags.StringVar(&f.path, "path", "", "path below the api's url")
+	flags.StringVar(&f.method, "method", "", "HTTP method, one of the api's (default its first)")
+	flags.StringVar(&f.query, "query", "", "query string, without ?")
+	flags.StringArrayVar(&f.headers, "header", nil, "'Name: value' for the api; may be repeated")
+	flags.StringVar(&f.id, "id", "", "the job's id: the same id again is the same job (default a new one)")
+	flags.StringVar(&f.deadline, "deadline", "", "not to be called after: an RFC 3339 time, or a duration like 30s or 2h")
+	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
+	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
+	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
+	flags.BoolVar(&f.asJSON, "json", false, "print weir's raw answer, and the result as one JSON object")
+	return cmd
+}
+
+// submit is the way of one job from the command line to its receipt, or its result.
+func submit(cmd *cobra.Command, f *submitFlags) error {
+	s, err := f.submission(cmd.InOrStdin())
+	if err != nil {
+		return usage(err)
+	}
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if current, ok := c.running(cmd.Context()); ok {
+		if api, found := current.API(f.api); found {
+			if err := f.fit(&s, api); err != nil {
+				return usage(err)
+			}
+		}
+	}
+	var results *nats.Subscription
+	if f.wait {
+		s.ReplyTo = c.nc.NewRespInbox()
+		if results, err = c.nc.SubscribeSync(s.ReplyTo); err != nil {
+			return c.explain(err)
+		}
+	}
+	receipt, err := c.submit(cmd, f, s)
+	if err != nil || !f.wait {
+		return err
+	}
+	if receipt.Duplicate {
+		return fmt.Errorf("job %s was known already: its result goes where its first submission asked for it, and to %s",
+			receipt.Job, "weir.results."+f.api+"."+ingest.Token(receipt.Key))
+	}
+	return f.awaitResult(cmd, results, receipt)
+}
+
+// checkAPIName refuses a name that no api can have.
+func checkAPIName(name string) error {
+	if name == "" || ingest.Token(name) != name {
+		return notFound(fmt.Errorf("there is no api %q: names are made of a-z, 0-9, '-' and '_'", name))
+	}
+	return nil
+}
+
+// submission reads everything but what only the api's configuration tells.
+func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
+	s := ingest.Submission{
+		API: f.api, Key: f.key, ID: f.id, Method: f.method, Path: f.path, Query: f.query, JobHeader: nats.Header{},
+	}
+	if !f.gotID {
+		s.ID = uuid.Must(uuid.NewV7()).String()
+	}
+	if err := checkAPIName(f.api); err != nil {
+		return s, err
+	}
+	if err := ingest.CheckKey(f.key); err != nil {
+		return s, err
+	}
+	if f.costGiven {
+		if f.cost < 1 {
+			return s, fmt.Errorf("--cost %d is not a whole number from 1", f.cost)
+		}
+		s.Cost = f.cost
+	}
+	if f.deadline != "" {
+		at, err := time.Parse(time.RFC3339Nano, f.deadline)
+		if err == nil {
+			s.Deadline = at
+		} else if s.Within, err = config.ParseDuration(f.deadline); err != nil || s.Within == 0 {
+			return s, fmt.Errorf("--deadline %q is neither an RFC 3339 time nor a duration like 30s", f.deadline)
+		}
+	}
+	for _, text := range f.headers {
+		name, value, ok := strings.Cut(text, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return s, fmt.Errorf("--header %q is not 'Name: value'", text)
+		}
+		s.Header = append(s.Header, ingest.HeaderField{Name: name, Value: strings.TrimSpace(value)})
+	}
+	var err error
+	s.Body, err = readData(f.data, stdin)
+	return s, err
+}
+
+// readData is the body that --data says.
+func readData(data string, stdin io.Reader) ([]byte, error) {
+	switch {
+	case data == "-", data == "@-":
+		body, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		return body, nil
+	case strings.HasPrefix(data, "@"):
+		body, err := os.ReadFile(data[1:])
+		if err != nil {
+			return nil, fmt.Errorf("--data: %w", err)
+		}
+		return body, nil
+	}
+	return []byte(data), nil
+}
+
+// submit sends the job and prints what came of it.
+func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
+	msg, err := s.Message()
+	if err != nil {
+		return nil, usage(err)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), submitTimeout)
+	defer cancel()
+	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.at))
+	case errors.Is(err, nats.ErrMaxPayload):
+		return nil, usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.nc.MaxPayload(), err))
+	case err != nil:
+		return nil, unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
+	}
+	receipt, err := ingest.ParseAnswer(answer.Data)
+	if f.asJSON {
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer.Data); err != nil {
+			return nil, fmt.Errorf("write the answer: %w", err)
+		}
+	}
+	if err != nil {
+		return nil, explainRefusal(err)
+	}
+	if !f.asJSON {
+		out := cmd.OutOrStdout()
+		if f.wait {
+			out = cmd.ErrOrStderr() // stdout is the result's
+		}
+		return &receipt, printReceipt(out, &receipt, time.Now())
+	}
+	return &receipt, nil
+}
+
+// explainRefusal gives a refusal its exit code.
+func explainRefusal(err error) error {
+	var r *ingest.Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	text := fmt.Sprintf("refused with %d: %s", int(r.Code)%1000, r.Description)
+	if r.RetryAfter > 0 {
+		text += "; try again in " + brief(r.RetryAfter)
+	}
+	if r.LetterSeq > 0 {
+		text += fmt.Sprintf("; kept as dead letter %d (weir dead show %d)", r.LetterSeq, r.LetterSeq)
+	}
+	err = errors.New(text)
+	switch r.Code {
+	case ingest.Throttled:
+		return refused(err)
+	case ingest.UnknownAPI:
+		return notFound(err)
+	case ingest.Invalid, ingest.TooLarge:
+		return usage(err)
+	}
+	return err
+}
+
+func printReceipt(out io.Writer, r *ingest.Receipt, now time.Time) error {
+	t := &table{}
+	t.row("job", r.Job)
+	t.row("key", r.Key)
+	stored := r.Stream
+	if r.Seq > 0 {
+		stored += fmt.Sprintf(" %d", r.Seq)
+	}
+	t.row("stored", stored)
+	switch {
+	case r.Duplicate && r.Position == 0:
+		t.row("position", "none: the job was known already and has ended")
+	case r.Duplicate:
+		t.row("position", fmt.Sprintf("%d (the job was known already)", r.Position))
+	default:
+		t.row("position", fmt.Sprint(r.Position))
+	}
+	if !r.ETA.IsZero() {
+		t.row("call", "at "+clockTime(r.ETA)+", in "+brief(r.ETA.Sub(now)))
+	}
+	return t.print(out)
+}

@@ -1,0 +1,98 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// WaitFor is what a key's next call waits for: a closed set.
+type WaitFor string
+
+// What there is to wait for.
+const (
+	WaitNothing  WaitFor = "nothing"   // every job of the key is being called
+	WaitRate     WaitFor = "rate"      // the key's own rate
+	WaitInFlight WaitFor = "in_flight" // one of the key's running calls must end
+	WaitLimit    WaitFor = "limit"     // a limit shared by all keys
+	WaitHeld     WaitFor = "held"      // the key is held
+	WaitAPIHeld  WaitFor = "api_held"  // the api is held
+	WaitRetry    WaitFor = "retry"     // its failed jobs wait for their retries
+	WaitLimiter  WaitFor = "limiter"   // the store of the limits does not answer
+	WaitRoom     WaitFor = "room"      // the process runs or prepares as many calls as it may
+	WaitReading  WaitFor = "reading"   // the queue is being read after a start or a takeover
+	WaitClearing WaitFor = "clearing"  // too many finished jobs are not deleted yet
+	WaitStop     WaitFor = "stopping"  // the process stops
+)
+
+// Waiting is why a key's next job is not called now.
+type Waiting struct {
+	For   WaitFor    `json:"for"`
+	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
+	Until *time.Time `json:"until,omitempty"` // as far as it is known
+	Why   string     `json:"why,omitempty"`   // of a hold
+}
+
+// waits says what a line waits for at now: the first of what would keep its next job from being called.
+func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
+	running := l.count(calling, settling)
+	switch {
+	case s.drain:
+		return Waiting{For: WaitStop}
+	case l.part.stalled:
+		return Waiting{For: WaitClearing}
+	case !l.part.open:
+		return Waiting{For: WaitReading}
+	case l.depth() == running:
+		return Waiting{For: WaitNothing}
+	case s.held > now && s.held >= l.held:
+		return waitUntil(WaitAPIHeld, s.held, s.why)
+	case l.held > now:
+		return waitUntil(WaitHeld, l.held, l.why)
+	case l.count(granted) > 0:
+		return waitUntil(WaitRate, s.nextStart(l), "")
+	case int64(l.count(calling)) >= l.limits.InFlight:
+		return Waiting{For: WaitInFlight}
+	}
+	slot := bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)
+	switch {
+	case l.queued, l.blocked && s.calls >= s.pace.maxCalls:
+		return Waiting{For: WaitRoom}
+	case l.blocked && s.by == storeDown:
+		return Waiting{For: WaitLimiter}
+	case l.blocked && s.byInFlight():
+		return Waiting{For: WaitLimit, Limit: s.by}
+	case l.blocked && s.by != "" && s.until >= slot:
+		w := waitUntil(WaitLimit, s.until, "")
+		w.Limit = s.by
+		return w
+	}
+	if retry, ok := l.nextRetry(); ok && retry > slot {
+		return waitUntil(WaitRetry, retry, "")
+	}
+	return waitUntil(WaitRate, slot, "")
+}
+
+// nextRetry is when the first of the line's failed jobs may be called again; ok is false where another job could be
+// called before.
+func (l *line) nextRetry() (at bucket.Micros, ok bool) {
+	at = never
+	for _, t := range l.tasks {
+		switch t.phase {
+		case resting:
+			at = min(at, t.notBefore)
+		case staging, ready, asking, granted:
+			return 0, false
+		}
+	}
+	return at, l.first == 0 && at < never-1
+}
+
+func waitUntil(what WaitFor, until bucket.Micros, why string) Waiting {
+	w := Waiting{For: what, Why: why}
+	if until < never-1 {
+		at := until.Time()
+		w.Until = &at
+	}
+	return w
+}
