@@ -1,0 +1,191 @@
+package redisstore
+
+// luaReserve is bucket's engine.go up to a grant: load, find the common slot, commit.
+const luaReserve = `
+local function load_limits(now)
+  n_limits = num()
+  for i = 1, n_limits do
+    local l = {name = str(), kind = str(), shadow = num() == 1, cap = num(), burst = num(), settles = num() == 1,
+      guard = num(), per = num(), grain = num(), sign = str(), bounds = {}, log = KEYS[2 + i]}
+    local p, q = num(), num()
+    for b = 1, num() do l.bounds[b] = num() end
+    local f = l.name .. ':'
+    l.meter = M[l.kind]
+    if l.kind == 'r' then
+      l.t, l.r, l.last, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), {}
+      l.p, l.q = tonumber(st[f .. 'p'] or p), tonumber(st[f .. 'q'] or q)
+      for a, b in string.gmatch(st[f .. 'm'] or '', '(%d+):(%d+)') do
+        l.marks[#l.marks + 1] = {tonumber(a), tonumber(b)}
+      end
+      if g_rescale(l, now, p, q) then l.last, l.marks = 0, {{(load('asked') + 1) * WANT, 0}} end
+    elseif l.kind == 's' then
+      l.sum = load(f .. 'sum')
+    elseif l.kind ~= 'i' then
+      l.s, l.e, l.u = load(f .. 's'), load(f .. 'e'), load(f .. 'u')
+      l.same = st[f .. 'd'] == l.sign
+      if l.kind == 'q' and (now < l.bounds[1] or now >= l.bounds[3]) then return 'stale' end
+    end
+    l.held = load(f .. 'h')
+    L[i] = l
+  end
+  for _, l in ipairs(L) do
+    if l.kind == 's' then
+      M.s.advance(l, now)
+    elseif (l.kind == 'q' or l.kind == 'f') and l.e > now and not l.same then
+      l.s, l.e = period(l, max(now, l.s))
+    end
+  end
+  return 'ready'
+end
+local function save_limits()
+  for _, l in ipairs(L) do
+    local f = l.name .. ':'
+    if l.kind == 'r' then
+      save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last))
+      save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q))
+      if l.settles then
+        local m = {}
+        for i, k in ipairs(l.marks) do m[i] = dec(k[1]) .. ':' .. dec(k[2]) end
+        save(f .. 'm', table.concat(m, ','))
+      end
+    elseif l.kind == 's' then
+      save(f .. 'sum', dec(l.sum))
+    elseif l.kind ~= 'i' then
+      save(f .. 's', dec(l.s)) save(f .. 'e', dec(l.e)) save(f .. 'u', dec(l.u)) save(f .. 'd', l.sign)
+    end
+    if l.shadow then save(f .. 'h', dec(l.held)) end
+  end
+end
+
+-- the bucket of one key: "tat rem p q last"
+local function load_key(name, now, p, q, lost)
+  local v = redis.call('GET', name)
+  local k
+  if v then
+    local t, r, kp, kq, last = string.match(v, '(%d+) (%d+) (%d+) (%d+) (%d+)')
+    k = {t = tonumber(t), r = tonumber(r), p = tonumber(kp), q = tonumber(kq), last = tonumber(last)}
+  else
+    k = {t = 0, r = 0, p = p, q = q, last = 0}
+  end
+  if lost > k.t and k.last < load('coldserial') then k.t, k.r, k.last = lost, 0, 0 end
+  return k
+end
+local function packed(k)
+  return dec(k.t) .. ' ' .. dec(k.r) .. ' ' .. dec(k.p) .. ' ' .. dec(k.q) .. ' ' .. dec(k.last)
+end
+-- an entry lives until its bucket is empty, and a burst and a second longer: one that expired in debt would come back full
+local function save_key(name, k, now, burst)
+  local ttl = ceildiv(max(0, k.t - now) + ceildiv(burst * k.p, k.q), 1000) + 1000
+  redis.call('SET', name, packed(k), 'PX', dec(ttl))
+end
+
+local open = 0
+local function would_hold(l, at, cost)
+  if l.kind == 'i' then return open >= l.burst end
+  return cost > l.cap or cost > 0 and l.meter.earliest(l, at, cost) > at
+end
+-- returns the slot, or nil, the number of the binding limit (0: the key's own), until, and 1 for never
+local function slot(now, k, a, blind)
+  for i, l in ipairs(L) do
+    if a.costs[i] > l.cap and not l.shadow then return nil, i, 0, 1 end
+  end
+  local reach = now + a.horizon
+  for _, l in ipairs(L) do
+    if l.kind == 'q' then reach = min(reach, l.bounds[#l.bounds] - 1) end
+  end
+  local at, binding, moved = g_slot(k, now, a.burst, 1), 0, true
+  while moved and at <= reach do
+    moved = false
+    for i, l in ipairs(L) do
+      if l.kind ~= 'i' and not l.shadow and a.costs[i] > 0 then
+        local s = l.meter.earliest(l, at, a.costs[i])
+        if s > at then at, binding, moved = s, i, true end
+      end
+    end
+  end
+  if at > reach then return nil, binding, max(now + 1, at - a.horizon), 0 end
+  for i, l in ipairs(L) do
+    if l.kind == 'i' and not l.shadow and (open >= l.burst or now < blind) then return nil, i, now + 5000, 0 end
+  end
+  return at
+end
+local function commit(at, serial, k, a, lease)
+  g_take(k, at, 1)
+  k.last = serial
+  for i, l in ipairs(L) do
+    local cost = a.costs[i]
+    if l.shadow and would_hold(l, at, cost) then
+      l.held = l.held + 1
+    elseif l.kind ~= 'i' and cost > 0 then
+      l.meter.take(l, at, cost, serial)
+    end
+  end
+  if n_limits > 0 then
+    local e = max(at + lease, load('lease'))
+    st.lease = dec(e)
+    redis.call('ZADD', KEYS[2], dec(e), dec(serial))
+    open = open + 1
+  end
+end
+local function reserve(now, lease, out)
+  local asked, n = load('asked'), num()
+  for j = 1, n do
+    local p, q = num(), num()
+    local a = {burst = num(), horizon = num(), want = num(), costs = {}}
+    local floor = num()
+    for i = 1, n_limits do a.costs[i] = num() end
+    local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
+    if st.cold then
+      lost = load('cold') + a.horizon + ceildiv(a.burst * p, q)
+      blind = load('cold') + a.horizon + lease
+    end
+    local k = load_key(name, now, p, q, lost)
+    if g_rescale(k, now, p, q) then k.last = 0 end
+    if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
+    asked = asked + 1
+    local count_at = #out + 1
+    out[count_at] = '0'
+    local binding, till, never = -1, 0, 0
+    for i = 0, a.want - 1 do
+      local at, b, u, nv = slot(now, k, a, blind)
+      if not at then binding, till, never = b, u, nv break end
+      local serial = asked * WANT + i
+      commit(at, serial, k, a, lease)
+      out[count_at] = dec(i + 1)
+      out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
+    end
+    out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never)
+    save_key(name, k, now, a.burst)
+  end
+  st.asked = dec(asked)
+end
+`
+
+// luaSettle is the end of grants.
+const luaSettle = `
+local function settle(now)
+  for j = 1, num() do
+    local serial, at, returned = num(), num(), num() == 1
+    local name = KEYS[2 + n_limits + j]
+    if returned and redis.call('EXISTS', name) == 1 then
+      local k = load_key(name, now, 1, 1, 0)
+      if serial > 0 and k.last == serial then
+        g_untake(k, 1)
+        k.last = before(serial)
+        redis.call('SET', name, packed(k), 'KEEPTTL')
+      end
+    end
+    local was_open = n_limits > 0 and redis.call('ZREM', KEYS[2], dec(serial)) == 1
+    for i = 1, n_limits do
+      local l, cost, actual = L[i], num(), num() -- -1: not placed, not known
+      if l.kind ~= 'i' and not l.shadow and cost >= 0 then
+        if returned then
+          if was_open then l.meter.give_back(l, at, cost, serial) end
+        elseif actual >= 0 and (actual > cost or was_open) then
+          l.meter.correct(l, now, at, cost, actual, serial)
+        end
+      end
+    end
+  end
+end
+`
