@@ -24,12 +24,57 @@ const commitTries = 3
 // for (a full key, a known id) must not hit the others, so then each goes by itself. Every message carries a
 // Nats-Msg-Id. The answer says for each message whether it is stored, refused, or that nobody knows.
 func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
-	if len(msgs) > 1 {
+	start := time.Now()
+	if x.groups.choose(len(msgs)) {
 		if answers, ok := x.atomic(ctx, msgs); ok {
+			x.groups.learn(&x.groups.together, len(msgs), time.Since(start))
 			return answers
 		}
+		return x.singly(ctx, msgs)
 	}
-	return x.singly(ctx, msgs)
+	answers := x.singly(ctx, msgs)
+	x.groups.learn(&x.groups.apart, len(msgs), time.Since(start))
+	return answers
+}
+
+// grouping learns what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
+// single messages all under way at once. On a store that syncs every write batches win tenfold, on one that does not
+// they lose.
+type grouping struct {
+	together, apart time.Duration // per message, a moving average; 0 while untried
+	turn            int
+}
+
+// The other way is tried now and then, with a group small enough not to be felt.
+const (
+	tryEvery   = 256
+	tryAtMost  = 32
+	leastGroup = 2
+)
+
+func (g *grouping) choose(n int) (together bool) {
+	if n < leastGroup {
+		return false
+	}
+	g.turn++
+	together = g.apart == 0 || g.together < g.apart
+	if n <= tryAtMost && g.together != 0 && (g.apart == 0 || g.turn >= tryEvery) {
+		g.turn = 0
+		return !together
+	}
+	return together
+}
+
+func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
+	if n < leastGroup {
+		return
+	}
+	each := max(1, took/time.Duration(n))
+	if *cost == 0 {
+		*cost = each
+		return
+	}
+	*cost += (each - *cost) / 8
 }
 
 // atomic publishes one atomic batch. It reports false when nothing can be said about the batch as a whole.

@@ -28,6 +28,7 @@ type exchange struct {
 	sub     *nats.Subscription
 	replies chan *nats.Msg
 	round   int
+	groups  grouping
 }
 
 func newExchange(nc *nats.Conn) (*exchange, error) {

@@ -25,31 +25,6 @@ import (
 
 const benchBody = 256
 
-// benchWorker starts a worker whose limits never bind.
-func benchWorker(b *testing.B, durability config.Durability, extra string) (*Worker, *fakeapi.API) {
-	b.Helper()
-	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = api.Close() })
-	dir := b.TempDir()
-	file := filepath.Join(dir, "weir.yaml")
-	yaml := fmt.Sprintf("apis:\n  bench:\n    url: %s\n    price: 0.01\n%s    bucket: {rate: 1000000/s, burst: 1000, capacity: 1000000, in_flight: 64}\n",
-		api.URL(), extra)
-	writeFile(b, file, yaml)
-	w, err := StartWorker(b.Context(), &config.Settings{
-		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: durability,
-		Replicas: 1, Partitions: 8, Roles: benchRoles, Instance: "bench",
-		ShutdownTimeout: 10 * time.Second,
-	}, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { w.Stop(); _ = w.Wait() })
-	return w, api
-}
-
 func benchPublish(b *testing.B, url, subject string, keys int) {
 	b.Helper()
 	nc, err := nats.Connect(url)
@@ -71,14 +46,17 @@ func benchPublish(b *testing.B, url, subject string, keys int) {
 	<-js.PublishAsyncComplete()
 }
 
-// BenchmarkAccept is how fast jobs are taken, dispatch going on beside.
+// BenchmarkAccept is how fast jobs are taken.
 func BenchmarkAccept(b *testing.B) {
 	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
 		b.Run(string(d), func(b *testing.B) {
-			w, _ := benchWorker(b, d, "    idempotency: {header: Idempotency-Key}\n")
+			r := newBenchRig(b, d, "    idempotency: {header: Idempotency-Key}\n")
+			r.run(config.RoleIngest)
 			b.ResetTimer()
-			benchPublish(b, w.NATSURL(), "weir.jobs.bench", 1000)
+			benchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.StopTimer()
+			r.stop()
 		})
 		b.Run("bare-"+string(d), func(b *testing.B) {
 			url := bareServer(b, d, jetstream.StreamConfig{Name: "BARE", Subjects: []string{"bare.>"}})
@@ -96,14 +74,17 @@ func BenchmarkDispatch(b *testing.B) {
 			{"idempotent", "    idempotency: {header: Idempotency-Key}\n"}, {"intents", ""},
 		} {
 			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
-				w, api := benchWorker(b, d, kind.extra)
+				r := newBenchRig(b, d, kind.extra)
+				r.run(config.RoleDispatch, config.RoleIngest)
 				b.ResetTimer()
-				benchPublish(b, w.NATSURL(), "weir.jobs.bench", 1000)
-				err := api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
+				benchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
+				err := r.api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
 				if err != nil {
 					b.Fatal(err)
 				}
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+				b.StopTimer()
+				r.stop()
 			})
 		}
 		b.Run(string(d)+"/bare", func(b *testing.B) { bareLoop(b, d) })
@@ -187,4 +168,70 @@ func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) s
 	return server.ClientURL()
 }
 
-var benchRoles = []config.Role{config.RoleIngest}
+// BenchmarkDrain is dispatch alone: the jobs wait already.
+func BenchmarkDrain(b *testing.B) {
+	for _, d := range []config.Durability{config.DurabilityAlways, config.DurabilityInterval} {
+		for _, kind := range []struct{ name, extra string }{
+			{"idempotent", "    idempotency: {header: Idempotency-Key}\n"}, {"intents", ""},
+		} {
+			b.Run(string(d)+"/"+kind.name, func(b *testing.B) {
+				r := newBenchRig(b, d, kind.extra)
+				r.run(config.RoleIngest)
+				benchPublish(b, r.worker.NATSURL(), "weir.jobs.bench", 1000)
+				r.stop()
+				b.ResetTimer()
+				r.run(config.RoleDispatch)
+				err := r.api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Ended >= int64(b.N) })
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+				b.StopTimer()
+				r.stop()
+			})
+		}
+	}
+}
+
+// benchRig is a worker that can be started with one role after another on the same store.
+type benchRig struct {
+	b        *testing.B
+	api      *fakeapi.API
+	settings config.Settings
+	worker   *Worker
+}
+
+func newBenchRig(b *testing.B, d config.Durability, extra string) *benchRig {
+	b.Helper()
+	api, err := fakeapi.Start(fakeapi.Options{KeepArrivals: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = api.Close() })
+	dir := b.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	writeFile(b, file, fmt.Sprintf("apis:\n  bench:\n    url: %s\n    price: 0.01\n%s    bucket: {rate: 1000000/s, burst: 1000, capacity: 1000000, in_flight: 64}\n",
+		api.URL(), extra))
+	return &benchRig{b: b, api: api, settings: config.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: d,
+		Replicas: 1, Partitions: 8, Instance: "bench", ShutdownTimeout: 10 * time.Second,
+	}}
+}
+
+func (r *benchRig) run(roles ...config.Role) {
+	r.b.Helper()
+	s := r.settings
+	s.Roles = roles
+	var err error
+	r.worker, err = StartWorker(r.b.Context(), &s, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		r.b.Fatal(err)
+	}
+}
+
+func (r *benchRig) stop() {
+	r.worker.Stop()
+	if err := r.worker.Wait(); err != nil {
+		r.b.Error(err)
+	}
+}
