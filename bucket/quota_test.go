@@ -69,3 +69,11 @@ func TestRulesRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestWarnings(t *testing.T) {
+	for burst, want := range map[int64]int{1: 0, 10: 0, 49: 0, 60: 1, 100: 1, 101: 0} {
+		if w := (Rules{Key: key(100, time.Second, burst)}).Warnings(); len(w) != want {
+			t.Errorf("burst %d: %v", burst, w)
+		}
+	}
+}

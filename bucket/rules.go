@@ -118,6 +118,34 @@ func (r Rules) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Warnings tells what is allowed but probably not meant: a rate whose burst costs it more than half of its calls.
+//
+// Never more than Count in ANY window means that a burst has to be earned by slower calls around it: T = (P+J)/(N+1-B). At
+// B = N one call per period is all that is left beside the burst.
+func (r Rules) Warnings() []string {
+	var w []string
+	warn := func(what string, rate Rate) {
+		given := float64(rate.Count) / rate.Per.Seconds()
+		if got := r.Interval(rate).PerSecond() * 100 / float64(100-r.Headroom); got < given/2 && rate.Burst > 1 {
+			w = append(w, fmt.Sprintf("%s: with burst %d only %.3g calls a second of %.3g can be sustained without ever exceeding %d in %s; "+
+				"lower the burst to a tenth of the count, or raise it above the count if the api is a token bucket of its own size",
+				what, rate.Burst, got, given, rate.Count, rate.Per))
+		}
+	}
+	warn("bucket", r.Key.Rate)
+	for _, o := range r.Overrides {
+		if o.Rate != nil {
+			warn(fmt.Sprintf("keys %q", o.Pattern), *o.Rate)
+		}
+	}
+	for _, l := range r.Shared {
+		if l.Rate != nil {
+			warn(fmt.Sprintf("limit %q", l.Name), *l.Rate)
+		}
+	}
+	return w
+}
+
 // validateRate says why rate cannot be kept.
 func (r Rules) validateRate(rate Rate) error {
 	if err := rate.Validate(); err != nil {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"weir/bucket"
@@ -21,6 +22,7 @@ var rateTests = []test{
 	{"a floor reminds the store", floor},
 	{"malformed asks grant nothing", malformed},
 	{"several asks see each other", batch},
+	{"several callers at once", together},
 }
 
 const far = 1000 * time.Hour
@@ -184,6 +186,47 @@ func batch(b *table) {
 				b.Errorf("serial %d is not unique", g.Serial)
 			}
 			seen[g.Serial] = true
+		}
+	}
+}
+
+// together takes slots far ahead from several goroutines; merged they keep every limit. Returns run between them.
+func together(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(50, time.Second, 2), Shared: []bucket.Limit{
+		sharedRate("account", 200, time.Second, 10),
+		quota("sliding", bucket.Quota{Count: 150, Window: bucket.Sliding, Per: time.Second}),
+	}})
+	var mu sync.Mutex
+	var all []bucket.Arrival
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for n := range 60 {
+				key := fmt.Sprint("key", (i+n)%3)
+				got, err := b.store.Reserve(context.Background(), []bucket.Ask{b.whole(bucket.Ask{Key: key, Want: 3, Horizon: far})})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				for _, g := range got[0].Grants[:2] {
+					all = append(all, bucket.Arrival{At: int64(g.At) * 1000})
+				}
+				mu.Unlock()
+				use := bucket.Use{Key: key, Grant: got[0].Grants[2], Returned: true}
+				if err := b.store.Settle(context.Background(), []bucket.Use{use}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(all) != 4*60*2 {
+		b.Errorf("%d grants", len(all))
+	}
+	for _, l := range b.rules.Shared {
+		if v := bucket.Check(all, bucket.Claim{Limit: l}); v.Outcome != bucket.Pass {
+			b.Errorf("%s: %v", l.Name, v)
 		}
 	}
 }
