@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -185,7 +186,7 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 	}
 	d.weir = &child{
 		dir: d.dir, config: file, log: &childLog{}, fail: fail,
-		nats: freeOr(defaultNATS, "127.0.0.1:0"), http: freeOr(defaultHTTP, "127.0.0.1:0"),
+		nats: freeOr(strings.TrimPrefix(defaultNATSURL, "nats://"), "127.0.0.1:0"), http: freeOr(defaultHTTP, "127.0.0.1:0"),
 	}
 	d.onStop("weir", d.weir.stop)
 	if err := d.weir.start(ctx); err != nil {

@@ -15,11 +15,8 @@ import (
 	"time"
 )
 
-// Where weir listens unless it is told otherwise.
-const (
-	defaultNATS = "127.0.0.1:4222"
-	defaultHTTP = "127.0.0.1:8480"
-)
+// defaultHTTP is where weir serves its console unless it is told otherwise.
+const defaultHTTP = "127.0.0.1:8480"
 
 const (
 	childStart = 30 * time.Second // the longest a start may take

@@ -202,13 +202,13 @@ func (r *report) findings() []finding {
 	add := func(ok bool, name, format string, args ...any) {
 		all = append(all, finding{ok, name, fmt.Sprintf(format, args...)})
 	}
-	add(r.Rate == bucket.Pass, "rate", "a customer had at most %d calls in any second, of %d allowed", r.WorstSecond, r.AllowedThere)
+	add(r.Rate == bucket.Pass, "rate", "at most %d calls of a customer in any second, %d are allowed", r.WorstSecond, r.AllowedThere)
 	add(r.Limited == 0, "429s", "%d from the api", r.Limited)
 	promised := r.Accepted + r.Aside
 	add(r.Lost == 0 && r.Waiting == 0 && r.Called == promised && r.Results == promised, "lost",
-		"%d: %d accepted = %d called + %d waiting, and %d have their result", r.Lost, promised, r.Called, r.Waiting, r.Results)
+		"%d: %d accepted = %d called + %d waiting; %d have their result", r.Lost, promised, r.Called, r.Waiting, r.Results)
 	add(r.Unasked == 0, "unasked", "%d calls for jobs that were never accepted", r.Unasked)
-	add(r.BilledTwice == 0, "billed twice", "%d: the bill is %s for %d jobs; %s", r.BilledTwice, r.Charged, r.Called, repeats(r.Repeated))
+	add(r.BilledTwice == 0, "billed twice", "%d: %s for %d jobs; %s", r.BilledTwice, r.Charged, r.Called, repeats(r.Repeated))
 	add(r.OutOfOrder == 0, "order", "%d calls before one accepted earlier", r.OutOfOrder)
 	add(r.Throttled > 0 && r.Sent == r.Accepted+r.Throttled && r.Letters == r.Throttled && r.Events == r.Throttled, "refused",
 		"%d of %d sent = %d dead letters = %d events", r.Throttled, r.Sent, r.Letters, r.Events)
@@ -216,7 +216,7 @@ func (r *report) findings() []finding {
 	add(r.RecoveryMS > 0, "recovery", "%.1f s from kill -9 to the next call", float64(r.RecoveryMS)/1000)
 	during := ""
 	if r.AsideKillMS > 0 {
-		during = fmt.Sprintf(", during the kill %.0f ms", r.AsideKillMS)
+		during = fmt.Sprintf(" (and %.0f ms during the kill)", r.AsideKillMS)
 	}
 	add(r.AsideMS > 0, "neighbour", "called %.1f ms after sending, at worst %.1f ms%s", r.AsideMS, r.AsideWorstMS, during)
 	return all
@@ -225,11 +225,11 @@ func (r *report) findings() []finding {
 func repeats(n int) string {
 	switch n {
 	case 0:
-		return "no call repeated"
+		return "no call had to be repeated"
 	case 1:
-		return "1 call repeated, its id known"
+		return "the 1 call that had to be repeated was known"
 	default:
-		return fmt.Sprintf("%d calls repeated, their ids known", n)
+		return fmt.Sprintf("the %d calls that had to be repeated were known", n)
 	}
 }
 

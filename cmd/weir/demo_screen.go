@@ -6,8 +6,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/mattn/go-isatty"
 )
 
 const (
@@ -27,9 +25,7 @@ type screen struct {
 
 func newScreen(w io.Writer) *screen {
 	s := &screen{w: w, start: time.Now()}
-	if f, ok := w.(*os.File); ok && os.Getenv("TERM") != "dumb" {
-		s.live = isatty.IsTerminal(f.Fd())
-	}
+	s.live = isTerminal(w) && os.Getenv("TERM") != "dumb"
 	_, without := os.LookupEnv("NO_COLOR")
 	s.colour = s.live && !without
 	return s
@@ -74,7 +70,7 @@ func (s *screen) progress(p progress) {
 	line := fmt.Sprintf("%s[%s%s] %d/%d called | last second %d (most %d) | 429s %d | %s", s.elapsed(),
 		strings.Repeat("#", full), strings.Repeat(".", width-full), p.called, p.ofAccepted, p.inLast, p.most, p.limited, dollars(p.charged))
 	if s.live {
-		_, _ = io.WriteString(s.w, "\r\x1b[K"+line)
+		_, _ = io.WriteString(s.w, "\r\x1b[K"+cut(line, terminalWidth(s.w)-1))
 		s.dirty = true
 	} else {
 		_, _ = io.WriteString(s.w, line+"\n")
@@ -98,11 +94,11 @@ func (s *screen) stage(d *demo) {
 func (s *screen) burst(b *burst, letters, events int) {
 	first, last := b.accepted[0], b.accepted[len(b.accepted)-1]
 	s.tell("%s A program sends %d jobs for customer %s within %v.", s.bold("A burst."), len(b.sent), b.key, round(b.sent[len(b.sent)-1]))
-	s.more("%3d accepted: on disk, each with a receipt. The first is number %d in the", len(b.accepted), first.Position)
-	s.more("    queue, its call due %s; the last is number %d, due %s.", inWords(first.ETAms), last.Position, inWords(last.ETAms))
-	s.more("%3d refused: the queue is full, and their sender is told 429 at once.", b.throttled)
-	s.more("    None is gone: %d are kept as dead letters, and %d events tell it to", letters, events)
-	s.more("    whoever listens on weir.events.throttled.>")
+	s.more("%d accepted: on disk, each with a receipt. The first is number %d in the", len(b.accepted), first.Position)
+	s.more("queue, its call due %s; the last is number %d, due %s.", inWords(first.ETAms), last.Position, inWords(last.ETAms))
+	s.more("%d refused: the queue is full, and their sender is told 429 at once.", b.throttled)
+	s.more("None is gone: %d are kept as dead letters, and %d events tell it to", letters, events)
+	s.more("whoever listens on weir.events.throttled.>")
 	s.tell("%s Another program sends a job for customer %s every %v.", s.bold("A neighbour."), demoCalm, trickleEvery)
 	s.tell("%s No faster than the api allows, no slower either:", s.bold("The calls."))
 }
@@ -115,7 +111,7 @@ func inWords(ms int64) string {
 }
 
 func (s *screen) killed(pid, left int) {
-	s.tell("%s weir (pid %d) is killed during a call, %d jobs still to be called.", s.bold("kill -9."), pid, left)
+	s.tell("%s weir (pid %d) is killed during a call, %d jobs still to go.", s.bold("kill -9."), pid, left)
 }
 
 func (s *screen) restarted(pid int, after time.Duration) {
@@ -123,7 +119,7 @@ func (s *screen) restarted(pid int, after time.Duration) {
 }
 
 func (s *screen) resumed(after time.Duration) {
-	s.tell("Its next call comes %.2f s after the kill: where it was, and at its rate.", after.Seconds())
+	s.tell("Its next call comes %.2f s after the kill, and on it goes at its rate.", after.Seconds())
 }
 
 func (s *screen) drained(busy, calm int) {
@@ -156,12 +152,12 @@ func (s *screen) verdict(r *report) {
 
 // invite says what to try while weir serves on.
 func (s *screen) invite(natsAddr, httpAddr string) {
-	server, setting := "", ""
-	if natsAddr != defaultNATS {
-		server = " -s nats://" + natsAddr
+	url, server, setting := "nats://"+natsAddr, "", ""
+	if url != defaultNATSURL {
+		server = " -s " + url
 	}
-	if natsAddr != defaultNATS || os.Getenv("WEIR_NATS_URL") != "" {
-		setting = "WEIR_NATS_URL=nats://" + natsAddr + " "
+	if url != defaultNATSURL || os.Getenv("WEIR_NATS_URL") != "" {
+		setting = "WEIR_NATS_URL=" + url + " "
 	}
 	s.say("weir keeps running until Ctrl-C; its console is at http://%s.", httpAddr)
 	s.say("In another terminal, try:\n")

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestDirect holds the sum of what weir saves against a count by hand.
+func TestDirect(t *testing.T) {
+	second := fakeapi.VendorLimit{Count: 5, Per: time.Second}
+	for _, c := range []struct {
+		name string
+		sent []time.Duration
+		want directly
+	}{
+		{"all fit", []time.Duration{0, 1, 2}, directly{jobs: 3, served: 3, allServed: 2}},
+		{"twelve at once", make([]time.Duration, 12), directly{jobs: 12, served: 5, refusals: 7 + 2, allServed: 2 * time.Second}},
+		{"a hundred at once", make([]time.Duration, 100), directly{jobs: 100, served: 5, refusals: 950, allServed: 19 * time.Second}},
+		{"the sixth comes a second later", []time.Duration{0, 0, 0, 0, 0, time.Second}, directly{jobs: 6, served: 6, allServed: time.Second}},
+	} {
+		if got := direct(c.sent, second); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestVerdictCatches plants a fault each in what a right weir does: the demo's verdict must see it.
+func TestVerdictCatches(t *testing.T) {
+	const crashAt = 4
+	for _, c := range []struct {
+		name  string
+		finds string // "" for a pass
+		plant func(calls []fakeapi.Arrival) []fakeapi.Arrival
+	}{
+		{"nothing", "", func(a []fakeapi.Arrival) []fakeapi.Arrival { return a }},
+		{"a job never called", "lost", func(a []fakeapi.Arrival) []fakeapi.Arrival { return slices.Delete(a, 2, 3) }},
+		{"a job billed again", "billed twice", func(a []fakeapi.Arrival) []fakeapi.Arrival { return append(a, again(a[len(a)-1], a[2].Fields)) }},
+		{"two jobs exchanged", "order", func(a []fakeapi.Arrival) []fakeapi.Arrival {
+			a[6].Fields, a[7].Fields = a[7].Fields, a[6].Fields
+			return a
+		}},
+		{"a call too early", "rate", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[6].At -= int64(20 * time.Millisecond); return a }},
+		{"a 429", "429s", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[3].Status = 429; return a }},
+		{"a refused job called", "unasked", func(a []fakeapi.Arrival) []fakeapi.Arrival {
+			return append(a, again(a[len(a)-1], []fakeapi.Field{{Name: demoIDHeader, Value: "refused"}}))
+		}},
+		{"half the rate", "speed", func(a []fakeapi.Arrival) []fakeapi.Arrival {
+			for i := range a {
+				a[i].At *= 2
+			}
+			return a
+		}},
+	} {
+		calls, promised := rightCalls()
+		crash := crash{at: calls[crashAt].At + 1, gone: calls[crashAt].At + 2}
+		if c.finds == "speed" {
+			crash.at, crash.gone = 2*crash.at, 2*crash.gone
+		}
+		r := &report{
+			Sent: len(promised) + 3, Accepted: len(promised), Throttled: 3, Letters: 3, Events: 3,
+			Results: len(promised), AsideMS: 1,
+		}
+		calls = c.plant(calls)
+		r.audit(calls, promised)
+		r.pace(calls, crash)
+		found := ""
+		for _, f := range r.findings() {
+			if !f.ok {
+				found += f.name
+			}
+		}
+		if found != c.finds {
+			t.Errorf("%s: the verdict found %q, want %q", c.name, found, c.finds)
+		}
+	}
+}
+
+// rightCalls are ten calls at their rate, and their receipts.
+func rightCalls() (calls []fakeapi.Arrival, promised []receipt) {
+	for i := range 10 {
+		id := "job-" + strconv.Itoa(i)
+		promised = append(promised, receipt{Job: id, Seq: uint64(2*i + 1)})
+		calls = append(calls, fakeapi.Arrival{
+			Number: int64(i + 1), At: int64(i+1) * int64(201*time.Millisecond), End: int64(i+1)*int64(201*time.Millisecond) + 1, Key: demoBusy,
+			Fields: []fakeapi.Field{{Name: demoIDHeader, Value: id}}, Ending: fakeapi.Answered, Status: 200, Billed: true, Charge: demoPrice,
+		})
+	}
+	return calls, promised
+}
+
+// again is one more call, a whole interval after the last.
+func again(last fakeapi.Arrival, fields []fakeapi.Field) fakeapi.Arrival {
+	last.Number++
+	last.At += int64(201 * time.Millisecond)
+	last.End = last.At + 1
+	last.Fields = fields
+	return last
+}

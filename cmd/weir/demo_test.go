@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
+func TestDemo(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "weir")
+	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, addr := range []string{"127.0.0.1:4222", defaultHTTP} { // so that no two demos want the same port
+		if l, err := net.Listen("tcp", addr); err == nil {
+			t.Cleanup(func() { _ = l.Close() })
+		}
+	}
+	t.Run("to the end", func(t *testing.T) {
+		t.Parallel()
+		s := startShow(t, bin, "--exit", "--json")
+		s.readTo("PASS")
+		s.ended(0)
+		checkFigures(t, s.stdout.Bytes())
+	})
+	t.Run("serving on", func(t *testing.T) {
+		t.Parallel()
+		s := startShow(t, bin, "--json")
+		s.readTo("PASS")
+		url := strings.Fields(s.readTo("nats request -s "))[3]
+		s.readTo("dead ls")
+		s.submit(url)
+		s.signal(syscall.SIGINT)
+		s.ended(0)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		s := startShow(t, bin)
+		s.readTo("A burst.")
+		s.signal(syscall.SIGTERM)
+		s.ended(exitFailed)
+	})
+	t.Run("killed", func(t *testing.T) {
+		if runtime.GOOS != "linux" {
+			t.Skip("only Linux lets a child die with its parent")
+		}
+		t.Parallel()
+		s := startShow(t, bin)
+		s.readTo("A burst.")
+		s.signal(syscall.SIGKILL)
+		_ = s.cmd.Wait()
+		s.childrenGone()
+	})
+}
+
+func checkFigures(t *testing.T, figures []byte) {
+	var r report
+	if err := json.Unmarshal(figures, &r); err != nil {
+		t.Fatalf("%q: %v", figures, err)
+	}
+	if !r.Pass || len(r.findings()) < 5 {
+		t.Errorf("no pass: %+v", r.findings())
+	}
+	if r.Sent != demoJobs || r.Accepted < demoCapacity || r.Accepted+r.Throttled != r.Sent {
+		t.Errorf("accepted %d + throttled %d != sent %d", r.Accepted, r.Throttled, r.Sent)
+	}
+	if r.Letters != r.Throttled || r.Events != r.Throttled {
+		t.Errorf("%d letters and %d events for %d throttled", r.Letters, r.Events, r.Throttled)
+	}
+	if r.Aside == 0 || r.Called != r.Accepted+r.Aside || r.Results != r.Called || r.Calls != r.Called+r.Repeated {
+		t.Errorf("%d accepted + %d aside, %d called, %d results, %d calls, %d repeated", r.Accepted, r.Aside, r.Called, r.Results, r.Calls, r.Repeated)
+	}
+	if r.Lost != 0 || r.Waiting != 0 || r.BilledTwice != 0 || r.OutOfOrder != 0 || r.Unasked != 0 || r.Limited != 0 {
+		t.Errorf("lost %d, waiting %d, billed twice %d, out of order %d, unasked %d, 429s %d",
+			r.Lost, r.Waiting, r.BilledTwice, r.OutOfOrder, r.Unasked, r.Limited)
+	}
+	if r.Repeated != 1 {
+		t.Errorf("%d calls were repeated; the kill was to break off one", r.Repeated)
+	}
+	if want := dollars(int64(r.Called) * demoPrice); r.Charged != want {
+		t.Errorf("charged %s for %d jobs, want %s", r.Charged, r.Called, want)
+	}
+}
+
+// show is a running demo.
+type show struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	tmp    string // where it may keep its directory
+	stdout bytes.Buffer
+	lines  *bufio.Scanner
+	story  []string
+}
+
+func startShow(t *testing.T, bin string, args ...string) *show {
+	s := &show{t: t, tmp: t.TempDir(), cmd: exec.Command(bin, append([]string{"demo"}, args...)...)}
+	s.cmd.Env = append(plainEnv(), "TMPDIR="+s.tmp)
+	told := s.cmd.StdoutPipe
+	if len(args) > 0 && args[len(args)-1] == "--json" {
+		told = s.cmd.StderrPipe
+		s.cmd.Stdout = &s.stdout
+	}
+	story, err := told()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lines = bufio.NewScanner(story)
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.AfterFunc(75*time.Second, func() { _ = s.cmd.Process.Kill() }) // ends every read
+	t.Cleanup(func() {
+		limit.Stop()
+		_ = s.cmd.Process.Kill()
+		if t.Failed() {
+			t.Log(strings.Join(s.story, "\n"))
+		}
+	})
+	return s
+}
+
+// readTo returns the next line with that text.
+func (s *show) readTo(text string) string {
+	s.t.Helper()
+	for s.lines.Scan() {
+		s.story = append(s.story, s.lines.Text())
+		if strings.Contains(s.lines.Text(), text) {
+			return s.lines.Text()
+		}
+	}
+	s.t.Fatalf("the demo ended before it said %q", text)
+	return ""
+}
+
+func (s *show) submit(url string) {
+	nc, err := nats.Connect(url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nc.Close()
+	answer, err := nc.Request("weir.jobs.demo.you", []byte(`{"hello":"weir"}`), 10*time.Second)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if r, err := readReceipt(answer); err != nil || r.Error != nil || r.Position != 1 {
+		s.t.Errorf("not a receipt: %s", answer.Data)
+	}
+}
+
+func (s *show) signal(signal os.Signal) {
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ended waits for the end and checks that nothing stays behind.
+func (s *show) ended(code int) {
+	s.t.Helper()
+	for s.lines.Scan() {
+		s.story = append(s.story, s.lines.Text())
+	}
+	err := s.cmd.Wait()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		s.t.Fatal(err)
+	}
+	if got := s.cmd.ProcessState.ExitCode(); got != code {
+		s.t.Errorf("exit code %d, want %d", got, code)
+	}
+	s.childrenGone()
+	left, err := os.ReadDir(s.tmp)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(left) > 0 {
+		s.t.Errorf("left behind: %v", left)
+	}
+}
+
+// childrenGone waits until every weir that the demo spoke of is gone.
+func (s *show) childrenGone() {
+	s.t.Helper()
+	pids := regexp.MustCompile(`\(pid (\d+)\)`).FindAllStringSubmatch(strings.Join(s.story, "\n"), -1)
+	if len(pids) == 0 {
+		s.t.Error("the demo named no process")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(10 * time.Second)
+	for _, pid := range pids {
+		for running(pid[1]) {
+			select {
+			case <-tick.C:
+			case <-limit:
+				s.t.Fatalf("weir, process %s, outlived its demo", pid[1])
+			}
+		}
+	}
+}
+
+// running reports whether a process lives; a dead one whose parent has not noticed does not.
+func running(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil || syscall.Kill(n, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
+	return err != nil && runtime.GOOS != "linux" || err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
