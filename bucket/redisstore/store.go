@@ -97,8 +97,16 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// checkEviction reads INFO, which unlike CONFIG managed servers allow.
+// checkEviction asks every primary.
 func checkEviction(ctx context.Context, c redis.UniversalClient) error {
+	if cluster, ok := c.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return checkPolicy(ctx, c) })
+	}
+	return checkPolicy(ctx, c)
+}
+
+// checkPolicy reads INFO, which unlike CONFIG managed servers allow.
+func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 	info, err := c.Info(ctx, "memory").Result()
 	if err != nil {
 		return fmt.Errorf("read memory settings: %w", err)

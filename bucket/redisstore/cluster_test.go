@@ -1,0 +1,107 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/bucket"
+)
+
+// startCluster makes a cluster of three primaries of 16384 slots.
+func startCluster(t *testing.T) *redis.ClusterClient {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var addrs []string
+	var nodes []*redis.Client
+	for i := range 3 {
+		s := startServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t), "--cluster-node-timeout", "2000")
+		addrs, nodes = append(addrs, s.addr), append(nodes, s.client())
+		if err := nodes[i].ClusterAddSlotsRange(ctx, 16384*i/3, 16384*(i+1)/3-1).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			continue
+		}
+		host, port, _ := net.SplitHostPort(addrs[0])
+		bus := nodes[0].ConfigGet(ctx, "cluster-port").Val()["cluster-port"]
+		if err := nodes[i].Do(ctx, "CLUSTER", "MEET", host, port, bus).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for ready := 0; ready < 3; {
+		ready = 0
+		for _, n := range nodes {
+			info := n.ClusterInfo(ctx).Val()
+			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") {
+				ready++
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("the cluster does not come together")
+		}
+	}
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// TestClusterTakesAReservationInOneSlot: every key of an api lies on one primary, whatever its limits and keys are called,
+// and apis spread over the primaries.
+func TestClusterTakesAReservationInOneSlot(t *testing.T) {
+	c := startCluster(t)
+	rules := lossRules()
+	for i := range 12 {
+		st, err := New(context.Background(), Options{Client: c, API: fmt.Sprint("api-", i), Rules: rules, Epoch: Fresh})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asks []bucket.Ask
+		for _, key := range []string{"a", "{b}", "tenant.42", "}{"} {
+			asks = append(asks, bucket.Ask{Key: key, Limits: rules.Key, Want: 2})
+		}
+		got, err := st.Reserve(context.Background(), asks)
+		if err != nil {
+			t.Fatalf("api %d: %v", i, err)
+		}
+		for j, a := range got {
+			if len(a.Grants) != 2 {
+				t.Errorf("api %d, key %s: %+v", i, asks[j].Key, a)
+			}
+		}
+		if err := st.Settle(context.Background(), []bucket.Use{{Key: "{b}", Grant: got[1].Grants[1], Returned: true}}); err != nil {
+			t.Error(err)
+		}
+	}
+	used := 0
+	err := c.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error {
+		if n.DBSize(ctx).Val() > 0 {
+			used++
+		}
+		return nil
+	})
+	if err != nil || used < 2 {
+		t.Errorf("12 apis lie on %d primaries (%v)", used, err)
+	}
+}
