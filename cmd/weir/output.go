@@ -24,7 +24,7 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// table lays columns out under their heads, two blanks apart. The last column is cut to the width, when there is one.
+// table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.
 type table struct {
 	rows [][]string
 }
@@ -36,7 +36,14 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-func (t *table) print(w io.Writer) error {
+// print writes the rows and forgets them.
+func (t *table) print(w io.Writer) error { return t.printCut(w, terminalWidth(w)) }
+
+// whole is print without cutting: for what is told nowhere else.
+func (t *table) whole(w io.Writer) error { return t.printCut(w, 0) }
+
+// printCut cuts lines to most characters; 0 is no bound.
+func (t *table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -46,7 +53,6 @@ func (t *table) print(w io.Writer) error {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	most := terminalWidth(w)
 	for _, row := range t.rows {
 		var line strings.Builder
 		for i, cell := range row {
@@ -59,6 +65,7 @@ func (t *table) print(w io.Writer) error {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}
+	t.rows = nil
 	return nil
 }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+func deadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "Look at the dead letters",
+		Long: `Looks at the dead letters: jobs that will not be called again unless somebody redrives them. They are read straight from
+the stream WEIR_DEAD, whether or not a weir runs.`,
+		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17",
+		RunE:    group,
+	}
+	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand())
+	return cmd
+}
+
+// group is what a command does that only has subcommands.
+func group(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
+	}
+	return cmd.Help()
+}
+
+// letterFlags are the flags that choose letters.
+type letterFlags struct{ api, key, reason, since, until, status string }
+
+func (f *letterFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.api, "api", "", "only of this api; _ for jobs of unknown apis")
+	flags.StringVar(&f.key, "key", "", "only of this key")
+	flags.StringVar(&f.reason, "reason", "", "only with this reason: "+reasonNames())
+	flags.StringVar(&f.since, "since", "", "only from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
+	flags.StringVar(&f.until, "until", "", "only before this time, or until this long ago")
+	flags.StringVar(&f.status, "status", "", "only with this last answer, as in 503 or 5xx; 0 for none")
+}
+
+func reasonNames() string {
+	var names []string
+	for _, r := range deadletter.Reasons() {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+// filter reads the flags.
+func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
+	filter := deadletter.Filter{API: f.api, Key: f.key, Reason: deadletter.Reason(f.reason)}
+	if f.reason != "" && !slices.Contains(deadletter.Reasons(), filter.Reason) {
+		return filter, usage(fmt.Errorf("--reason %q: the reasons are %s", f.reason, reasonNames()))
+	}
+	var err error
+	if filter.Since, err = readTime(f.since, now); err != nil {
+		return filter, usage(fmt.Errorf("--since %w", err))
+	}
+	if filter.Until, err = readTime(f.until, now); err != nil {
+		return filter, usage(fmt.Errorf("--until %w", err))
+	}
+	if filter.Status, err = readStatus(f.status); err != nil {
+		return filter, usage(err)
+	}
+	return filter, nil
+}
+
+// readTime reads a point in time, or how long ago it was; zero for no text.
+func readTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	ago, err := config.ParseDuration(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time such as %s nor a duration such as 2h or 1d", text, now.UTC().Format(time.RFC3339))
+	}
+	return now.Add(-ago), nil
+}
+
+// noAnswer is the range of letters without an answer: no other letter has a status below 1.
+var noAnswer = deadletter.StatusRange{From: -1, To: 0}
+
+func readStatus(text string) (deadletter.StatusRange, error) {
+	wrong := fmt.Errorf("--status %q is not a status such as 503 or 5xx, or 0", text)
+	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok {
+		n, err := strconv.Atoi(class)
+		if err != nil || n < 1 || n > 9 {
+			return deadletter.StatusRange{}, wrong
+		}
+		return deadletter.StatusRange{From: n * 100, To: n*100 + 99}, nil
+	}
+	if text == "" {
+		return deadletter.StatusRange{}, nil
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || n < 0 || n > 999:
+		return deadletter.StatusRange{}, wrong
+	case n == 0:
+		return noAnswer, nil
+	}
+	return deadletter.StatusRange{From: n, To: n}, nil
+}
+
+// browse opens the letters.
+func (c *connection) browse(ctx context.Context) (*deadletter.Browser, error) {
+	b, err := deadletter.OpenBrowser(ctx, c.js)
+	if errors.Is(err, deadletter.ErrNoStream) {
+		return nil, notFound(err)
+	}
+	return b, c.explain(err)
+}
+
+// letterJSON is a letter as --json prints it.
+type letterJSON struct {
+	Seq      uint64              `json:"seq"`
+	Stored   time.Time           `json:"stored"`
+	API      string              `json:"api"`
+	Key      string              `json:"key"`
+	Job      string              `json:"job"`
+	Reason   deadletter.Reason   `json:"reason"`
+	Detail   string              `json:"detail"`
+	Status   int                 `json:"status"`
+	Billed   deadletter.Billed   `json:"billed"`
+	Attempts int                 `json:"attempts"`
+	Redrives int                 `json:"redrives"`
+	Size     int                 `json:"size"` // of the body
+	Headers  map[string][]string `json:"headers,omitempty"`
+	bodyJSON
+}
+
+func letterAsJSON(k *deadletter.Kept) letterJSON {
+	return letterJSON{
+		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
+		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Size: k.Size,
+	}
+}
+
+// jobHeaders are the headers that the job brought: those of the letter are told otherwise.
+func jobHeaders(h nats.Header) map[string][]string {
+	own := map[string][]string{}
+	for name, values := range h {
+		lower := strings.ToLower(name)
+		if !strings.HasPrefix(lower, "weir-dead-") && !strings.HasPrefix(lower, "nats-") && name != ingest.HeaderAPI &&
+			name != ingest.HeaderKey && name != ingest.HeaderJobID && name != ingest.HeaderRedrives {
+			own[name] = values
+		}
+	}
+	return own
+}
+
+// letterRow is a letter as one row of a table.
+func letterRow(k *deadletter.Kept, when string) []string {
+	status := "-"
+	if k.Status > 0 {
+		status = strconv.Itoa(k.Status)
+	}
+	return []string{strconv.FormatUint(k.Seq, 10), when, orDash(k.API), orDash(k.Key), string(k.Reason), status, string(k.Billed), k.Detail}
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+)
+
+// rowsAtOnce is how many rows of a long list are laid out together.
+const rowsAtOnce = 1000
+
+func deadListCommand() *cobra.Command {
+	flags, limit, asJSON := letterFlags{}, 100, false
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Short:   "List dead letters, newest first",
+		Long:    "Lists dead letters, the newest first. It reads no bodies: `weir dead show SEQ` does.",
+		Example: "  weir dead ls\n  weir dead ls --api credit-check --reason rejected --since 1d --limit 0 --json | jq .job",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usage(errors.New("--limit is 0 for all, or how many to list"))
+			}
+			filter, err := flags.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			return c.listLetters(cmd, filter, limit, asJSON)
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0 for all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, limit int, asJSON bool) error {
+	b, err := c.browse(cmd.Context())
+	if err != nil {
+		return err
+	}
+	out, listed := cmd.OutOrStdout(), 0
+	t := &table{}
+	t.row("SEQ", "AGE", "API", "KEY", "REASON", "STATUS", "BILLED", "DETAIL")
+	err = b.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
+		listed++
+		if asJSON {
+			return printJSON(out, letterAsJSON(&k))
+		}
+		t.row(letterRow(&k, brief(time.Since(k.Stored)))...)
+		if len(t.rows) >= rowsAtOnce {
+			return t.print(out)
+		}
+		return nil
+	})
+	if err != nil {
+		return c.explain(err)
+	}
+	if listed == 0 {
+		return noLetters(filter)
+	}
+	if asJSON {
+		return nil
+	}
+	return t.print(out)
+}
+
+func noLetters(filter deadletter.Filter) error {
+	if filter == (deadletter.Filter{}) {
+		return notFound(errors.New("there are no dead letters"))
+	}
+	return notFound(errors.New("no dead letter matches"))
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+)
+
+func deadShowCommand() *cobra.Command {
+	asJSON, bodyOnly := false, false
+	cmd := &cobra.Command{
+		Use:   "show SEQ",
+		Short: "Show one dead letter with its headers and body",
+		Long: `Shows one dead letter: why it died, the headers its job brought, and the job's body, as text or, where it is none, in
+hexadecimal. --body prints nothing but the body, byte for byte.`,
+		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, err := strconv.ParseUint(args[0], 10, 64)
+			if err != nil || seq == 0 {
+				return usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", args[0]))
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			k, err := c.letter(cmd, seq)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			switch {
+			case bodyOnly:
+				if _, err := out.Write(k.Body); err != nil {
+					return fmt.Errorf("write the body: %w", err)
+				}
+				return nil
+			case asJSON:
+				letter := letterAsJSON(&k)
+				letter.Headers, letter.bodyJSON = jobHeaders(k.Header), jsonBody(k.Body)
+				return printJSON(out, letter)
+			}
+			return printLetter(out, &k, time.Now())
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	cmd.Flags().BoolVar(&bodyOnly, "body", false, "the raw body only")
+	cmd.MarkFlagsMutuallyExclusive("json", "body")
+	return cmd
+}
+
+func (c *connection) letter(cmd *cobra.Command, seq uint64) (deadletter.Kept, error) {
+	b, err := c.browse(cmd.Context())
+	if err != nil {
+		return deadletter.Kept{}, err
+	}
+	k, err := b.Get(cmd.Context(), seq)
+	if errors.Is(err, deadletter.ErrNoLetter) {
+		return k, notFound(fmt.Errorf("there is no dead letter %d: it never was, or it was redriven, purged or too old", seq))
+	}
+	return k, c.explain(err)
+}
+
+func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
+	t := &table{}
+	t.row("letter", fmt.Sprintf("%d, stored %s (%s ago)", k.Seq, clockTime(k.Stored), brief(now.Sub(k.Stored))))
+	t.row("api", orDash(k.API))
+	t.row("key", orDash(k.Key))
+	t.row("job", orDash(k.JobID))
+	t.row("reason", string(k.Reason))
+	t.row("detail", k.Detail)
+	status := strconv.Itoa(k.Status)
+	if k.Status == 0 {
+		status = "none: the api gave no answer, or was not called"
+	}
+	t.row("status", status)
+	t.row("billed", string(k.Billed))
+	t.row("attempts", strconv.Itoa(k.Attempts))
+	t.row("redrives", strconv.Itoa(k.Redrives))
+	headers := jobHeaders(k.Header)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		for _, value := range headers[name] {
+			t.row("header", visible(name)+": "+visible(value))
+		}
+	}
+	t.row("body", fmt.Sprintf("%d bytes", k.Size))
+	if err := t.whole(out); err != nil {
+		return err
+	}
+	body := string(k.Body)
+	if !isText(k.Body) {
+		body = hex.Dump(k.Body)
+	}
+	if body != "" && !strings.HasSuffix(body, "\n") {
+		body += "\n"
+	}
+	if _, err := fmt.Fprint(out, "\n", body); err != nil {
+		return fmt.Errorf("write the letter: %w", err)
+	}
+	return nil
+}
+
+// isText reports whether a terminal shows a body and obeys nothing in it.
+func isText(body []byte) bool {
+	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
+		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
+	}) < 0
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+)
+
+// letterGroup is what letters are counted by.
+type letterGroup struct {
+	API    string            `json:"api"`
+	Reason deadletter.Reason `json:"reason"`
+	Status int               `json:"status"`
+	Billed deadletter.Billed `json:"billed"`
+}
+
+type letterCount struct {
+	letterGroup
+
+	Letters int       `json:"letters"`
+	Oldest  time.Time `json:"oldest"`
+	Newest  time.Time `json:"newest"`
+}
+
+func deadStatsCommand() *cobra.Command {
+	flags, asJSON := letterFlags{}, false
+	cmd := &cobra.Command{
+		Use:     "stats",
+		Short:   "Count dead letters by api, reason, status and bill",
+		Long:    "Counts dead letters by api, reason, last answer and whether the call was billed, the most frequent first.",
+		Example: "  weir dead stats\n  weir dead stats --since 1d --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := flags.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			counts, err := c.countLetters(cmd, filter)
+			if err != nil {
+				return err
+			}
+			return printCounts(cmd.OutOrStdout(), counts, asJSON, time.Now())
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}
+
+// progressEvery is after how many letters the progress is shown anew.
+const progressEvery = 10_000
+
+func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
+	b, err := c.browse(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	talk, groups, shown := cmd.ErrOrStderr(), map[letterGroup]*letterCount{}, false
+	err = b.Each(cmd.Context(), filter, func(k deadletter.Kept, read, of uint64) error {
+		group := letterGroup{k.API, k.Reason, k.Status, k.Billed}
+		n := groups[group]
+		if n == nil {
+			n = &letterCount{letterGroup: group, Oldest: k.Stored.UTC()}
+			groups[group] = n
+		}
+		n.Letters++
+		n.Newest = k.Stored.UTC()
+		if read%progressEvery == 0 && isTerminal(talk) {
+			shown = true
+			_, _ = fmt.Fprintf(talk, "\rread %d of %d letters", read, of)
+		}
+		return nil
+	})
+	if shown {
+		_, _ = fmt.Fprint(talk, "\r\x1b[K")
+	}
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if len(groups) == 0 {
+		return nil, noLetters(filter)
+	}
+	return slices.SortedFunc(maps.Values(groups), func(a, b *letterCount) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Status, b.Status), cmp.Compare(a.Billed, b.Billed))
+	}), nil
+}
+
+func printCounts(out io.Writer, counts []*letterCount, asJSON bool, now time.Time) error {
+	t := &table{}
+	t.row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
+	for _, n := range counts {
+		if asJSON {
+			if err := printJSON(out, n); err != nil {
+				return err
+			}
+			continue
+		}
+		status := "-"
+		if n.Status > 0 {
+			status = strconv.Itoa(n.Status)
+		}
+		t.row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
+			brief(now.Sub(n.Oldest))+" ago", brief(now.Sub(n.Newest))+" ago")
+	}
+	if asJSON {
+		return nil
+	}
+	return t.print(out)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+)
+
+func deadTailCommand() *cobra.Command {
+	flags, asJSON := letterFlags{}, false
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Follow dead letters as they come",
+		Long: `Prints dead letters as they come, beginning now or at --since, until Ctrl-C. It goes on by itself when the connection to
+the server comes back.`,
+		Example: "  weir dead tail\n  weir dead tail --api credit-check --since 10m --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := flags.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			if flags.until != "" {
+				return usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			b, err := c.browse(ctx)
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			return c.explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
+				if asJSON {
+					return printJSON(out, letterAsJSON(&k))
+				}
+				t := &table{}
+				t.row(letterRow(&k, clockTime(k.Stored))...)
+				return t.print(out)
+			}))
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	return cmd
+}

@@ -1,0 +1,376 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest"
+)
+
+// ErrNoLetter says that no letter has this number: it never had, or it is gone.
+var ErrNoLetter = errors.New("there is no such dead letter")
+
+// Kept is a letter as the stream keeps it. A listed one has no Body, but its Size.
+type Kept struct {
+	Letter
+
+	Seq    uint64
+	Stored time.Time // the server's clock
+	Size   int       // of the body, in bytes
+}
+
+// Filter chooses letters. The zero value of a field chooses all.
+type Filter struct {
+	API    string // ingest.NoToken for those of unknown apis
+	Key    string
+	Reason Reason
+	Since  time.Time // stored then or later
+	Until  time.Time // stored before
+	Status StatusRange
+}
+
+// StatusRange is a range of answers, both ends in it. Zero: any, and none.
+type StatusRange struct{ From, To int }
+
+// subject is the part of the filter that the server applies.
+func (f *Filter) subject() string {
+	tokens := []string{"weir.dead", "*", "*", "*"}
+	if f.API != "" {
+		tokens[1] = f.API
+		if f.API != ingest.NoToken {
+			tokens[1] = ingest.Token(f.API)
+		}
+	}
+	if f.Reason != "" {
+		tokens[2] = ingest.Token(string(f.Reason))
+	}
+	if f.Key != "" {
+		tokens[3] = ingest.Token(f.Key)
+	}
+	return strings.Join(tokens, ".")
+}
+
+// chooses is the other part.
+func (f *Filter) chooses(k *Kept) bool {
+	return (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&
+		(f.Until.IsZero() || k.Stored.Before(f.Until)) && (f.Since.IsZero() || !k.Stored.Before(f.Since))
+}
+
+// Browser reads letters. It needs no weir that runs.
+type Browser struct {
+	js     jetstream.JetStream
+	stream jetstream.Stream
+}
+
+// OpenBrowser finds the letters; ErrNoStream says that there never were any.
+func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) {
+	stream, err := js.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, ErrNoStream
+	} else if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	return &Browser{js: js, stream: stream}, nil
+}
+
+// Get reads one letter with its body.
+func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
+	msg, err := b.stream.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return Kept{}, ErrNoLetter
+	} else if err != nil {
+		return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
+	}
+	k := readLetter(msg.Subject, msg.Header)
+	k.Seq, k.Stored, k.Body, k.Size = seq, msg.Time, msg.Data, len(msg.Data)
+	return k, nil
+}
+
+// Bounds of reading: letters of one block, which are in memory together, and of one request.
+const (
+	firstBlock = 256  // sequences
+	maxBlock   = 4096 // letters
+	batch      = 512  // letters
+	idleReader = 30 * time.Second
+)
+
+// Newest gives the letters that f chooses to take, the newest first, until limit of them were given or take fails;
+// limit 0 gives all. It walks back in blocks, so that what it reads grows with what it gives, not with the stream.
+func (b *Browser) Newest(ctx context.Context, f Filter, limit int, take func(Kept) error) error {
+	walk, err := b.span(ctx, f)
+	if err != nil {
+		return err
+	}
+	given := 0
+	for size := uint64(firstBlock); walk.first <= walk.last; {
+		from := walk.first
+		if walk.last-walk.first >= size {
+			from = walk.last - size + 1
+		}
+		r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+			c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
+		})
+		if err != nil {
+			return err
+		}
+		inBlock := r.pending - min(r.pending, walk.later)
+		if inBlock > maxBlock && from < walk.last {
+			size = max(1, size/4)
+			r.close(ctx)
+			continue
+		}
+		var block []Kept
+		err = r.read(ctx, walk.last, func(k Kept) error {
+			if f.chooses(&k) {
+				block = append(block, k)
+			}
+			return nil
+		})
+		r.close(ctx)
+		if err != nil {
+			return err
+		}
+		for _, k := range slices.Backward(block) {
+			if err := take(k); err != nil {
+				return err
+			}
+			if given++; given == limit {
+				return nil
+			}
+		}
+		if inBlock < maxBlock/4 {
+			size = min(size*4, 1<<40)
+		}
+		walk.later, walk.last = r.pending, from-1
+	}
+	return nil
+}
+
+// Each gives the letters that f chooses to take, the oldest first, until take fails. read counts the letters read so
+// far and how many there are to read, for whoever shows progress.
+func (b *Browser) Each(ctx context.Context, f Filter, take func(k Kept, read, of uint64) error) error {
+	walk, err := b.span(ctx, f)
+	if err != nil || walk.first > walk.last {
+		return err
+	}
+	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, walk.first
+	})
+	if err != nil {
+		return err
+	}
+	defer r.close(ctx)
+	n, of := uint64(0), r.pending-min(r.pending, walk.later)
+	return r.read(ctx, walk.last, func(k Kept) error {
+		n++
+		if !f.chooses(&k) {
+			return nil
+		}
+		return take(k, n, of)
+	})
+}
+
+// span is the part of the stream in which letters lie, and how many of the filter's lie behind it.
+type span struct{ first, last, later uint64 }
+
+// span finds where the filter's times are, so that nothing outside them is read.
+func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
+	info, err := b.stream.Info(ctx)
+	if err != nil {
+		return span{}, fmt.Errorf("dead letters: %w", err)
+	}
+	s := span{first: max(1, info.State.FirstSeq), last: info.State.LastSeq}
+	if info.State.Msgs == 0 {
+		return span{first: 1}, nil
+	}
+	if !f.Since.IsZero() {
+		first, _, err := b.firstFrom(ctx, f, f.Since)
+		if err != nil {
+			return span{}, err
+		}
+		if first == 0 {
+			return span{first: 1}, nil
+		}
+		s.first = max(s.first, first)
+	}
+	if !f.Until.IsZero() {
+		first, matching, err := b.firstFrom(ctx, f, f.Until)
+		if err != nil {
+			return span{}, err
+		}
+		if first > 0 {
+			s.last, s.later = min(s.last, first-1), matching
+		}
+	}
+	return s, nil
+}
+
+// firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and how many there are from it on.
+func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, matching uint64, err error) {
+	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+		c.DeliverPolicy, c.OptStartTime = jetstream.DeliverByStartTimePolicy, &at
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer r.close(ctx)
+	matching = r.pending
+	r.pending = min(1, matching)
+	err = r.read(ctx, math.MaxUint64, func(k Kept) error {
+		seq = k.Seq
+		return nil
+	})
+	return seq, matching, err
+}
+
+// Follow gives the letters that f chooses to take as they come, beginning at f.Since, or now, until ctx ends or take
+// fails.
+func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) error {
+	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{f.subject()}, HeadersOnly: true}
+	if f.Since.IsZero() {
+		info, err := b.stream.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("dead letters: %w", err)
+		}
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.State.LastSeq+1
+	} else {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
+	}
+	consumer, err := b.stream.OrderedConsumer(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("follow the dead letters: %w", err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(batch))
+	if err != nil {
+		return fmt.Errorf("follow the dead letters: %w", err)
+	}
+	defer msgs.Stop()
+	for {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout):
+			continue // the ordered consumer sets itself up anew
+		case err != nil:
+			return fmt.Errorf("follow the dead letters: %w", err)
+		}
+		if k, ok := readKept(msg); ok && f.chooses(&k) {
+			if err := take(k); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reader is one consumer of the letters' headers.
+type reader struct {
+	stream   jetstream.Stream
+	consumer jetstream.Consumer
+	pending  uint64 // letters before it when it was made
+}
+
+func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (*reader, error) {
+	cfg := jetstream.ConsumerConfig{
+		Description: "weir: somebody looks at the dead letters", FilterSubject: f.subject(), AckPolicy: jetstream.AckNonePolicy,
+		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleReader,
+	}
+	from(&cfg)
+	consumer, err := b.stream.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("read the dead letters: %w", err)
+	}
+	return &reader{stream: b.stream, consumer: consumer, pending: consumer.CachedInfo().NumPending}, nil
+}
+
+// close lets the consumer go at once; it would go by itself after a while.
+func (r *reader) close(ctx context.Context) {
+	_ = r.stream.DeleteConsumer(ctx, r.consumer.CachedInfo().Name)
+}
+
+// read gives every letter up to the sequence last to take, until take fails.
+func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) error {
+	for left := r.pending; left > 0 && ctx.Err() == nil; {
+		msgs, err := r.consumer.FetchNoWait(int(min(left, batch)))
+		if err != nil {
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+		got := uint64(0)
+		for msg := range msgs.Messages() {
+			got++
+			k, ok := readKept(msg)
+			if !ok {
+				continue
+			}
+			if k.Seq > last {
+				return nil
+			}
+			if err := take(k); err != nil {
+				return err
+			}
+		}
+		if err := msgs.Error(); err != nil {
+			return fmt.Errorf("read the dead letters: %w", err)
+		}
+		if got == 0 {
+			return nil // some were deleted meanwhile
+		}
+		left -= min(left, got)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// readKept reads a listed letter.
+func readKept(msg jetstream.Msg) (Kept, bool) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return Kept{}, false
+	}
+	k := readLetter(msg.Subject(), msg.Headers())
+	k.Seq, k.Stored = meta.Sequence.Stream, meta.Timestamp
+	if size, err := strconv.Atoi(k.Header.Get(headerSize)); err == nil {
+		k.Size = size
+	}
+	return k, true
+}
+
+// headerSize is how the server tells the size of a body that it leaves out.
+const headerSize = "Nats-Msg-Size"
+
+// readLetter reads what Message wrote. What somebody else published on a letter's subject it reads as far as it goes.
+func readLetter(subject string, h nats.Header) Kept {
+	number := func(name string) int {
+		n, err := strconv.Atoi(h.Get(name))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	l := Letter{
+		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
+		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
+		ReplyTo: h.Get(ingest.HeaderReplyTo),
+	}
+	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAt)); err == nil {
+		l.At = at
+	}
+	if tokens := strings.Split(subject, "."); len(tokens) == 5 {
+		api, apiErr := ingest.ParseToken(tokens[2])
+		key, keyErr := ingest.ParseToken(tokens[4])
+		if apiErr == nil && keyErr == nil {
+			l.API, l.Reason, l.Key = api, Reason(tokens[3]), key
+		}
+	}
+	return Kept{Letter: l}
+}
