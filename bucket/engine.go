@@ -85,7 +85,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
 	}
 	e.asked++
-	var ans Answer
+	ans := Answer{Now: now}
 	for i := range a.Want {
 		at, wait := e.slot(now, key, a)
 		if wait.Until != 0 || wait.Never {

@@ -75,6 +75,9 @@ type Wait struct {
 type Answer struct {
 	Grants []Grant
 	Wait   Wait
+	// Now is the store's time when it answered. Its clock may be another machine's, so wait At-Now (or Until-Now) on a
+	// monotonic clock from the moment the answer came: that is never early, and late by less than the way back.
+	Now Micros
 }
 
 // Use tells the store the end of a grant: Returned unused (given back to every limit of which it is still the last one

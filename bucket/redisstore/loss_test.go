@@ -288,3 +288,51 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestSeedEndsNotKnowing: the ledger's count opens a lost quota again, as far as it is not used.
+func TestSeedEndsNotKnowing(t *testing.T) {
+	s := startServer(t)
+	ctx := context.Background()
+	clock := start
+	rules := lossRules()
+	rules.Shared = append(rules.Shared[1:3:3], bucket.Limit{Name: "spend", Budget: &bucket.Budget{
+		Quota:       bucket.Quota{Count: 50, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
+		OnExhausted: bucket.Hold,
+	}})
+	rules.Key.Rate.Burst = 1000
+	r := newReplica(t, s, "api", Fresh, rules, &clock)
+	r.left("k", 7)
+	if err := r.Seed(ctx, map[string]int64{"minute": 0, "daily": 0}); err != nil { // nothing was lost: ignored
+		t.Fatal(err)
+	}
+	if n := len(r.left("k", 64)); n != 23 {
+		t.Fatalf("%d more left, want the 23 of 30", n)
+	}
+	if err := s.client().FlushAll(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	clock += 3600_000_000
+	if n := len(r.left("k", 5)); n != 0 {
+		t.Fatalf("%d left after the loss", n)
+	}
+	clock += 3600_000_000 // the key's burst has drained
+	unknown, err := r.Unknown(ctx)
+	if err != nil || fmt.Sprint(unknown) != "[minute daily spend]" {
+		t.Fatalf("unknown: %v %v", unknown, err)
+	}
+	if err := r.Seed(ctx, map[string]int64{"minute": 0, "daily": 30, "spend": 30}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.left("k", 64)); n != 10 {
+		t.Errorf("%d left, want the 10 that are left of the day's 40", n)
+	}
+	if err := r.Seed(ctx, map[string]int64{"daily": 0}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(r.left("k", 64)); n != 0 {
+		t.Error("seeding a second time opened the quota again")
+	}
+	if err := r.Seed(ctx, map[string]int64{"nobody": 1}); err == nil {
+		t.Error("a name that no limit has was accepted")
+	}
+}

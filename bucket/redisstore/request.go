@@ -148,6 +148,7 @@ func (s *Store) use(r *request, u *bucket.Use) {
 // reader reads the script's answer.
 type reader struct {
 	fields []any
+	now    bucket.Micros // the server's time
 	err    error
 }
 
@@ -181,6 +182,7 @@ func (r *reader) num() int64 {
 
 // answer reads the answer to one ask.
 func (s *Store) answer(r *reader) (a bucket.Answer) {
+	a.Now = r.now
 	n := r.num()
 	if n > bucket.MaxWant {
 		r.err = fmt.Errorf("the script granted %d slots", n)

@@ -95,6 +95,7 @@ st.clock = dec(now)
 if load_limits(now) == 'stale' then return {'stale', dec(now)} end
 for _, l in ipairs(L) do
   if lost then
+    if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then save(l.name .. ':x', '1') end
     if l.kind == 'r' then
       l.t, l.r, l.last = max(l.t, now + far + ceildiv(l.burst * l.p, l.q)), 0, 0
       l.marks = {{(load('asked') + 1) * WANT, 0}}
@@ -111,7 +112,13 @@ if n_limits > 0 then
   open = redis.call('ZCARD', KEYS[2])
 end
 local out = {'ok', st.epoch, '', dec(now)}
-if mode == 'reserve' then reserve(now, lease, out) else settle(now) end
+if mode == 'reserve' then
+  reserve(now, lease, out)
+elseif mode == 'settle' then
+  settle(now)
+else
+  seed(now)
+end
 out[3] = st.asked
 save('asked', st.asked) save('clock', st.clock)
 if st.lease then save('lease', st.lease) end

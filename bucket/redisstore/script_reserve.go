@@ -161,7 +161,7 @@ local function reserve(now, lease, out)
 end
 `
 
-// luaSettle is the end of grants.
+// luaSettle is the end of grants, and of not knowing what was used.
 const luaSettle = `
 local function settle(now)
   for j = 1, num() do
@@ -185,6 +185,23 @@ local function settle(now)
           l.meter.correct(l, now, at, cost, actual, serial)
         end
       end
+    end
+  end
+end
+local function seed(now)
+  for i = 1, n_limits do
+    local l, used = L[i], num()
+    local unknown = l.name .. ':x'
+    if used >= 0 and st[unknown] == '1' then
+      if l.kind == 's' then
+        redis.call('DEL', l.log)
+        l.sum = 0
+        if used > 0 then M.s.take(l, now, used) end
+      else
+        local s, e = period(l, now)
+        if s == l.s and e == l.e then l.u = used end
+      end
+      save(unknown, '0')
     end
   end
 end

@@ -20,7 +20,8 @@
 // restored), declares it lost:
 // what cannot be known counts as used. Every rate starts with all of its burst owed from the farthest slot that may have
 // been given, every quota is full for its present period, and all permits are taken for one lease. Keys whose state is
-// gone wait likewise; Ask.Floor cannot shorten that. A caller that is told Fresh believes an empty Redis; nobody else does.
+// gone wait likewise; Ask.Floor cannot shorten that. Store.Unknown names the quotas that wait to be told what was used of
+// them, by Store.Seed from the ledger. A caller that is told Fresh believes an empty Redis; nobody else does.
 //
 // What no script can see: a copy that is older by fewer asks than have come since, seen by no caller that knew better,
 // loses that suffix of the counts.
@@ -198,7 +199,8 @@ func (s *Store) run(ctx context.Context, build func() *request) (*reader, error)
 		}
 		r := &reader{fields: fields}
 		if r.str() == "ok" {
-			epoch, asked, _ := r.str(), r.num(), r.num()
+			epoch, asked := r.str(), r.num()
+			r.now = bucket.Micros(r.num())
 			if r.err == nil {
 				s.learn(epoch, asked)
 			}

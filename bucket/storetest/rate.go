@@ -110,6 +110,9 @@ func clockBack(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(10, time.Second, 1), Shared: []bucket.Limit{sharedRate("account", 1000, time.Second, 1)}})
 	b.ask(bucket.Ask{})
 	b.clock.now = Start - 3_600_000_000
+	if got := b.ask(bucket.Ask{}); got.Now != Start {
+		b.Errorf("the store's time went back by %d µs", Start-got.Now)
+	}
 	for range 50 {
 		b.expectSlots(b.ask(bucket.Ask{}))
 	}

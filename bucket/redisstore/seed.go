@@ -1,0 +1,72 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Unknown names the quotas and budgets whose use was lost and has not been seeded since. They count as full.
+func (s *Store) Unknown(ctx context.Context) ([]string, error) {
+	s.rulesMu.RLock()
+	defer s.rulesMu.RUnlock()
+	var fields []string
+	for _, l := range s.rules.Shared {
+		if l.Quota != nil || l.Budget != nil {
+			fields = append(fields, l.Name)
+		}
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	marks := make([]string, len(fields))
+	for i, name := range fields {
+		marks[i] = name + ":x"
+	}
+	values, err := s.client.HMGet(ctx, s.prefix+"state", marks...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("ask redis what was lost: %w", err)
+	}
+	var unknown []string
+	for i, v := range values {
+		if v == "1" {
+			unknown = append(unknown, fields[i])
+		}
+	}
+	return unknown, nil
+}
+
+// Seed tells what the ledger knows to have been used of lost quotas and budgets: of calendar and fixed ones in the present
+// period, of sliding ones in the last period. Calls whose outcome is not known count too. Of several replicas the first
+// one to seed a limit is believed; a limit that was not lost is left alone, so a late or repeated Seed does no harm.
+func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
+	s.rulesMu.RLock()
+	defer s.rulesMu.RUnlock()
+	for name, n := range used {
+		if n < 0 {
+			return fmt.Errorf("seed %s: %d units used", name, n)
+		}
+	}
+	left := maps.Clone(used)
+	_, err := s.run(ctx, func() *request {
+		r := s.begin("seed", 0)
+		for _, l := range s.rules.Shared {
+			n, ok := used[l.Name]
+			if !ok || l.Quota == nil && l.Budget == nil {
+				r.num(-1)
+				continue
+			}
+			r.num(n)
+			delete(left, l.Name)
+		}
+		return r
+	})
+	if err != nil {
+		return fmt.Errorf("seed redis: %w", err)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("seed redis: no quota or budget is named %v", slices.Sorted(maps.Keys(left)))
+	}
+	return nil
+}
