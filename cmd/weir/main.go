@@ -85,7 +85,7 @@ func rootCommand() *cobra.Command {
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(demoCommand(), fakeAPICommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(), deadCommand())
+	root.AddCommand(demoCommand(), fakeAPICommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(), deadCommand(), configCommand(), versionCommand())
 	return root
 }
 

@@ -74,15 +74,23 @@ func applyFile(ctx context.Context, kv jetstream.KeyValue, s *config.Settings, f
 }
 
 func loadRunning(ctx context.Context, kv jetstream.KeyValue) (*config.Config, error) {
-	entry, err := kv.Get(ctx, currentKey)
+	running, _, err := readRunning(ctx, kv)
 	if err != nil {
-		return nil, fmt.Errorf("read the running configuration: %w", err)
-	}
-	var running runningConfig
-	if err := json.Unmarshal(entry.Value(), &running); err != nil {
-		return nil, fmt.Errorf("the running configuration (version %d in %s) cannot be read: %w", entry.Revision(), configBucket, err)
+		return nil, err
 	}
 	return config.Parse([]byte(running.YAML), config.Options{Name: running.From})
+}
+
+// readRunning reads the configuration in force and its version.
+func readRunning(ctx context.Context, kv jetstream.KeyValue) (running runningConfig, version uint64, err error) {
+	entry, err := kv.Get(ctx, currentKey)
+	if err != nil {
+		return running, 0, fmt.Errorf("read the running configuration: %w", err)
+	}
+	if err := json.Unmarshal(entry.Value(), &running); err != nil {
+		return running, 0, fmt.Errorf("the running configuration (version %d in %s) cannot be read: %w", entry.Revision(), configBucket, err)
+	}
+	return running, entry.Revision(), nil
 }
 
 // ensureControl makes the bucket of operators' words and canaries.
@@ -112,6 +120,13 @@ func refuseUnsupported(c *config.Config, s *config.Settings) error {
 	for _, p := range c.MissingSecrets() {
 		errs = append(errs, errors.New(p.String()))
 	}
+	errs = append(errs, unsupported(c, s)...)
+	return errors.Join(errs...)
+}
+
+// unsupported lists what a configuration asks for and this version does not do.
+func unsupported(c *config.Config, s *config.Settings) []error {
+	var errs []error
 	if s.RedisURL.IsSet() {
 		errs = append(errs, errors.New("WEIR_REDIS_URL is set, and this version counts limits in the process only: unset it, and run one dispatching replica"))
 	}
@@ -129,7 +144,7 @@ func refuseUnsupported(c *config.Config, s *config.Settings) error {
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func logWarnings(log *slog.Logger, warnings []config.Problem) {

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/config"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "Check a configuration file, or show what is in force",
+		Example: "  weir config check -f weir.yaml\n  weir config show",
+		RunE:    group,
+	}
+	cmd.AddCommand(configCheckCommand(), configShowCommand())
+	return cmd
+}
+
+// checkJSON is what config check finds, as --json prints it.
+type checkJSON struct {
+	File     string        `json:"file"`
+	OK       bool          `json:"ok"`
+	APIs     int           `json:"apis"`
+	Problems []problemJSON `json:"problems"`
+	Warnings []problemJSON `json:"warnings"`
+}
+
+type problemJSON struct {
+	Line    int    `json:"line,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+func configCheckCommand() *cobra.Command {
+	file, asJSON := "", false
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Find everything that is wrong with a configuration file",
+		Long: `Reads a configuration file as weir serve does and tells every mistake at once, as file:line: field: what is wrong: how to
+mend it. Exit code 2 when there is one.
+
+Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
+version does not do yet: weir serve would refuse to start with those.`,
+		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				settings, err := config.ReadSettings()
+				if err != nil {
+					return usage(err)
+				}
+				if file = settings.Config; file == "" {
+					return notFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
+				}
+			}
+			text, err := readConfigText(file, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return checkConfig(cmd, file, text, asJSON)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func readConfigText(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		text, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
+		return text, nil
+	}
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, notFound(fmt.Errorf("configuration: %w", err))
+	} else if err != nil {
+		return nil, usage(fmt.Errorf("configuration: %w", err))
+	}
+	return text, nil
+}
+
+// checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
+func checkConfig(cmd *cobra.Command, file string, text []byte, asJSON bool) error {
+	c, err := config.Parse(text, config.Options{Name: file})
+	var wrong *config.Errors
+	if err != nil && !errors.As(err, &wrong) {
+		return err
+	}
+	found := checkJSON{File: file, OK: err == nil, Problems: []problemJSON{}, Warnings: []problemJSON{}}
+	talk := cmd.ErrOrStderr()
+	if wrong != nil {
+		for _, p := range wrong.Problems {
+			found.Problems = append(found.Problems, problemJSON(p))
+			if !asJSON {
+				_, _ = fmt.Fprintln(talk, p.In(file))
+			}
+		}
+	} else {
+		found.APIs = len(c.APIs)
+		for _, p := range configWarnings(c) {
+			found.Warnings = append(found.Warnings, problemJSON(p))
+			if !asJSON {
+				_, _ = fmt.Fprintln(talk, warningLine(file, p))
+			}
+		}
+	}
+	switch {
+	case asJSON:
+		if err := printJSON(cmd.OutOrStdout(), found); err != nil {
+			return err
+		}
+	case found.OK:
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, apis: %d\n", file, found.APIs); err != nil {
+			return fmt.Errorf("write the verdict: %w", err)
+		}
+	}
+	if !found.OK {
+		return &exit{code: exitUsage} // all is said
+	}
+	return nil
+}
+
+// warningLine is a warning as compilers write it.
+func warningLine(file string, p config.Problem) string {
+	p.Message = "warning: " + p.Message
+	if p.Line == 0 {
+		return file + ": " + p.String()
+	}
+	return p.In(file)
+}
+
+// configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
+func configWarnings(c *config.Config) []config.Problem {
+	warnings := append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets()...)
+	for _, err := range unsupported(c, &config.Settings{}) {
+		warnings = append(warnings, config.Problem{Message: err.Error()})
+	}
+	return warnings
+}
+
+// shownConfig is the configuration in force, as --json prints it.
+type shownConfig struct {
+	Version uint64    `json:"version"`
+	From    string    `json:"from"`
+	Who     string    `json:"who"`
+	At      time.Time `json:"at"`
+	YAML    string    `json:"yaml"`
+}
+
+func configShowCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Show the configuration in force",
+		Long: `Shows the configuration that every weir on the server follows, with its version, and who put it there and when, as
+comments. Secrets stand in it by reference only.`,
+		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			shown, err := c.shownConfig(cmd)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), shown)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# version %d, applied by %s at %s from %s\n%s", shown.Version,
+				visible(shown.Who), clockTime(shown.At), visible(shown.From), shown.YAML)
+			if err != nil {
+				return fmt.Errorf("write the configuration: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func (c *connection) shownConfig(cmd *cobra.Command) (*shownConfig, error) {
+	kv, err := c.js.KeyValue(cmd.Context(), configBucket)
+	if err == nil {
+		var running runningConfig
+		var version uint64
+		if running, version, err = readRunning(cmd.Context(), kv); err == nil {
+			return &shownConfig{version, running.From, running.Who, running.At, running.YAML}, nil
+		}
+	}
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, notFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml"))
+	}
+	return nil, c.explain(err)
+}

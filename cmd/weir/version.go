@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// buildJSON is what version --json prints.
+type buildJSON struct {
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	Commit   string `json:"commit,omitempty"`
+	Time     string `json:"time,omitempty"` // of the commit
+	Modified bool   `json:"modified,omitempty"`
+}
+
+func versionCommand() *cobra.Command {
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Long:    "Prints the version of this binary; with --json also the commit and the Go release it was built from.",
+		Example: "  weir version\n  weir version --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), build())
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s\n", version())
+			if err != nil {
+				return fmt.Errorf("write the version: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	return cmd
+}
+
+func build() buildJSON {
+	b := buildJSON{Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
