@@ -34,7 +34,7 @@ func (q Quota) spanAt(at Micros) span {
 	next := q.following(label)
 	s := span{firstShown(q.Zone, label), firstShown(q.Zone, next)}
 	for at >= s.end { // a label that clocks going back showed a second time
-		label, next = next, q.following(next)
+		next = q.following(next)
 		s = span{s.end, firstShown(q.Zone, next)}
 	}
 	return s

@@ -34,6 +34,10 @@ func Agree(t *testing.T, one, other Open, scenes int) {
 					s.turns = append(s.turns, changed(rt, p.rules))
 				}
 				s.play()
+				two := s.store.(*pair)
+				if x, y := two.one.ShadowHolds(), two.other.ShadowHolds(); !reflect.DeepEqual(x, y) {
+					rt.Fatalf("would have held %v and %v", x, y)
+				}
 			})
 		})
 	}

@@ -15,6 +15,9 @@ func (s *scene) neverOver(fail func(string, ...any)) {
 		}
 	}
 	for i, l := range s.rules.Shared {
+		if l.Shadow {
+			continue
+		}
 		v := bucket.Check(s.arrivals(-1, i), s.claim(l))
 		if v.Outcome != bucket.Pass {
 			fail("%s: %v\n%+v", l.Name, v, s.plan)
@@ -69,6 +72,7 @@ func (s *scene) neverIdle(fail func(string, ...any)) {
 	allowed := float64(s.keys) * float64(length.Microseconds()) * perMicro(s.rules, s.rules.Key.Rate)
 	for i, l := range s.rules.Shared {
 		switch {
+		case l.Shadow:
 		case l.Rate != nil:
 			allowed = min(allowed, float64(length.Microseconds())*perMicro(s.rules, *l.Rate)/float64(s.costs[i]))
 		case l.Quota != nil:

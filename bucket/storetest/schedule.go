@@ -77,6 +77,7 @@ func anyPlan(t *rapid.T) plan {
 	longest := span(p.rules.Key.Rate)
 	for i := range rapid.IntRange(0, 3).Draw(t, "limits") {
 		l := anyLimit(t, fmt.Sprint("limit", i))
+		l.Shadow = rapid.IntRange(0, 7).Draw(t, "shadow") == 7
 		p.rules.Shared = append(p.rules.Shared, l)
 		cost := int64(1)
 		switch {
