@@ -65,8 +65,9 @@ func (g *gcra) rescale(now Micros, from, to Interval) {
 	g.tat, g.rem = Micros(min(float64(maxMicros), float64(now)+ceil(scaled)+1)), 0
 }
 
-// idle says that the bucket is empty at now: forgetting it changes nothing.
-func (g gcra) idle(now Micros) bool { return g.tat < now || g.tat == now && g.rem == 0 }
+// idle says that the bucket is empty at now and that forgetting it changes nothing: one that became empty within the last
+// microsecond still has a fraction that take goes on from.
+func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }
 
 // end is the TAT rounded up to a whole microsecond: what a caller may hand back as Ask.Floor.
 func (g gcra) end() Micros {

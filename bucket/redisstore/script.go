@@ -53,7 +53,7 @@ local function g_untake(g, cost)
 end
 local function g_rescale(g, now, p, q)
   if g.p == p and g.q == q then return false end
-  if g.t < now or g.t == now and g.r == 0 then
+  if g_end(g) < now or g.t == now and g.r == 0 then
     g.r = 0
   else
     local scaled = (g.t - now + 1) * (p / q) / (g.p / g.q)
