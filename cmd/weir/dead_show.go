@@ -31,6 +31,9 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 			if err != nil || seq == 0 {
 				return usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", args[0]))
 			}
+			if asJSON && bodyOnly {
+				return usage(errors.New("--json and --body exclude each other"))
+			}
 			c, err := dial()
 			if err != nil {
 				return err
@@ -57,7 +60,6 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "the raw body only")
-	cmd.MarkFlagsMutuallyExclusive("json", "body")
 	return cmd
 }
 

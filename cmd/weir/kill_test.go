@@ -16,16 +16,17 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rogpeppe/go-internal/testscript"
 	"weir/bucket"
 	"weir/cmd/weir/internal/fakeapi"
 )
 
-// TestMain lets this test binary be weir, so that a test can kill one.
+// TestMain lets this test binary be weir, so that a test can kill one, and a script run one.
 func TestMain(m *testing.M) {
 	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" {
 		os.Exit(run(context.Background(), os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	testscript.Main(m, map[string]func(){"weir": main})
 }
 
 // process is a weir in a process of its own.

@@ -68,6 +68,9 @@ Exit code 4: the job was throttled. 2: it is malformed. 3: there is no such api.
 
 // submit is the way of one job from the command line to its receipt, or its result.
 func submit(cmd *cobra.Command, f *submitFlags) error {
+	if err := checkAPIName(f.api); err != nil {
+		return err
+	}
 	s, err := f.submission(cmd.InOrStdin())
 	if err != nil {
 		return usage(err)
@@ -117,9 +120,6 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 	}
 	if !f.gotID {
 		s.ID = uuid.Must(uuid.NewV7()).String()
-	}
-	if err := checkAPIName(f.api); err != nil {
-		return s, err
 	}
 	if err := ingest.CheckKey(f.key); err != nil {
 		return s, err

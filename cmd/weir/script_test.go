@@ -1,0 +1,125 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestScripts runs the command line as people do: every script in a directory of its own, with a fake paid api of its
+// own, and, where it says serve, with a weir in a process of its own. Besides testscript's own commands a script has
+//
+//	serve [VARIABLE=VALUE] starts weir with the script's weir.yaml, in which $API is the api's address
+//	code N CMD ARGS        runs a command that must end with exit code N
+//	await REGEXP CMD ARGS  runs a command again and again until its stdout matches
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"serve": serveScript, "code": codeScript, "await": awaitScript,
+		},
+		Setup: func(env *testscript.Env) error {
+			api, err := fakeapi.Start(fakeapi.Options{KeepBody: 1 << 10})
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { _ = api.Close() })
+			env.Setenv("API", api.URL())
+			env.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:1") // nobody is there before serve
+			return nil
+		},
+		RequireExplicitExec: true,
+	})
+}
+
+// scriptPatience bounds what a script waits for.
+const scriptPatience = 20 * time.Second
+
+func serveScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg {
+		ts.Fatalf("usage: serve [VARIABLE=VALUE]")
+	}
+	yaml := strings.ReplaceAll(ts.ReadFile("weir.yaml"), "$API", ts.Getenv("API"))
+	ts.Check(os.WriteFile(ts.MkAbs("weir.yaml"), []byte(yaml), 0o600))
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append([]string{
+		"WEIR_TEST_AS_WEIR=1", "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=127.0.0.1:0", "WEIR_PARTITIONS=2",
+		"WEIR_DURABILITY=interval", "WEIR_SHUTDOWN_TIMEOUT=100ms", "HOME=" + ts.MkAbs("."),
+	}, args...)
+	stderr, err := cmd.StderrPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	stop := func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Wait()
+	}
+	ts.Defer(stop)
+	lines := bufio.NewScanner(stderr)
+	log, listening := "", regexp.MustCompile(`msg=listening what=nats addr=(\S+)`)
+	for lines.Scan() {
+		log += lines.Text() + "\n"
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			ts.Setenv("WEIR_NATS_URL", "nats://"+m[1])
+		}
+		if strings.Contains(lines.Text(), "msg=ready") {
+			go func() { _, _ = io.Copy(io.Discard, stderr) }()
+			return
+		}
+	}
+	ts.Fatalf("weir serve did not come up:\n%s", log)
+}
+
+func codeScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N CMD ARGS")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	if got := exitCode(ts.Exec(args[1], args[2:]...)); got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func awaitScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await REGEXP CMD ARGS")
+	}
+	want := regexp.MustCompile(`(?m)` + args[0])
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(scriptPatience); ; {
+		_ = ts.Exec(args[1], args[2:]...) // it may fail for a while
+		if want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			ts.Fatalf("no match for %q within %s", args[0], scriptPatience)
+		}
+	}
+}
+
+// exitCode is a process's exit code, -1 where it had none.
+func exitCode(err error) int {
+	var ended *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &ended):
+		return ended.ExitCode()
+	}
+	return -1
+}
