@@ -10,20 +10,22 @@ import (
 	"pgregory.net/rapid"
 )
 
+// crashLimits are one of each kind.
+var crashLimits = []Limit{
+	{Name: "account", Rate: &Rate{Count: 100, Per: time.Second, Burst: 10}},
+	{Name: "sliding", Quota: &Quota{Count: 300, Window: Sliding, Per: 20 * time.Second}},
+	{Name: "large", Quota: &Quota{Count: 1500, Window: Sliding, Per: 90 * time.Second}},
+	{Name: "fixed", Quota: &Quota{Count: 200, Window: Fixed, Per: 10 * time.Second}},
+	{Name: "spend", Budget: &Budget{Quota: Quota{Count: 700, Window: Calendar, Unit: Hour, Zone: time.UTC}, OnExhausted: Hold}},
+	{Name: "calls", InFlight: 8},
+}
+
 // TestCrashesNeverUndercount lets a process die at any time between making, storing and reporting a snapshot, again and
 // again; all its lives together keep every limit, and get on.
 func TestCrashesNeverUndercount(t *testing.T) {
-	limits := []Limit{
-		{Name: "account", Rate: &Rate{Count: 100, Per: time.Second, Burst: 10}},
-		{Name: "sliding", Quota: &Quota{Count: 300, Window: Sliding, Per: 20 * time.Second}},
-		{Name: "large", Quota: &Quota{Count: 1500, Window: Sliding, Per: 90 * time.Second}},
-		{Name: "fixed", Quota: &Quota{Count: 200, Window: Fixed, Per: 10 * time.Second}},
-		{Name: "spend", Budget: &Budget{Quota: Quota{Count: 700, Window: Calendar, Unit: Hour, Zone: time.UTC}, OnExhausted: Hold}},
-		{Name: "calls", InFlight: 8},
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		rules := Rules{Key: fast, Lease: 300 * time.Millisecond}
-		for _, l := range limits {
+		for _, l := range crashLimits {
 			if rapid.Bool().Draw(t, l.Name) {
 				rules.Shared = append(rules.Shared, l)
 			}
