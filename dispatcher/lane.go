@@ -15,7 +15,7 @@ import (
 // Bounds of one api's dispatch.
 const (
 	maxCalls  = 4096 // running at once, over all keys
-	maxStaged = 256 // jobs with their message in memory, near their call
+	maxStaged = 256  // jobs with their message in memory, near their call
 )
 
 // How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent

@@ -137,7 +137,7 @@ func (s *schedule) step(now bucket.Micros) effects {
 // unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
 // costs must not grow with the number of keys that wait for it.
 func (s *schedule) unblock(now bucket.Micros) {
-	if s.calls >= s.pace.maxCalls || now < s.until.Add(-s.pace.ahead) {
+	if s.calls >= s.pace.maxCalls || now < s.until {
 		return
 	}
 	n := min(len(s.blocked), maxAsks)
@@ -184,8 +184,8 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		}
 	}
 	s.timers.set(l, due)
-	if l.empty() {
-		delete(s.lines, l.key)
+	if l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
+		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
 	}
 }
 
@@ -278,15 +278,24 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 }
 
 // candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
-// may be called at the earliest, as far as the job itself goes; never when there is none.
+// may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
+// job that rests without having been called may not.
 func (l *line) candidate(by bucket.Micros) (t *task, at bucket.Micros) {
 	at = never
+	passable := true
 	for _, rest := range l.tasks {
-		if rest.phase == resting && rest.notBefore < at {
+		if rest.phase != resting {
+			continue
+		}
+		if rest.notBefore < at {
 			t, at = rest, rest.notBefore
 		}
+		if rest.calls == 0 {
+			passable = false
+			break
+		}
 	}
-	if l.first != 0 && at > by {
+	if passable && l.first != 0 && at > by {
 		return nil, 0
 	}
 	return t, at
@@ -297,7 +306,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	free := l.limits.InFlight - int64(l.count(asking, granted, calling))
 	var tasks []*task
 	for _, t := range l.tasks {
-		if t.phase == staging || t.phase == asking {
+		if t.phase == staging || t.phase == asking || t.phase == resting && t.calls == 0 {
 			break // order: nobody overtakes
 		}
 		if t.phase != ready {
@@ -315,14 +324,17 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if len(tasks) == 0 {
 		return never
 	}
-	if s.calls >= s.pace.maxCalls || s.until > now.Add(s.pace.ahead) {
+	if hold := max(l.held, s.held); hold > now {
+		return hold // a slot before it could not be used
+	}
+	if s.calls >= s.pace.maxCalls || s.until > now {
 		s.block(l)
 		return never
 	}
 	if l.askAt > now {
 		return l.askAt
 	}
-	if slot := max(l.held, s.held, bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)); slot > now.Add(s.pace.ahead) {
+	if slot := bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1); slot > now.Add(s.pace.ahead) {
 		return slot.Add(-s.pace.ahead)
 	}
 	if len(s.rules.Shared) > 0 {
@@ -402,7 +414,7 @@ func (s *schedule) next(now bucket.Micros) bucket.Micros {
 		next = min(next, s.held)
 	}
 	if len(s.blocked) > 0 && s.calls < s.pace.maxCalls {
-		next = min(next, s.until.Add(-s.pace.ahead))
+		next = min(next, s.until)
 	}
 	return next
 }

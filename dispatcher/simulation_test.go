@@ -1,0 +1,310 @@
+package dispatcher
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop wakes
+// late, the api pushes back. What happens is decided by the seed alone.
+type simulation struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	now   bucket.Micros
+	s     *schedule
+	store *bucket.Memory
+	rules bucket.Rules
+	next  events
+	part  *part
+
+	accepted map[string][]uint64
+	seq      uint64
+	starts   map[string][]bucket.Arrival // by key
+	all      []bucket.Arrival
+	firsts   map[string]uint64 // the newest first call of a key
+	calling  map[string]int
+	inFlight int
+	finished int
+	jobs     int
+	late     time.Duration // how late the loop may wake
+	outcome  int           // one call in so many is pushed back or fails
+	maxInAPI int
+	steps    int
+}
+
+// event is something that will happen.
+type event struct {
+	at bucket.Micros
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
+// Pop implements heap.Interface.
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	*e = (*e)[:last]
+	return x
+}
+
+func newSimulation(t testing.TB, seed uint64) *simulation {
+	m := &simulation{
+		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
+		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
+		part: &part{open: true},
+	}
+	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
+		Rate:     bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1},
+		Capacity: 1000, InFlight: 1 + m.rnd.Int64N(8),
+	}}
+	if m.rnd.IntN(3) == 0 {
+		m.rules.Key.Rate.Burst = 1 + m.rnd.Int64N(m.rules.Key.Rate.Count)
+	}
+	if m.rnd.IntN(2) == 0 {
+		rate := bucket.Rate{Count: 1 + m.rnd.Int64N(300), Per: time.Second, Burst: 1}
+		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "account", Rate: &rate})
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
+	}
+	var err error
+	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now }); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
+	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
+	m.s = newSchedule(&m.rules, pace{
+		lead: 25 * time.Millisecond, ahead: askAhead, late: 4 * time.Millisecond, maxStaged: 1 + m.rnd.IntN(64), maxCalls: 1 + m.rnd.IntN(32),
+	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
+	return m
+}
+
+func (m *simulation) after(d time.Duration, do func()) {
+	heap.Push(&m.next, event{m.now.Add(d), do})
+}
+
+func (m *simulation) upTo(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(m.rnd.Int64N(int64(most)))
+}
+
+// run lets jobs arrive and goes on until every one has finished.
+func (m *simulation) run(keys, jobs int) {
+	for range jobs {
+		key := fmt.Sprintf("k%d", m.rnd.IntN(keys))
+		m.after(m.upTo(500*time.Millisecond), func() {
+			m.seq++
+			m.accepted[key] = append(m.accepted[key], m.seq)
+			m.s.push(key, m.seq, m.part)
+		})
+	}
+	m.drain(jobs)
+}
+
+// drain goes on until this many jobs have finished.
+func (m *simulation) drain(jobs int) {
+	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
+		if m.steps > 40_000 {
+			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
+				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.turns), len(m.s.queue), len(m.s.blocked), m.now.Until(m.s.until))
+		}
+		m.step()
+		wake := m.s.next(m.now)
+		if wake != never {
+			wake = max(wake, m.now).Add(m.upTo(m.late))
+		}
+		if len(m.next) > 0 && m.next[0].at <= wake {
+			e := heap.Pop(&m.next).(event)
+			m.now = max(m.now, e.at)
+			e.do()
+			continue
+		}
+		if wake == never {
+			m.t.Fatalf("nothing will ever happen again: %d of %d finished", m.finished, m.jobs)
+		}
+		m.now = max(m.now, wake)
+	}
+}
+
+func (m *simulation) step() {
+	fx := m.s.step(m.now)
+	if err := m.store.Settle(context.Background(), fx.unused); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, t := range fx.start {
+		m.start(t)
+	}
+	for _, t := range fx.load {
+		m.after(m.upTo(3*time.Millisecond), func() {
+			t.job = &ingest.Job{Cost: 1}
+			m.s.loaded(t)
+		})
+	}
+	if len(fx.asks) > 0 {
+		answers, err := m.store.Reserve(context.Background(), fx.asks)
+		m.s.answer(m.now, &fx, answers, err)
+	}
+}
+
+// start is one call: it holds the schedule to its promises and decides how the call ends.
+func (m *simulation) start(t *task) {
+	key := t.line.key
+	if m.now < t.grant.At || m.now > t.grant.At.Add(m.s.pace.late) {
+		m.t.Fatalf("S1: a call started %s after its slot", t.grant.At.Until(m.now))
+	}
+	if hold := max(t.line.held, m.s.held); m.now < hold {
+		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
+	}
+	if t.calls == 0 {
+		if t.seq < m.firsts[key] {
+			m.t.Fatalf("S2: job %d of %s was first called after job %d", t.seq, key, m.firsts[key])
+		}
+		m.firsts[key] = t.seq
+	}
+	t.calls++
+	m.calling[key]++
+	m.inFlight++
+	m.maxInAPI = max(m.maxInAPI, m.inFlight)
+	if int64(m.calling[key]) > m.rules.Key.InFlight {
+		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.rules.Key.InFlight)
+	}
+	at := int64(m.now) * 1000
+	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
+	m.all = append(m.all, bucket.Arrival{At: at})
+	m.after(m.upTo(40*time.Millisecond), func() { m.end(t) })
+}
+
+func (m *simulation) end(t *task) {
+	m.calling[t.line.key]--
+	m.inFlight--
+	if err := m.store.Settle(context.Background(), []bucket.Use{{Key: t.line.key, Grant: t.grant, Costs: t.costs}}); err != nil {
+		m.t.Fatal(err)
+	}
+	m.s.ended(t)
+	fate := 1
+	if m.outcome > 0 && t.calls < 6 {
+		fate = m.rnd.IntN(m.outcome)
+	}
+	m.after(m.upTo(5*time.Millisecond), func() {
+		switch {
+		case fate == 0 && m.rnd.IntN(2) == 0:
+			until := m.now.Add(m.upTo(300 * time.Millisecond))
+			line := t.line
+			if m.rnd.IntN(4) == 0 {
+				line = nil
+			}
+			m.s.hold(line, until, "pushback")
+			m.s.rest(t, until)
+		case fate == 0:
+			m.s.rest(t, m.now.Add(m.upTo(200*time.Millisecond)))
+		default:
+			m.s.finished(t)
+			m.finished++
+		}
+	})
+}
+
+func (m *simulation) check() {
+	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.rules.Key.Rate}, Jitter: m.rules.Jitter}
+	for key, arrivals := range m.starts {
+		if v := bucket.Check(arrivals, claim); v.Outcome == bucket.Fail {
+			m.t.Fatalf("key %s: %s", key, v)
+		}
+	}
+	for _, l := range m.rules.Shared {
+		if l.Rate == nil {
+			if m.maxInAPI > int(l.InFlight) {
+				m.t.Fatalf("%d calls ran at once, %d may", m.maxInAPI, l.InFlight)
+			}
+			continue
+		}
+		if v := bucket.Check(m.all, bucket.Claim{Limit: l, Jitter: m.rules.Jitter}); v.Outcome == bucket.Fail {
+			m.t.Fatalf("limit %s: %s", l.Name, v)
+		}
+	}
+	if n := len(m.s.lines) + len(m.s.blocked) + len(m.s.queue) + m.s.jobs + m.s.staged + m.s.calls; n != 0 {
+		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d staged, %d calls",
+			len(m.s.lines), len(m.s.blocked), len(m.s.queue), m.s.jobs, m.s.staged, m.s.calls)
+	}
+}
+
+// TestSimulation runs seeds through the pure core. One seed alone: go test ./dispatcher -run Simulation/seed=7.
+func TestSimulation(t *testing.T) {
+	const seeds = 10_000
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed)
+			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+			m.step() // empty lines go
+			m.check()
+		})
+	}
+}
+
+// plain is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
+func plain(t testing.TB, rate bucket.Rate) *simulation {
+	m := newSimulation(t, 1)
+	m.late, m.outcome = 2*time.Millisecond, 0
+	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
+	var err error
+	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now }); err != nil {
+		t.Fatal(err)
+	}
+	m.s.pace.maxStaged, m.s.pace.maxCalls = 256, 256
+	return m
+}
+
+// TestRateIsUsed holds weir to the other half of the promise: never over, and hardly ever under while jobs wait.
+func TestRateIsUsed(t *testing.T) {
+	m := plain(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	m.run(1, 500)
+	m.step() // empty lines go
+	m.check()
+	a := m.starts["k0"]
+	span := time.Duration(a[len(a)-1].At - a[0].At)
+	if u := float64(len(a)-1) / (span.Seconds() * 100); u < 0.98 {
+		t.Errorf("%.1f %% of the rate was used while jobs waited", 100*u)
+	}
+}
+
+// TestHotKeyDelaysNobody: a key with 500 waiting jobs is no other key's business.
+func TestHotKeyDelaysNobody(t *testing.T) {
+	m := plain(t, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
+	for range 500 {
+		m.seq++
+		m.s.push("hot", m.seq, m.part)
+	}
+	pushed := map[string]bucket.Micros{}
+	for i := range 20 {
+		key := fmt.Sprintf("cold-%d", i)
+		m.after(time.Duration(i)*100*time.Millisecond, func() {
+			m.seq++
+			pushed[key] = m.now
+			m.s.push(key, m.seq, m.part)
+		})
+	}
+	m.drain(520)
+	for key, at := range pushed {
+		waited := time.Duration(m.starts[key][0].At-int64(at)*1000) * time.Nanosecond
+		if waited > 10*time.Millisecond {
+			t.Errorf("%s waited %s behind the hot key", key, waited)
+		}
+	}
+}
