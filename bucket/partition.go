@@ -45,10 +45,11 @@ type entrant struct {
 	msg    *nats.Msg
 	ticket uint32
 	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
-	late   bool // it may only be told that its id is known
-	answer stored
-	depth  int64 // for a full bucket
-	done   func(ingest.Receipt, *ingest.Refusal)
+	// foregone is a refusal decided at the door: the stream is only asked whether it knows the job's id.
+	foregone *ingest.Refusal
+	answer   stored
+	depth    int64 // for a full bucket
+	done     func(ingest.Receipt, *ingest.Refusal)
 }
 
 func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) (*Partition, error) {
@@ -71,7 +72,7 @@ func (p *Partition) Name() string { return p.name }
 func (p *Partition) Number() int { return p.number }
 
 // put takes a job into the bucket or refuses it. The forecast is judged now; the capacity when the stream answers.
-func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receipt, *ingest.Refusal)) {
+func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
 	p.mu.Lock()
 	if len(p.waiting) >= maxIntake || p.bytes > maxIntakeBytes {
 		p.mu.Unlock()
@@ -89,12 +90,14 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receip
 	position := p.book.depth(j.Key) + 1
 	p.mu.Unlock()
 
-	late := p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+	if foregone == nil {
+		foregone = p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+	}
 
 	p.mu.Lock()
-	e := &entrant{job: j, limits: limits, done: done, late: late}
+	e := &entrant{job: j, limits: limits, done: done, foregone: foregone}
 	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
-	if !late {
+	if foregone == nil {
 		e.ticket = p.book.enter(j.Key)
 	}
 	if e.twin = p.pending[id] != nil; !e.twin {
@@ -109,13 +112,32 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, done func(ingest.Receip
 	}
 }
 
-// late reports whether the job's call would come after what the key or the job itself allows.
-func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) bool {
+// late refuses a job whose call would come after what the key or the job itself allows.
+func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) *ingest.Refusal {
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
-		return false
+		return nil
 	}
 	eta := p.queue.eta(limits, j.Key, position).Time()
-	return limits.MaxWait > 0 && time.Until(eta) > limits.MaxWait || !j.Deadline.IsZero() && !eta.Before(j.Deadline)
+	wait := time.Until(eta)
+	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
+	switch {
+	case limits.MaxWait > 0 && wait > limits.MaxWait:
+		r.RetryAfter = wait - limits.MaxWait
+		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
+			wait.Round(time.Millisecond), limits.MaxWait)
+	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
+		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
+			eta.UTC().Format(time.RFC3339Nano))
+	default:
+		return nil
+	}
+	return r
+}
+
+func (p *Partition) depth(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.book.depth(key)
 }
 
 func (p *Partition) runIntake(ctx context.Context) error {
@@ -182,7 +204,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 	for _, e := range group {
 		place := int64(p.book.position(e.job.Key, e.ticket))
 		switch {
-		case e.late:
+		case e.foregone != nil:
 			e.msg.Header[headerExpectedSubjSeq] = []string{impossibleSeq}
 			alone = append(alone, e)
 		case e.limits.Capacity < p.queue.ceiling && place > e.limits.Capacity/2:
@@ -208,7 +230,7 @@ func (p *Partition) answer(e *entrant) {
 	}
 	position := p.book.position(e.job.Key, e.ticket)
 	kept := e.answer.err == nil && !e.answer.duplicate
-	if !kept && !e.late {
+	if !kept && e.foregone == nil {
 		p.book.leave(e.job.Key)
 	}
 	if kept && e.answer.seq > p.sweeper.read {
@@ -234,33 +256,22 @@ func (p *Partition) answer(e *entrant) {
 
 // refusal turns a stream's no into the producer's.
 func (p *Partition) refusal(e *entrant) *ingest.Refusal {
-	bucket := p.queue.api + "/" + e.job.Key
-	now := MicrosOf(time.Now())
-	p.mu.Lock()
-	depth := p.book.depth(e.job.Key)
-	p.mu.Unlock()
-	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(depth), Capacity: e.limits.Capacity}
-	eta := p.queue.eta(e.limits, e.job.Key, depth+1)
 	switch {
+	case e.foregone != nil && errors.Is(e.answer.err, errStale):
+		return e.foregone
 	case isFull(e.answer.err):
-		r.Depth = max(e.depth, e.limits.Capacity)
-		r.Description = fmt.Sprintf("bucket full: %s holds %d of %d", bucket, r.Depth, e.limits.Capacity)
-		r.RetryAfter = now.Until(p.queue.eta(e.limits, e.job.Key, 2))
-	case e.late && errors.Is(e.answer.err, errStale) && e.limits.MaxWait > 0 && now.Until(eta) > e.limits.MaxWait:
-		wait := now.Until(eta)
-		r.Description = fmt.Sprintf("would wait too long: %s could call it in %s, max_wait is %s", bucket,
-			wait.Round(time.Millisecond), e.limits.MaxWait)
-		r.RetryAfter = wait - e.limits.MaxWait
-	case e.late && errors.Is(e.answer.err, errStale):
-		r.Description = fmt.Sprintf("too late: %s could call it at %s, after its deadline", bucket,
-			eta.Time().Format(time.RFC3339Nano))
+		now := MicrosOf(time.Now())
+		depth := max(e.depth, e.limits.Capacity)
+		return &ingest.Refusal{
+			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
+			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
+			RetryAfter:  max(0, now.Until(p.queue.eta(e.limits, e.job.Key, 2))), // the next slot frees a place
+		}
 	case errors.Is(e.answer.err, errUnanswered):
-		r.Code = 0
-		r.Description = fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)
-	default:
-		r.Code = ingest.Unavailable
-		r.Description = fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, e.answer.err)
+		return &ingest.Refusal{Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)}
 	}
-	r.RetryAfter = max(0, r.RetryAfter)
-	return r
+	return &ingest.Refusal{
+		Code:        ingest.Unavailable,
+		Description: fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, e.answer.err),
+	}
 }

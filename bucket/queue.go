@@ -39,6 +39,7 @@ type Queue struct {
 	ceiling    int64 // jobs of one key that the streams themselves let in
 	rules      atomic.Pointer[Rules]
 	outlook    atomic.Pointer[Outlook]
+	admitters  []*Admitter
 }
 
 var _ ingest.Queue = (*Queue)(nil)
@@ -51,6 +52,13 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 	}
 	q := &Queue{api: o.Settings.API, js: o.JetStream, ceiling: ceiling}
 	q.rules.Store(&o.Rules)
+	for _, a := range o.Rules.Admit {
+		x, err := NewAdmitter(a)
+		if err != nil {
+			return nil, err
+		}
+		q.admitters = append(q.admitters, x)
+	}
 	for p := range partitions {
 		stream, err := o.JetStream.Stream(ctx, StreamName(q.api, p))
 		if err != nil {
@@ -94,7 +102,22 @@ func (q *Queue) Stream(key string) string { return q.Partition(key).name }
 
 // Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	q.Partition(j.Key).put(j, q.rules.Load().For(j.Key), done)
+	q.Partition(j.Key).put(j, q.rules.Load().For(j.Key), q.admit(j), done)
+}
+
+// admit asks the admission limits. A job that one of them lets in and another refuses has counted against the first.
+func (q *Queue) admit(j *ingest.Job) *ingest.Refusal {
+	now := MicrosOf(time.Now())
+	for _, x := range q.admitters {
+		if a := x.Admit(j.Key, now, j.Cost); a.Verdict == Refused {
+			return &ingest.Refusal{
+				Code: ingest.Throttled, RetryAfter: a.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)),
+				Capacity:    q.rules.Load().For(j.Key).Capacity,
+				Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
+			}
+		}
+	}
+	return nil
 }
 
 func (q *Queue) eta(limits KeyLimits, key string, position int) Micros {
