@@ -34,6 +34,7 @@ type child struct {
 	cmd    *exec.Cmd
 	told   chan struct{} // closed when the end is wanted
 	exited chan struct{} // closed when the process is gone
+	up     bool          // it has taken jobs, so that it knows how to stop
 }
 
 // start runs the process and returns when it takes jobs.
@@ -45,6 +46,7 @@ func (c *child) start(ctx context.Context) error {
 		return fmt.Errorf("find the weir binary: %w", err)
 	}
 	c.log.listen()
+	c.up = false
 	c.told, c.exited = make(chan struct{}), make(chan struct{})
 	c.cmd = exec.Command(self, "serve")
 	c.cmd.Env = append(plainEnv(),
@@ -93,6 +95,7 @@ func (c *child) awaitReady(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
+	c.up = true
 	return nil
 }
 
@@ -127,6 +130,10 @@ func (c *child) stop() error {
 	case <-c.exited:
 		return nil
 	default:
+	}
+	if !c.up {
+		c.kill()
+		return nil
 	}
 	close(c.told)
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/fakeapi"
 )
 
@@ -43,7 +44,7 @@ func TestVerdictCatches(t *testing.T) {
 			a[6].Fields, a[7].Fields = a[7].Fields, a[6].Fields
 			return a
 		}},
-		{"a call too early", "rate", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[6].At -= int64(20 * time.Millisecond); return a }},
+		{"a call too early", "rate", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[6].At -= int64(80 * time.Millisecond); return a }},
 		{"a 429", "429s", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[3].Status = 429; return a }},
 		{"a refused job called", "unasked", func(a []fakeapi.Arrival) []fakeapi.Arrival {
 			return append(a, again(a[len(a)-1], []fakeapi.Field{{Name: demoIDHeader, Value: "refused"}}))
@@ -69,12 +70,31 @@ func TestVerdictCatches(t *testing.T) {
 		r.pace(calls, crash)
 		found := ""
 		for _, f := range r.findings() {
-			if !f.ok {
+			if f.outcome != bucket.Pass {
 				found += f.name
 			}
 		}
 		if found != c.finds {
 			t.Errorf("%s: the verdict found %q, want %q", c.name, found, c.finds)
+		}
+	}
+}
+
+// TestVerdictOnBusyMachine holds a call that came early, by its stamp, against what the machine's own delays explain.
+func TestVerdictOnBusyMachine(t *testing.T) {
+	for heldUp, want := range map[time.Duration]bucket.Outcome{
+		0: bucket.Fail, 10 * time.Millisecond: bucket.Fail, 100 * time.Millisecond: bucket.Inconclusive,
+	} {
+		calls, promised := rightCalls()
+		calls[6].At -= int64(80 * time.Millisecond)
+		r := &report{
+			Sent: len(promised) + 3, Accepted: len(promised), Throttled: 3, Letters: 3, Events: 3,
+			Results: len(promised), AsideMS: 1, HeldUp: heldUp,
+		}
+		r.audit(calls, promised)
+		r.pace(calls, crash{at: calls[3].At + 1, gone: calls[3].At + 2})
+		if got := worst(r.findings()); got != want {
+			t.Errorf("held up for %v: %s, want %s: %+v", heldUp, got, want, r.findings())
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"weir/bucket"
 )
 
 const (
@@ -88,7 +90,8 @@ func (s *screen) stage(d *demo) {
 	s.say("                a customer's call number %d in a second is answered 429", demoRate+1)
 	s.say("  weir          nats://%s, a process of its own (pid %d)", d.weir.nats, d.weir.pid())
 	s.say("                as `weir serve` starts it anywhere")
-	s.say("  its rules     each customer: %d calls a second, at most %d jobs waiting\n", demoRate, demoCapacity)
+	s.say("  its rules     each customer: %d calls a second, at most %d jobs waiting;", demoRate, demoCapacity)
+	s.say("                a call may arrive %v late without one too many in any second\n", demoJitter)
 }
 
 func (s *screen) burst(b *burst, letters, events int) {
@@ -136,16 +139,17 @@ func (s *screen) without(w directly) {
 // verdict says what the check found, line by line.
 func (s *screen) verdict(r *report) {
 	s.say("%s: the receipts held against the ledger that the api kept of its own", s.bold("The check"))
+	marks := map[bucket.Outcome]string{bucket.Pass: "ok  ", bucket.Inconclusive: "?   ", bucket.Fail: s.paint("31;1", "FAIL")}
 	for _, f := range r.findings() {
-		mark := "ok  "
-		if !f.ok {
-			mark = s.paint("31;1", "FAIL")
-		}
-		s.say("  %s  %-12s  %s", mark, f.name, f.text)
+		s.say("  %s  %-12s  %s", marks[f.outcome], f.name, f.text)
 	}
-	if r.Pass {
+	switch r.Verdict {
+	case bucket.Pass:
 		s.say("%s\n", s.paint("32;1", "PASS"))
-	} else {
+	case bucket.Inconclusive:
+		s.say("%s: this machine let programs wait for up to %v, so the api's stamps are no", s.paint("33;1", "INCONCLUSIVE"), round(r.HeldUp))
+		s.say("proof. Try again when it is less busy.\n")
+	default:
 		s.say("%s\n", s.paint("31;1", "FAIL"))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"weir/bucket"
 )
 
 // TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
@@ -34,15 +35,25 @@ func TestDemo(t *testing.T) {
 	}
 	t.Run("to the end", func(t *testing.T) {
 		t.Parallel()
-		s := startShow(t, bin, "--exit", "--json")
-		s.readTo("PASS")
-		s.ended(0)
-		checkFigures(t, s.stdout.Bytes())
+		for range 3 { // a machine too busy to judge by proves nothing, either way
+			s := startShow(t, bin, "--exit", "--json")
+			end := s.readTo("PASS", "INCONCLUSIVE")
+			if strings.HasPrefix(end, "INCONCLUSIVE") {
+				s.ended(exitFailed)
+				continue
+			}
+			s.ended(0)
+			checkFigures(t, s.stdout.Bytes())
+			return
+		}
+		t.Skip("this machine is too busy to judge a rate")
 	})
 	t.Run("serving on", func(t *testing.T) {
 		t.Parallel()
 		s := startShow(t, bin, "--json")
-		s.readTo("PASS")
+		if end := s.readTo("PASS", "INCONCLUSIVE"); end != "PASS" {
+			t.Skip("this machine is too busy to judge a rate")
+		}
 		url := strings.Fields(s.readTo("nats request -s "))[3]
 		s.readTo("dead ls")
 		s.submit(url)
@@ -74,8 +85,8 @@ func checkFigures(t *testing.T, figures []byte) {
 	if err := json.Unmarshal(figures, &r); err != nil {
 		t.Fatalf("%q: %v", figures, err)
 	}
-	if !r.Pass || len(r.findings()) < 5 {
-		t.Errorf("no pass: %+v", r.findings())
+	if r.Verdict != bucket.Pass || worst(r.findings()) != bucket.Pass {
+		t.Errorf("%s: %+v", r.Verdict, r.findings())
 	}
 	if r.Sent != demoJobs || r.Accepted < demoCapacity || r.Accepted+r.Throttled != r.Sent {
 		t.Errorf("accepted %d + throttled %d != sent %d", r.Accepted, r.Throttled, r.Sent)
@@ -135,16 +146,18 @@ func startShow(t *testing.T, bin string, args ...string) *show {
 	return s
 }
 
-// readTo returns the next line with that text.
-func (s *show) readTo(text string) string {
+// readTo returns the next line with one of these texts.
+func (s *show) readTo(texts ...string) string {
 	s.t.Helper()
 	for s.lines.Scan() {
 		s.story = append(s.story, s.lines.Text())
-		if strings.Contains(s.lines.Text(), text) {
-			return s.lines.Text()
+		for _, text := range texts {
+			if strings.Contains(s.lines.Text(), text) {
+				return s.lines.Text()
+			}
 		}
 	}
-	s.t.Fatalf("the demo ended before it said %q", text)
+	s.t.Fatalf("the demo ended before it said one of %q", texts)
 	return ""
 }
 
