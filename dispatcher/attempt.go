@@ -35,7 +35,7 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		return
 	case !job.Deadline.IsZero() && now >= bucket.MicrosOf(job.Deadline):
 		l.unstage(t)
-		l.expire(ctx, t)
+		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 		return
 	}
 	if t.costs, err = l.costs(job); err != nil {

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -27,8 +28,8 @@ func retryAfter(h http.Header, now time.Time) (d time.Duration, ok bool) {
 	if value == "" {
 		return 0, false
 	}
-	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-		if !(seconds >= 0) || math.IsInf(seconds, 0) {
+	if seconds, err := strconv.ParseFloat(value, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		if !(seconds >= 0) { // NaN too
 			return 0, false
 		}
 		if seconds > maxRetryAfter.Seconds() {

@@ -34,20 +34,19 @@ type caller struct {
 	conns *connections
 }
 
-var errTimeout = errors.New("the api did not answer in time")
+var (
+	errTimeout  = errors.New("the api did not answer in time")
+	errSwitched = errors.New("the api switched to another protocol unasked")
+	errNotHTTP  = errors.New("the answer is not HTTP")
+)
 
 // call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. It never follows a
 // redirect and never sends twice.
 func (c *caller) call(ctx context.Context, j *ingest.Job) response {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.api.Timeout, errTimeout)
 	defer cancel()
-	var conn *countedConn
-	var before int64
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if conn = counted(info.Conn); conn != nil {
-			before = conn.written.Load()
-		}
-	}})
+	var w wire
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: w.got})
 	r := response{started: time.Now()}
 	req, err := c.request(ctx, j)
 	if err != nil {
@@ -55,12 +54,16 @@ func (c *caller) call(ctx context.Context, j *ingest.Job) response {
 		return r
 	}
 	answer, err := c.conns.transport.RoundTrip(req)
-	r.sent = conn != nil && conn.written.Load() != before
+	if err == nil && answer.StatusCode < 200 {
+		// The connection is ours now, and nothing bounds the reading from it.
+		err = errors.Join(errSwitched, answer.Body.Close())
+	}
+	r.sent = w.sent()
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errTimeout
 		}
-		r.err, r.ended = withoutURL(err), time.Now()
+		r.err, r.ended = telling(err), time.Now()
 		return r
 	}
 	r.sent, r.status, r.header = true, answer.StatusCode, answer.Header
@@ -70,24 +73,48 @@ func (c *caller) call(ctx context.Context, j *ingest.Job) response {
 	return r
 }
 
+// wire is the connection a call is made on. net/http takes another one and sends again, on its own, when a connection
+// it had used before breaks and it thinks that the request may be repeated. It may not: once a byte has left, every
+// other connection is shut before it can write to it.
+type wire struct {
+	conn   *countedConn
+	before int64
+}
+
+func (w *wire) got(info httptrace.GotConnInfo) {
+	next, ok := info.Conn.(*countedConn)
+	if !ok {
+		panic("dispatcher: a connection that was not dialled by its connections")
+	}
+	if w.sent() {
+		next.shut.Store(true)
+		return
+	}
+	w.conn, w.before = next, next.written.Load()
+}
+
+// sent reports whether anything was written.
+func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
+
 // request builds the call: the api's url with the job's path and query below it, what the job may say, and then what
 // the configuration says.
 func (c *caller) request(ctx context.Context, j *ingest.Job) (*http.Request, error) {
 	base := c.api.URL
-	target := base.Scheme + "://" + base.Host + strings.TrimSuffix(base.EscapedPath(), "/") + j.Path
-	if j.Query != "" {
-		target += "?" + j.Query
+	target := base.EscapedPath()
+	if j.Path != "" {
+		target = strings.TrimSuffix(target, "/") + j.Path
 	}
-	u, err := url.Parse(target)
-	if err != nil || u.Host != base.Host || u.User != nil {
+	if target == "" {
+		target = "/"
+	}
+	if target[0] != '/' || strings.HasPrefix(target, "//") || strings.ContainsAny(target, " ?#") {
 		return nil, errors.New("the path does not stay below the api's url")
 	}
-	body, length := requestBody(j)
-	req, err := http.NewRequestWithContext(ctx, j.Method, u.String(), body)
+	req, err := http.NewRequestWithContext(ctx, j.Method, base.Scheme+"://"+base.Host, bytes.NewReader(j.Body))
 	if err != nil {
-		return nil, fmt.Errorf("build the request: %w", withoutURL(err))
+		return nil, fmt.Errorf("build the request: %w", telling(err))
 	}
-	req.ContentLength = length
+	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
 	req.GetBody = nil // with it the transport would send again on its own
 	for _, f := range j.Forward {
 		req.Header.Add(f.Name, f.Value)
@@ -115,26 +142,7 @@ func (c *caller) setIdempotencyKey(req *http.Request, j *ingest.Job) {
 	if c.api.Idempotency.Quoted {
 		value = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 	}
-	req.Header.Del(name)
-	if req.Body == nil || req.Body == http.NoBody {
-		// net/http resends a request without a body by itself when it finds "Idempotency-Key" in its header; a name
-		// that is not in canonical form it does not find, and HTTP does not mind.
-		name = strings.ToLower(name)
-	}
-	req.Header[name] = []string{value}
-}
-
-// requestBody keeps net/http from resending: it does so for GET and the like without a body, but not where there is a
-// reader. It finds this reader empty, and sends none.
-func requestBody(j *ingest.Job) (body io.Reader, length int64) {
-	if len(j.Body) > 0 {
-		return io.NopCloser(bytes.NewReader(j.Body)), int64(len(j.Body))
-	}
-	switch j.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return io.NopCloser(bytes.NewReader(nil)), 0
-	}
-	return http.NoBody, 0
+	req.Header.Set(name, value)
 }
 
 // maxDrain is how much of an answer beyond what is kept is read so that the connection can be used again.
@@ -144,7 +152,7 @@ func readBody(body io.ReadCloser, most int64) ([]byte, error) {
 	defer func() { _ = body.Close() }() // what was read was read
 	kept, err := io.ReadAll(io.LimitReader(body, most))
 	if err != nil {
-		return kept, fmt.Errorf("the answer broke off: %w", withoutURL(err))
+		return kept, fmt.Errorf("the answer broke off: %w", telling(err))
 	}
 	if int64(len(kept)) == most {
 		_, _ = io.CopyN(io.Discard, body, maxDrain) // a longer answer costs its connection
@@ -152,11 +160,15 @@ func readBody(body io.ReadCloser, most int64) ([]byte, error) {
 	return kept, nil
 }
 
-// withoutURL takes the url out of an error: it may hold what is nobody's business.
-func withoutURL(err error) error {
+// telling is an error fit for letters and logs: without the url, which may hold what is nobody's business, and without
+// what net/http quotes of an answer that it cannot read.
+func telling(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
-		return u.Err
+		err = u.Err
+	}
+	if strings.ContainsRune(err.Error(), '"') || strings.Contains(err.Error(), "malformed") {
+		return errNotHTTP
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,14 +25,22 @@ type connections struct {
 	dialer    net.Dialer
 
 	mu      sync.Mutex
-	spare   []net.Conn // dialled ahead, for the transport to take
-	alive   int        // all open ones
-	claimed int        // claims, each for one call to come or running
+	spare   []spare // dialled ahead, for the transport to take, oldest first
+	alive   int     // all open ones
+	claimed int     // claims, each for one call to come or running
+}
+
+// spare is a connection that nobody reads from: that the server closes it is not noticed.
+type spare struct {
+	*countedConn
+	since time.Time
 }
 
 // Bounds of connecting. An idle connection that the server closes at the moment of a call leaves that call unknown, so
 // for an api that must not be called twice idle connections are kept only briefly: many servers close theirs after 5 s.
+// Spare ones are kept no longer for any api.
 const (
+	maxSpare         = 2 * time.Second
 	dialTimeout      = 10 * time.Second
 	idleIdempotent   = 30 * time.Second
 	idleUnrepeatable = 2 * time.Second
@@ -60,6 +69,7 @@ func newConnections(base *url.URL, idle time.Duration, maxIdle int) *connections
 // claim makes sure that a connection is there for one more call, dialling where there is none. It blocks for at most
 // the dial's bound. The claim is given up with release.
 func (c *connections) claim(ctx context.Context) error {
+	c.dropStale()
 	c.mu.Lock()
 	c.claimed++
 	enough := c.alive >= c.claimed
@@ -71,84 +81,120 @@ func (c *connections) claim(ctx context.Context) error {
 		return nil
 	}
 	conn, err := c.dial(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if err != nil {
-		c.alive--
-		c.claimed--
+		c.release()
 		return err
 	}
-	c.spare = append(c.spare, conn)
+	c.mu.Lock()
+	c.spare = append(c.spare, spare{conn, time.Now()})
+	c.mu.Unlock()
 	return nil
 }
 
 // release gives a claim up: its call has ended, or will not be made.
 func (c *connections) release() {
 	c.mu.Lock()
-	c.claimed--
+	defer c.mu.Unlock()
+	if c.claimed--; c.claimed < 0 {
+		panic("dispatcher: a connection was released that was not claimed")
+	}
+}
+
+// dropStale closes the spare connections that have waited so long that the server may have closed them.
+func (c *connections) dropStale() {
+	c.mu.Lock()
+	n := 0
+	for n < len(c.spare) && time.Since(c.spare[n].since) > maxSpare {
+		n++
+	}
+	stale := slices.Clone(c.spare[:n])
+	c.spare = slices.Delete(c.spare, 0, n)
 	c.mu.Unlock()
+	for _, conn := range stale {
+		_ = conn.Close() // nothing was sent on it
+	}
 }
 
 // take is the transport's dial.
 func (c *connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.dropStale()
 	c.mu.Lock()
 	if n := len(c.spare); n > 0 {
 		conn := c.spare[n-1]
 		c.spare = c.spare[:n-1]
 		c.mu.Unlock()
-		return conn, nil
+		return conn.countedConn, nil
 	}
 	c.alive++
 	c.mu.Unlock()
 	conn, err := c.dial(ctx)
 	if err != nil {
-		c.mu.Lock()
-		c.alive--
-		c.mu.Unlock()
+		return nil, err // not a nil *countedConn in an interface
 	}
-	return conn, err
+	return conn, nil
 }
 
-func (c *connections) dial(ctx context.Context) (net.Conn, error) {
-	raw, err := c.dialer.DialContext(ctx, "tcp", c.address)
+// dial makes a connection that is counted as alive already, and counts it out when it fails.
+func (c *connections) dial(ctx context.Context) (*countedConn, error) {
+	conn, err := c.connect(ctx)
 	if err != nil {
+		c.lost()
 		return nil, err
 	}
-	counted := &countedConn{Conn: raw, owner: c}
-	if c.tls == nil {
-		return counted, nil
+	return &countedConn{Conn: conn, owner: c}, nil
+}
+
+func (c *connections) connect(ctx context.Context) (net.Conn, error) {
+	raw, err := c.dialer.DialContext(ctx, "tcp", c.address)
+	if err != nil || c.tls == nil {
+		return raw, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the TLS handshake took too long"))
 	defer cancel()
-	secure := tls.Client(counted, c.tls)
+	secure := tls.Client(raw, c.tls)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, raw.Close())
+		_ = raw.Close() // the handshake's error says more
+		return nil, err
 	}
 	return secure, nil
+}
+
+// lost counts a connection out.
+func (c *connections) lost() {
+	c.mu.Lock()
+	c.alive--
+	c.mu.Unlock()
 }
 
 // close closes what is idle. Running calls keep theirs.
 func (c *connections) close() {
 	c.mu.Lock()
-	spare := c.spare
+	unused := c.spare
 	c.spare = nil
 	c.mu.Unlock()
-	for _, conn := range spare {
+	for _, conn := range unused {
 		_ = conn.Close() // nothing was sent on it
 	}
 	c.transport.CloseIdleConnections()
 }
 
-// countedConn counts what was written, so that a failed call can tell whether anything was sent at all.
+// countedConn counts what was written, so that a failed call can tell whether anything was sent at all. It stands above
+// TLS: what TLS says on its own is nothing of the call, and a part of a TLS record says nothing to anybody.
 type countedConn struct {
 	net.Conn
 	owner   *connections
 	written atomic.Int64
+	shut    atomic.Bool // nothing may be written any more
 	closed  atomic.Bool
 }
 
+var errShut = errors.New("the connection broke before the answer")
+
 // Write implements net.Conn.
 func (c *countedConn) Write(p []byte) (int, error) {
+	if c.shut.Load() {
+		return 0, errShut
+	}
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n))
 	return n, err
@@ -157,18 +203,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 // Close implements net.Conn.
 func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.owner.mu.Lock()
-		c.owner.alive--
-		c.owner.mu.Unlock()
+		c.owner.lost()
 	}
 	return c.Conn.Close()
-}
-
-// counted finds the counter below a connection of the transport.
-func counted(conn net.Conn) *countedConn {
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	c, _ := conn.(*countedConn)
-	return c
 }

@@ -170,9 +170,12 @@ func (l *lane) unstall(p *part) {
 	})
 }
 
+const lateDetail = "the deadline passed before its call"
+
+// expire ends a job that was ready for its call.
 func (l *lane) expire(ctx context.Context, t *task) {
 	l.call.conns.release()
-	l.bury(ctx, t, deadletter.Expired, "the deadline passed before its call", nil)
+	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 }
 
 // pushedBack holds the key, or the api where keys share limits, and returns until when.
