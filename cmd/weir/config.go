@@ -40,7 +40,7 @@ type problemJSON struct {
 }
 
 func configCheckCommand() *cobra.Command {
-	file, asJSON := "", false
+	file, as := "", forPeople
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find everything that is wrong with a configuration file",
@@ -65,11 +65,11 @@ version does not do yet: weir serve would refuse to start with those.`,
 			if err != nil {
 				return err
 			}
-			return checkConfig(cmd, file, text, asJSON)
+			return checkConfig(cmd, file, text, as)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	as.add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 }
 
 // checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
-func checkConfig(cmd *cobra.Command, file string, text []byte, asJSON bool) error {
+func checkConfig(cmd *cobra.Command, file string, text []byte, as format) error {
 	c, err := config.Parse(text, config.Options{Name: file})
 	var wrong *config.Errors
 	if err != nil && !errors.As(err, &wrong) {
@@ -102,7 +102,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, asJSON bool) erro
 	if wrong != nil {
 		for _, p := range wrong.Problems {
 			found.Problems = append(found.Problems, problemJSON(p))
-			if !asJSON {
+			if as == forPeople {
 				_, _ = fmt.Fprintln(talk, p.In(file))
 			}
 		}
@@ -110,13 +110,13 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, asJSON bool) erro
 		found.APIs = len(c.APIs)
 		for _, p := range configWarnings(c) {
 			found.Warnings = append(found.Warnings, problemJSON(p))
-			if !asJSON {
+			if as == forPeople {
 				_, _ = fmt.Fprintln(talk, warningLine(file, p))
 			}
 		}
 	}
 	switch {
-	case asJSON:
+	case as == asJSON:
 		if err := printJSON(cmd.OutOrStdout(), found); err != nil {
 			return err
 		}
@@ -142,11 +142,7 @@ func warningLine(file string, p config.Problem) string {
 
 // configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
 func configWarnings(c *config.Config) []config.Problem {
-	warnings := append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets()...)
-	for _, err := range unsupported(c, &config.Settings{}) {
-		warnings = append(warnings, config.Problem{Message: err.Error()})
-	}
-	return warnings
+	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets()...)
 }
 
 // shownConfig is the configuration in force, as --json prints it.
@@ -159,7 +155,7 @@ type shownConfig struct {
 }
 
 func configShowCommand() *cobra.Command {
-	asJSON := false
+	as := forPeople
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the configuration in force",
@@ -177,7 +173,7 @@ comments. Secrets stand in it by reference only.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if as == asJSON {
 				return printJSON(cmd.OutOrStdout(), shown)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# version %d, applied by %s at %s from %s\n%s", shown.Version,
@@ -188,7 +184,7 @@ comments. Secrets stand in it by reference only.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	as.add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 

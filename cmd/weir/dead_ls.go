@@ -12,7 +12,7 @@ import (
 const rowsAtOnce = 1000
 
 func deadListCommand() *cobra.Command {
-	flags, limit, asJSON := letterFlags{}, 100, false
+	flags, limit, as := letterFlags{}, 100, forPeople
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List dead letters, newest first",
@@ -32,16 +32,16 @@ func deadListCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			return c.listLetters(cmd, filter, limit, asJSON)
+			return c.listLetters(cmd, filter, limit, as)
 		},
 	}
 	flags.add(cmd.Flags())
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0 for all")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	as.add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
-func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, limit int, asJSON bool) error {
+func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, limit int, as format) error {
 	b, err := c.browse(cmd.Context())
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, l
 	t.row("SEQ", "AGE", "API", "KEY", "REASON", "STATUS", "BILLED", "DETAIL")
 	err = b.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
 		listed++
-		if asJSON {
+		if as == asJSON {
 			return printJSON(out, letterAsJSON(&k))
 		}
 		t.row(letterRow(&k, brief(time.Since(k.Stored)))...)
@@ -66,7 +66,7 @@ func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, l
 	if listed == 0 {
 		return noLetters(filter)
 	}
-	if asJSON {
+	if as == asJSON {
 		return nil
 	}
 	return t.print(out)

@@ -18,7 +18,7 @@ import (
 )
 
 func deadShowCommand() *cobra.Command {
-	asJSON, bodyOnly := false, false
+	as, bodyOnly := forPeople, false
 	cmd := &cobra.Command{
 		Use:   "show SEQ",
 		Short: "Show one dead letter with its headers and body",
@@ -31,7 +31,7 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 			if err != nil || seq == 0 {
 				return usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", args[0]))
 			}
-			if asJSON && bodyOnly {
+			if as == asJSON && bodyOnly {
 				return usage(errors.New("--json and --body exclude each other"))
 			}
 			c, err := dial()
@@ -50,7 +50,7 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 					return fmt.Errorf("write the body: %w", err)
 				}
 				return nil
-			case asJSON:
+			case as == asJSON:
 				letter := letterAsJSON(&k)
 				letter.Headers, letter.bodyJSON = jobHeaders(k.Header), jsonBody(k.Body)
 				return printJSON(out, letter)
@@ -58,7 +58,7 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 			return printLetter(out, &k, time.Now())
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	as.add(cmd.Flags(), "one JSON object")
 	cmd.Flags().BoolVar(&bodyOnly, "body", false, "the raw body only")
 	return cmd
 }

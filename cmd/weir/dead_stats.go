@@ -30,7 +30,7 @@ type letterCount struct {
 }
 
 func deadStatsCommand() *cobra.Command {
-	flags, asJSON := letterFlags{}, false
+	flags, as := letterFlags{}, forPeople
 	cmd := &cobra.Command{
 		Use:     "stats",
 		Short:   "Count dead letters by api, reason, status and bill",
@@ -51,11 +51,11 @@ func deadStatsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printCounts(cmd.OutOrStdout(), counts, asJSON, time.Now())
+			return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	as.add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
@@ -98,11 +98,11 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 	}), nil
 }
 
-func printCounts(out io.Writer, counts []*letterCount, asJSON bool, now time.Time) error {
+func printCounts(out io.Writer, counts []*letterCount, as format, now time.Time) error {
 	t := &table{}
 	t.row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
 	for _, n := range counts {
-		if asJSON {
+		if as == asJSON {
 			if err := printJSON(out, n); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func printCounts(out io.Writer, counts []*letterCount, asJSON bool, now time.Tim
 		t.row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
 			brief(now.Sub(n.Oldest))+" ago", brief(now.Sub(n.Newest))+" ago")
 	}
-	if asJSON {
+	if as == asJSON {
 		return nil
 	}
 	return t.print(out)

@@ -11,7 +11,7 @@ import (
 )
 
 func deadTailCommand() *cobra.Command {
-	flags, asJSON := letterFlags{}, false
+	flags, as := letterFlags{}, forPeople
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow dead letters as they come",
@@ -40,7 +40,7 @@ the server comes back.`,
 			}
 			out := cmd.OutOrStdout()
 			return c.explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
-				if asJSON {
+				if as == asJSON {
 					return printJSON(out, letterAsJSON(&k))
 				}
 				t := &table{}
@@ -50,6 +50,6 @@ the server comes back.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	as.add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	limit, asJSON := 100, false
+	limit, as := 100, forPeople
 	cmd := &cobra.Command{
 		Use:   "keys API",
 		Short: "List an api's buckets, deepest first",
@@ -42,11 +42,11 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 			if err != nil {
 				return err
 			}
-			return printKeys(cmd, args[0], found, asJSON)
+			return printKeys(cmd, args[0], found, as)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	as.add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
@@ -103,7 +103,7 @@ func (c *connection) keys(api string, limit int) (*gathered, error) {
 	return g, nil
 }
 
-func printKeys(cmd *cobra.Command, api string, g *gathered, asJSON bool) error {
+func printKeys(cmd *cobra.Command, api string, g *gathered, as format) error {
 	talk := cmd.ErrOrStderr()
 	if g.missing > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.missing, g.all, api)
@@ -112,7 +112,7 @@ func printKeys(cmd *cobra.Command, api string, g *gathered, asJSON bool) error {
 		return notFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
 	out := cmd.OutOrStdout()
-	if asJSON {
+	if as == asJSON {
 		for _, k := range g.buckets {
 			if err := printJSON(out, k); err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,8 +12,41 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
+
+// format is how a command prints its data.
+type format string
+
+const (
+	forPeople format = ""
+	asJSON    format = "json"
+)
+
+// add makes the flag --json set the format.
+func (f *format) add(flags *pflag.FlagSet, usage string) {
+	flags.VarPF(f, "json", "", usage).NoOptDefVal = "true"
+}
+
+// Set implements pflag.Value.
+func (f *format) Set(text string) error {
+	yes, err := strconv.ParseBool(text)
+	if err != nil {
+		return errors.New("--json takes no value")
+	}
+	*f = forPeople
+	if yes {
+		*f = asJSON
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *format) String() string { return strconv.FormatBool(*f == asJSON) }
+
+// Type implements pflag.Value: help prints it as a flag without a value.
+func (f *format) Type() string { return "bool" }
 
 // printJSON writes one value as one line.
 func printJSON(w io.Writer, v any) error {

@@ -60,7 +60,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	}
 	h, out, talk := msg.Header, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	outcome := h.Get(dispatcher.HeaderOutcome)
-	if f.asJSON {
+	if f.as == asJSON {
 		if err := printJSON(out, endOf(msg)); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rogpeppe/go-internal/testscript"
 	"weir/cmd/weir/internal/fakeapi"
 )
@@ -21,13 +22,14 @@ import (
 // own, and, where it says serve, with a weir in a process of its own. Besides testscript's own commands a script has
 //
 //	serve [VARIABLE=VALUE] starts weir with the script's weir.yaml, in which $API is the api's address
+//	nats [js]              starts a nats-server on which no weir ever ran, with JetStream or without
 //	code N CMD ARGS        runs a command that must end with exit code N
 //	await REGEXP CMD ARGS  runs a command again and again until its stdout matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveScript, "code": codeScript, "await": awaitScript,
+			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript,
 		},
 		Setup: func(env *testscript.Env) error {
 			api, err := fakeapi.Start(fakeapi.Options{KeepBody: 1 << 10})
@@ -79,6 +81,22 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("weir serve did not come up:\n%s", log)
+}
+
+func natsScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 1 {
+		ts.Fatalf("usage: nats [js]")
+	}
+	ns, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: len(args) == 1, StoreDir: ts.MkAbs("nats"),
+	})
+	ts.Check(err)
+	ns.Start()
+	ts.Defer(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(scriptPatience) {
+		ts.Fatalf("the nats-server did not start")
+	}
+	ts.Setenv("WEIR_NATS_URL", ns.ClientURL())
 }
 
 func codeScript(ts *testscript.TestScript, neg bool, args []string) {

@@ -14,7 +14,7 @@ import (
 )
 
 func showCommand() *cobra.Command {
-	limit, asJSON := 20, false
+	limit, as := 20, forPeople
 	cmd := &cobra.Command{
 		Use:   "show API KEY",
 		Short: "Show one bucket: its next jobs, and why they wait",
@@ -41,14 +41,14 @@ when, and its first jobs with the times at which their calls should start.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if as == asJSON {
 				return printJSON(cmd.OutOrStdout(), detail)
 			}
 			return printBucket(cmd.OutOrStdout(), detail, time.Now())
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many jobs to list")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	as.add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 

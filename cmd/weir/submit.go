@@ -24,7 +24,8 @@ type submitFlags struct {
 	headers                     []string
 	deadline                    string
 	cost                        int64
-	wait, asJSON                bool
+	wait                        bool
+	as                          format
 	timeout                     time.Duration
 	dataGiven, costGiven, gotID bool
 }
@@ -62,7 +63,7 @@ Exit code 4: the job was throttled. 2: it is malformed. 3: there is no such api.
 	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
 	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
-	flags.BoolVar(&f.asJSON, "json", false, "print weir's raw answer, and the result as one JSON object")
+	f.as.add(flags, "print weir's raw answer, and the result as one JSON object")
 	return cmd
 }
 
@@ -187,7 +188,7 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 		return nil, unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
 	}
 	receipt, err := ingest.ParseAnswer(answer.Data)
-	if f.asJSON {
+	if f.as == asJSON {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer.Data); err != nil {
 			return nil, fmt.Errorf("write the answer: %w", err)
 		}
@@ -195,7 +196,7 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 	if err != nil {
 		return nil, explainRefusal(err)
 	}
-	if !f.asJSON {
+	if f.as == forPeople {
 		out := cmd.OutOrStdout()
 		if f.wait {
 			out = cmd.ErrOrStderr() // stdout is the result's

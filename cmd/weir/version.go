@@ -19,7 +19,7 @@ type buildJSON struct {
 }
 
 func versionCommand() *cobra.Command {
-	asJSON := false
+	as := forPeople
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
@@ -27,7 +27,7 @@ func versionCommand() *cobra.Command {
 		Example: "  weir version\n  weir version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
+			if as == asJSON {
 				return printJSON(cmd.OutOrStdout(), build())
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s\n", version())
@@ -37,7 +37,7 @@ func versionCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
+	as.add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
