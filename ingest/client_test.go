@@ -19,8 +19,9 @@ import (
 
 // drawer is the smallest queue: it keeps the jobs of each key, up to two.
 type drawer struct {
-	mu   sync.Mutex
-	jobs map[string][]*ingest.Job
+	mu      sync.Mutex
+	jobs    map[string][]*ingest.Job
+	refused ingest.Refused // the newest
 }
 
 func (d *drawer) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
@@ -60,7 +61,10 @@ func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 	}}}
 	service, err := ingest.Start(ingest.Options{
 		Conn: nc, Version: "0.0.0", APIs: func() map[string]*ingest.API { return apis }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Bury: func(_ ingest.Refused, done func(uint64, error)) { done(55, nil) },
+		Bury: func(r ingest.Refused, done func(uint64, error)) {
+			kept.refused = r
+			done(55, nil)
+		},
 	})
 	if err != nil {
 		panic(err)
@@ -132,7 +136,7 @@ func TestClientKeepsKeysAndHeaders(t *testing.T) {
 }
 
 func TestClientTellsRefusals(t *testing.T) {
-	nc, _, stop := intake()
+	nc, kept, stop := intake()
 	defer stop()
 	client := ingest.NewClient(nc)
 	for _, c := range []struct {
@@ -145,11 +149,19 @@ func TestClientTellsRefusals(t *testing.T) {
 		{ingest.Submission{API: "credit-check", Key: "k", Body: make([]byte, 65)}, ingest.TooLarge},
 		{ingest.Submission{API: "credit-check", Key: "k", Header: []ingest.HeaderField{{Name: "X-No", Value: "1"}}}, ingest.Invalid},
 	} {
+		c.submission.ID, c.submission.ReplyTo = "known", "mine.results"
 		_, err := client.Submit(t.Context(), c.submission)
 		var refusal *ingest.Refusal
 		if !errors.As(err, &refusal) || refusal.Code != c.code || refusal.LetterSeq != 55 || refusal.Description == "" {
 			t.Errorf("%+v: %v, want a refusal with %d and letter 55", c.submission, err, c.code)
 		}
+		if r := kept.refused; r.JobID != "known" || r.ReplyTo != "mine.results" || r.Key != c.submission.Key {
+			t.Errorf("%+v: its letter has job %q, key %q, reply subject %q", c.submission, r.JobID, r.Key, r.ReplyTo)
+		}
+	}
+	_, err := client.Submit(t.Context(), ingest.Submission{API: "credit-check", Key: "k", ReplyTo: "weir.jobs.credit-check.k"})
+	if err == nil || kept.refused.ReplyTo != "" {
+		t.Errorf("weir would speak to %q: %v", kept.refused.ReplyTo, err)
 	}
 	for _, wrong := range []ingest.Submission{
 		{}, {API: "a.b", Key: "k"}, {API: "*", Key: "k"}, {API: "credit-check", Key: strings.Repeat("k", 129)},

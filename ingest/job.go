@@ -88,9 +88,13 @@ type Message struct {
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	if int64(len(m.Body)) > rule.MaxBody {
+		j.salvage(m.Header)
+		_ = j.readKey(Message{Key: m.Key, Header: m.Header}, rule) // not from a body of any size
 		return j, refuse(TooLarge, "the body has %d bytes, api %s takes at most %d", len(m.Body), rule.API, rule.MaxBody)
 	}
 	if refusal := j.readHeader(m.Header, rule, now); refusal != nil {
+		j.salvage(m.Header)
+		_ = j.readKey(m, rule) // it is refused already
 		return j, refusal
 	}
 	if refusal := j.readKey(m, rule); refusal != nil {
@@ -136,6 +140,21 @@ func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	refusal := j.readHeader(m.Header, rule, storedAt)
 	j.DedupeID = strings.TrimPrefix(stored, StoredID(m.Key, ""))
 	return j, refusal
+}
+
+// salvage reads of a refused job what its letter is found by and who is to be told, where these are right.
+func (j *Job) salvage(h nats.Header) {
+	j.ID, j.DedupeID, j.ReplyTo = "", "", ""
+	for _, name := range []string{HeaderMsgID, HeaderJobID} {
+		if value, err := headerValue(h, name); err == nil {
+			if id, err := checkID(value); err == nil {
+				j.ID = id
+			}
+		}
+	}
+	if value, err := headerValue(h, HeaderReplyTo); err == nil && checkReplyTo(value) == nil {
+		j.ReplyTo = value
+	}
 }
 
 func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {

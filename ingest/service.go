@@ -139,7 +139,9 @@ func (s *Service) handle(req micro.Request) {
 
 	api, ok := s.opts.APIs()[name]
 	if !ok {
-		in.key = keyOrNone(KeyFromSubject(key))
+		job := &Job{}
+		job.salvage(in.header)
+		in.key, in.jobID, in.replyTo = keyOrNone(KeyFromSubject(key)), job.ID, job.ReplyTo
 		in.refuse(req.Data(), refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
