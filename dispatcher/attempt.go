@@ -211,7 +211,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	r := l.call.call(ctx, t.job)
 	l.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
-	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs}
+	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: l.actual(t, r)}
 	if err := l.store.Settle(ctx, []bucket.Use{use}); err != nil {
 		l.log.Warn("a call's end could not be told to the limiter; its permit comes back with its lease", "err", err)
 	}

@@ -3,10 +3,13 @@ package dispatcher
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/bucket"
+	"weir/deadletter"
 	"weir/ingest"
 )
 
@@ -45,4 +48,47 @@ func wholeCost(text, where string) (int64, error) {
 		return 0, fmt.Errorf("the cost in %s is not a whole number from 1", where)
 	}
 	return cost, nil
+}
+
+// actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
+// nil means as estimated.
+func (l *lane) actual(t *task, r response) []int64 {
+	if t.costs == nil {
+		return nil
+	}
+	actual := slices.Clone(t.costs)
+	changed := false
+	free := judge(l.api, r, time.Now()).billed == deadletter.NotBilled
+	for i, limit := range l.api.Rules.Shared {
+		cost := actual[i]
+		if limit.Budget != nil && free {
+			cost = 0
+		} else if told, ok := settled(limit.Cost, r); ok {
+			cost = told
+		}
+		changed = changed || cost != actual[i]
+		actual[i] = cost
+	}
+	if !changed {
+		return nil
+	}
+	return actual
+}
+
+// settled reads the units really used from an answer. What cannot be read leaves the estimate.
+func settled(source bucket.CostSource, r response) (int64, bool) {
+	text := ""
+	switch {
+	case r.status == 0 || r.cut:
+		return 0, false
+	case source.SettleHeader != "":
+		text = strings.TrimSpace(r.header.Get(source.SettleHeader))
+	case source.SettlePointer != "":
+		value, err := ingest.Pointed(r.body, source.SettlePointer)
+		if number, ok := value.(json.Number); err == nil && ok {
+			text = number.String()
+		}
+	}
+	units, err := strconv.ParseInt(text, 10, 64)
+	return units, err == nil && units >= 0
 }

@@ -42,6 +42,8 @@ type LaneOptions struct {
 	Store bucket.Store
 	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
+	// Checkpoint asks for the store's state to be kept at once. It does not block.
+	Checkpoint func()
 }
 
 // Dispatcher owns the partitions of every api it was given and makes their calls.

@@ -42,6 +42,8 @@ type lane struct {
 	store bucket.Store
 	call  *caller
 	now   func() bucket.Micros
+	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
+	checkpoint func()
 
 	mu     sync.Mutex
 	s      *schedule
@@ -60,7 +62,7 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 		idle = idleIdempotent
 	}
 	l := &lane{
-		d: d, api: o.API, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now,
+		d: d, api: o.API, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		call: &caller{api: o.API, agent: "weir/" + d.opts.Version, conns: newConnections(o.API.URL, idle, maxCalls)},
 		wake: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
@@ -154,7 +156,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 			l.running.Go(func() { l.expire(hard, t) })
 		}
 		if len(fx.asks) > 0 {
-			l.reserve(ctx, &fx)
+			l.reserve(ctx, hard, &fx)
 		}
 		l.mu.Lock()
 		now := l.now()
@@ -167,7 +169,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 }
 
 // reserve asks the store, outside the lock.
-func (l *lane) reserve(ctx context.Context, fx *effects) {
+func (l *lane) reserve(ctx, hard context.Context, fx *effects) {
 	answers, err := l.store.Reserve(ctx, fx.asks)
 	up := 1.0
 	if err != nil && ctx.Err() == nil {
@@ -175,14 +177,25 @@ func (l *lane) reserve(ctx context.Context, fx *effects) {
 		l.log.Warn("no slots can be had: calls hold", "err", err)
 	}
 	l.d.metrics.up.Set(up)
+	for _, a := range answers {
+		if a.Wait.Limit == bucket.OwnCheckpoint {
+			l.checkpoint()
+		}
+	}
 	l.mu.Lock()
-	withdrawn := l.s.answer(l.now(), fx, answers, err)
-	for _, t := range withdrawn {
+	out := l.s.answer(l.now(), fx, answers, err)
+	for _, t := range out.withdrawn {
 		l.dropIntents(t)
 	}
 	l.mu.Unlock()
-	for range withdrawn {
+	for range len(out.withdrawn) + len(out.impossible) + len(out.overBudget) {
 		l.call.conns.release()
+	}
+	for _, t := range out.impossible {
+		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)
+	}
+	for _, t := range out.overBudget {
+		l.bury(hard, t, deadletter.OverBudget, "the budget is spent", nil)
 	}
 }
 

@@ -352,8 +352,16 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	return never // the answer touches the line
 }
 
+// verdicts are the tasks that a round of asks took out of the way of a call.
+type verdicts struct {
+	withdrawn  []*task // their slot is far: they rest until then
+	impossible []*task // their cost can never pass
+	overBudget []*task // the money is spent, and the budget says to bury
+}
+
 // answer takes what the store said to the asks of one step.
-func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answer, err error) (withdrawn []*task) {
+func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answer, err error) verdicts {
+	var out verdicts
 	var refused []*line
 	for i, tasks := range fx.asked {
 		l := tasks[0].line
@@ -366,15 +374,24 @@ func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answe
 			if k < len(a.Grants) {
 				t.phase, t.grant = granted, a.Grants[k]
 				l.tat, l.cold = t.grant.TAT, false
-			} else if a.Wait.Until > now.Add(longWait) {
+				continue
+			}
+			switch {
+			case a.Wait.Never:
+				out.impossible = append(out.impossible, t)
+				s.unstage(t)
+			case a.Wait.Exhausted == bucket.DeadLetter:
+				out.overBudget = append(out.overBudget, t)
+				s.unstage(t)
+			case a.Wait.Until > now.Add(longWait):
 				s.withdraw(t, a.Wait.Until)
-				withdrawn = append(withdrawn, t)
+				out.withdrawn = append(out.withdrawn, t)
 			}
 		}
 		l.binds, l.askAt = "", 0
 		s.touch(l)
 		switch {
-		case len(a.Grants) == len(tasks):
+		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:
 			l.binds, l.askAt = ownRate, a.Wait.Until
 		default:
@@ -386,7 +403,7 @@ func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answe
 	if len(refused) > 0 {
 		s.blocked = append(refused, s.blocked...)
 	}
-	return withdrawn
+	return out
 }
 
 // longWait is from when on a job is not kept ready: its message and its intent go, and come again.

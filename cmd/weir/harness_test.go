@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -151,5 +152,39 @@ func writeFile(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// submit sends one job and returns the answer, parsed.
+func (r *rig) submit(subject string, body []byte, header map[string]string) answer {
+	r.t.Helper()
+	msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{}}
+	for name, value := range header {
+		msg.Header[name] = []string{value}
+	}
+	reply, err := r.nc.RequestMsg(msg, 20*time.Second)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var a answer
+	if err := json.Unmarshal(reply.Data, &a); err != nil {
+		r.t.Fatalf("%s: %v", reply.Data, err)
+	}
+	return a
+}
+
+// answer is what a producer gets.
+type answer struct {
+	Stream    string
+	Seq       uint64
+	Job, Key  string
+	Duplicate bool
+	Position  int
+	ETAms     *int64 `json:"eta_ms"`
+	Letter    uint64 `json:"dead_letter_seq"`
+	Error     *struct {
+		Code        int
+		ErrCode     int `json:"err_code"`
+		Description string
 	}
 }

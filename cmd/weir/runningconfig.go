@@ -120,31 +120,10 @@ func refuseUnsupported(c *config.Config, s *config.Settings) error {
 	for _, p := range c.MissingSecrets() {
 		errs = append(errs, errors.New(p.String()))
 	}
-	errs = append(errs, unsupported(c, s)...)
-	return errors.Join(errs...)
-}
-
-// unsupported lists what a configuration asks for and this version does not do.
-func unsupported(c *config.Config, s *config.Settings) []error {
-	var errs []error
 	if s.RedisURL.IsSet() {
 		errs = append(errs, errors.New("WEIR_REDIS_URL is set, and this version counts limits in the process only: unset it, and run one dispatching replica"))
 	}
-	for i := range c.APIs {
-		a := &c.APIs[i]
-		if len(a.Rules.Admit) > 0 {
-			errs = append(errs, fmt.Errorf("apis.%s.admit: this version does not check admission limits: remove it", a.Name))
-		}
-		for _, l := range a.Rules.Shared {
-			if l.Quota != nil || l.Budget != nil {
-				errs = append(errs, fmt.Errorf("apis.%s.limits.%s: this version cannot keep a quota or a budget over a restart, and will not call without it: remove it, or say it as a rate", a.Name, l.Name))
-			}
-			if l.Cost.SettleHeader != "" || l.Cost.SettlePointer != "" {
-				errs = append(errs, fmt.Errorf("apis.%s.limits.%s: this version does not settle costs from answers: write the cost alone", a.Name, l.Name))
-			}
-		}
-	}
-	return errs
+	return errors.Join(errs...)
 }
 
 func logWarnings(log *slog.Logger, warnings []config.Problem) {

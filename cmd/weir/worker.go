@@ -30,15 +30,16 @@ type Worker struct {
 	registry *prometheus.Registry
 	cleanups []cleanup
 
-	server   *embedded.Server // nil with an external one
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	control  jetstream.KeyValue
-	office   *deadletter.Office
-	queues   map[string]*bucket.Queue
-	dispatch *dispatcher.Dispatcher
-	intake   *ingest.Service
-	http     *console.Server
+	server      *embedded.Server // nil with an external one
+	nc          *nats.Conn
+	js          jetstream.JetStream
+	control     jetstream.KeyValue
+	office      *deadletter.Office
+	queues      map[string]*bucket.Queue
+	dispatch    *dispatcher.Dispatcher
+	checkpoints []*checkpointer
+	intake      *ingest.Service
+	http        *console.Server
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -94,6 +95,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *
 	w.lower.Go(func() error { return w.office.Run(w.base) })
 	for _, q := range w.queues {
 		w.lower.Go(func() error { return q.Run(w.base) })
+	}
+	for _, c := range w.checkpoints {
+		w.lower.Go(func() error { return c.run(w.base) })
 	}
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
@@ -253,10 +257,19 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, now func() bucket.M
 	if err != nil {
 		return err
 	}
-	w.dispatch.AddLane(dispatcher.LaneOptions{API: api, Queue: queue, Store: store, TAT: func(key string) bucket.Micros {
+	lane := dispatcher.LaneOptions{API: api, Queue: queue, Store: store, Checkpoint: func() {}, TAT: func(key string) bucket.Micros {
 		tat, _ := store.TAT(key)
 		return tat
-	}})
+	}}
+	if len(api.Rules.Shared) > 0 {
+		c, err := newCheckpointer(ctx, a.Name, store, w.control, w.log)
+		if err != nil {
+			return err
+		}
+		w.checkpoints = append(w.checkpoints, c)
+		lane.Checkpoint = c.now
+	}
+	w.dispatch.AddLane(lane)
 	return nil
 }
 

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
+// so that a crash makes weir count too much, never too little.
+type checkpointer struct {
+	api   string
+	store *bucket.Memory
+	kv    jetstream.KeyValue
+	log   *slog.Logger
+	wake  chan struct{}
+}
+
+// A checkpoint is stored every second and covers two; when it cannot be stored, calls hold once it is used up.
+const (
+	checkpointEvery = time.Second
+	checkpointAhead = 2 * time.Second
+	checkpointWait  = 5 * time.Second
+)
+
+// newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
+func newCheckpointer(ctx context.Context, api string, store *bucket.Memory, kv jetstream.KeyValue, log *slog.Logger) (*checkpointer, error) {
+	c := &checkpointer{api: api, store: store, kv: kv, log: log.With("component", "limits", "api", api), wake: make(chan struct{}, 1)}
+	var s bucket.Snapshot
+	entry, err := kv.Get(ctx, c.key())
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return nil, fmt.Errorf("limits of the last run: %w", err)
+	default:
+		if err := json.Unmarshal(entry.Value(), &s); err != nil {
+			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), controlBucket, err)
+		}
+	}
+	store.Restore(s)
+	return c, nil
+}
+
+func (c *checkpointer) key() string { return "limits." + c.api }
+
+// now asks for a checkpoint at once. It does not block.
+func (c *checkpointer) now() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run stores checkpoints until ctx ends, and then the last one, which is exact.
+func (c *checkpointer) run(ctx context.Context) error {
+	tick := time.NewTicker(checkpointEvery)
+	defer tick.Stop()
+	for {
+		if err := c.save(ctx, checkpointAhead); err != nil && ctx.Err() == nil {
+			c.log.Warn("the limits' state could not be stored; calls hold until it can", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-c.wake:
+		case <-ctx.Done():
+			return c.save(context.WithoutCancel(ctx), 0)
+		}
+	}
+}
+
+func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, checkpointWait)
+	defer cancel()
+	s := c.store.Checkpoint(ahead)
+	data, err := json.Marshal(s)
+	if err != nil {
+		panic("a checkpoint that JSON cannot carry: " + err.Error())
+	}
+	if _, err := c.kv.Put(ctx, c.key(), data); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	c.store.Saved(s)
+	return nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestSharedLimitsOverARestart: every kind of limit holds on the arrivals, also over a stop in the middle.
+func TestSharedLimitsOverARestart(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay:
+    url: %s
+    price: 0.50
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 100/s, capacity: 500}
+    limits:
+      - {name: account, rate: 60/s}
+      - {name: three, quota: 80/3s, window: sliding}
+      - {name: spend, budget: 60.00/day, on_exhausted: dead_letter}
+`)
+	for i := range 150 {
+		key := fmt.Sprintf("k%d", i%7)
+		r.submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
+	}
+	r.awaitCalls(40)
+	r.stop()
+	r.start()
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	arrivals := r.api.All()
+	checkRate(t, arrivals, bucket.Rate{Count: 60, Per: time.Second, Burst: 1})
+	stamps := make([]bucket.Arrival, len(arrivals))
+	for i, a := range arrivals {
+		stamps[i] = bucket.Arrival{At: a.At, End: a.End}
+	}
+	three := bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 80, Window: bucket.Sliding, Per: 3 * time.Second}}
+	if v := bucket.Check(stamps, bucket.Claim{Limit: three, Jitter: 5 * time.Millisecond}); v.Outcome != bucket.Pass {
+		t.Errorf("sliding quota: %s", v)
+	}
+	// 60.00 buys 120 calls; an orderly stop wastes none of them.
+	if len(arrivals) != 120 {
+		t.Errorf("%d calls for a budget of 120", len(arrivals))
+	}
+	if letters := r.messages("WEIR_DEAD"); letters != 30 {
+		t.Errorf("%d letters over budget, want 30", letters)
+	}
+}
