@@ -250,11 +250,11 @@ func (r *report) findings() []finding {
 func repeats(n int) string {
 	switch n {
 	case 0:
-		return "none repeated"
+		return "no call repeated"
 	case 1:
-		return "1 repeated after the kill, not billed"
+		return "1 call repeated, not billed again"
 	default:
-		return fmt.Sprintf("%d repeated after the kill, not billed", n)
+		return fmt.Sprintf("%d calls repeated, not billed again", n)
 	}
 }
 
