@@ -115,7 +115,7 @@ func (c *caller) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 		return nil, fmt.Errorf("build the request: %w", telling(err))
 	}
 	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
-	req.GetBody = nil // with it the transport would send again on its own
+	req.GetBody = nil                                  // with it the transport would send again on its own
 	for _, f := range j.Forward {
 		req.Header.Add(f.Name, f.Value)
 	}

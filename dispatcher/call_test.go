@@ -28,7 +28,7 @@ func TestNothingSendsAgain(t *testing.T) {
 				"reset": func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0); _ = c.Close() },
 			} {
 				t.Run(fmt.Sprintf("%s %d bytes %d headers %v %s", job.Method, len(job.Body), len(job.Forward), idempotent, how), func(t *testing.T) {
-					server := newRawServer(t, plain, func(conn net.Conn, n int) {
+					server := newRawServer(t, overTCP, func(conn net.Conn, n int) {
 						if n == 1 {
 							say(conn, answerOK)
 							return
@@ -56,7 +56,7 @@ func TestNothingSendsAgain(t *testing.T) {
 // TestSentOnlyIfWritten closes the connection under an idle client: what could not be written was not sent, and what
 // arrived was.
 func TestSentOnlyIfWritten(t *testing.T) {
-	server := newRawServer(t, plain, func(conn net.Conn, _ int) { say(conn, answerOK) })
+	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())
 	for range 200 {
 		before := len(server.seen())
@@ -71,7 +71,7 @@ func TestSentOnlyIfWritten(t *testing.T) {
 
 // TestRequestOnTheWire compares whole requests, byte for byte.
 func TestRequestOnTheWire(t *testing.T) {
-	server := newRawServer(t, plain, func(conn net.Conn, n int) { say(conn, "HTTP/1.1 204 No Content\r\n\r\n") })
+	server := newRawServer(t, overTCP, func(conn net.Conn, n int) { say(conn, "HTTP/1.1 204 No Content\r\n\r\n") })
 	host := server.listener.Addr().String()
 	agent := "User-Agent: weir/test"
 	for _, c := range []struct {
@@ -112,7 +112,7 @@ func TestRequestOnTheWire(t *testing.T) {
 }
 
 func TestHeadersOfACall(t *testing.T) {
-	server := newRawServer(t, plain, func(conn net.Conn, _ int) { say(conn, answerOK) })
+	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK) })
 	c := callerOf(t, "http://"+server.listener.Addr().String())
 	secret := "one"
 	c.api.Headers = func() ([]ingest.HeaderField, error) {
@@ -171,7 +171,7 @@ func TestAnswers(t *testing.T) {
 		{"another protocol, badly", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "POST", 0, "", false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			server := newRawServer(t, plain, func(conn net.Conn, _ int) {
+			server := newRawServer(t, overTCP, func(conn net.Conn, _ int) {
 				say(conn, c.answer)
 				_ = conn.Close()
 			})
@@ -202,7 +202,7 @@ func TestCallEnds(t *testing.T) {
 		"another protocol": "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
-			server := newRawServer(t, plain, func(conn net.Conn, _ int) { say(conn, answer) })
+			server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answer) })
 			c := callerOf(t, "http://"+server.listener.Addr().String())
 			c.api.Timeout = 50 * time.Millisecond
 			done := make(chan response, 1)

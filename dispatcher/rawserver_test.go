@@ -48,7 +48,7 @@ func newRawServer(t *testing.T, wrap func(net.Listener) net.Listener, answer fun
 	return s
 }
 
-func plain(l net.Listener) net.Listener { return l }
+func overTCP(l net.Listener) net.Listener { return l }
 
 func (s *rawServer) stop() {
 	_ = s.listener.Close() // closed already, perhaps
