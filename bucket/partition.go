@@ -265,7 +265,7 @@ func (p *Partition) refusal(e *entrant) *ingest.Refusal {
 		return &ingest.Refusal{
 			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
 			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
-			RetryAfter:  max(0, now.Until(p.queue.eta(e.limits, e.job.Key, 2))), // the next slot frees a place
+			RetryAfter:  max(0, now.Until(p.queue.eta(e.limits, e.job.Key, 1))), // the next call frees a place
 		}
 	case errors.Is(e.answer.err, errUnanswered):
 		return &ingest.Refusal{Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)}

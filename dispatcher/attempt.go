@@ -197,6 +197,14 @@ func (l *lane) costs(j *ingest.Job) ([]int64, error) {
 	return costs, nil
 }
 
+// slipped moves the later slots of the key when a call left later than its slot allows: the machine was busy. Otherwise
+// the calls that follow on the old grid would come too close to it.
+func (l *lane) slipped(t *task) {
+	if late := t.grant.At.Until(l.now()); late > l.s.pace.late {
+		l.change(func(s *schedule) { s.slip(t.line, late) })
+	}
+}
+
 // attempt makes a granted call.
 func (l *lane) attempt(ctx context.Context, t *task) {
 	l.mu.Lock()
@@ -208,7 +216,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	if first {
 		l.d.metrics.wait.WithLabelValues(l.api.Name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
-	r := l.call.call(ctx, t.job)
+	r := l.call.call(ctx, t.job, func() { l.slipped(t) })
 	l.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
 	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: l.actual(t, r)}

@@ -42,11 +42,15 @@ var (
 
 // call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. It never follows a
 // redirect and never sends twice.
-func (c *caller) call(ctx context.Context, j *ingest.Job) response {
+//
+// wrote is called when the request has been handed to the network, from another goroutine; it must not block.
+func (c *caller) call(ctx context.Context, j *ingest.Job, wrote func()) response {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.api.Timeout, errTimeout)
 	defer cancel()
 	var w wire
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: w.got})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: w.got, WroteRequest: func(httptrace.WroteRequestInfo) { wrote() },
+	})
 	r := response{started: time.Now()}
 	req, err := c.request(ctx, j)
 	if err != nil {

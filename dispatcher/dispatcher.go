@@ -129,6 +129,25 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	return errors.Join(err, writers.Wait())
 }
 
+// Pause lets no call start, and gives the slots that were granted back; running calls go on. Resume ends it.
+func (d *Dispatcher) Pause() {
+	for _, l := range d.lanesNow() {
+		l.change(func(s *schedule) { s.drain = true })
+	}
+}
+
+// Resume lets calls start again.
+func (d *Dispatcher) Resume() {
+	for _, l := range d.lanesNow() {
+		l.change(func(s *schedule) {
+			s.drain = false
+			for _, line := range s.lines {
+				s.touch(line)
+			}
+		})
+	}
+}
+
 // Ready blocks until every partition has been read up to where it stood at the start, or ctx ends.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	for _, l := range d.lanesNow() {

@@ -151,7 +151,7 @@ func (c *caller) claimed(t *testing.T, j *ingest.Job) response {
 		t.Fatal(err)
 	}
 	defer c.conns.release()
-	return c.call(t.Context(), j)
+	return c.call(t.Context(), j, func() {})
 }
 
 // eventually polls until ok, for what has no channel to wait on.

@@ -442,6 +442,12 @@ func (s *schedule) loaded(t *task) {
 	s.touch(t.line)
 }
 
+// slip moves a line's later slots, those not granted yet, back by d.
+func (s *schedule) slip(l *line, d time.Duration) {
+	l.tat, l.cold = l.tat.Add(d), true
+	s.touch(l)
+}
+
 // unstage takes a staging task back out, to be settled without a call.
 func (s *schedule) unstage(t *task) {
 	t.phase = settling
@@ -518,5 +524,5 @@ func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.
 		tat, held = max(tat, l.tat), max(held, l.held)
 		position -= l.count(granted, calling, settling)
 	}
-	return max(held, bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, now, max(1, position)))
+	return bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, max(now, held), max(1, position))
 }

@@ -258,8 +258,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// plain is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
-func plain(t testing.TB, rate bucket.Rate) *simulation {
+// steady is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
+func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m := newSimulation(t, 1)
 	m.late, m.outcome = 2*time.Millisecond, 0
 	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
@@ -273,7 +273,7 @@ func plain(t testing.TB, rate bucket.Rate) *simulation {
 
 // TestRateIsUsed holds weir to the other half of the promise: never over, and hardly ever under while jobs wait.
 func TestRateIsUsed(t *testing.T) {
-	m := plain(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	m.run(1, 500)
 	m.step() // empty lines go
 	m.check()
@@ -286,7 +286,7 @@ func TestRateIsUsed(t *testing.T) {
 
 // TestHotKeyDelaysNobody: a key with 500 waiting jobs is no other key's business.
 func TestHotKeyDelaysNobody(t *testing.T) {
-	m := plain(t, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
+	m := steady(t, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
 	for range 500 {
 		m.seq++
 		m.s.push("hot", m.seq, m.part)

@@ -17,6 +17,7 @@ import (
 const (
 	configBucket  = "weir_config"
 	controlBucket = "weir_control"
+	leasesBucket  = "weir_leases"
 
 	currentKey  = "current" // the running configuration
 	fromFileKey = "file"    // the checksum of the file applied last

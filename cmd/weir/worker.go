@@ -38,6 +38,7 @@ type Worker struct {
 	queues      map[string]*bucket.Queue
 	dispatch    *dispatcher.Dispatcher
 	checkpoints []*checkpointer
+	leased      *bucket.Lease // to dispatch, with an external server
 	intake      *ingest.Service
 	http        *console.Server
 
@@ -60,8 +61,8 @@ var errStopped = errors.New("weir is stopping")
 // StartWorker starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
-func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *Worker, err error) {
-	w = &Worker{settings: s, log: log, registry: newRegistry(), queues: map[string]*bucket.Queue{}, done: make(chan struct{})}
+func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+	w := &Worker{settings: s, log: log, registry: newRegistry(), queues: map[string]*bucket.Queue{}, done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.cleanUp())
@@ -88,6 +89,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *
 	if err := refuseUnsupported(w.config, s); err != nil {
 		return nil, err
 	}
+	if err := w.lease(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
@@ -95,6 +99,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (w *
 	w.lower.Go(func() error { return w.office.Run(w.base) })
 	for _, q := range w.queues {
 		w.lower.Go(func() error { return q.Run(w.base) })
+	}
+	if w.leased != nil {
+		w.lower.Go(func() error { return w.leased.Keep(w.base, w.dispatch.Pause, w.dispatch.Resume) })
 	}
 	for _, c := range w.checkpoints {
 		w.lower.Go(func() error { return c.run(w.base) })
@@ -144,7 +151,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
 	}
 	if s.Embedded() {
-		server, err := embedded.Start(embedded.Options{
+		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
 			MaxPayload: maxPayload(file), Log: w.log,
 		})
@@ -271,6 +278,25 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, now func() bucket.M
 	}
 	w.dispatch.AddLane(lane)
 	return nil
+}
+
+// lease makes sure that nobody else dispatches on an external server. An embedded one has nobody else.
+func (w *Worker) lease(ctx context.Context) error {
+	if w.server != nil || !w.settings.Has(config.RoleDispatch) {
+		return nil
+	}
+	kv, err := w.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: leasesBucket, Description: "weir: who dispatches", History: 1, Replicas: w.settings.Replicas,
+	})
+	if err != nil {
+		return fmt.Errorf("key-value bucket %s: %w", leasesBucket, err)
+	}
+	w.leased, err = bucket.AcquireLease(ctx, kv, "dispatch", w.settings.Instance)
+	var held *bucket.LeaseHeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("instance %s dispatches on this server already, and this version runs one dispatching replica: stop it, or start this one with WEIR_ROLES=ingest", held.Holder)
+	}
+	return err
 }
 
 // awaitDispatch waits until the queues have been read, or their reading failed.

@@ -8,9 +8,10 @@ import (
 
 // logger sends the server's log to slog. What the server calls notice is debug to a user of weir.
 type logger struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	last string
+	log   *slog.Logger
+	fatal chan struct{} // gets a value when the server gives up
+	mu    sync.Mutex
+	last  string
 }
 
 // Noticef implements server.Logger.
@@ -23,7 +24,13 @@ func (l *logger) Warnf(format string, v ...any) { l.log.Warn(fmt.Sprintf(format,
 func (l *logger) Errorf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
 
 // Fatalf implements server.Logger. The worker decides what ends the process.
-func (l *logger) Fatalf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
+func (l *logger) Fatalf(format string, v ...any) {
+	l.keep(fmt.Sprintf(format, v...))
+	select {
+	case l.fatal <- struct{}{}:
+	default:
+	}
+}
 
 // Debugf implements server.Logger.
 func (l *logger) Debugf(string, ...any) {}

@@ -5,6 +5,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,8 +42,8 @@ type Server struct {
 	maxStore int64
 }
 
-// Start runs the server and returns when it takes clients.
-func Start(o Options) (*Server, error) {
+// Start runs the server and returns when it takes clients, or when ctx ends before.
+func Start(ctx context.Context, o Options) (*Server, error) {
 	host, port, err := net.SplitHostPort(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_NATS_LISTEN %q: %w", o.Listen, err)
@@ -74,15 +75,28 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
 	}
-	logger := &logger{log: o.Log.With("component", "nats-server")}
+	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1)}
 	ns.SetLoggerV2(logger, false, false, false)
 	go ns.Start()
 	s := &Server{ns: ns, lock: lock, maxStore: maxStore}
-	if !ns.ReadyForConnections(readyWait) || !ns.JetStreamEnabled() {
+	if !s.up(ctx, logger) {
 		s.Shutdown()
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
 	}
 	return s, nil
+}
+
+// up waits until the server takes clients; false when it gave up, ctx ended, or it took too long.
+func (s *Server) up(ctx context.Context, l *logger) bool {
+	ready := make(chan bool, 1)
+	go func() { ready <- s.ns.ReadyForConnections(readyWait) }()
+	select {
+	case ok := <-ready:
+		return ok && s.ns.JetStreamEnabled()
+	case <-l.fatal:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // Addr is where the server listens.

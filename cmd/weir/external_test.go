@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// externalSettings are those of a worker on a nats-server of somebody else's.
+func externalSettings(t *testing.T, url, file, instance string, roles ...config.Role) *config.Settings {
+	t.Helper()
+	t.Setenv("WEIR_NATS_URL", url)
+	t.Setenv("WEIR_CONFIG", file)
+	t.Setenv("WEIR_REPLICAS", "1")
+	t.Setenv("WEIR_INSTANCE", instance)
+	t.Setenv("WEIR_HTTP_LISTEN", "127.0.0.1:0")
+	s, err := config.ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(roles) > 0 {
+		s.Roles = roles
+	}
+	return s
+}
+
+// TestExternalServer: the same main job on a server that runs elsewhere, one dispatching replica, any number of intakes.
+func TestExternalServer(t *testing.T) {
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	api, err := fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Header: "X-Key"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", api.URL()))
+
+	first, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
+	if err == nil || !strings.Contains(err.Error(), "first dispatches") {
+		t.Fatalf("a second dispatching replica was not refused: %v", err)
+	}
+	intake, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		ack, err := js.Publish(t.Context(), fmt.Sprintf("weir.jobs.ext.k%d", i%5), nil)
+		if err != nil || ack.Sequence == 0 {
+			t.Fatalf("job %d: %v %v", i, ack, err)
+		}
+	}
+	r := &rig{t: t, api: api, js: js, nc: nc}
+	r.awaitCalls(50)
+	r.eventually("50 results", func() bool { return r.messages("WEIR_RESULTS") == 50 })
+	for _, w := range []*Worker{intake, first} {
+		w.Stop()
+		if err := w.Wait(); err != nil {
+			t.Error(err)
+		}
+	}
+	// An orderly stop gives the lease up: the next one need not wait for it.
+	start := time.Now()
+	again, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "again"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("took over in %s", time.Since(start))
+	again.Stop()
+	if err := again.Wait(); err != nil {
+		t.Error(err)
+	}
+}
