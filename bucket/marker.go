@@ -36,6 +36,7 @@ type RetryMark struct {
 	Attempts  int    `json:"attempts"` // of them, those that count against the retry budget
 	NotBefore Micros `json:"not_before"`
 	Reason    string `json:"reason"`
+	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
 }
 
 // Markers writes one partition's markers. It is safe for concurrent use.

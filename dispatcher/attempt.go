@@ -176,6 +176,35 @@ func (l *lane) dropIntents(t *task) {
 	t.intents, t.intended = nil, 0
 }
 
+// withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
+// find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
+func (l *lane) withdrawIntents(ctx context.Context) {
+	l.mu.Lock()
+	for _, line := range l.s.lines {
+		for _, t := range line.tasks {
+			if t.phase != calling && t.phase != settling {
+				l.dropIntents(t)
+			}
+		}
+	}
+	l.mu.Unlock()
+	tick := time.NewTicker(unsweptCheck)
+	defer tick.Stop()
+	for _, p := range l.parts {
+		for p.bucket.Unswept() > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				l.log.Warn("stopped before what is finished was deleted; a restart looks it up", "stream", p.bucket.Name())
+				return
+			}
+		}
+	}
+}
+
+// unsweptCheck is how often a stopping lane looks whether all that is finished is deleted.
+const unsweptCheck = 5 * time.Millisecond
+
 // costs are the units the job takes from each shared limit.
 func (l *lane) costs(j *ingest.Job) ([]int64, error) {
 	shared := l.api.Rules.Shared

@@ -195,8 +195,9 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	if c.shut.Load() {
 		return 0, errShut
 	}
+	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
 	n, err := c.Conn.Write(p)
-	c.written.Add(int64(n))
+	c.written.Add(int64(n - len(p)))
 	return n, err
 }
 

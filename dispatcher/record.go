@@ -61,10 +61,15 @@ type CallRecord struct {
 	Price   string            `json:"price"`
 	Billed  deadletter.Billed `json:"billed"`
 
+	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there is to be one
+
 	TAT      bucket.Micros `json:"tat"` // of the key after this call's grant: a restart goes on from it
 	Costs    []int64       `json:"costs,omitempty"`
 	Instance string        `json:"instance"`
 }
+
+// pushedBack reports whether the api said "not now".
+func (c *CallRecord) pushedBack() bool { return c.Outcome == outcome{verdict: pushback}.name() }
 
 // Subject is where the record is published.
 func (c *CallRecord) Subject() string {

@@ -78,7 +78,13 @@ func (l *lane) open(ctx context.Context, p *part) {
 		t := line.extract(seq)
 		t.markSeq = mark.seq
 		t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
-		t.notBefore = max(mark.NotBefore, 1)
+		t.notBefore = max(mark.NotBefore, last.NotBefore, 1)
+		if mark.Pushback {
+			l.holdAgain(line, mark.NotBefore, mark.Reason)
+		}
+		if last.pushedBack() {
+			l.holdAgain(line, last.NotBefore, last.Detail)
+		}
 		if intended {
 			t.intents = []*intentMark{intent.mark}
 		}
@@ -108,6 +114,16 @@ func (l *lane) open(ctx context.Context, p *part) {
 		close(l.ready)
 	}
 	l.kick()
+}
+
+// holdAgain holds what a pushback held before the restart. Called with the lock held.
+func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
+	if l.api.Retry.HoldAPI {
+		line = nil
+	}
+	if until > l.now() {
+		l.s.hold(line, until, why)
+	}
 }
 
 // floor is the earliest theoretical arrival time of a key that was found with jobs at the start. What the ledger knows

@@ -89,7 +89,10 @@ func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Lette
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
 func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore bucket.Micros) {
-	mark := bucket.RetryMark{Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail}
+	c.NotBefore = notBefore
+	mark := bucket.RetryMark{
+		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.pushedBack(),
+	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64
 		l.persist(ctx, "retry mark", t, func(done func(error)) {
