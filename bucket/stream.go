@@ -76,7 +76,7 @@ const maxHeaderBytes = 64 << 10
 // An existing stream's ceiling is raised, never lowered: JetStream would answer a lower one by deleting the oldest
 // messages of every key that is deeper.
 func ensureQueue(ctx context.Context, js jetstream.JetStream, s QueueSettings) (partitions int, ceiling int64, err error) {
-	partitions, ceiling = s.Partitions, s.Capacity
+	partitions = s.Partitions
 	if first, err := js.Stream(ctx, StreamName(s.API, 0)); err == nil {
 		if n, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions]); err == nil && n > 0 {
 			partitions = n

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"weir/bucket"
 
 	"pgregory.net/rapid"
-
-	"weir/bucket"
 )
 
 // Agree plays the same random schedules to two stores, changes of rules included, and compares every answer to the last

@@ -3,7 +3,6 @@ package storetest
 import (
 	"slices"
 	"time"
-
 	"weir/bucket"
 )
 

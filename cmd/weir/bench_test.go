@@ -147,7 +147,7 @@ func bareServer(b *testing.B, d config.Durability, cfg jetstream.StreamConfig) s
 	b.Helper()
 	server, err := embedded.Start(b.Context(), embedded.Options{
 		Listen: "127.0.0.1:0", Dir: b.TempDir(), SyncAlways: d == config.DurabilityAlways, MaxPayload: 8 << 20,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -223,7 +223,7 @@ func (r *benchRig) run(roles ...config.Role) {
 	s := r.settings
 	s.Roles = roles
 	var err error
-	r.worker, err = StartWorker(r.b.Context(), &s, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	r.worker, err = StartWorker(r.b.Context(), &s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.b.Fatal(err)
 	}

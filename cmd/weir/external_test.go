@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -37,7 +36,7 @@ func externalSettings(t *testing.T, url, file, instance string, roles ...config.
 // TestExternalServer: the same main job on a server that runs elsewhere, one dispatching replica, any number of intakes.
 func TestExternalServer(t *testing.T) {
 	server, err := embedded.Start(t.Context(), embedded.Options{
-		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

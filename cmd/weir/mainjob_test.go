@@ -69,9 +69,9 @@ apis:
 			t.Errorf("unexpected answer: %s", msg.Data)
 		}
 	}
-	arrivals := r.awaitCalls(accepted)
+	r.awaitCalls(accepted)
 	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
-	arrivals = r.api.All()
+	arrivals := r.api.All()
 	t.Logf("accepted %d, throttled %d, called %d", accepted, throttled, len(arrivals))
 	if accepted < capacity || accepted+throttled != jobs {
 		t.Errorf("accepted %d and throttled %d of %d, the bucket holds %d", accepted, throttled, jobs, capacity)

@@ -128,7 +128,7 @@ func readSecret(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("file %s cannot be read: %w", path, err)
 	}
-	defer file.Close() //nolint:errcheck // nothing was written
+	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
 	if err != nil {
 		return "", fmt.Errorf("file %s cannot be read", path)

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,7 +8,7 @@ import (
 
 func options(t *testing.T, listen, dir string) Options {
 	t.Helper()
-	return Options{Listen: listen, Dir: dir, MaxPayload: 1 << 20, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	return Options{Listen: listen, Dir: dir, MaxPayload: 1 << 20, Log: slog.New(slog.DiscardHandler)}
 }
 
 func TestTakenPortIsAnErrorAtOnce(t *testing.T) {

@@ -32,9 +32,10 @@ type Bill string
 const (
 	// BillByStatus bills a call whose status is 2xx, also if a fault kept it from the client. It is the zero value.
 	BillByStatus Bill = ""
-	// BillAlways and BillNever do so whatever the status.
+	// BillAlways bills whatever the status.
 	BillAlways Bill = "always"
-	BillNever  Bill = "never"
+	// BillNever bills nothing.
+	BillNever Bill = "never"
 )
 
 // Behaviour is what the api does with one request. The zero value answers 200 with a small JSON body.

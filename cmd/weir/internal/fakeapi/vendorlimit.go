@@ -21,11 +21,11 @@ const (
 type RetryAfterForm string
 
 const (
-	// Seconds, rounded up and at least 1. It is the zero value.
+	// Seconds are rounded up and at least 1. It is the zero value.
 	Seconds RetryAfterForm = ""
 	// HTTPDate is a date with a precision of one second, rounded up.
 	HTTPDate RetryAfterForm = "date"
-	// Absent: the 429 comes without a Retry-After header.
+	// Absent means that the 429 comes without a Retry-After header.
 	Absent RetryAfterForm = "absent"
 )
 

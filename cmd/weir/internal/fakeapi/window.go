@@ -21,7 +21,7 @@ func FullestByCount(arrivals []Arrival, per time.Duration) Window {
 	return fullest(arrivals, per, func(x, y Window) int { return cmp.Compare(x.Count, y.Count) })
 }
 
-// FullestByCost: see FullestByCount.
+// FullestByCost is FullestByCount with the calls' units instead of their number.
 func FullestByCost(arrivals []Arrival, per time.Duration) Window {
 	return fullest(arrivals, per, func(x, y Window) int { return cmp.Compare(x.Cost, y.Cost) })
 }

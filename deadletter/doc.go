@@ -1,0 +1,13 @@
+// Package deadletter keeps what will not be called again by itself, and tells about it.
+//
+// A letter is a job with the reason it ended for, in the stream WEIR_DEAD under weir.dead.<api>.<reason>.<key>. The
+// body is the job's, byte for byte. The stream has limits retention, so that anybody can browse it, and discards new
+// messages when it is full, so that no letter is dropped to make room: a full stream stops the intake of what would
+// overflow, with 503.
+//
+// The order is letter, event, notice, and only then the caller of Bury goes on: to answer 429, or to delete the job.
+// A crash between the two repeats the burial, and the letter's message id, made of the job's id and not of the reason,
+// keeps a second one out. A job that was refused has no such second try, so each refusal is a letter of its own.
+//
+// Events are CloudEvents 1.0 in structured mode on weir.events.<type>.<api>.<key>, kept for a day in WEIR_EVENTS.
+package deadletter

@@ -1,0 +1,47 @@
+// Package dispatcher owns the partitions of every api, decides which call may start when, makes it, and brings its job
+// to exactly one end.
+//
+// # The way of a job
+//
+//	reader ──▶ line ──▶ staged ──▶ ready ──▶ asked ──▶ granted ──▶ calling ──▶ settled ──▶ deleted
+//	                  message,               slot       timer      HTTP        result or letter,
+//	                  connection, intent                                        then the ledger
+//
+// A lane is one api: a thin shell around a schedule, which is a plain value. Time comes into the schedule as now, and
+// what is to be done comes out as effects; simulation_test.go runs it through ten thousand seeds of virtual time. A
+// line is one key's unfinished jobs; a key without jobs has none. There is one timer structure over all lines and no
+// goroutine or timer per key: an idle key costs nothing, and work per call is O(log keys).
+//
+// A job is made ready before a slot is asked for: its message is in memory, a connection to the api is open, and, where
+// the api is not idempotent, its intent is stored. What is left to do in the slot is to send. A call starts from its
+// slot on and at most four fifths of the api's jitter later, or not at all: a missed slot is given back, or lost.
+// Under a shared limit lines take turns, a call a turn.
+//
+// # After the call
+//
+// judge (outcome.go) reads what happened as done, retry, pushback or dead. Then, in this order: the result or the
+// letter is stored, the ledger's record is stored, the job's message is deleted. A crash between two of these repeats
+// what follows, and message ids keep it from being kept twice.
+//
+// # Recovery
+//
+// Opening a partition reads its stream. No call starts before all that was in it at the takeover has been read, since
+// a marker stands behind its job. Then every job is one of: never called; called, and known to need another call;
+// finished, only its deletion was lost (the ledger's end tells); or called with an outcome that nobody knows. The last
+// becomes a letter unknown on an api that is not idempotent, unless its result is found, and is called again with the
+// same idempotency key on one that is. A key's pace goes on from the ledger; where a call may have been running that
+// nobody recorded, the key waits one interval.
+//
+// # What must hold
+//
+//	I1  no HTTP call without a grant, and none outside its slot
+//	I2  calls of a key start in the order its jobs were accepted, retries excepted
+//	I3  a job is deleted only after its result or its letter, and its record, are durable
+//	I4  waiting, holds and pushback never use up an attempt
+//	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
+//	I6  without slots to be had calls hold; intake goes on
+//	I7  Run returns only when every goroutine it started has
+//
+// HTTP/1.1 only, one call per connection: it is then certain what was sent, and net/http resends nothing by itself
+// (call.go and connections.go say how it is kept from it).
+package dispatcher
