@@ -516,13 +516,26 @@ func (s *schedule) countHeld(now bucket.Micros) int {
 	return len(s.heldKeys)
 }
 
+// lastGranted is the latest slot that a task of the line waits for, 0 if none.
+func (l *line) lastGranted() bucket.Micros {
+	var last bucket.Micros
+	for _, t := range l.tasks {
+		if t.phase == granted {
+			last = max(last, t.grant.At)
+		}
+	}
+	return last
+}
+
 // eta is when the call of the key's job at this position should start, at cost 1 and if no shared limit binds.
 func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.Micros {
 	limits := s.limitsOf(key)
 	held := s.held
 	if l := s.lines[key]; l != nil {
 		tat, held = max(tat, l.tat), max(held, l.held)
-		position -= l.count(granted, calling, settling)
+		if position -= l.count(granted, calling, settling); position < 1 {
+			return max(now, l.lastGranted()) // it has its slot, or is past it
+		}
 	}
-	return bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, max(now, held), max(1, position))
+	return bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, max(now, held), position)
 }
