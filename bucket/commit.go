@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -26,11 +27,12 @@ const commitTries = 3
 func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
 	start := time.Now()
 	if x.groups.choose(len(msgs)) {
-		if answers, ok := x.atomic(ctx, msgs); ok {
+		answers, err := x.atomic(ctx, msgs)
+		if err == nil {
 			x.groups.learn(&x.groups.together, len(msgs), time.Since(start))
 			return answers
 		}
-		return x.singly(ctx, msgs)
+		return x.again(ctx, msgs, errors.Is(err, errUnanswered))
 	}
 	answers := x.singly(ctx, msgs)
 	x.groups.learn(&x.groups.apart, len(msgs), time.Since(start))
@@ -77,8 +79,9 @@ func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
 	*cost += (each - *cost) / 8
 }
 
-// atomic publishes one atomic batch. It reports false when nothing can be said about the batch as a whole.
-func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, bool) {
+// atomic publishes one atomic batch. With an error none of it is stored, or, where the error is errUnanswered, nobody
+// knows.
+func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, error) {
 	id := nuid.Next()
 	for i, m := range msgs {
 		m.Header[headerBatchID] = []string{id}
@@ -93,48 +96,54 @@ func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, bool
 			delete(m.Header, headerBatchCommit)
 		}
 	}()
-	replies, err := x.do(ctx, msgs, func(i int) bool { return i == last })
-	if err != nil {
-		return nil, false
+	ack := readAck(x.do(ctx, msgs, func(i int) bool { return i == last })[last])
+	if ack.err != nil {
+		return nil, ack.err
 	}
-	ack := readAck(replies[last])
-	if ack.err != nil || ack.seq < uint64(len(msgs)) {
-		return nil, false
+	if ack.seq < uint64(len(msgs)) {
+		return nil, fmt.Errorf("%w: an answer that cannot be", errUnanswered)
 	}
 	answers := make([]stored, len(msgs))
 	for i := range answers {
 		answers[i].seq = ack.seq - uint64(last-i) // the messages of a batch stand one after another
 	}
-	return answers, true
+	return answers, nil
 }
 
 // singly publishes each message by itself, all under way at once, and again what was not answered.
 func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
+	return x.again(ctx, msgs, false)
+}
+
+// again is singly for messages of which an earlier try, if unsure, may have been stored.
+func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, unsure bool) []stored {
 	answers := make([]stored, len(msgs))
+	unknown := make([]bool, len(msgs))
 	open := make([]int, len(msgs))
 	for i := range msgs {
-		open[i] = i
+		open[i], unknown[i] = i, unsure
 	}
 	for try := 1; len(open) > 0; try++ {
 		send := make([]*nats.Msg, len(open))
 		for k, i := range open {
 			send[k] = msgs[i]
 		}
-		replies, err := x.do(ctx, send, every)
-		again := open[:0]
+		replies := x.do(ctx, send, every)
+		left := open[:0]
 		noResponders := false
 		for k, i := range open {
 			answers[i] = readAck(replies[k])
-			if err != nil && replies[k] == nil {
-				answers[i].err = errors.Join(errUnanswered, err)
+			err := answers[i].err
+			if errors.Is(err, errUnanswered) || errors.Is(err, errRetry) {
+				left = append(left, i)
+				noResponders = noResponders || errors.Is(err, errRetry)
 			}
-			if errors.Is(answers[i].err, errUnanswered) || errors.Is(answers[i].err, errRetry) {
-				again = append(again, i)
-				noResponders = noResponders || errors.Is(answers[i].err, errRetry)
+			if unknown[i] = unknown[i] || errors.Is(err, errUnanswered); unknown[i] && !settles(err) {
+				answers[i].err = fmt.Errorf("%w; at last: %w", errUnanswered, err)
 			}
 		}
-		open = again
-		if err != nil || try == commitTries {
+		open = left
+		if ctx.Err() != nil || try == commitTries {
 			return answers
 		}
 		if noResponders && !sleep(ctx, time.Duration(try)*250*time.Millisecond) {
@@ -142,6 +151,12 @@ func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
 		}
 	}
 	return answers
+}
+
+// settles reports an answer that tells what became of the message, whatever was sent before: the stream looked for its
+// id first.
+func settles(err error) bool {
+	return err == nil || errors.Is(err, errFull) || errors.Is(err, errStale)
 }
 
 // sleep waits for d and reports false when ctx ended first.

@@ -47,43 +47,51 @@ func (x *exchange) close() error {
 	return nil
 }
 
-// do publishes msgs, at most maxExchange, and waits for a reply to each that wants reports true for. A reply that did
-// not come before the wait ended is nil: nobody knows then whether the request was carried out.
-func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) ([]*nats.Msg, error) {
+// reply is what came of one request: a message, or the reason why there is none.
+type reply struct {
+	msg *nats.Msg
+	err error // errUnsent or errUnanswered
+}
+
+// do publishes msgs, at most maxExchange, and waits for a reply to each that wants reports true for. What one message
+// cannot be sent for does not hit the others.
+func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []reply {
 	if len(msgs) > maxExchange {
 		panic("bucket: more requests in one exchange than its bound")
 	}
 	x.round++
 	prefix := x.inbox + "." + strconv.Itoa(x.round) + "."
-	replies := make([]*nats.Msg, len(msgs))
+	replies := make([]reply, len(msgs))
 	missing := 0
 	for i, m := range msgs {
 		m.Reply = ""
 		if wants(i) {
 			m.Reply = prefix + strconv.Itoa(i)
-			missing++
 		}
 		if err := x.nc.PublishMsg(m); err != nil {
-			return replies, fmt.Errorf("publish: %w", err)
+			replies[i].err = fmt.Errorf("%w: %w", errUnsent, err)
+		} else if wants(i) {
+			replies[i].err = errUnanswered
+			missing++
 		}
 	}
 	timeout := time.NewTimer(answerWait)
 	defer timeout.Stop()
 	for missing > 0 {
 		select {
-		case reply := <-x.replies:
-			index, ok := strings.CutPrefix(reply.Subject, prefix)
-			if i, err := strconv.Atoi(index); ok && err == nil && i < len(replies) && replies[i] == nil {
-				replies[i] = reply
+		case msg := <-x.replies:
+			index, ok := strings.CutPrefix(msg.Subject, prefix)
+			if i, err := strconv.Atoi(index); ok && err == nil && i < len(replies) && replies[i].msg == nil {
+				replies[i] = reply{msg: msg}
 				missing--
 			}
 		case <-timeout.C:
-			return replies, nil
+			return replies
 		case <-ctx.Done():
-			return replies, context.Cause(ctx)
+			return replies
 		}
 	}
-	return replies, nil
+	return replies
 }
 
 func every(int) bool { return true }
@@ -94,6 +102,8 @@ var (
 	errStale      = errors.New("another message came first")
 	errUnanswered = errors.New("the stream did not answer: it is not known whether the message was stored")
 	errRetry      = errors.New("the stream could not answer now")
+	errUnsent     = errors.New("the message could not be sent")
+	errStopping   = errors.New("weir is stopping")
 )
 
 // JetStream error codes, from nats-server 2.15 errors.json.
@@ -122,10 +132,11 @@ type stored struct {
 }
 
 // readAck reads a PubAck.
-func readAck(reply *nats.Msg) stored {
-	if reply == nil {
-		return stored{err: errUnanswered}
+func readAck(r reply) stored {
+	if r.msg == nil {
+		return stored{err: r.err}
 	}
+	reply := r.msg
 	if len(reply.Data) == 0 && reply.Header.Get("Status") == statusNoResponders {
 		return stored{err: fmt.Errorf("%w: no stream answers (an election, or the server has no JetStream)", errRetry)}
 	}

@@ -51,29 +51,22 @@ type Markers struct {
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
 	js := p.queue.js
 	subject := ownerSubject(p.queue.api, p.number)
+	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
+	// It refuses an earlier owner's intents from then on.
+	if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
+	}
 	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
 		ingest.HeaderMsgID: {"owner." + nuid.Next()},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
-	// Only the last epoch counts; without this the per-subject limit would end the take-overs one day.
-	if err := p.dropOldEpochs(ctx, subject, ack.Sequence); err != nil {
-		return nil, err
-	}
 	w, err := NewWriter(p.nc, maxMarkers, maxMarkerBytes)
 	if err != nil {
 		return nil, err
 	}
 	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10)}, nil
-}
-
-func (p *Partition) dropOldEpochs(ctx context.Context, subject string, newest uint64) error {
-	err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(newest))
-	if err != nil {
-		return fmt.Errorf("drop old epochs of %s: %w", p.name, err)
-	}
-	return nil
 }
 
 // Run stores markers until ctx ends.

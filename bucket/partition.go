@@ -31,7 +31,8 @@ type Partition struct {
 	mu          sync.Mutex
 	book        *book
 	waiting     []*entrant          // not yet on their way to the stream
-	pending     map[string]*entrant // waiting or on their way, by message id
+	pending     map[string]*pending // waiting or on their way, by message id
+	reading     bool                // somebody reads the stream into the book
 	recalled    map[string]Finished // by message id
 	recallUntil time.Time
 	bytes       int
@@ -52,6 +53,12 @@ type entrant struct {
 	done     func(ingest.Receipt, *ingest.Refusal)
 }
 
+// pending are the entrants with one message id.
+type pending struct {
+	entrants int
+	read     bool // the reader met a message with this id, and the book does not count it yet
+}
+
 func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) (*Partition, error) {
 	intake, err := newExchange(nc)
 	if err != nil {
@@ -59,7 +66,7 @@ func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) 
 	}
 	p := &Partition{
 		queue: q, number: number, name: StreamName(q.api, number), nc: nc, stream: stream, intake: intake,
-		book: newBook(), pending: map[string]*entrant{}, wake: make(chan struct{}, 1),
+		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1),
 	}
 	p.sweeper, err = newSweeper(p)
 	return p, err
@@ -101,8 +108,9 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 		e.ticket = p.book.enter(j.Key)
 	}
 	if e.twin = p.pending[id] != nil; !e.twin {
-		p.pending[id] = e
+		p.pending[id] = &pending{}
 	}
+	p.pending[id].entrants++
 	p.waiting = append(p.waiting, e)
 	p.bytes += len(j.Body)
 	p.mu.Unlock()
@@ -145,10 +153,21 @@ func (p *Partition) runIntake(ctx context.Context) error {
 		select {
 		case <-p.wake:
 		case <-ctx.Done():
+			p.abandon()
 			return p.intake.close()
 		}
 		for group := p.takeGroup(); len(group) > 0 && ctx.Err() == nil; group = p.takeGroup() {
 			p.storeGroup(ctx, group)
+		}
+	}
+}
+
+// abandon refuses what waits when the intake ends.
+func (p *Partition) abandon() {
+	for group := p.takeGroup(); len(group) > 0; group = p.takeGroup() {
+		for _, e := range group {
+			e.answer.err = errStopping
+			p.answer(e)
 		}
 	}
 }
@@ -197,7 +216,8 @@ func (p *Partition) commit(ctx context.Context, some []*entrant, how func(contex
 
 // sort parts a group by how the stream is to be asked. Jobs that it will take go together. Those it will probably
 // refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is below
-// the stream's ceiling is counted, exactly, once it is half full.
+// the stream's ceiling is counted, exactly: once it is half full, or always where the book does not know what others
+// have stored.
 func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +227,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		case e.foregone != nil:
 			e.msg.Header[headerExpectedSubjSeq] = []string{impossibleSeq}
 			alone = append(alone, e)
-		case e.limits.Capacity < p.queue.ceiling && place > e.limits.Capacity/2:
+		case e.limits.Capacity < p.queue.ceiling && (!p.reading || place > e.limits.Capacity/2):
 			counted = append(counted, e)
 		case e.twin, place > e.limits.Capacity:
 			alone = append(alone, e)
@@ -223,19 +243,9 @@ const impossibleSeq = "18446744073709551615"
 
 // answer tells one producer what the stream said.
 func (p *Partition) answer(e *entrant) {
-	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	p.mu.Lock()
-	if p.pending[id] == e {
-		delete(p.pending, id)
-	}
 	position := p.book.position(e.job.Key, e.ticket)
-	kept := e.answer.err == nil && !e.answer.duplicate
-	if !kept && e.foregone == nil {
-		p.book.leave(e.job.Key)
-	}
-	if kept && e.answer.seq > p.sweeper.read {
-		p.sweeper.own[e.answer.seq] = struct{}{}
-	}
+	p.settle(e)
 	p.mu.Unlock()
 
 	if e.answer.err != nil {
@@ -254,6 +264,30 @@ func (p *Partition) answer(e *entrant) {
 	e.done(receipt, nil)
 }
 
+// settle brings the book up to date with an entrant's answer: it counts what is in the stream, once. It is called with
+// the lock held.
+func (p *Partition) settle(e *entrant) {
+	id := e.msg.Header.Get(ingest.HeaderMsgID)
+	same := p.pending[id]
+	kept := e.answer.err == nil && !e.answer.duplicate
+	if kept && p.reading && e.answer.seq > p.sweeper.read {
+		p.sweeper.own[e.answer.seq] = struct{}{}
+	}
+	if e.foregone == nil {
+		counts := same.read || kept && p.reading
+		same.read = false
+		if !counts {
+			p.book.leave(e.job.Key)
+		}
+	}
+	if same.entrants--; same.entrants == 0 {
+		delete(p.pending, id)
+		if same.read {
+			p.book.enter(e.job.Key)
+		}
+	}
+}
+
 // refusal turns a stream's no into the producer's.
 func (p *Partition) refusal(e *entrant) *ingest.Refusal {
 	switch {
@@ -268,7 +302,7 @@ func (p *Partition) refusal(e *entrant) *ingest.Refusal {
 			RetryAfter:  max(0, now.Until(p.queue.eta(e.limits, e.job.Key, 1))), // the next call frees a place
 		}
 	case errors.Is(e.answer.err, errUnanswered):
-		return &ingest.Refusal{Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)}
+		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)}
 	}
 	return &ingest.Refusal{
 		Code:        ingest.Unavailable,

@@ -44,6 +44,7 @@ const (
 // until ctx ends or the stream is lost.
 func (p *Partition) Read(ctx context.Context, take func(Entry), caughtUp func()) error {
 	p.mu.Lock()
+	p.reading = true
 	p.sweeper.read, p.sweeper.order = 0, nil
 	clear(p.sweeper.deleted)
 	p.mu.Unlock()
@@ -160,7 +161,11 @@ func (p *Partition) noteRead(e Entry) bool {
 	}
 	_, own := p.sweeper.own[e.Seq]
 	delete(p.sweeper.own, e.Seq)
-	if _, pending := p.pending[e.Header.Get(ingest.HeaderMsgID)]; !own && !pending {
+	switch same := p.pending[e.Header.Get(ingest.HeaderMsgID)]; {
+	case own: // its ticket counts it
+	case same != nil && !same.read:
+		same.read = true
+	default:
 		p.book.enter(e.Key)
 	}
 	return true

@@ -131,9 +131,8 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint
 		}
 	}
 	var done []uint64
-	replies, err := s.x.do(ctx, s.deletes(single), every)
-	for i, reply := range replies {
-		if err == nil && isDeleted(reply) {
+	for i, reply := range s.x.do(ctx, s.deletes(single), every) {
+		if isDeleted(reply.msg) {
 			done = append(done, single[i])
 		}
 	}

@@ -77,15 +77,11 @@ func (l *Letter) Subject() string {
 
 // Message renders the letter: the job's body byte for byte, its own headers, and what weir knows.
 func (l *Letter) Message() *nats.Msg {
-	h := nats.Header{}
-	for name, values := range l.Header {
-		if ours(name) {
-			continue
+	h := ingest.KeptHeader(l.Header, l.Body)
+	for name := range h {
+		if l.ours(name) {
+			delete(h, name)
 		}
-		if len(name) > 5 && strings.EqualFold(name[:5], "Nats-") {
-			name = ingest.HeaderJobNats + name[5:]
-		}
-		h[name] = values
 	}
 	for name, value := range l.facts() {
 		h[name] = []string{value}
@@ -125,10 +121,11 @@ func (l *Letter) notice() *nats.Msg {
 	return &nats.Msg{Subject: l.ReplyTo, Header: h}
 }
 
-// ours reports a header that an earlier letter of the job left.
-func ours(name string) bool {
+// ours reports a header that weir itself writes on letters: one that the job has comes from an earlier letter.
+func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
-	return strings.HasPrefix(lower, "weir-dead-") || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key"
+	return strings.HasPrefix(lower, "weir-dead-") || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
+		lower == "weir-job-id" && l.JobID != ""
 }
 
 func cleanDetail(s string) string {

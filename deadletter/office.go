@@ -107,7 +107,7 @@ func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error))
 		l.API = ""
 	}
 	if r.Refusal.Code != ingest.Throttled {
-		o.Bury(l, done)
+		o.Bury(l, o.orTakenBack(done))
 		return
 	}
 	l.Reason = Overflow
@@ -116,7 +116,21 @@ func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error))
 			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
 			RetryAfterMS: r.Refusal.RetryAfter.Milliseconds(), DeadLetterSeq: seq,
 		}}
-	}, done)
+	}, o.orTakenBack(done))
+}
+
+// orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
+// nothing was kept, and tries again.
+func (o *Office) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
+	return func(seq uint64, err error) {
+		if err != nil && seq > 0 {
+			request := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
+			if err := o.nc.Publish("$JS.API.STREAM.MSG.DELETE."+Stream, request); err != nil {
+				o.log.Warn("a letter without an event could not be taken back", "seq", seq, "err", err)
+			}
+		}
+		done(seq, err)
+	}
 }
 
 func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
@@ -125,12 +139,12 @@ func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 			done(0, fmt.Errorf("dead letter: %w", err))
 			return
 		}
-		o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
 		o.Send(event(seq), func(err error) {
 			if err != nil {
 				done(seq, err)
 				return
 			}
+			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
 			if l.ReplyTo != "" {
 				if err := o.nc.PublishMsg(l.notice()); err != nil {
 					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)

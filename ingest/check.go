@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,23 +16,23 @@ import (
 
 const maxPathBytes = 4096 // of a path, and of a query
 
-func checkID(id string) (string, error) {
+func checkID(id string) error {
 	if id == "" || len(id) > MaxIDBytes {
-		return "", fmt.Errorf("an id has 1 to %d bytes, this one has %d", MaxIDBytes, len(id))
+		return fmt.Errorf("an id has 1 to %d bytes, this one has %d", MaxIDBytes, len(id))
 	}
 	for i := 0; i < len(id); i++ {
 		if id[i] <= ' ' || id[i] > '~' {
-			return "", errors.New("an id is made of visible ASCII characters: it is sent to the api as a header")
+			return errors.New("an id is made of visible ASCII characters: it is sent to the api as a header")
 		}
 	}
-	return id, nil
+	return nil
 }
 
-func checkMethod(method string, allowed []string) (string, error) {
+func checkMethod(method string, allowed []string) error {
 	if slices.Contains(allowed, method) {
-		return method, nil
+		return nil
 	}
-	return "", fmt.Errorf("%q is not one of this api's methods %v", method, allowed)
+	return fmt.Errorf("%q is not one of this api's methods %v", clip(method), allowed)
 }
 
 // checkPath holds a job below its api's url: nothing that a client, a proxy or a server could read as another host or
@@ -65,6 +66,9 @@ func checkPath(path string) error {
 			if segment == ".." || segment == "." || strings.HasPrefix(segment, "..;") {
 				return errors.New("a path must not hold . or .. segments")
 			}
+		}
+		if strings.Contains(next, "\xc0\xae") || strings.Contains(next, "\xe0\x80\xae") {
+			return errors.New("a path must not hold a dot in more bytes than it has")
 		}
 		if strings.ContainsAny(next, "\r\n\x00") {
 			return errors.New("a path must not hold CR, LF or NUL, escaped or not")
@@ -109,7 +113,7 @@ func parseDeadline(value string, now time.Time) (time.Time, error) {
 	if err != nil {
 		d, err := time.ParseDuration(value)
 		if err != nil {
-			return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 30s", value)
+			return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 30s", clip(value))
 		}
 		at = now.Add(d)
 	}
@@ -119,7 +123,7 @@ func parseDeadline(value string, now time.Time) (time.Time, error) {
 func parseCost(value string, most int64) (int64, error) {
 	cost, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || cost < 1 {
-		return 0, fmt.Errorf("%q is not a whole number from 1", value)
+		return 0, fmt.Errorf("%q is not a whole number from 1", clip(value))
 	}
 	if most > 0 && cost > most {
 		return 0, fmt.Errorf("cost %d can never pass: the limits let at most %d through at once", cost, most)
@@ -131,12 +135,17 @@ func parseCost(value string, most int64) (int64, error) {
 func checkReplyTo(subject string) error {
 	if subject == "" || len(subject) > 512 || strings.ContainsAny(subject, " \t\r\n*>") ||
 		slices.Contains(strings.Split(subject, "."), "") {
-		return fmt.Errorf("%q is not a subject to publish to", subject)
+		return fmt.Errorf("%q is not a subject to publish to", clip(subject))
 	}
-	if strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "weir.") {
-		return fmt.Errorf("%q belongs to NATS or to weir: name a subject of your own", subject)
+	if notTheirs(subject) {
+		return fmt.Errorf("%q belongs to NATS or to weir: name a subject of your own", clip(subject))
 	}
 	return nil
+}
+
+// notTheirs reports a subject on which no producer may make weir speak.
+func notTheirs(subject string) bool {
+	return strings.HasPrefix(subject, "$") || strings.HasPrefix(subject, "weir.")
 }
 
 // pointedString finds a string or a number by a JSON pointer.
@@ -162,7 +171,7 @@ func Pointed(body []byte, pointer string) (any, error) {
 	if err := dec.Decode(&value); err != nil {
 		return nil, errors.New("the body is not JSON")
 	}
-	if dec.More() {
+	if _, err := dec.Token(); err != io.EOF { //nolint:errorlint // the decoder gives it bare
 		return nil, errors.New("the body is more than one JSON value")
 	}
 	if pointer == "" {
@@ -180,7 +189,7 @@ func Pointed(body []byte, pointer string) (any, error) {
 			value = next
 		case []any:
 			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(v) {
+			if err != nil || i < 0 || i >= len(v) || strconv.Itoa(i) != part {
 				return nil, fmt.Errorf("the body has nothing at %s", pointer)
 			}
 			value = v[i]

@@ -2,8 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -83,25 +81,25 @@ type Message struct {
 	Body   []byte
 }
 
-// Parse reads a job that a producer sent at the time now under its api's rule. With a refusal the job holds what could
-// be read.
+// Parse reads a job that a producer sent at the time now under its api's rule. With a refusal the job holds all that
+// could be read all the same, and always an id: its letter is to say whose it is.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
-	if int64(len(m.Body)) > rule.MaxBody {
-		j.salvage(m.Header)
-		_ = j.readKey(Message{Key: m.Key, Header: m.Header}, rule) // not from a body of any size
-		return j, refuse(TooLarge, "the body has %d bytes, api %s takes at most %d", len(m.Body), rule.API, rule.MaxBody)
+	tooLarge := int64(len(m.Body)) > rule.MaxBody
+	refusal := j.readHeader(m.Header, rule, now)
+	if err := checkHeaders(m.Header); err != nil {
+		refusal = refuse(Invalid, "%v", err)
 	}
-	if refusal := j.readHeader(m.Header, rule, now); refusal != nil {
-		j.salvage(m.Header)
-		_ = j.readKey(m, rule) // it is refused already
-		return j, refusal
+	if tooLarge {
+		refusal = refuse(TooLarge, "the body has %d bytes, api %s takes at most %d", len(m.Body), rule.API, rule.MaxBody)
 	}
-	if refusal := j.readKey(m, rule); refusal != nil {
-		return j, refusal
+	if !tooLarge || rule.Key.Pointer == "" {
+		if noKey := j.readKey(m, rule); refusal == nil {
+			refusal = noKey
+		}
 	}
-	if !j.Deadline.IsZero() && !j.Deadline.After(now) {
-		return j, refuse(Invalid, "header %s: the deadline %s has passed", HeaderDeadline, j.Deadline.UTC().Format(time.RFC3339))
+	if refusal == nil && !j.Deadline.IsZero() && !j.Deadline.After(now) {
+		refusal = refuse(Invalid, "header %s: the deadline %s has passed", HeaderDeadline, j.Deadline.UTC().Format(time.RFC3339))
 	}
 	if j.ID == "" {
 		j.ID = uuid.Must(uuid.NewV7()).String()
@@ -109,8 +107,8 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	if j.DedupeID == "" {
 		j.DedupeID = j.ID
 	}
-	j.Header = storedHeader(m.Header, j.ID)
-	return j, nil
+	j.Header = storedHeader(m.Header, m.Body, j.ID)
+	return j, refusal
 }
 
 // Message is the job as the queue stores it under subject. Its message id holds the key, so that the same id under
@@ -140,105 +138,6 @@ func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	refusal := j.readHeader(m.Header, rule, storedAt)
 	j.DedupeID = strings.TrimPrefix(stored, StoredID(m.Key, ""))
 	return j, refusal
-}
-
-// salvage reads of a refused job what its letter is found by and who is to be told, where these are right.
-func (j *Job) salvage(h nats.Header) {
-	j.ID, j.DedupeID, j.ReplyTo = "", "", ""
-	for _, name := range []string{HeaderMsgID, HeaderJobID} {
-		if value, err := headerValue(h, name); err == nil {
-			if id, err := checkID(value); err == nil {
-				j.ID = id
-			}
-		}
-	}
-	if value, err := headerValue(h, HeaderReplyTo); err == nil && checkReplyTo(value) == nil {
-		j.ReplyTo = value
-	}
-}
-
-func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
-	var msgID, jobID string
-	for name, values := range h {
-		if len(values) == 0 {
-			continue
-		}
-		value, lower := values[0], strings.ToLower(name)
-		if refusal := checkSingle(lower, name, values); refusal != nil {
-			return refusal
-		}
-		var err error
-		switch lower {
-		case "nats-msg-id":
-			msgID, err = checkID(value)
-		case "weir-job-id":
-			jobID, err = checkID(value)
-		case "weir-method":
-			j.Method, err = checkMethod(value, rule.Methods)
-		case "weir-path":
-			j.Path, err = value, checkPath(value)
-		case "weir-query":
-			j.Query, err = value, checkQuery(value)
-		case "weir-deadline":
-			j.Deadline, err = parseDeadline(value, now)
-		case "weir-cost":
-			j.Cost, err = parseCost(value, rule.MaxCost)
-		case "weir-reply-to":
-			j.ReplyTo, err = value, checkReplyTo(value)
-		case "weir-redrives":
-			j.Redrives, err = strconv.Atoi(value)
-		case "content-type":
-			if forwards(rule, headerContentType) {
-				j.Forward, err = append(j.Forward, HeaderField{headerContentType, value}), checkHeaderValue(value)
-			}
-		default:
-			err = j.readOther(name, lower, values, rule)
-		}
-		if err != nil {
-			return refuse(Invalid, "header %s: %v", name, err)
-		}
-	}
-	j.ID, j.DedupeID = firstOf(jobID, msgID), firstOf(msgID, jobID)
-	return nil
-}
-
-// readOther takes the headers that are known by their prefix.
-func (j *Job) readOther(name, lower string, values []string, rule *Rule) error {
-	if forwarded, ok := strings.CutPrefix(lower, "weir-header-"); ok {
-		forwarded = name[len(name)-len(forwarded):]
-		if !forwards(rule, forwarded) {
-			return fmt.Errorf("api %s does not forward %s (its forward_headers do not name it)", rule.API, forwarded)
-		}
-		for _, v := range values {
-			if err := checkHeaderValue(v); err != nil {
-				return err
-			}
-			j.Forward = append(j.Forward, HeaderField{http.CanonicalHeaderKey(forwarded), v})
-		}
-		return nil
-	}
-	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) {
-		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s", HeaderMethod, HeaderPath,
-			HeaderQuery, HeaderForward, HeaderDeadline, HeaderCost, HeaderReplyTo, HeaderJobID)
-	}
-	for _, prefix := range unhonoured {
-		if strings.HasPrefix(lower, prefix) {
-			return fmt.Errorf("weir cannot honour this JetStream header: leave it out")
-		}
-	}
-	return nil
-}
-
-// unhonoured are JetStream's headers whose promise the queue behind weir does not keep. Nats-Expected-Stream is not
-// among them: it is checked.
-var unhonoured = []string{
-	"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
-}
-
-// carriedByLetters are the headers that a letter or a result has and that do no harm when somebody publishes it again.
-func carriedByLetters(lower string) bool {
-	return lower == "weir-api" || lower == "weir-key" ||
-		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
 }
 
 func (j *Job) readKey(m Message, rule *Rule) *Refusal {
@@ -274,54 +173,4 @@ func (s KeySource) String() string {
 		return "json pointer " + s.Pointer
 	}
 	return "subject"
-}
-
-// storedHeader is the job's header as the queue keeps it: the server would obey what begins with Nats-.
-func storedHeader(h nats.Header, id string) nats.Header {
-	stored := make(nats.Header, len(h)+2)
-	for name, values := range h {
-		if len(name) > 5 && strings.EqualFold(name[:5], "Nats-") {
-			name = HeaderJobNats + name[5:]
-		}
-		stored[name] = values
-	}
-	stored[HeaderJobID] = []string{id}
-	return stored
-}
-
-func forwards(rule *Rule, name string) bool {
-	for _, allowed := range rule.ForwardHeaders {
-		if strings.EqualFold(allowed, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// checkSingle refuses two values where only one has a meaning; a header for the api may repeat.
-func checkSingle(lower, name string, values []string) *Refusal {
-	if len(values) > 1 && !strings.HasPrefix(lower, "weir-header-") &&
-		(strings.HasPrefix(lower, "weir-") || strings.HasPrefix(lower, "nats-") || lower == "content-type") {
-		return refuse(Invalid, "header %s stands %d times", name, len(values))
-	}
-	return nil
-}
-
-func headerValue(h nats.Header, name string) (string, error) {
-	for n, values := range h {
-		if strings.EqualFold(n, name) && len(values) > 0 {
-			if len(values) > 1 {
-				return "", fmt.Errorf("header %s stands %d times", name, len(values))
-			}
-			return values[0], nil
-		}
-	}
-	return "", fmt.Errorf("the job has no header %s", name)
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

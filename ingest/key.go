@@ -114,8 +114,8 @@ func hexValue(c byte) int {
 
 // HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token.
 func HeaderText(key string) string {
-	if key == "" {
-		return NoToken
+	if key == "" || key == NoToken {
+		return Token(key)
 	}
 	for i := 0; i < len(key); i++ {
 		if key[i] < ' ' || key[i] == 0x7f {

@@ -9,8 +9,10 @@ import (
 // Code is what a refused producer is told; its last three digits follow HTTP, and it is the err_code of the answer.
 type Code int
 
-// The refusals. Every one but Unavailable leaves a dead letter.
+// The refusals. Every one leaves a dead letter but Unavailable, and Unsure: then the job may be stored, and the only
+// honest answer is none, so that its producer sends it again under the same id.
 const (
+	Unsure      Code = 0
 	Invalid     Code = 20400
 	UnknownAPI  Code = 20404
 	TooLarge    Code = 20413

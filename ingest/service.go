@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -71,7 +71,7 @@ type Service struct {
 	opts     Options
 	log      *slog.Logger
 	micro    micro.Service
-	open     sync.WaitGroup // jobs not answered yet
+	open     open // jobs not answered yet
 	accepted *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 }
@@ -113,18 +113,13 @@ func Start(o Options) (*Service, error) {
 	return s, nil
 }
 
-// Stop ends the intake: no new job is read, and it returns when every job read was answered or ctx ends.
+// Stop ends the intake: no new job is taken, and it returns when every job taken was answered or ctx ends.
 func (s *Service) Stop(ctx context.Context) error {
 	if err := s.micro.Stop(); err != nil {
 		return fmt.Errorf("stop the intake: %w", err)
 	}
-	answered := make(chan struct{})
-	go func() {
-		s.open.Wait()
-		close(answered)
-	}()
 	select {
-	case <-answered:
+	case <-s.open.close():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("stop the intake: some jobs are not answered yet: %w", context.Cause(ctx))
@@ -133,32 +128,30 @@ func (s *Service) Stop(ctx context.Context) error {
 
 // handle is the whole way of a job through the intake: read, put, answer.
 func (s *Service) handle(req micro.Request) {
-	name, key, _ := strings.Cut(strings.TrimPrefix(req.Subject(), SubjectPrefix), ".")
-	in := submission{service: s, reply: req.Reply(), header: nats.Header(req.Headers()), apiName: name}
-	s.open.Add(1)
-
+	name, tokens, _ := strings.Cut(strings.TrimPrefix(req.Subject(), SubjectPrefix), ".")
+	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	if !s.open.enter() {
+		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
+		return
+	}
+	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data()}
 	api, ok := s.opts.APIs()[name]
 	if !ok {
-		job := &Job{}
-		job.salvage(in.header)
-		in.key, in.jobID, in.replyTo = keyOrNone(KeyFromSubject(key)), job.ID, job.ReplyTo
-		in.refuse(req.Data(), refuse(UnknownAPI, "no api %q is configured", clip(name)))
+		job, _ := Parse(msg, &anyRule, time.Now())
+		in.key, in.jobID, in.replyTo = job.Key, job.ID, job.ReplyTo
+		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
-	if strings.HasSuffix(in.reply, ".$FI") {
-		in.refuse(req.Data(), refuse(Invalid, "weir takes single publishes, not JetStream's fast batches"))
-		return
-	}
-	job, refusal := Parse(Message{Key: KeyFromSubject(key), Header: in.header, Body: req.Data()}, api.Rule, time.Now())
+	job, refusal := Parse(msg, api.Rule, time.Now())
 	in.key, in.jobID, in.replyTo = job.Key, job.ID, job.ReplyTo
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
-		if expected := in.header.Get(headerExpectedStream); refusal == nil && expected != "" && expected != in.stream {
-			refusal = refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected))
-		}
+	}
+	if refusal == nil {
+		refusal = in.checkPromises()
 	}
 	if refusal != nil {
-		in.refuse(req.Data(), refusal)
+		in.refuse(msg.Body, refusal)
 		return
 	}
 	api.Queue.Put(job, func(receipt Receipt, refusal *Refusal) {
@@ -173,6 +166,9 @@ func (s *Service) handle(req micro.Request) {
 	})
 }
 
+// anyRule reads what can be read of a job for an api that nobody knows.
+var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
+
 // submission is one job between its arrival and its answer.
 type submission struct {
 	service                              *Service
@@ -181,10 +177,27 @@ type submission struct {
 	header                               nats.Header
 }
 
+// checkPromises refuses what a JetStream client asks for and weir does not do.
+func (in *submission) checkPromises() *Refusal {
+	if strings.HasSuffix(in.reply, ".$FI") {
+		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
+	}
+	if expected, err := headerValue(in.header, headerExpectedStream); err == nil && expected != in.stream {
+		return refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected))
+	}
+	return nil
+}
+
 // refuse buries what is to be buried, and only then tells the producer.
 func (in *submission) refuse(body []byte, refusal *Refusal) {
-	if refusal.Code == Unavailable {
+	switch refusal.Code {
+	case Unavailable:
 		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		return
+	case Unsure:
+		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
+			"err", refusal.Description)
+		in.service.open.leave()
 		return
 	}
 	if refusal.Code == TooLarge {
@@ -196,7 +209,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		if err != nil {
 			in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
 				"api", in.apiName, "job_id", in.jobID, "err", err)
-			refusal = refuse(Unavailable, "refused (%s), and the dead letter could not be stored: try again", refusal.Description)
+			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
 			return
 		}
@@ -207,22 +220,19 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 	})
 }
 
-// answer publishes straight to the reply subject: micro's own Respond is not safe outside its handler.
 func (in *submission) answer(data []byte) {
-	defer in.service.open.Done()
-	if in.reply == "" {
-		return // a plain publish: nobody waits
+	defer in.service.open.leave()
+	in.send(data)
+}
+
+// send publishes straight to the reply subject: micro's own Respond is not safe outside its handler.
+func (in *submission) send(data []byte) {
+	if in.reply == "" || notTheirs(in.reply) {
+		return // a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
 	}
 	if err := in.service.opts.Conn.Publish(in.reply, data); err != nil {
 		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
 	}
-}
-
-func keyOrNone(key string) string {
-	if CheckKey(key) != nil {
-		return ""
-	}
-	return key
 }
 
 // clip shortens what a stranger wrote before it is repeated.

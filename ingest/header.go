@@ -1,0 +1,258 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/net/http/httpguts"
+)
+
+// Bounds of a job's own headers: JetStream stores 64 KiB, and names grow when weir renames them.
+const (
+	maxHeaderBytes = 32 << 10
+	maxKeptBytes   = 60 << 10
+)
+
+// readHeader takes in every header that can be read, also when it refuses one: the first by name, so that the same job
+// is refused for the same reason every time.
+func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
+	var first *Refusal
+	var msgID string
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if len(h[name]) == 0 {
+			continue
+		}
+		err := checkSingle(name, h[name])
+		if err == nil {
+			err = j.readOne(name, h[name], rule, now, &msgID)
+		}
+		if err != nil && first == nil {
+			first = refuse(Invalid, "header %s: %v", clip(name), err)
+		}
+	}
+	j.ID, j.DedupeID = firstOf(j.ID, msgID), firstOf(msgID, j.ID)
+	return first
+}
+
+// readOne takes in one header; what it refuses it leaves unset.
+func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string) (err error) {
+	value := values[0]
+	switch strings.ToLower(name) {
+	case "nats-msg-id":
+		err = set(msgID, value, checkID(value))
+	case "weir-job-id":
+		err = set(&j.ID, value, checkID(value))
+	case "weir-method":
+		err = set(&j.Method, value, checkMethod(value, rule.Methods))
+	case "weir-path":
+		err = set(&j.Path, value, checkPath(value))
+	case "weir-query":
+		err = set(&j.Query, value, checkQuery(value))
+	case "weir-reply-to":
+		err = set(&j.ReplyTo, value, checkReplyTo(value))
+	case "weir-deadline":
+		at, bad := parseDeadline(value, now)
+		err = set(&j.Deadline, at, bad)
+	case "weir-cost":
+		cost, bad := parseCost(value, rule.MaxCost)
+		err = set(&j.Cost, cost, bad)
+	case "weir-redrives":
+		n, bad := strconv.ParseUint(value, 10, 31)
+		if bad != nil {
+			bad = errors.New("not a whole number")
+		}
+		err = set(&j.Redrives, int(n), bad)
+	case "content-type":
+		if forwards(rule, headerContentType) {
+			err = j.forward(headerContentType, values)
+		}
+	default:
+		err = j.readOther(name, values, rule)
+	}
+	return err
+}
+
+// set stores value in field unless there is an err, which it returns.
+func set[T any](field *T, value T, err error) error {
+	if err == nil {
+		*field = value
+	}
+	return err
+}
+
+// readOther takes the headers that are known by their prefix.
+func (j *Job) readOther(name string, values []string, rule *Rule) error {
+	lower := strings.ToLower(name)
+	if strings.HasPrefix(lower, "weir-header-") {
+		forwarded := name[len(HeaderForward):]
+		if !forwards(rule, forwarded) {
+			return fmt.Errorf("api %s does not forward %s (its forward_headers do not name it)", rule.API, clip(forwarded))
+		}
+		return j.forward(http.CanonicalHeaderKey(forwarded), values)
+	}
+	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) {
+		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s", HeaderMethod, HeaderPath,
+			HeaderQuery, HeaderForward, HeaderDeadline, HeaderCost, HeaderReplyTo, HeaderJobID)
+	}
+	for _, prefix := range unhonoured {
+		if strings.HasPrefix(lower, prefix) {
+			return errors.New("weir cannot honour this JetStream header: leave it out")
+		}
+	}
+	return nil
+}
+
+func (j *Job) forward(name string, values []string) error {
+	for _, v := range values {
+		if err := checkHeaderValue(v); err != nil {
+			return err
+		}
+	}
+	for _, v := range values {
+		j.Forward = append(j.Forward, HeaderField{name, v})
+	}
+	return nil
+}
+
+// unhonoured are JetStream's headers whose promise the queue behind weir does not keep. Nats-Expected-Stream is not
+// among them: it is checked.
+var unhonoured = []string{
+	"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
+}
+
+// carriedByLetters are the headers that a letter has and that do no harm when somebody publishes it again.
+func carriedByLetters(lower string) bool {
+	return lower == "weir-api" || lower == "weir-key" ||
+		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
+}
+
+// checkHeaders refuses headers that HTTP, JetStream or another reader would not see as weir does.
+func checkHeaders(h nats.Header) error {
+	size := 0
+	var spellings map[string]string
+	if len(h) > 1 {
+		spellings = make(map[string]string, len(h))
+	}
+	for name, values := range h {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("header %q: HTTP cannot carry this name", clip(name))
+		}
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+		plain := meant(name)
+		if spellings == nil || strings.HasPrefix(plain, "weir-header-") {
+			continue // a header for the api may repeat
+		}
+		if other, twice := spellings[plain]; twice {
+			return fmt.Errorf("headers %s and %s are the same one: send it once", clip(min(name, other)), clip(max(name, other)))
+		}
+		spellings[plain] = name
+	}
+	if size > maxHeaderBytes {
+		return fmt.Errorf("the headers have %d bytes, at most %d are allowed", size, maxHeaderBytes)
+	}
+	return nil
+}
+
+// meant is a header's name without the differences that HTTP does not see.
+func meant(name string) string {
+	lower := strings.ToLower(name)
+	if lower == "weir-header-content-type" {
+		return "content-type"
+	}
+	return lower
+}
+
+// checkSingle refuses two values where only one has a meaning; a header for the api may repeat.
+func checkSingle(name string, values []string) error {
+	plain := meant(name)
+	if len(values) > 1 && !strings.HasPrefix(plain, "weir-header-") &&
+		(strings.HasPrefix(plain, "weir-") || strings.HasPrefix(plain, "nats-") || plain == "content-type") {
+		return fmt.Errorf("it stands %d times", len(values))
+	}
+	return nil
+}
+
+// storedHeader is the job's header as the queue keeps it.
+func storedHeader(h nats.Header, body []byte, id string) nats.Header {
+	stored := KeptHeader(h, body)
+	for name := range stored {
+		if strings.EqualFold(name, HeaderJobID) {
+			delete(stored, name)
+		}
+	}
+	stored[HeaderJobID] = []string{id}
+	return stored
+}
+
+// KeptHeader is a job's own header as a stream can keep it beside body. The server obeys what begins with Nats-, and
+// clients take a message without a body but with a Status for word from the server: these are renamed. A name that
+// NATS cannot carry is written as a token. What is more than JetStream stores is left out.
+func KeptHeader(h nats.Header, body []byte) nats.Header {
+	kept, size := make(nats.Header, len(h)+2), 0
+	renamed := map[string]bool{} // in lower case
+	for name := range h {
+		if as := keptName(name, body); as != name {
+			renamed[strings.ToLower(as)] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		as := keptName(name, body)
+		if as == name && renamed[strings.ToLower(as)] {
+			continue // left by an earlier life of the job, whose own comes first
+		}
+		for _, v := range h[name] {
+			size += len(as) + len(v) + len(": \r\n")
+		}
+		if size > maxKeptBytes {
+			break
+		}
+		kept[as] = h[name]
+	}
+	return kept
+}
+
+func keptName(name string, body []byte) string {
+	switch {
+	case len(name) > 5 && strings.EqualFold(name[:5], "Nats-"):
+		name = HeaderJobNats + name[5:]
+	case len(body) == 0 && strings.EqualFold(name, "Status"):
+		name = HeaderJobNats + name
+	}
+	if !httpguts.ValidHeaderFieldName(name) {
+		return Token(name)
+	}
+	return name
+}
+
+func forwards(rule *Rule, name string) bool {
+	return slices.ContainsFunc(rule.ForwardHeaders, func(allowed string) bool { return strings.EqualFold(allowed, name) })
+}
+
+// headerValue finds a header whatever its letters' case.
+func headerValue(h nats.Header, name string) (string, error) {
+	for n, values := range h {
+		if strings.EqualFold(n, name) && len(values) > 0 {
+			if len(values) > 1 {
+				return "", fmt.Errorf("header %s stands %d times", name, len(values))
+			}
+			return values[0], nil
+		}
+	}
+	return "", fmt.Errorf("the job has no header %s", name)
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
