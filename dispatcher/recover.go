@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -143,15 +144,15 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 // the crash, if there is one, and else as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	l.unstage(t)
-	found, err := l.d.findResult(ctx, t)
+	result, err := l.d.findResult(ctx, t)
 	if err != nil {
 		l.log.Error("results could not be searched; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 		l.running.Add(1)
 		time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.settleUnknown(ctx, t) })
 		return
 	}
-	if found {
-		l.finish(t, Done)
+	if result != nil {
+		l.keepRecord(ctx, t, l.lostRecord(t, result), func() { l.finish(t, Done) })
 		return
 	}
 	now := time.Now()
@@ -163,26 +164,37 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	l.bury(ctx, t, out.reason, detail, c)
 }
 
-// findResult looks for a result of exactly this message.
-func (d *Dispatcher) findResult(ctx context.Context, t *task) (bool, error) {
+// lostRecord is the ledger's record of a call of which only the result was stored.
+func (l *lane) lostRecord(t *task, result *jetstream.RawStreamMsg) *CallRecord {
+	status, _ := strconv.Atoi(result.Header.Get(HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Header.Get(HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Header.Get(HeaderFinishedAt))
+	out := outcome{verdict: delivered, billed: deadletter.BilledYes, detail: "the worker died after its result was stored"}
+	c := l.record(t, response{sent: true, status: status, started: started, ended: ended}, out)
+	c.Planned = time.Time{}
+	return c
+}
+
+// findResult looks for a result of exactly this message; nil when there is none.
+func (d *Dispatcher) findResult(ctx context.Context, t *task) (*jetstream.RawStreamMsg, error) {
 	if ctx.Err() != nil {
-		return false, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	stream, err := d.opts.JetStream.Stream(ctx, ResultsStream)
 	if err != nil {
-		return false, fmt.Errorf("results: %w", err)
+		return nil, fmt.Errorf("results: %w", err)
 	}
 	subject := ResultSubject(t.job.API, t.job.Key)
 	want := fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)
 	for seq := uint64(1); ; {
 		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
 		if isNotFound(err) {
-			return false, nil
+			return nil, nil //nolint:nilnil // none is no error
 		} else if err != nil {
-			return false, fmt.Errorf("results of %s: %w", subject, err)
+			return nil, fmt.Errorf("results of %s: %w", subject, err)
 		}
 		if msg.Header.Get("Nats-Msg-Id") == want {
-			return true, nil
+			return msg, nil
 		}
 		seq = msg.Sequence + 1
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher"
 )
@@ -83,7 +84,7 @@ func (r *rig) ended(api, key string, n int) {
 func (r *rig) depth(api, key string) int {
 	n := 0
 	for p := range 4 {
-		n += len(r.stored(queueStream(api, p), queueStreamSubject(api, p, key)))
+		n += len(r.stored(bucket.StreamName(api, p), queueName(api, p, "j", key)))
 	}
 	return n
 }
@@ -105,20 +106,13 @@ func (r *rig) checkEnd(t *testing.T, api, key, id, body string, want end) {
 	if len(results)+len(letters) != 1 {
 		t.Fatalf("%d results and %d letters of one job", len(results), len(letters))
 	}
-	var got end
+	got := endIn(t, results, letters)
 	if len(results) == 1 {
-		h := results[0].Header
-		got = end{as: h.Get("Weir-Outcome"), status: number(t, h, "Weir-Status"), attempts: number(t, h, "Weir-Attempts")}
-		if n := number(t, h, "Weir-Calls"); n != len(ledger) || h.Get("Weir-Job-Id") != id {
-			t.Errorf("job %s, %d calls of %d: %v", id, n, len(ledger), h)
+		if n := number(t, results[0].Header, "Weir-Calls"); n != len(ledger) || results[0].Header.Get("Weir-Job-Id") != id {
+			t.Errorf("job %s, %d calls of %d: %v", id, n, len(ledger), results[0].Header)
 		}
-	} else {
-		h := letters[0].Header
-		got = end{as: h.Get("Weir-Dead-Reason"), status: number(t, h, "Weir-Dead-Status"), attempts: number(t, h, "Weir-Dead-Attempts")}
-		got.billed = deadletter.Billed(h.Get("Weir-Dead-Billed"))
-		if string(letters[0].Data) != body || h.Get("Weir-Job-Id") != id || h.Get("Weir-Dead-Detail") == "" {
-			t.Errorf("a letter of job %s with the body %q: %v", id, letters[0].Data, h)
-		}
+	} else if h := letters[0].Header; string(letters[0].Data) != body || h.Get("Weir-Job-Id") != id || h.Get("Weir-Dead-Detail") == "" {
+		t.Errorf("a letter of job %s with the body %q: %v", id, letters[0].Data, h)
 	}
 	for i, c := range ledger {
 		got.ledger = append(got.ledger, c.Outcome)
@@ -129,5 +123,19 @@ func (r *rig) checkEnd(t *testing.T, api, key, id, body string, want end) {
 	}
 	if !sameEnd(got, want) {
 		t.Errorf("ended as %+v, want %+v", got, want)
+	}
+}
+
+// endIn reads the one end of a job, but for its ledger.
+func endIn(t *testing.T, results, letters []*jetstream.RawStreamMsg) end {
+	t.Helper()
+	if len(results) > 0 {
+		h := results[0].Header
+		return end{as: h.Get("Weir-Outcome"), status: number(t, h, "Weir-Status"), attempts: number(t, h, "Weir-Attempts")}
+	}
+	h := letters[0].Header
+	return end{
+		as: h.Get("Weir-Dead-Reason"), status: number(t, h, "Weir-Dead-Status"), attempts: number(t, h, "Weir-Dead-Attempts"),
+		billed: deadletter.Billed(h.Get("Weir-Dead-Billed")),
 	}
 }

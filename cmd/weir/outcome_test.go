@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket"
 	"weir/cmd/weir/internal/fakeapi"
 	"weir/deadletter"
 )
@@ -227,10 +226,4 @@ func number(t *testing.T, h nats.Header, name string) int {
 		t.Errorf("header %s: %v", name, err)
 	}
 	return n
-}
-
-func queueStream(api string, p int) string { return bucket.StreamName(api, p) }
-
-func queueStreamSubject(api string, p int, key string) string {
-	return fmt.Sprintf("weir.q.%s.%d.j.%s", api, p, key)
 }

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/embedded"
+	"weir/dispatcher"
+)
+
+// left is what a worker that died left of one job, and what must come of it.
+type left struct {
+	what    string
+	jobs    int   // 1 by default
+	intents []int // the calls that were to start, one message each
+	mark    *bucket.RetryMark
+	record  *dispatcher.CallRecord
+	result  bool
+	wait    time.Duration // NotBefore of the mark or the record, from when it is written
+	orders  []string      // of the api after the restart
+	safe    outcomeOf
+	once    outcomeOf
+}
+
+// outcomeOf is how the job ends, and after how many calls at the api.
+type outcomeOf struct {
+	end
+	calls   int
+	results int
+}
+
+// pastEnd is an end that was stored before the restart.
+func pastEnd(results int) outcomeOf { return outcomeOf{results: results} }
+
+func called(attempts int, ledger ...string) outcomeOf {
+	return outcomeOf{end: end{as: "done", status: 200, attempts: attempts, ledger: ledger}, calls: 1, results: 1}
+}
+
+func parked(attempts int, ledger ...string) outcomeOf {
+	return outcomeOf{end: end{as: "unknown", attempts: attempts, billed: "unknown", ledger: ledger}}
+}
+
+var leftovers = []left{
+	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
+	{what: "an intent", intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{what: "intents of two calls", intents: []int{1, 2}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{what: "a mark", mark: &bucket.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
+	{
+		what: "a mark of later", mark: &bucket.RetryMark{Calls: 3, Attempts: 1, Pushback: true}, wait: 1500 * time.Millisecond,
+		safe: called(2, "done"), once: called(2, "done"),
+	},
+	{
+		what: "a mark of the last attempt", mark: &bucket.RetryMark{Calls: 2, Attempts: 2}, orders: []string{"status=500", "status=500"},
+		safe: outcomeOf{end: end{as: "exhausted", status: 500, attempts: 3, billed: "unknown", ledger: []string{"exhausted"}}, calls: 1},
+		once: outcomeOf{end: end{as: "unknown", status: 500, attempts: 3, billed: "unknown", ledger: []string{"unknown"}}, calls: 1},
+	},
+	{what: "a mark and its intent", intents: []int{1}, mark: &bucket.RetryMark{Calls: 1}, safe: called(1, "done"), once: called(1, "done")},
+	{what: "a mark and the next intent", intents: []int{1, 2}, mark: &bucket.RetryMark{Calls: 1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{
+		what: "the record of a retry", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "retry"},
+		safe: called(2, "retry", "done"), once: called(2, "retry", "done"),
+	},
+	{
+		what: "the record of a pushback", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Outcome: "pushback"}, wait: 1500 * time.Millisecond,
+		safe: called(1, "pushback", "done"), once: called(1, "pushback", "done"),
+	},
+	{
+		what: "the last record", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
+		safe: pastEnd(1), once: pastEnd(1),
+	},
+	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
+	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{calls: 1, results: 1}, once: outcomeOf{results: 1}},
+	{what: "one intent of two jobs", jobs: 2, intents: []int{1}, safe: outcomeOf{calls: 2, results: 2}, once: outcomeOf{}},
+}
+
+// TestRecovery leaves a worker's streams in every state in which a death can leave them, and starts one.
+func TestRecovery(t *testing.T) {
+	orders := map[string][]string{}
+	for i, c := range leftovers {
+		orders[fmt.Sprintf("safe-%d", i)], orders[fmt.Sprintf("once-%d", i)] = c.orders, c.orders
+	}
+	api := startOrdered(t, orders)
+	r := rigOn(t, api, fmt.Sprintf(outcomeYAML, api.URL(), "127.0.0.1:1", "127.0.0.1:1"))
+	r.stop()
+	notBefore := map[string]time.Time{}
+	r.offline(func(o *offline) {
+		for i, c := range leftovers {
+			for _, api := range []string{"safe", "once"} {
+				key := fmt.Sprintf("%s-%d", api, i)
+				notBefore[key] = o.leave(api, key, c)
+			}
+		}
+		for _, api := range []string{"safe", "once"} { // of jobs that are gone
+			o.put(queueName(api, 0, "i", "gone"), "", []bucket.Intent{{Seq: 1 << 40, Call: 1}}, nil)
+			o.put(queueName(api, 0, "r", "gone"), "", bucket.RetryMark{Seq: 1 << 40, Calls: 1}, nil)
+		}
+	})
+	r.start()
+	for _, api := range []string{"safe", "once"} {
+		r.eventually("an empty queue", func() bool { return r.waiting(api) == 0 })
+		for i, c := range leftovers {
+			t.Run(api+" "+c.what, func(t *testing.T) {
+				key, want := fmt.Sprintf("%s-%d", api, i), map[string]outcomeOf{"safe": c.safe, "once": c.once}[api]
+				if want.as != "" {
+					r.checkLeft(t, api, key, want)
+				}
+				arrivals := r.api.Arrivals(key)
+				if len(arrivals) != want.calls {
+					t.Errorf("%d calls, want %d", len(arrivals), want.calls)
+				}
+				for _, a := range arrivals {
+					if at := r.api.Started().Add(time.Duration(a.At)); c.wait > 0 && at.Before(notBefore[key]) {
+						t.Errorf("called %v too early", notBefore[key].Sub(at))
+					}
+				}
+				if n := len(r.results(api, key)); n != want.results {
+					t.Errorf("%d results, want %d", n, want.results)
+				}
+				if c.result && len(r.letters(api, key)) > 0 {
+					t.Error("a letter beside a result")
+				}
+				if c.result && len(r.ledger(api, key)) != 1 {
+					t.Errorf("%d records of a call with a result", len(r.ledger(api, key)))
+				}
+			})
+		}
+	}
+	letters := r.messages("WEIR_DEAD")
+	calls := len(r.api.All())
+	r.stop()
+	r.start()
+	if n, m := r.messages("WEIR_DEAD"), len(r.api.All()); n != letters || m != calls {
+		t.Errorf("another restart made %d letters of %d, %d calls of %d", n, letters, m, calls)
+	}
+}
+
+// checkLeft is checkEnd for a job of which the test wrote a part of the history.
+func (r *rig) checkLeft(t *testing.T, api, key string, want outcomeOf) {
+	t.Helper()
+	results, letters := r.results(api, key), r.letters(api, key)
+	if len(results)+len(letters) != 1 {
+		t.Fatalf("%d results and %d letters", len(results), len(letters))
+	}
+	got := endIn(t, results, letters)
+	for _, c := range r.ledger(api, key) {
+		got.ledger = append(got.ledger, c.Outcome)
+	}
+	if !sameEnd(got, want.end) {
+		t.Errorf("ended as %+v, want %+v", got, want.end)
+	}
+}
+
+// offline is the storage of a worker that does not run.
+type offline struct {
+	t  *testing.T
+	js jetstream.JetStream
+}
+
+func (r *rig) offline(do func(o *offline)) {
+	r.t.Helper()
+	server, err := embedded.Start(r.t.Context(), embedded.Options{Listen: "127.0.0.1:0", Dir: filepath.Join(r.dir, "data"), SyncAlways: true, Log: testLog(r.t)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer server.Shutdown()
+	nc, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	do(&offline{r.t, js})
+}
+
+// leave writes what is left of a job, and returns the time before which it must not be called.
+func (o *offline) leave(api, key string, c left) time.Time {
+	p := bucket.PartitionOf(key, 4)
+	var seqs []uint64
+	for n := range max(1, c.jobs) {
+		id := fmt.Sprintf("%s-job-%d", key, n)
+		seqs = append(seqs, o.put(queueName(api, p, "j", key), key+"/"+id, "pay", nats.Header{"Weir-Job-Id": {id}, "Weir-Path": {"/" + key}}))
+	}
+	stream, until := bucket.StreamName(api, p), time.Now().Add(c.wait)
+	for i, call := range c.intents {
+		var intents []bucket.Intent
+		for _, seq := range seqs {
+			intents = append(intents, bucket.Intent{Seq: seq, Call: call})
+		}
+		o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
+	}
+	if c.mark != nil {
+		mark := *c.mark
+		mark.Seq, mark.NotBefore = seqs[0], bucket.MicrosOf(until)
+		o.put(queueName(api, p, "r", key), "", mark, nil)
+	}
+	if c.record != nil {
+		record := *c.record
+		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
+		record.Job, record.Dedupe, record.Ended = key+"-job-0", key+"-job-0", time.Now()
+		o.put(record.Subject(), "", record, nil)
+	}
+	if c.result {
+		o.put(dispatcher.ResultSubject(api, key), fmt.Sprintf("result.%s.%d", stream, seqs[0]), "kept", nats.Header{
+			"Weir-Job-Id": {key + "-job-0"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"}, "Weir-Attempts": {"1"}, "Weir-Calls": {"1"},
+			"Weir-Called-At": {until.Format(time.RFC3339Nano)}, "Weir-Finished-At": {until.Format(time.RFC3339Nano)},
+		})
+	}
+	return until
+}
+
+func (o *offline) put(subject, id string, value any, h nats.Header) uint64 {
+	o.t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	msg := nats.NewMsg(subject)
+	msg.Data = data
+	for name, values := range h {
+		msg.Header[name] = values
+	}
+	if id != "" {
+		msg.Header.Set("Nats-Msg-Id", id)
+	}
+	ack, err := o.js.PublishMsg(o.t.Context(), msg)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+func queueName(api string, p int, kind, token string) string {
+	return fmt.Sprintf("weir.q.%s.%d.%s.%s", api, p, kind, token)
+}
