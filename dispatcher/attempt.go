@@ -130,7 +130,9 @@ func (l *lane) intend(p *part, more ...*task) {
 		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1}
 	}
 	l.mu.Unlock()
+	l.running.Add(1)
 	p.markers.Intend(intents, func(seq uint64, err error) {
+		defer l.running.Done()
 		l.change(func(s *schedule) {
 			p.intending = false
 			mark := &intentMark{seq: seq, users: len(tasks)}
@@ -226,11 +228,16 @@ func (l *lane) costs(j *ingest.Job) ([]int64, error) {
 	return costs, nil
 }
 
-// slipped moves the later slots of the key when a call left later than its slot allows: the machine was busy. Otherwise
-// the calls that follow on the old grid would come too close to it.
-func (l *lane) slipped(t *task) {
-	if late := t.grant.At.Until(l.now()); late > l.s.pace.late {
-		l.change(func(s *schedule) { s.slip(t.line, late) })
+// sent tells the schedule that a call has left, or has ended without leaving.
+func (l *lane) sent(t *task) {
+	l.mu.Lock()
+	waited := t.unsent
+	if waited {
+		l.s.sent(t, t.grant.At.Until(l.now()))
+	}
+	l.mu.Unlock()
+	if waited {
+		l.kick()
 	}
 }
 
@@ -245,7 +252,8 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	if first {
 		l.d.metrics.wait.WithLabelValues(l.api.Name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
-	r := l.call.call(ctx, t.job, func() { l.slipped(t) })
+	r := l.call.call(ctx, t.job, func() { l.sent(t) })
+	l.sent(t)
 	l.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
 	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: l.actual(t, r)}

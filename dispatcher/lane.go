@@ -269,6 +269,7 @@ func (l *lane) stop(hard context.Context) {
 	l.mu.Unlock()
 	l.giveBack(hard, unused)
 	l.running.Wait()
+	l.withdrawIntents(hard)
 }
 
 func firstGranted(line *line) *task {

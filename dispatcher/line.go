@@ -21,6 +21,7 @@ type line struct {
 	why                     string        // of the hold
 	binds                   string        // the limit that binds, as the store said last
 	place                   int32         // in the timers
+	slipped                 bucket.Micros // the pace to go on from, when a call left late; 0 if none did
 	inTurn, queued, blocked bool
 	askAt                   bucket.Micros // the store said not to ask before
 	cold                    bool          // the store must be told tat: it may have forgotten
@@ -57,6 +58,7 @@ type task struct {
 	intended  int           // the call number its newest intent covers, 0 for none
 	intents   []*intentMark
 	markSeq   uint64 // of its retry mark, 0 for none
+	unsent    bool   // its call has started and the request has not left yet
 	unknown   bool   // found with an intent and no outcome: it must not be called
 }
 

@@ -95,6 +95,7 @@ func (l *lane) open(ctx context.Context, p *part) {
 			l.running.Go(func() { l.finish(t, last.Outcome) })
 		case intended && intent.call > t.calls && l.api.Idempotency == nil:
 			t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
+			line.unsure = true
 			t.phase = staging
 			l.s.staged++
 			l.running.Go(func() { l.prepare(ctx, t) })

@@ -183,8 +183,11 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
 		}
 	}
+	if l.empty() && l.cold && l.tat > now {
+		due = min(due, l.tat) // what the store has not been told yet must not be forgotten with the line
+	}
 	s.timers.set(l, due)
-	if l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
+	if due == never && l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
 		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
 	}
 }
@@ -192,6 +195,15 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 // startDue starts what is granted and due. A slot that was missed takes the later ones of the line with it, newest
 // first, so that the store can give them all back.
 func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
+	if l.slipped != 0 {
+		if first := firstGranted(l); first != nil {
+			s.giveBack(l, first, fx)
+		}
+		l.tat, l.cold, l.slipped = max(l.tat, l.slipped), true, 0
+	}
+	if l.sending() {
+		return
+	}
 	for _, t := range l.tasks {
 		if t.phase != granted || t.grant.At > now {
 			continue
@@ -209,7 +221,24 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 		s.staged--
 		s.calls++
 		fx.start = append(fx.start, t)
+		if t.unsent = s.rules.Interval(l.limits.Rate).Duration() >= steadyFrom; t.unsent {
+			return
+		}
 	}
+}
+
+// steadyFrom is from which interval on a call waits until the one before it has left: a machine that is busy for some
+// milliseconds must not let two calls leave together. Below it jitter is larger than the interval anyway.
+const steadyFrom = time.Millisecond
+
+// sending reports a call of the line that has started and not left yet.
+func (l *line) sending() bool {
+	for _, t := range l.tasks {
+		if t.phase == calling && t.unsent {
+			return true
+		}
+	}
+	return false
 }
 
 // giveBack returns the grants of the line's tasks from first on.
@@ -235,6 +264,9 @@ func (s *schedule) expire(t *task, fx *effects) {
 // nextStart is the time of the line's next granted call.
 func (s *schedule) nextStart(l *line) bucket.Micros {
 	next := never
+	if l.sending() {
+		return never // sent will touch the line
+	}
 	for _, t := range l.tasks {
 		if t.phase == granted {
 			next = min(next, t.grant.At)
@@ -442,10 +474,14 @@ func (s *schedule) loaded(t *task) {
 	s.touch(t.line)
 }
 
-// slip moves a line's later slots, those not granted yet, back by d.
-func (s *schedule) slip(l *line, d time.Duration) {
-	l.tat, l.cold = l.tat.Add(d), true
-	s.touch(l)
+// sent reports that a task's request has left, late after its slot. The calls that follow must not come too close to
+// it: where it was later than a slot allows, the line's later slots are given back and its pace goes on from it.
+func (s *schedule) sent(t *task, late time.Duration) {
+	t.unsent = false
+	if late > s.pace.late {
+		t.line.slipped = t.grant.TAT.Add(late)
+	}
+	s.touch(t.line)
 }
 
 // unstage takes a staging task back out, to be settled without a call.

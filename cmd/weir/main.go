@@ -77,8 +77,8 @@ func run(ctx context.Context, args []string) int {
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "Call paid APIs never too fast, never too often, never twice",
+		Use:   "weir",
+		Short: "Call paid APIs never too fast, never too often, never twice",
 		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
 
 Commands other than serve and demo find the NATS server by WEIR_NATS_URL (default ` + defaultNATSURL + `), with
