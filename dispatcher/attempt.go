@@ -43,6 +43,13 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.bury(ctx, t, deadletter.Invalid, err.Error(), nil)
 		return
 	}
+	if slot, err := l.recall(ctx, t.line); err != nil {
+		l.unprepared(ctx, t, err)
+		return
+	} else if slot > l.now().Add(longWait) {
+		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)) })
+		return
+	}
 	if err := l.call.conns.claim(ctx); err != nil {
 		l.unconnected(ctx, t, err)
 		return
@@ -81,10 +88,10 @@ const (
 
 func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
 
-// unprepared puts a job back whose message could not be loaded.
+// unprepared puts a job back that could not be made ready.
 func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 	if ctx.Err() == nil {
-		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.log.Error("a job could not be made ready; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 	}
 	l.change(func(s *schedule) {
 		s.unstage(t)

@@ -141,6 +141,28 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 	return now.Add(interval.Duration() * time.Duration(line.limits.Rate.Burst))
 }
 
+// recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
+// read at the start, is enough for most; a key whose rate lets it be called less often than the tail is long is looked
+// up when it is first to be called.
+func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
+	l.mu.Lock()
+	interval, known := l.s.rules.Interval(line.limits.Rate), max(line.tat, l.s.tatOf(line.key))
+	l.mu.Unlock()
+	if known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
+		return 0, nil
+	}
+	tat, err := l.d.lastTAT(ctx, l.api.Name, line.key)
+	if err != nil {
+		return 0, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if tat > line.tat {
+		line.tat, line.cold = tat, true
+	}
+	return bucket.Forecast(*line.limits, interval, line.tat, l.now(), 1), nil
+}
+
 // settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
 // the crash, if there is one, and else as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {

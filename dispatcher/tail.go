@@ -103,4 +103,25 @@ func readTail(ctx context.Context, js jetstream.JetStream, dedupe time.Duration)
 	}
 }
 
+// lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when there is none.
+func (d *Dispatcher) lastTAT(ctx context.Context, api, key string) (bucket.Micros, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	stream, err := d.opts.JetStream.Stream(ctx, CallsStream)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: %w", err)
+	}
+	c := CallRecord{API: api, Key: key}
+	msg, err := stream.GetLastMsgForSubject(ctx, c.Subject())
+	if isNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("ledger: last call of %s: %w", c.Subject(), err)
+	}
+	if err := json.Unmarshal(msg.Data, &c); err != nil {
+		return 0, fmt.Errorf("ledger: record %d: %w", msg.Sequence, err)
+	}
+	return c.TAT, nil
+}
+
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
