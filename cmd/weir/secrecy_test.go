@@ -1,0 +1,105 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// book is a log that a test reads; safe for concurrent use.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// TestNothingIsToldToTheLog calls in every way that fails, with a secret in the header, the url, the query, the body and
+// the answer, and changes the secret between two calls: the api gets it, and no line of the log and no letter's detail
+// has it.
+func TestNothingIsToldToTheLog(t *testing.T) {
+	api := startOrdered(t, map[string][]string{
+		"k2": {"status=500"}, "k3": {"close"}, "k4": {"status=400;text=swordfish"}, "k5": {"reset=answer;text=swordfish and more"},
+		"k6": {"status=429;text=swordfish"}, "k7": {"hang"},
+	})
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	writeFile(t, secret, "swordfish-1")
+	file := filepath.Join(dir, "weir.yaml")
+	writeFile(t, file, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s/swordfish
+    timeout: 300ms
+    headers: {X-Secret: "${file:%s}"}
+    bucket: {rate: 100/s, capacity: 9}
+    retry: {attempts: 2, min: 1ms, max: 2ms}
+`, api.URL(), secret))
+	log := &book{}
+	w, err := StartWorker(t.Context(), &config.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: config.DurabilityAlways, Replicas: 1,
+		Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
+	}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rigBeside(t, w, api)
+	for n := range 8 {
+		if n == 1 {
+			writeFile(t, secret, "swordfish-2")
+		}
+		key := fmt.Sprintf("k%d", n)
+		r.send("pay", key, nats.Header{"Weir-Path": {"/" + key}, "Weir-Query": {"q=swordfish"}}, "swordfish")
+		r.ended("pay", key, 1)
+		for _, a := range api.Arrivals(key) {
+			if want := fmt.Sprintf("swordfish-%d", min(n, 1)+1); a.Header("X-Secret") != want {
+				t.Errorf("call of %s with the secret %s, want %s", key, a.Header("X-Secret"), want)
+			}
+		}
+		for _, letter := range r.letters("pay", key) {
+			if detail := letter.Header.Get("Weir-Dead-Detail"); strings.Contains(detail, "swordfish") || strings.Contains(detail, api.URL()) {
+				t.Errorf("a letter tells: %s", detail)
+			}
+		}
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if !strings.Contains(log.text.String(), "job buried") {
+		t.Error("the log is not the worker's")
+	}
+	for line := range strings.Lines(log.text.String()) {
+		if strings.Contains(line, "swordfish") || strings.Contains(line, api.URL()) {
+			t.Errorf("the log tells: %s", line)
+		}
+	}
+}
+
+// rigBeside is a rig around a worker that the test has started.
+func rigBeside(t *testing.T, w *Worker, api *fakeapi.API) *rig {
+	t.Helper()
+	r := &rig{t: t, api: api, worker: w}
+	t.Cleanup(r.stop)
+	var err error
+	if r.nc, err = nats.Connect(w.NATSURL()); err != nil {
+		t.Fatal(err)
+	}
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
