@@ -19,12 +19,12 @@ const (
 )
 
 // How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
-// stored) the lead before its slot: twice what that took lately, and no more, since after a crash every job with an
+// stored) the lead before its slot: half as much again as that took lately, and no more, since after a crash every job with an
 // intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
 // since one that is missed is lost to everybody.
 const (
 	leastLead = 6 * time.Millisecond
-	mostLead  = 250 * time.Millisecond
+	mostLead  = 60 * time.Millisecond
 	askAhead  = 4 * time.Millisecond
 )
 
@@ -210,8 +210,8 @@ func (l *lane) giveBack(ctx context.Context, unused []bucket.Use) {
 
 // learnLead follows how long it takes to make a job ready: up at once, down slowly. Called with the lock held.
 func (l *lane) learnLead(took time.Duration) {
-	l.took = max(took, l.took-l.took/64+took/64)
-	l.s.pace.lead = min(max(2*l.took, leastLead), mostLead)
+	l.took = max(took, l.took-l.took/8+took/8)
+	l.s.pace.lead = min(max(l.took+l.took/2, leastLead), mostLead)
 }
 
 // kick makes the loop step again.
