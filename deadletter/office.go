@@ -72,7 +72,7 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 		}, []string{"api", "reason"}),
 	}
 	if o.Registerer != nil {
-		o.Registerer.MustRegister(office.buried)
+		o.Registerer.MustRegister(office.buried, &kept{js: o.JetStream})
 	}
 	return office, nil
 }

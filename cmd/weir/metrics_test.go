@@ -1,0 +1,57 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestMetricsAndHealth: every series that dashboards rely on is there, no key is a label, and readiness is a write.
+func TestMetricsAndHealth(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    price: 0.25\n    bucket: {rate: 100/s, capacity: 2}\n")
+	for range 6 {
+		r.submit("weir.jobs.m.secret-key", nil, nil)
+	}
+	r.awaitCalls(2)
+	r.eventually("results", func() bool { return r.messages("WEIR_RESULTS") >= 2 })
+	if got := r.get("/readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/readyz: %s", got)
+	}
+	if got := r.get("/livez"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/livez: %s", got)
+	}
+	metrics := r.get("/metrics")
+	for _, series := range []string{
+		`weir_jobs_accepted_total{api="m"}`, `weir_jobs_throttled_total{api="m"}`, `weir_jobs_finished_total{api="m",outcome="done"}`,
+		`weir_calls_total{api="m",outcome="done"}`, `weir_call_duration_seconds_count{api="m"}`, `weir_queue_wait_seconds_count{api="m"}`,
+		`weir_dispatch_late_seconds_count{api="m"}`, `weir_slots_forfeited_total{api="m"}`, `weir_queued_jobs{api="m"}`, `weir_keys{api="m"}`,
+		`weir_in_flight_calls{api="m"}`, `weir_held{api="m"}`, `weir_dead_letters_total{api="m",reason="overflow"}`,
+		`weir_dead_letters{api="m",reason="overflow"}`, `weir_dead_letter_oldest_age_seconds{api="m"}`, `weir_spend_total{api="m"}`,
+		`weir_limiter_up 1`, `weir_partitions_owned{api="m"} 4`, `weir_build_info{`,
+	} {
+		if !strings.Contains(metrics, series) {
+			t.Errorf("no series %s", series)
+		}
+	}
+	if strings.Contains(metrics, "secret-key") {
+		t.Error("a key is a label")
+	}
+}
+
+// get fetches a path of the worker's HTTP side: its status, and its body.
+func (r *rig) get(path string) string {
+	r.t.Helper()
+	res, err := http.Get("http://" + r.worker.HTTPAddr() + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.Status + "\n" + string(body)
+}

@@ -1,0 +1,85 @@
+package deadletter
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// The stream is counted at most so often, however often somebody scrapes, and within this time.
+const (
+	countEvery = 10 * time.Second
+	countWait  = 5 * time.Second
+)
+
+var (
+	lettersDesc = prometheus.NewDesc("weir_dead_letters", "Dead letters that are kept.", []string{"api", "reason"}, nil)
+	oldestDesc  = prometheus.NewDesc("weir_dead_letter_oldest_age_seconds", "Age of an api's oldest dead letter.", []string{"api"}, nil)
+)
+
+// kept counts the letters in the stream, for whoever scrapes.
+type kept struct {
+	js jetstream.JetStream
+
+	mu      sync.Mutex
+	counted time.Time
+	letters map[[2]string]uint64 // by api and reason
+	oldest  map[string]time.Time // by api
+}
+
+// Describe implements prometheus.Collector.
+func (k *kept) Describe(ch chan<- *prometheus.Desc) {
+	ch <- lettersDesc
+	ch <- oldestDesc
+}
+
+// Collect implements prometheus.Collector. When the stream does not answer, the series are absent.
+func (k *kept) Collect(ch chan<- prometheus.Metric) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Since(k.counted) > countEvery {
+		ctx, cancel := context.WithTimeout(context.Background(), countWait)
+		defer cancel()
+		if err := k.count(ctx); err != nil {
+			return
+		}
+		k.counted = time.Now()
+	}
+	for of, n := range k.letters {
+		ch <- prometheus.MustNewConstMetric(lettersDesc, prometheus.GaugeValue, float64(n), of[0], of[1])
+	}
+	for api, at := range k.oldest {
+		ch <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, time.Since(at).Seconds(), api)
+	}
+}
+
+func (k *kept) count(ctx context.Context) error {
+	stream, err := k.js.Stream(ctx, Stream)
+	if err != nil {
+		return err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("weir.dead.>"))
+	if err != nil {
+		return err
+	}
+	letters, oldest := map[[2]string]uint64{}, map[string]time.Time{}
+	for subject, n := range info.State.Subjects {
+		if parts := strings.Split(subject, "."); len(parts) == 5 {
+			letters[[2]string{parts[2], parts[3]}] += n
+			oldest[parts[2]] = time.Time{}
+		}
+	}
+	for api := range oldest {
+		msg, err := stream.GetMsg(ctx, info.State.FirstSeq, jetstream.WithGetMsgSubject("weir.dead."+api+".>"))
+		if err != nil {
+			return err
+		}
+		oldest[api] = msg.Time
+	}
+	k.letters, k.oldest = letters, oldest
+	return nil
+}
