@@ -86,7 +86,6 @@ func checkEvent(t *testing.T, events *nats.Subscription, kind, key string) {
 // TestStopLeavesNothingUnknown stops a worker in the middle of its work, again and again: a job that was not called is
 // called later, once, also on an api where nobody may guess.
 func TestStopLeavesNothingUnknown(t *testing.T) {
-	t.Skip("lane.stop does not call withdrawIntents yet: every restart buries what was made ready as unknown")
 	const jobs = 48
 	orders := map[string][]string{}
 	for k := range 4 {
