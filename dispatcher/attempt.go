@@ -54,6 +54,9 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.unconnected(ctx, t, err)
 		return
 	}
+	l.mu.Lock()
+	l.s.away = 0
+	l.mu.Unlock()
 	if !l.needsIntent(t) {
 		l.change(func(*schedule) { l.made(t) })
 		return
@@ -100,6 +103,7 @@ func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 }
 
 // unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt.
+// The whole api is held for a moment, so that the jobs that wait do not use up their attempts on a host that is away.
 func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	if ctx.Err() != nil {
 		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
@@ -110,9 +114,18 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	l.s.unstage(t)
 	t.grant = bucket.Grant{At: bucket.MicrosOf(now)}
 	t.calls++
+	if held := l.s.held; held <= l.now() {
+		l.s.away = min(l.s.away+1, 100)
+		until := l.now().Add(backoff(l.api.Retry.Min, min(l.api.Retry.Max, mostAway), int(l.s.away)))
+		l.s.hold(nil, until, "there is no connection to the api")
+		l.tellHold(deadletter.HeldEvent, nil, until, "there is no connection to the api")
+	}
 	l.mu.Unlock()
 	l.settle(ctx, t, response{err: err, started: now, ended: now})
 }
+
+// mostAway bounds how long an api is held because it cannot be reached.
+const mostAway = 10 * time.Second
 
 // needsIntent reports whether the job's next call must be written down before it starts.
 func (l *lane) needsIntent(t *task) bool {

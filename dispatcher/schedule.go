@@ -41,6 +41,7 @@ type schedule struct {
 	held     bucket.Micros // no call of the api before
 	why      string
 	pushes   int16              // pushbacks in a row
+	away     int16              // connections in a row that could not be made
 	heldKeys map[*line]struct{} // with a hold that may still last
 	jobs     int                // unfinished
 	staged   int                // tasks from staging to granted

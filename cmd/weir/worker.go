@@ -214,11 +214,11 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	s, c := w.settings, w.config
 	maxStore := int64(0)
 	if w.server != nil {
-		maxStore = w.server.MaxStore() / 8
+		maxStore = w.server.MaxStore() / 8 // of each stream; the letters get twice as much, the queues what is left
 	}
 	w.office, err = deadletter.Open(ctx, deadletter.Options{
 		Conn: w.nc, JetStream: w.js, Replicas: s.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: maxStore, Log: w.log, Registerer: w.registry,
+		MaxStore: 2 * maxStore, Log: w.log, Registerer: w.registry,
 	})
 	if err != nil {
 		return err
