@@ -138,8 +138,8 @@ func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, unsure bool) []s
 				left = append(left, i)
 				noResponders = noResponders || errors.Is(err, errRetry)
 			}
-			if unknown[i] = unknown[i] || errors.Is(err, errUnanswered); unknown[i] && !settles(err) {
-				answers[i].err = fmt.Errorf("%w; at last: %w", errUnanswered, err)
+			if unknown[i] = unknown[i] || errors.Is(err, errUnanswered); !settles(err) {
+				answers[i].err = unsureOf(unknown[i], err)
 			}
 		}
 		open = left
@@ -154,9 +154,17 @@ func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, unsure bool) []s
 }
 
 // settles reports an answer that tells what became of the message, whatever was sent before: the stream looked for its
-// id first.
+// id first. It looks at an expected sequence before that.
 func settles(err error) bool {
-	return err == nil || errors.Is(err, errFull) || errors.Is(err, errStale)
+	return err == nil || errors.Is(err, errFull) || errors.Is(err, errNotKnown)
+}
+
+// unsureOf is err, after a try of which nobody knows whether it stored the message.
+func unsureOf(unsure bool, err error) error {
+	if unsure && !errors.Is(err, errUnanswered) {
+		return fmt.Errorf("%w; at last: %w", errUnanswered, err)
+	}
+	return err
 }
 
 // sleep waits for d and reports false when ctx ended first.

@@ -19,28 +19,31 @@ const countTries = 16
 // that was found.
 func (p *Partition) putCounted(ctx context.Context, e *entrant) (answer stored, depth int64) {
 	defer delete(e.msg.Header, headerExpectedSubjSeq)
+	unsure := false // an earlier try may have stored it
 	for range countTries {
 		last, err := p.lastSeq(ctx, e.msg.Subject)
 		if err == nil {
 			depth, err = p.count(ctx, e.msg.Subject)
 		}
 		if err != nil {
-			return stored{err: err}, depth
+			return stored{err: unsureOf(unsure, err)}, depth
 		}
-		full := depth >= e.limits.Capacity
-		e.msg.Header[headerExpectedSubjSeq] = []string{strconv.FormatUint(last, 10)}
-		if full {
-			e.msg.Header[headerExpectedSubjSeq] = []string{impossibleSeq}
+		if depth >= e.limits.Capacity {
+			delete(e.msg.Header, headerExpectedSubjSeq)
+			e.msg.Header[headerExpectedID] = []string{impossibleID}
+		} else {
+			e.msg.Header[headerExpectedSubjSeq] = []string{strconv.FormatUint(last, 10)}
 		}
 		answer = p.intake.singly(ctx, []*nats.Msg{e.msg})[0]
-		if !errors.Is(answer.err, errStale) {
+		switch {
+		case errors.Is(answer.err, errNotKnown):
+			return stored{err: errFull}, depth
+		case !errors.Is(answer.err, errStale):
 			return answer, depth
 		}
-		if full {
-			return stored{err: errFull}, depth
-		}
+		unsure = unsure || errors.Is(answer.err, errUnanswered)
 	}
-	return stored{err: fmt.Errorf("%w %d times in a row", errStale, countTries)}, depth
+	return stored{err: unsureOf(unsure, fmt.Errorf("%w %d times in a row", errStale, countTries))}, depth
 }
 
 func (p *Partition) lastSeq(ctx context.Context, subject string) (uint64, error) {

@@ -100,6 +100,7 @@ func every(int) bool { return true }
 var (
 	errFull       = errors.New("the stream holds as many messages of this subject as it may")
 	errStale      = errors.New("another message came first")
+	errNotKnown   = errors.New("the stream does not know the message's id")
 	errUnanswered = errors.New("the stream did not answer: it is not known whether the message was stored")
 	errRetry      = errors.New("the stream could not answer now")
 	errUnsent     = errors.New("the message could not be sent")
@@ -109,6 +110,7 @@ var (
 // JetStream error codes, from nats-server 2.15 errors.json.
 const (
 	codeStoreFailed        = 10077 // the description tells which limit
+	codeWrongLastID        = 10070
 	codeWrongLastSeq       = 10071
 	codeWrongLastSeqConst  = 10164
 	codeBatchDuplicate     = 10201
@@ -120,6 +122,7 @@ const (
 	headerBatchID          = "Nats-Batch-Id"
 	headerBatchSeq         = "Nats-Batch-Sequence"
 	headerBatchCommit      = "Nats-Batch-Commit"
+	headerExpectedID       = "Nats-Expected-Last-Msg-Id"
 	headerExpectedSubjSeq  = "Nats-Expected-Last-Subject-Sequence"
 	headerExpectedSubjName = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
@@ -160,6 +163,8 @@ func ackError(e *jetstream.APIError) error {
 		return errFull
 	case e.ErrorCode == codeWrongLastSeq, e.ErrorCode == codeWrongLastSeqConst:
 		return fmt.Errorf("%w: %s", errStale, e.Description)
+	case e.ErrorCode == codeWrongLastID:
+		return errNotKnown
 	}
 	return e
 }

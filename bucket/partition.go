@@ -225,7 +225,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		place := int64(p.book.position(e.job.Key, e.ticket))
 		switch {
 		case e.foregone != nil:
-			e.msg.Header[headerExpectedSubjSeq] = []string{impossibleSeq}
+			e.msg.Header[headerExpectedID] = []string{impossibleID}
 			alone = append(alone, e)
 		case e.limits.Capacity < p.queue.ceiling && (!p.reading || place > e.limits.Capacity/2):
 			counted = append(counted, e)
@@ -238,8 +238,9 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 	return together, alone, counted
 }
 
-// impossibleSeq makes a stream store nothing, but say whether it knows the message's id: it looks for that first.
-const impossibleSeq = "18446744073709551615"
+// impossibleID makes a stream store nothing, but say whether it knows the message's id: it looks for that before it
+// compares the last message's. (An expected sequence will not do: a stream without replicas looks at that first.)
+const impossibleID = "-"
 
 // answer tells one producer what the stream said.
 func (p *Partition) answer(e *entrant) {
@@ -291,7 +292,7 @@ func (p *Partition) settle(e *entrant) {
 // refusal turns a stream's no into the producer's.
 func (p *Partition) refusal(e *entrant) *ingest.Refusal {
 	switch {
-	case e.foregone != nil && errors.Is(e.answer.err, errStale):
+	case e.foregone != nil && (errors.Is(e.answer.err, errNotKnown) || isFull(e.answer.err)):
 		return e.foregone
 	case isFull(e.answer.err):
 		now := MicrosOf(time.Now())

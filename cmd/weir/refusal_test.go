@@ -1,0 +1,374 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// refusalCase is one line of the contract's table: a job that is not taken.
+type refusalCase struct {
+	name    string
+	subject string // after weir.jobs.
+	header  nats.Header
+	body    string
+	errCode int
+	api     string // of its letter; "_": no such api
+	key     string // of its letter; "_": none
+}
+
+func refusalCases() []refusalCase {
+	with := func(name, value string) nats.Header {
+		return nats.Header{name: {value}, "X-Own": {"kept", "twice"}, "Weir-Reply-To": {"mine"}}
+	}
+	cases := []refusalCase{
+		{"unknown api", "none.k", with("X-Any", "1"), "body", 20404, "_", "k"},
+		{"unknown api, no key", "none", with("X-Any", "1"), "body", 20404, "_", "_"},
+		{"api that is no name", "No%.k", with("X-Any", "1"), "body", 20404, "_", "k"},
+		{"no key", "credit", with("X-Any", "1"), "body", 20400, "credit", "_"},
+		{"key of 129 bytes", "credit." + strings.Repeat("k", 129), with("X-Any", "1"), "body", 20400, "credit", "_"},
+		{"body too large", "credit.k", with("X-Any", "1"), strings.Repeat("x", 101), 20413, "credit", "k"},
+		{"headers too large", "credit.k", with("X-Any", strings.Repeat("x", 40<<10)), "body", 20400, "credit", "k"},
+		{"another stream", "credit.k", with("Nats-Expected-Stream", "ORDERS"), "body", 20400, "credit", "k"},
+		{"two ids", "credit.k", nats.Header{"Nats-Msg-Id": {"a"}, "nats-msg-id": {"b"}}, "body", 20400, "credit", "k"},
+		{"over the cost", "credit.k", with("Weir-Cost", "11"), "body", 20400, "credit", "k"},
+		{"past deadline", "credit.k", with("Weir-Deadline", "2020-01-01T00:00:00Z"), "body", 20400, "credit", "k"},
+	}
+	for name, value := range map[string]string{
+		"Weir-Method": "GET", "Weir-Path": "/../x", "Weir-Query": "a#b", "Weir-Deadline": "soon", "Weir-Cost": "0", "Nats-Msg-Id": "a b",
+		"Weir-Header-X-Other": "1", "Weir-Unheard": "1", "Nats-Expected-Last-Sequence": "1", "Nats-Rollup": "sub", "Nats-TTL": "1s",
+		"Nats-Batch-Id": "1", "Nats-Schedule": "@every 1s",
+	} {
+		cases = append(cases, refusalCase{name + " " + value, "credit.k", with(name, value), "body", 20400, "credit", "k"})
+	}
+	return cases
+}
+
+// TestRefusals sends every line of the contract's table over the wire: the answer, the letter and the event of each,
+// no call, and a weir that goes on.
+func TestRefusals(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  credit:
+    url: %s
+    methods: [POST]
+    forward_headers: [X-Source]
+    max_body: 100B
+    bucket: {rate: 1000/s, burst: 10, capacity: 100}
+    limits: [{name: tokens, rate: 1000/s, burst: 10, cost: header:Weir-Cost}]
+`)
+	events, err := r.nc.SubscribeSync("weir.events.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notices, err := r.nc.SubscribeSync("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range refusalCases() {
+		t.Run(c.name, func(t *testing.T) {
+			reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs." + c.subject, Header: c.header, Data: []byte(c.body)}, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := checkRefusal(t, reply, c.errCode)
+			letter := checkLetter(t, r, c, a)
+			checkDeadEvent(t, events, c, a, letter)
+			if c.header.Get("Weir-Reply-To") == "" {
+				return
+			}
+			notice, err := notices.NextMsg(5 * time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(notice.Data) != 0 || notice.Header.Get("Weir-Outcome") != "invalid" || notice.Header.Get("Weir-Job-Id") != a.Job {
+				t.Errorf("the notice is %v %q", notice.Header, notice.Data)
+			}
+		})
+	}
+	if a := r.submit("weir.jobs.credit.k", []byte("good"), nil); a.Error != nil {
+		t.Errorf("a good job behind them: %+v", a)
+	}
+	r.awaitCalls(1)
+	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
+	if calls := len(r.api.All()); calls != 1 {
+		t.Errorf("%d calls, of one good job", calls)
+	}
+	if n := r.messages("WEIR_DEAD"); n != len(refusalCases()) {
+		t.Errorf("%d letters for %d refusals", n, len(refusalCases()))
+	}
+}
+
+func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) answer {
+	t.Helper()
+	if reply.Header.Get("Status") != "" || reply.Header.Get("Nats-Service-Error-Code") != "" {
+		t.Errorf("the answer has a status line: %v", reply.Header)
+	}
+	var parts struct{ Error map[string]any }
+	var a answer
+	for _, into := range []any{&parts, &a} {
+		if err := json.Unmarshal(reply.Data, into); err != nil {
+			t.Fatalf("%s: %v", reply.Data, err)
+		}
+	}
+	if a.Error == nil || a.Error.ErrCode != errCode || a.Error.Code != errCode%1000 || a.Error.Description == "" || a.Seq != 0 || a.Letter == 0 {
+		t.Fatalf("answered %s, want err_code %d and a letter", reply.Data, errCode)
+	}
+	if len(parts.Error) != 3 {
+		t.Errorf("inside error stand %v: nats.py fails on more than three", parts.Error)
+	}
+	if len(reply.Data) > 1200 {
+		t.Errorf("the answer has %d bytes", len(reply.Data))
+	}
+	return a
+}
+
+func checkLetter(t *testing.T, r *rig, c refusalCase, a answer) *jetstream.RawStreamMsg {
+	t.Helper()
+	dead, err := r.js.Stream(t.Context(), "WEIR_DEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	letter, err := dead.GetMsg(t.Context(), a.Letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("weir.dead.%s.invalid.%s", c.api, c.key); letter.Subject != want {
+		t.Errorf("the letter is on %s, want %s", letter.Subject, want)
+	}
+	body := c.body
+	if c.errCode == 20413 {
+		body = ""
+	}
+	if string(letter.Data) != body {
+		t.Errorf("the letter holds %q, the job held %q", letter.Data, body)
+	}
+	api := strings.TrimPrefix(c.api, "_")
+	for name, want := range map[string]string{
+		"Weir-Dead-Reason": "invalid", "Weir-Dead-Detail": a.Error.Description, "Weir-Dead-Attempts": "0", "Weir-Dead-Status": "0",
+		"Weir-Dead-Billed": "no", "Weir-Redrives": "0", "Weir-Api": api, "Weir-Key": c.key, "Weir-Job-Id": a.Job,
+	} {
+		if got := letter.Header.Values(name); len(got) != 1 || got[0] != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if at, err := time.Parse(time.RFC3339Nano, letter.Header.Get("Weir-Dead-At")); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("it died at %q (%v)", letter.Header.Get("Weir-Dead-At"), err)
+	}
+	for name, values := range c.header {
+		if strings.EqualFold(name[:5], "Nats-") {
+			name = "Weir-Job-Nats-" + name[5:]
+		}
+		if !slices.Equal(letter.Header[name], values) {
+			t.Errorf("header %s was %.60q and is %.60q", name, values, letter.Header[name])
+		}
+	}
+	if a.Job == "" {
+		t.Error("the job has no id")
+	}
+	return letter
+}
+
+func checkDeadEvent(t *testing.T, events *nats.Subscription, c refusalCase, a answer, letter *jetstream.RawStreamMsg) {
+	t.Helper()
+	msg, err := events.NextMsg(5 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e struct {
+		SpecVersion, ID, Source, Type, Subject, Time, DataContentType string
+		Data                                                          map[string]any
+	}
+	if err := json.Unmarshal(msg.Data, &e); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("weir.events.dead.%s.%s", c.api, c.key); msg.Subject != want || msg.Header.Get("Content-Type") != "application/cloudevents+json" {
+		t.Errorf("the event is on %s, want %s; %v", msg.Subject, want, msg.Header)
+	}
+	if e.SpecVersion != "1.0" || e.ID == "" || e.Type != "weir.dead.v1" || e.Source != "/weir/"+strings.TrimPrefix(c.api, "_") ||
+		e.Subject != strings.TrimPrefix(c.key, "_") || e.DataContentType != "application/json" {
+		t.Errorf("not the CloudEvent it should be: %s", msg.Data)
+	}
+	want := map[string]any{
+		"job": a.Job, "reason": "invalid", "detail": letter.Header.Get("Weir-Dead-Detail"), "attempts": 0.0, "billed": "no", "dead_letter_seq": float64(a.Letter),
+	}
+	if !reflect.DeepEqual(e.Data, want) {
+		t.Errorf("it tells %v, want %v", e.Data, want)
+	}
+}
+
+// rawClient speaks NATS's protocol by hand: it can send what no client library lets a producer send.
+type rawClient struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func newRawClient(t *testing.T, address string) *rawClient {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	c := &rawClient{t: t, conn: conn, in: bufio.NewReader(conn)}
+	c.write("CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nPING\r\n")
+	for line := ""; !strings.HasPrefix(line, "PONG"); {
+		if line, err = c.in.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func (c *rawClient) write(text string) {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *rawClient) publish(subject, reply, header, body string) {
+	c.t.Helper()
+	c.write(fmt.Sprintf("HPUB %s %s %d %d\r\n%s%s\r\n", subject, reply, len(header), len(header)+len(body), header, body))
+}
+
+// TestOddProducers are those that no library would let write what they write. They hurt nobody: not weir, not the jobs
+// beside theirs, and their own are taken whole or are letters.
+func TestOddProducers(t *testing.T) {
+	g := newGate(t)
+	r := newRig(t, fakeapi.Options{Script: g.script, KeepBody: 16}, `
+apis:
+  credit: {url: %s, methods: [POST], bucket: {rate: 1000/s, burst: 100, capacity: 1000, in_flight: 1}}
+`)
+	raw := newRawClient(t, r.worker.NATSURL())
+	answers, err := r.nc.SubscribeSync("answers.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	odd := map[string]struct {
+		header, body string
+		ok           bool
+	}{
+		"status":         {"NATS/1.0\r\nStatus: 409\r\nDescription: Consumer Deleted\r\n\r\n", "", true},
+		"inline-status":  {"NATS/1.0 503\r\n\r\n", "", true},
+		"control":        {"NATS/1.0 100 Idle Heartbeat\r\n\r\n", "", true},
+		"name-blank":     {"NATS/1.0\r\nX Y: 1\r\n\r\n", "b", false},
+		"name-bracket":   {"NATS/1.0\r\nX(Y): 1\r\n\r\n", "b", false},
+		"name-bytes":     {"NATS/1.0\r\nX\xff\x01: 1\r\n\r\n", "b", false},
+		"value-bytes":    {"NATS/1.0\r\nX-Any: \x01\xff\r\n\r\n", "b", true},
+		"value-blanks":   {"NATS/1.0\r\nX-Any:   a  \r\n\r\n", "b", true},
+		"empty-name":     {"NATS/1.0\r\n: 1\r\n\r\n", "b", true},
+		"huge":           {"NATS/1.0\r\nX-Big: " + strings.Repeat("x", 70<<10) + "\r\n\r\n", "b", false},
+		"huge-bad-names": {"NATS/1.0\r\n" + strings.Repeat("Nats-Q: 1\r\n", 7000) + "\r\n", "b", false},
+	}
+	good := 0
+	for name, c := range odd {
+		for i := range 20 { // in one group with the odd one
+			raw.publish("weir.jobs.credit.neighbour", fmt.Sprintf("answers.good-%s-%d", name, i), "NATS/1.0\r\nX-Any: 1\r\n\r\n", "good")
+			if i == 10 {
+				raw.publish("weir.jobs.credit."+name, "answers."+name, c.header, c.body)
+			}
+			good++
+		}
+	}
+	for range good + len(odd) {
+		msg, err := answers.NextMsg(20 * time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(msg.Subject, "answers.")
+		var a answer
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.HasPrefix(name, "good-") || odd[name].ok; want != (a.Error == nil) || !want && (a.Error.ErrCode != 20400 || a.Letter == 0) {
+			t.Errorf("%s is answered %.200s", name, msg.Data)
+		}
+	}
+	taken := good
+	for name, c := range odd {
+		if c.ok {
+			taken++
+		} else if len(r.letters("credit", name)) != 1 {
+			t.Errorf("%s left %d letters", name, len(r.letters("credit", name)))
+		}
+	}
+	g.lift()
+	r.awaitCalls(taken)
+	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
+	if results := r.messages("WEIR_RESULTS"); results != taken {
+		t.Errorf("%d results of %d jobs", results, taken)
+	}
+}
+
+// TestReplySubjectsOfOthers: a producer that may publish jobs and nothing else must not make weir publish for it.
+func TestReplySubjectsOfOthers(t *testing.T) {
+	g := newGate(t)
+	r := newRig(t, fakeapi.Options{Script: g.script}, `
+apis:
+  credit: {url: %s, bucket: {rate: 1000/s, capacity: 100}}
+`)
+	r.submit("weir.jobs.none.k", nil, nil) // a letter to be lost
+	for i, subject := range []string{
+		"$JS.API.STREAM.PURGE.WEIR_DEAD", "$JS.API.STREAM.DELETE.WEIR_DEAD", "$KV.weir_config.current", "weir.jobs.credit.echo", "weir.dead.x.invalid.x",
+	} {
+		if err := r.nc.PublishRequest("weir.jobs.credit.k", subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		a := r.submit("weir.jobs.credit.k", nil, map[string]string{"Weir-Reply-To": subject})
+		if a.Error == nil || a.Letter != uint64(i+2) {
+			t.Errorf("reply to %s: %+v", subject, a)
+		}
+	}
+	if a := r.submit("weir.jobs.credit.k", nil, nil); a.Position != 6 {
+		t.Errorf("behind five jobs that nobody is answered of: %+v", a)
+	}
+	if n := r.messages("WEIR_DEAD"); n != 6 {
+		t.Errorf("%d letters, want 6", n)
+	}
+	if n := r.depth("credit", "echo"); n != 0 {
+		t.Errorf("weir submitted %d jobs of its own", n)
+	}
+	g.lift()
+	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
+}
+
+// TestSmallestCapacity: a bucket of one, also over restarts.
+func TestSmallestCapacity(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  credit: {url: %s, bucket: {rate: 1/h, capacity: 1}}
+`)
+	r.submit("weir.jobs.credit.k", nil, nil)
+	r.awaitCalls(1)
+	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
+	for restarts := range 3 {
+		if a := r.submit("weir.jobs.credit.k", nil, map[string]string{"Nats-Msg-Id": "one"}); a.Error != nil || a.Duplicate != (restarts > 0) || a.Position != 1 {
+			t.Errorf("the one, after %d restarts: %+v", restarts, a)
+		}
+		if a := r.submit("weir.jobs.credit.k", nil, nil); a.Error == nil || a.Error.Code != 429 {
+			t.Errorf("a second, after %d restarts: %+v", restarts, a)
+		}
+		r.stop()
+		r.start()
+	}
+}
