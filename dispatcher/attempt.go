@@ -112,7 +112,7 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	now := time.Now()
 	l.mu.Lock()
 	l.s.unstage(t)
-	t.grant = bucket.Grant{At: bucket.MicrosOf(now)}
+	t.grant, t.at = bucket.Grant{}, bucket.MicrosOf(now)
 	t.calls++
 	if held := l.s.held; held <= l.now() {
 		l.s.away = min(l.s.away+1, 100)
@@ -253,7 +253,7 @@ func (l *lane) sent(t *task) {
 	l.mu.Lock()
 	waited := t.unsent
 	if waited {
-		l.s.sent(t, t.grant.At.Until(l.now()))
+		l.s.sent(t, l.now())
 	}
 	l.mu.Unlock()
 	if waited {
@@ -267,7 +267,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	t.calls++
 	first := t.calls == 1
 	l.mu.Unlock()
-	late := t.grant.At.Until(l.now())
+	late := t.at.Until(l.now())
 	l.d.metrics.late.WithLabelValues(l.api.Name).Observe(late.Seconds())
 	if first {
 		l.d.metrics.wait.WithLabelValues(l.api.Name).Observe(t.accepted.Until(l.now()).Seconds())
@@ -277,9 +277,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	l.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
 	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: l.actual(t, r)}
-	if err := l.store.Settle(ctx, []bucket.Use{use}); err != nil {
-		l.log.Warn("a call's end could not be told to the limiter; its permit comes back with its lease", "err", err)
-	}
+	l.settleGrants(ctx, []bucket.Use{use})
 	l.change(func(s *schedule) { s.ended(t) })
 	l.settle(ctx, t, r)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,6 +41,8 @@ type LaneOptions struct {
 	API   *API
 	Queue *bucket.Queue
 	Store bucket.Store
+	// Clock says by which clock the store counts. A store that counts by another is asked in the background.
+	Clock StoreClock
 	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
 	// Checkpoint asks for the store's state to be kept at once. It does not block.
@@ -55,6 +58,7 @@ type Dispatcher struct {
 	calls   *bucket.Writer
 	tail    *tail
 	failed  chan error
+	down    atomic.Int32 // lanes whose store does not answer
 
 	mu    sync.Mutex
 	lanes []*lane

@@ -242,7 +242,7 @@ func (s *schedule) firstJobs(l *line, limit int, now bucket.Micros) []JobState {
 			switch t.phase {
 			case calling, settling:
 			case granted:
-				eta = t.grant.At
+				eta = t.at
 			default:
 				without++
 				eta = max(t.notBefore, s.forecast(l, without, now))

@@ -39,7 +39,7 @@ func TestWaits(t *testing.T) {
 		make  func(s *schedule, l *line, now bucket.Micros)
 	}{
 		{WaitRate, 5 * second, func(_ *schedule, l *line, now bucket.Micros) { l.tat = now + 5*second }},
-		{WaitRate, 2 * second, func(_ *schedule, l *line, now bucket.Micros) { task(l, granted).grant.At = now + 2*second }},
+		{WaitRate, 2 * second, func(_ *schedule, l *line, now bucket.Micros) { task(l, granted).at = now + 2*second }},
 		{WaitInFlight, 0, func(_ *schedule, l *line, _ bucket.Micros) { task(l, calling); task(l, calling) }},
 		{WaitNothing, 0, func(_ *schedule, l *line, _ bucket.Micros) { l.first = 0; task(l, calling); task(l, settling) }},
 		{WaitHeld, 7 * second, func(s *schedule, l *line, now bucket.Micros) { s.hold(l, now+7*second, "x") }},

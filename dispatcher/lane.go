@@ -23,9 +23,12 @@ const (
 // intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
 // since one that is missed is lost to everybody.
 const (
-	leastLead = 6 * time.Millisecond
-	mostLead  = 60 * time.Millisecond
-	askAhead  = 4 * time.Millisecond
+	leastLead  = 6 * time.Millisecond
+	mostLead   = 60 * time.Millisecond
+	leastAhead = 4 * time.Millisecond
+
+	// MostAhead is the farthest ahead that slots are asked for: of a store that is a slow round trip away.
+	MostAhead = 100 * time.Millisecond
 )
 
 // slowBucket is from which interval on even an idempotent api gets intents: after a crash a call that nobody can know
@@ -50,8 +53,12 @@ type lane struct {
 	parts  []*part
 	closed int           // parts not open yet
 	took   time.Duration // to make a job ready, lately
+	down   time.Time     // since when the store does not answer, zero while it does
+	ended  []bucket.Use  // to be told to a store that is elsewhere
 	wake   chan struct{}
+	tell   chan struct{} // there is something in ended
 
+	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of tasks
 	ready   chan struct{}  // closed when every part is open
 }
@@ -64,12 +71,13 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 	l := &lane{
 		d: d, api: o.API, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		call: &caller{api: o.API, agent: "weir/" + d.opts.Version, conns: newConnections(o.API.URL, idle, maxCalls)},
-		wake: make(chan struct{}, 1), ready: make(chan struct{}),
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	late := max(o.API.Rules.Jitter*4/5, time.Millisecond) // the rest of the jitter is the network's
 	l.s = newSchedule(&o.API.Rules, pace{
-		lead: 4 * leastLead, ahead: askAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
+		lead: 4 * leastLead, ahead: leastAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, o.TAT)
+	l.s.clock = o.Clock
 	for _, p := range o.Queue.Partitions() {
 		l.parts = append(l.parts, &part{bucket: p, cache: map[uint64]bucket.Entry{}, replay: newReplay()})
 	}
@@ -101,9 +109,11 @@ func (l *lane) run(soft, hard context.Context) error {
 			return nil
 		})
 	}
+	teller := l.startTelling(hard)
 	l.loop(ctx, hard)
 	err := readers.Wait()
 	l.stop(hard)
+	teller()
 	stopMarkers()
 	if werr := writers.Wait(); err == nil {
 		err = werr
@@ -142,7 +152,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 		if forfeited > 0 {
 			l.d.metrics.forfeited.WithLabelValues(l.api.Name).Add(float64(forfeited))
 		}
-		l.giveBack(ctx, fx.unused)
+		l.settleGrants(ctx, fx.unused)
 		for _, line := range fx.resumed {
 			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
 		}
@@ -156,7 +166,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 			l.running.Go(func() { l.expire(hard, t) })
 		}
 		if len(fx.asks) > 0 {
-			l.reserve(ctx, hard, &fx)
+			l.reserve(hard, &fx)
 		}
 		l.mu.Lock()
 		now := l.now()
@@ -168,50 +178,10 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// reserve asks the store, outside the lock.
-func (l *lane) reserve(ctx, hard context.Context, fx *effects) {
-	answers, err := l.store.Reserve(ctx, fx.asks)
-	up := 1.0
-	if err != nil && ctx.Err() == nil {
-		up = 0
-		l.log.Warn("no slots can be had: calls hold", "err", err)
-	}
-	l.d.metrics.up.Set(up)
-	for _, a := range answers {
-		if a.Wait.Limit == bucket.OwnCheckpoint {
-			l.checkpoint()
-		}
-	}
-	l.mu.Lock()
-	out := l.s.answer(l.now(), fx, answers, err)
-	for _, t := range out.withdrawn {
-		l.dropIntents(t)
-	}
-	l.mu.Unlock()
-	for range len(out.withdrawn) + len(out.impossible) + len(out.overBudget) {
-		l.call.conns.release()
-	}
-	for _, t := range out.impossible {
-		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)
-	}
-	for _, t := range out.overBudget {
-		l.bury(hard, t, deadletter.OverBudget, "the budget is spent", nil)
-	}
-}
-
-func (l *lane) giveBack(ctx context.Context, unused []bucket.Use) {
-	if len(unused) == 0 {
-		return
-	}
-	if err := l.store.Settle(ctx, unused); err != nil {
-		l.log.Warn("missed slots could not be given back: they are lost", "count", len(unused), "err", err)
-	}
-}
-
 // learnLead follows how long it takes to make a job ready: up at once, down slowly. Called with the lock held.
 func (l *lane) learnLead(took time.Duration) {
 	l.took = max(took, l.took-l.took/8+took/8)
-	l.s.pace.lead = min(max(l.took+l.took/2, leastLead), mostLead)
+	l.s.pace.lead = min(max(l.took+l.took/2, leastLead), mostLead) + l.s.pace.ahead - leastAhead
 }
 
 // kick makes the loop step again.
@@ -257,6 +227,7 @@ func (l *lane) take(p *part, e bucket.Entry) {
 // stop ends the lane: nothing new starts, what runs may end, and what is stored about it is awaited.
 func (l *lane) stop(hard context.Context) {
 	var unused []bucket.Use
+	l.rounds.Wait()
 	l.mu.Lock()
 	l.s.drain = true
 	for _, line := range l.s.lines {
@@ -267,7 +238,7 @@ func (l *lane) stop(hard context.Context) {
 		unused = append(unused, fx.unused...)
 	}
 	l.mu.Unlock()
-	l.giveBack(hard, unused)
+	l.settleGrants(hard, unused)
 	l.running.Wait()
 	l.withdrawIntents(hard)
 }
@@ -300,7 +271,7 @@ func (l *lane) counts() laneCounts {
 func (l *lane) ETA(key string, position int) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.eta(key, position, l.s.tatOf(key), l.now())
+	return l.s.eta(key, position, l.s.knownTAT(key), l.now())
 }
 
 // Position implements bucket.Outlook.

@@ -16,7 +16,8 @@ type line struct {
 	more                    []uint64 // the waiting sequences behind it
 	tasks                   []*task  // jobs that left the waiting ones, by sequence
 	due                     bucket.Micros
-	tat                     bucket.Micros // after the last grant this process knows of
+	tat                     bucket.Micros // after the last grant this process knows of, by our clock
+	floor                   bucket.Micros // what the ledger knows of tat, by the store's clock
 	held                    bucket.Micros // no call before
 	why                     string        // of the hold
 	binds                   string        // the limit that binds, as the store said last
@@ -24,6 +25,7 @@ type line struct {
 	slipped                 bucket.Micros // the pace to go on from, when a call left late; 0 if none did
 	inTurn, queued, blocked bool
 	askAt                   bucket.Micros // the store said not to ask before
+	passed                  bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
 	cold                    bool          // the store must be told tat: it may have forgotten
 	pushes                  int16         // pushbacks in a row
 	unsure                  bool          // a call may have been running when the worker died
@@ -50,7 +52,8 @@ type task struct {
 	job       *ingest.Job // while near its call
 	accepted  bucket.Micros
 	staged    bucket.Micros // when it began to be made ready
-	grant     bucket.Grant
+	grant     bucket.Grant  // by the store's clock
+	at, last  bucket.Micros // when its call may start, by ours
 	costs     []int64
 	notBefore bucket.Micros // of a retry
 	calls     int           // made so far

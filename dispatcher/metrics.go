@@ -43,6 +43,15 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	return m
 }
 
+// limiterLost says how many lanes ask for slots in vain.
+func (m *metrics) limiterLost(lanes int32) {
+	if lanes > 0 {
+		m.up.Set(0)
+		return
+	}
+	m.up.Set(1)
+}
+
 // announce makes an api's series exist before anything has happened.
 func (m *metrics) announce(api string) {
 	outcomes := []string{Done}

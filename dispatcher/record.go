@@ -115,7 +115,7 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 	c := &CallRecord{
 		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
-		Planned: t.grant.At.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
+		Planned: t.at.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
 		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
 		Price: money(l.api.Price), Billed: out.billed, TAT: tat, Costs: t.costs, Instance: l.d.opts.Instance,
 	}

@@ -107,7 +107,12 @@ func (l *lane) open(ctx context.Context, p *part) {
 	for _, line := range l.s.lines {
 		if line.part == p {
 			line.cold = true
-			line.tat = max(line.tat, l.floor(line, now))
+			if l.s.clock == OtherClock {
+				// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
+				line.floor = l.d.tail.tat(l.api.Name, line.key)
+			} else {
+				line.tat = max(line.tat, l.floor(line, now))
+			}
 			l.s.touch(line)
 		}
 	}
@@ -143,12 +148,12 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
 // read at the start, is enough for most; a key whose rate lets it be called less often than the tail is long is looked
-// up when it is first to be called.
+// up when it is first to be called. A store that is elsewhere has not forgotten anything with this process.
 func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	l.mu.Lock()
 	interval, known := l.s.rules.Interval(line.limits.Rate), max(line.tat, l.s.tatOf(line.key))
 	l.mu.Unlock()
-	if known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
+	if l.s.clock == OtherClock || known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
 		return 0, nil
 	}
 	tat, err := l.d.lastTAT(ctx, l.api.Name, line.key)

@@ -51,6 +51,13 @@ type schedule struct {
 	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
 
+	clock    StoreClock
+	offset   offset        // of our clock to the store's, where that is another
+	trip     time.Duration // to that store and back, lately
+	rounds   int           // of asks under way
+	failures int           // rounds in a row without an answer
+	downAt   bucket.Micros // when the first of them failed
+
 	forfeited int64
 }
 
@@ -73,7 +80,7 @@ type effects struct {
 func (s *schedule) line(key string, p *part) *line {
 	l := s.lines[key]
 	if l == nil {
-		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.tatOf(key)}
+		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.knownTAT(key)}
 		s.lines[key] = l
 	}
 	return l
@@ -132,16 +139,22 @@ func (s *schedule) step(now bucket.Micros) effects {
 		l.inTurn = false
 		s.advance(l, now, &fx)
 	}
+	if len(fx.asks) > 0 {
+		s.rounds++
+	}
 	return fx
 }
 
 // unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
 // costs must not grow with the number of keys that wait for it.
 func (s *schedule) unblock(now bucket.Micros) {
-	if s.calls >= s.pace.maxCalls || now < s.until {
+	if s.calls >= s.pace.maxCalls || now < s.until || s.rounds > 0 {
 		return
 	}
 	n := min(len(s.blocked), maxAsks)
+	if s.failures > 0 {
+		n = min(n, 1) // one tries whether the store is there again
+	}
 	for _, l := range s.blocked[:n] {
 		l.blocked = false
 		s.touch(l)
@@ -178,7 +191,7 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		case hold > now.Add(s.pace.lead):
 			due = min(due, hold.Add(-s.pace.lead))
 		case l.blocked:
-		case s.until > now.Add(longWait):
+		case s.until > now.Add(longWait), s.failures > 0 && s.until > now:
 			s.block(l) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
@@ -201,15 +214,16 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 			s.giveBack(l, first, fx)
 		}
 		l.tat, l.cold, l.slipped = max(l.tat, l.slipped), true, 0
+		l.passed = l.count(asking) > 0
 	}
 	if l.sending() {
 		return
 	}
 	for _, t := range l.tasks {
-		if t.phase != granted || t.grant.At > now {
+		if t.phase != granted || t.at > now {
 			continue
 		}
-		if s.drain || now > t.grant.At.Add(s.pace.late) || max(l.held, s.held) > now {
+		if s.drain || now > t.last || max(l.held, s.held) > now {
 			s.giveBack(l, t, fx)
 			return
 		}
@@ -252,8 +266,9 @@ func (s *schedule) giveBack(l *line, first *task, fx *effects) {
 		fx.unused = append(fx.unused, bucket.Use{Key: l.key, Grant: t.grant, Costs: t.costs, Returned: true})
 		t.phase = ready
 		s.forfeited++
-		l.tat = t.grant.At
+		l.tat = t.at
 	}
+	l.passed = l.count(asking) > 0
 }
 
 func (s *schedule) expire(t *task, fx *effects) {
@@ -270,7 +285,7 @@ func (s *schedule) nextStart(l *line) bucket.Micros {
 	}
 	for _, t := range l.tasks {
 		if t.phase == granted {
-			next = min(next, t.grant.At)
+			next = min(next, t.at)
 		}
 	}
 	return next
@@ -360,7 +375,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if hold := max(l.held, s.held); hold > now {
 		return hold // a slot before it could not be used
 	}
-	if s.calls >= s.pace.maxCalls || s.until > now {
+	if s.calls >= s.pace.maxCalls || s.until > now || s.rounds > 0 {
 		s.block(l)
 		return never
 	}
@@ -378,81 +393,12 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	}
 	ask := bucket.Ask{Key: l.key, Limits: *l.limits, Costs: tasks[0].costs, Want: len(tasks), Horizon: s.pace.ahead}
 	if l.cold {
-		ask.Floor = l.tat
+		ask.Floor = s.floor(l)
 	}
 	fx.asks = append(fx.asks, ask)
 	fx.asked = append(fx.asked, tasks)
 	return never // the answer touches the line
 }
-
-// verdicts are the tasks that a round of asks took out of the way of a call.
-type verdicts struct {
-	withdrawn  []*task // their slot is far: they rest until then
-	impossible []*task // their cost can never pass
-	overBudget []*task // the money is spent, and the budget says to bury
-}
-
-// answer takes what the store said to the asks of one step.
-func (s *schedule) answer(now bucket.Micros, fx *effects, answers []bucket.Answer, err error) verdicts {
-	var out verdicts
-	var refused []*line
-	for i, tasks := range fx.asked {
-		l := tasks[0].line
-		a := bucket.Answer{Wait: bucket.Wait{Limit: storeDown, Until: now.Add(storeRetry)}}
-		if err == nil {
-			a = answers[i]
-		}
-		for k, t := range tasks {
-			t.phase = ready
-			if k < len(a.Grants) {
-				t.phase, t.grant = granted, a.Grants[k]
-				l.tat, l.cold = t.grant.TAT, false
-				continue
-			}
-			switch {
-			case a.Wait.Never:
-				out.impossible = append(out.impossible, t)
-				s.unstage(t)
-			case a.Wait.Exhausted == bucket.DeadLetter:
-				out.overBudget = append(out.overBudget, t)
-				s.unstage(t)
-			case a.Wait.Until > now.Add(longWait):
-				s.withdraw(t, a.Wait.Until)
-				out.withdrawn = append(out.withdrawn, t)
-			}
-		}
-		l.binds, l.askAt = "", 0
-		s.touch(l)
-		switch {
-		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
-		case a.Wait.Limit == ownRate:
-			l.binds, l.askAt = ownRate, a.Wait.Until
-		default:
-			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
-			l.blocked = true
-			refused = append(refused, l)
-		}
-	}
-	if len(refused) > 0 {
-		s.blocked = append(refused, s.blocked...)
-	}
-	return out
-}
-
-// longWait is from when on a job is not kept ready: its message and its intent go, and come again.
-const longWait = 2 * time.Second
-
-func (s *schedule) withdraw(t *task, until bucket.Micros) {
-	t.phase, t.notBefore, t.job = resting, until.Add(-s.pace.lead), nil
-	s.staged--
-}
-
-// ownRate is how a store names a key's own rate; storeDown is how the schedule names a store that did not answer.
-const (
-	ownRate    = "rate"
-	storeDown  = "limiter unreachable"
-	storeRetry = 100 * time.Millisecond
-)
 
 // next is when step has something to do again, as far as time goes.
 func (s *schedule) next(now bucket.Micros) bucket.Micros {
@@ -463,7 +409,7 @@ func (s *schedule) next(now bucket.Micros) bucket.Micros {
 	if s.held != 0 {
 		next = min(next, s.held)
 	}
-	if len(s.blocked) > 0 && s.calls < s.pace.maxCalls {
+	if len(s.blocked) > 0 && s.calls < s.pace.maxCalls && s.rounds == 0 {
 		next = min(next, s.until)
 	}
 	return next
@@ -475,12 +421,12 @@ func (s *schedule) loaded(t *task) {
 	s.touch(t.line)
 }
 
-// sent reports that a task's request has left, late after its slot. The calls that follow must not come too close to
+// sent reports that a task's request has left at now. The calls that follow must not come too close to
 // it: where it was later than a slot allows, the line's later slots are given back and its pace goes on from it.
-func (s *schedule) sent(t *task, late time.Duration) {
+func (s *schedule) sent(t *task, now bucket.Micros) {
 	t.unsent = false
-	if late > s.pace.late {
-		t.line.slipped = t.grant.TAT.Add(late)
+	if now > t.last {
+		t.line.slipped = t.grant.TAT - t.grant.At + now
 	}
 	s.touch(t.line)
 }
@@ -497,8 +443,13 @@ func (s *schedule) ended(t *task) {
 	t.phase = settling
 	s.calls--
 	s.touch(t.line)
+	s.permitFreed()
+}
+
+// permitFreed reports that the store may have an in-flight permit again.
+func (s *schedule) permitFreed() {
 	if len(s.blocked) > 0 && s.byInFlight() {
-		s.until = 0 // a permit is free
+		s.until = 0
 	}
 }
 
@@ -558,7 +509,7 @@ func (l *line) lastGranted() bucket.Micros {
 	var last bucket.Micros
 	for _, t := range l.tasks {
 		if t.phase == granted {
-			last = max(last, t.grant.At)
+			last = max(last, t.at)
 		}
 	}
 	return last

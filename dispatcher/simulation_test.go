@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -34,9 +35,14 @@ type simulation struct {
 	finished int
 	jobs     int
 	late     time.Duration // how late the loop may wake
+	busy     time.Duration // how late a call may leave
 	outcome  int           // one call in so many is pushed back or fails
 	maxInAPI int
 	steps    int
+
+	skew      time.Duration // of a store that is elsewhere: its clock is this much ahead
+	way, back time.Duration // there and back, at best
+	losses    int           // one round of asks in so many is lost, 0 for none
 }
 
 // event is something that will happen.
@@ -82,16 +88,96 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	if m.rnd.IntN(3) == 0 {
 		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
 	}
-	var err error
-	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now }); err != nil {
-		t.Fatalf("seed %d: %v", seed, err)
-	}
+	m.openStore()
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
+	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
 	m.s = newSchedule(&m.rules, pace{
-		lead: 25 * time.Millisecond, ahead: askAhead, late: 4 * time.Millisecond, maxStaged: 1 + m.rnd.IntN(64), maxCalls: 1 + m.rnd.IntN(32),
+		lead: 25 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: 1 + m.rnd.IntN(64), maxCalls: 1 + m.rnd.IntN(32),
 	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
 	return m
+}
+
+func (m *simulation) openStore() {
+	var err error
+	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now.Add(m.skew) }); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// sendAway puts the store on another machine: a round trip away, with a clock of its own.
+func (m *simulation) sendAway() *simulation {
+	m.skew = m.upTo(2*time.Hour) - time.Hour
+	m.openStore()
+	most := []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 15 * time.Millisecond}[m.rnd.IntN(3)]
+	m.way, m.back = m.upTo(most), m.upTo(most)
+	m.losses = []int{0, 0, 30, 8}[m.rnd.IntN(4)]
+	m.busy = min(m.busy, 500*time.Microsecond) // more than the jitter has room for is another test's business
+	m.s.clock, m.s.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
+	return m
+}
+
+// leg is how long one way takes this time.
+func (m *simulation) leg(best time.Duration) time.Duration {
+	if m.rnd.IntN(20) == 0 {
+		return best + m.upTo(60*time.Millisecond)
+	}
+	return best + m.upTo(best/8+200*time.Microsecond)
+}
+
+// reserve asks the store and takes its answer in: at once, or after a round trip.
+func (m *simulation) reserve(fx effects) {
+	if m.s.clock == OwnClock {
+		answers, err := m.store.Reserve(context.Background(), fx.asks)
+		m.s.answer(&fx, reply{sent: m.now, came: m.now, answers: answers, err: err})
+		return
+	}
+	r := reply{sent: m.now}
+	lost := m.losses > 0 && m.rnd.IntN(m.losses) == 0
+	m.after(m.leg(m.way), func() {
+		if r.answers, r.err = m.store.Reserve(context.Background(), fx.asks); r.err != nil {
+			m.t.Fatal(r.err)
+		}
+		if lost {
+			m.forget(r.answers, &fx)
+			r.answers, r.err = nil, errLost
+		}
+		m.after(m.leg(m.back), func() {
+			r.came = m.now
+			if out := m.s.answer(&fx, r); len(out.unused) > 0 {
+				m.tell(out.unused)
+			}
+		})
+	})
+}
+
+var errLost = errors.New("lost on the way")
+
+// forget ends, as its lease would, what was granted to nobody.
+func (m *simulation) forget(answers []bucket.Answer, fx *effects) {
+	var uses []bucket.Use
+	for i, a := range answers {
+		for _, g := range a.Grants {
+			uses = append(uses, bucket.Use{Key: fx.asks[i].Key, Grant: g})
+		}
+	}
+	m.after(time.Second, func() { m.settle(uses) })
+}
+
+func (m *simulation) settle(uses []bucket.Use) {
+	if err := m.store.Settle(context.Background(), uses); err != nil {
+		m.t.Fatal(err)
+	}
+	m.s.permitFreed()
+}
+
+// tell tells the store the ends of grants.
+func (m *simulation) tell(uses []bucket.Use) {
+	if m.s.clock == OwnClock {
+		m.settle(uses)
+		return
+	}
+	m.after(m.leg(m.way), func() { m.settle(uses) })
 }
 
 func (m *simulation) after(d time.Duration, do func()) {
@@ -145,8 +231,8 @@ func (m *simulation) drain(jobs int) {
 
 func (m *simulation) step() {
 	fx := m.s.step(m.now)
-	if err := m.store.Settle(context.Background(), fx.unused); err != nil {
-		m.t.Fatal(err)
+	if len(fx.unused) > 0 {
+		m.tell(fx.unused)
 	}
 	for _, t := range fx.start {
 		m.start(t)
@@ -158,16 +244,15 @@ func (m *simulation) step() {
 		})
 	}
 	if len(fx.asks) > 0 {
-		answers, err := m.store.Reserve(context.Background(), fx.asks)
-		m.s.answer(m.now, &fx, answers, err)
+		m.reserve(fx)
 	}
 }
 
 // start is one call: it holds the schedule to its promises and decides how the call ends.
 func (m *simulation) start(t *task) {
 	key := t.line.key
-	if m.now < t.grant.At || m.now > t.grant.At.Add(m.s.pace.late) {
-		m.t.Fatalf("S1: a call started %s after its slot", t.grant.At.Until(m.now))
+	if slot := t.grant.At.Add(-m.skew); m.now < slot || m.now < t.at || m.now > t.last {
+		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
 	}
 	if hold := max(t.line.held, m.s.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
@@ -185,14 +270,14 @@ func (m *simulation) start(t *task) {
 	if int64(m.calling[key]) > m.rules.Key.InFlight {
 		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.rules.Key.InFlight)
 	}
-	m.after(m.upTo(m.late/4), func() { m.leave(t) })
+	m.after(m.upTo(m.busy), func() { m.leave(t) })
 }
 
 // leave is the moment a call's request has left: late, on a busy machine. What a key's own calls make up for, calls of
 // other keys under a shared limit do not.
 func (m *simulation) leave(t *task) {
 	key := t.line.key
-	m.s.sent(t, t.grant.At.Until(m.now))
+	m.s.sent(t, m.now)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
 	m.all = append(m.all, bucket.Arrival{At: at})
@@ -202,9 +287,7 @@ func (m *simulation) leave(t *task) {
 func (m *simulation) end(t *task) {
 	m.calling[t.line.key]--
 	m.inFlight--
-	if err := m.store.Settle(context.Background(), []bucket.Use{{Key: t.line.key, Grant: t.grant, Costs: t.costs}}); err != nil {
-		m.t.Fatal(err)
-	}
+	m.tell([]bucket.Use{{Key: t.line.key, Grant: t.grant, Costs: t.costs}})
 	m.s.ended(t)
 	fate := 1
 	if m.outcome > 0 && t.calls < 6 {
@@ -267,15 +350,27 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and does
+// not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
+func TestSimulationOfAStoreElsewhere(t *testing.T) {
+	const seeds = 10_000
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed).sendAway()
+			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+			m.now = m.now.Add(time.Hour)
+			m.step() // empty lines go
+			m.check()
+		})
+	}
+}
+
 // steady is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
 func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m := newSimulation(t, 1)
 	m.late, m.outcome = 2*time.Millisecond, 0
 	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
-	var err error
-	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now }); err != nil {
-		t.Fatal(err)
-	}
+	m.openStore()
 	m.s.pace.maxStaged, m.s.pace.maxCalls = 256, 256
 	return m
 }

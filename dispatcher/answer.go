@@ -1,0 +1,176 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// verdicts are the tasks that a round of asks took out of the way of a call.
+type verdicts struct {
+	withdrawn  []*task // their slot is far: they rest until then
+	impossible []*task // their cost can never pass
+	overBudget []*task // the money is spent, and the budget says to bury
+	unused     []bucket.Use
+}
+
+// reply is what came back from a round of asks.
+type reply struct {
+	sent, came bucket.Micros // by our clock
+	answers    []bucket.Answer
+	err        error
+}
+
+// answer takes what the store said to the asks of one step.
+func (s *schedule) answer(fx *effects, r reply) verdicts {
+	s.rounds--
+	if r.err != nil {
+		return s.unanswered(fx, r.came)
+	}
+	s.recovered()
+	shift, unsure := s.shift(r)
+	var out verdicts
+	var refused []*line
+	for i, tasks := range fx.asked {
+		l, a := tasks[0].line, r.answers[i]
+		a.Wait.Until += shift
+		tat, cold := l.tat, l.cold
+		for k, t := range tasks {
+			t.phase = ready
+			if k < len(a.Grants) {
+				t.phase, t.grant, t.at = granted, a.Grants[k], a.Grants[k].At+shift
+				t.last = t.at.Add(s.pace.late) - unsure
+				l.tat, l.cold = t.grant.TAT+shift, false
+				continue
+			}
+			s.refuse(t, &a.Wait, r.came, &out)
+		}
+		if l.passed {
+			fx := effects{}
+			s.giveBack(l, tasks[0], &fx)
+			out.unused = append(out.unused, fx.unused...)
+			l.tat, l.cold = tat, cold
+		}
+		l.binds, l.askAt = "", 0
+		s.touch(l)
+		switch {
+		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
+		case a.Wait.Limit == ownRate:
+			l.binds, l.askAt = ownRate, a.Wait.Until
+		default:
+			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
+			l.blocked = true
+			refused = append(refused, l)
+		}
+	}
+	if len(refused) > 0 {
+		s.blocked = append(refused, s.blocked...)
+	}
+	return out
+}
+
+// refuse decides what becomes of a task that got no slot.
+func (s *schedule) refuse(t *task, w *bucket.Wait, now bucket.Micros, out *verdicts) {
+	switch {
+	case w.Never:
+		out.impossible = append(out.impossible, t)
+		s.unstage(t)
+	case w.Exhausted == bucket.DeadLetter:
+		out.overBudget = append(out.overBudget, t)
+		s.unstage(t)
+	case w.Until > now.Add(longWait):
+		s.withdraw(t, w.Until)
+		out.withdrawn = append(out.withdrawn, t)
+	}
+}
+
+// unanswered lets every line wait that asked in vain. While a store stays away one line at a time goes on asking, less
+// and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
+func (s *schedule) unanswered(fx *effects, now bucket.Micros) verdicts {
+	if s.failures == 0 {
+		s.downAt = now
+	}
+	s.failures = min(s.failures+1, 30)
+	s.by, s.until = storeDown, now.Add(min(storeRetry<<min(s.failures-1, 10), mostStoreRetry))
+	var lines []*line
+	for _, tasks := range fx.asked {
+		l := tasks[0].line
+		for _, t := range tasks {
+			t.phase = ready
+		}
+		l.binds, l.askAt, l.blocked = storeDown, 0, true
+		lines = append(lines, l)
+		s.touch(l)
+	}
+	s.blocked = append(lines, s.blocked...)
+	var out verdicts
+	if now < s.downAt.Add(longWait) {
+		return out
+	}
+	for _, l := range s.blocked {
+		for _, t := range l.tasks {
+			if t.phase == ready {
+				s.withdraw(t, s.until)
+				out.withdrawn = append(out.withdrawn, t)
+			}
+		}
+	}
+	return out
+}
+
+// recovered ends an outage of the store: who waited for it need wait no longer.
+func (s *schedule) recovered() {
+	if s.failures > 0 {
+		s.failures, s.until, s.by = 0, 0, ""
+	}
+}
+
+// shift is what turns the store's times into ours, and how much later that may be than it should.
+func (s *schedule) shift(r reply) (shift, unsure bucket.Micros) {
+	if s.clock == OwnClock || len(r.answers) == 0 || r.answers[0].Now == 0 {
+		return 0, 0
+	}
+	s.offset.observe(r.sent, r.came, r.answers[0].Now)
+	s.learnTrip(r.sent.Until(r.came))
+	return s.offset.most(), s.offset.unsure()
+}
+
+// learnTrip follows how long a round trip takes: up at once, down slowly. Slots are asked for two of them ahead, one for
+// the ask and one in case it just missed the round before, and a tick.
+func (s *schedule) learnTrip(took time.Duration) {
+	s.trip = max(took, s.trip-s.trip/64+took/64)
+	s.pace.ahead = min(leastAhead+2*s.trip, MostAhead)
+}
+
+// knownTAT is the theoretical arrival time, by our clock, that is known of a key without a line; 0 if none is.
+func (s *schedule) knownTAT(key string) bucket.Micros {
+	if s.clock == OwnClock {
+		return s.tatOf(key)
+	}
+	return s.offset.ours(s.tatOf(key))
+}
+
+// floor is what the store must be told of a line's theoretical arrival time, by its own clock.
+func (s *schedule) floor(l *line) bucket.Micros {
+	if s.clock == OwnClock {
+		return l.tat
+	}
+	return max(l.floor, s.offset.theirs(l.tat))
+}
+
+// longWait is from when on a job is not kept ready: its message and its intent go, and come again.
+const longWait = 2 * time.Second
+
+func (s *schedule) withdraw(t *task, until bucket.Micros) {
+	t.phase, t.notBefore, t.job = resting, until.Add(-s.pace.lead), nil
+	s.staged--
+}
+
+// ownRate is how a store names a key's own rate; storeDown is how the schedule names a store that did not answer.
+const (
+	ownRate   = "rate"
+	storeDown = "limiter unreachable"
+
+	storeRetry     = 100 * time.Millisecond
+	mostStoreRetry = time.Second
+)

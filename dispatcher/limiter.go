@@ -1,0 +1,180 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// Bounds of the talk with a store that is elsewhere.
+const (
+	mostTold  = 256             // ends of grants in one round trip
+	lastWords = 3 * time.Second // how long a stopping lane tries to tell the ends of grants
+	roundTrip = 2 * time.Second // the longest one may take
+)
+
+// reserve asks the store, outside the lock. A store that is elsewhere is asked in the background, one round at a time,
+// so that calls start meanwhile.
+func (l *lane) reserve(hard context.Context, fx *effects) {
+	if l.s.clock == OwnClock {
+		l.round(hard, fx)
+		return
+	}
+	asked := *fx
+	l.rounds.Go(func() {
+		l.round(hard, &asked)
+		l.kick()
+	})
+}
+
+// round asks and takes the answer in. It is not given up when the lane stops: slots that were granted go back.
+func (l *lane) round(hard context.Context, fx *effects) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
+	defer cancel()
+	r := reply{sent: l.now()}
+	if r.err = l.reachable(ctx); r.err == nil {
+		r.sent = l.now()
+		r.answers, r.err = l.store.Reserve(ctx, fx.asks)
+	}
+	r.came = l.now()
+	for _, a := range r.answers {
+		if a.Wait.Limit == bucket.OwnCheckpoint {
+			l.checkpoint()
+		}
+	}
+	l.heard(r.err)
+	l.mu.Lock()
+	out := l.s.answer(fx, r)
+	for _, t := range out.withdrawn {
+		l.dropIntents(t)
+	}
+	l.mu.Unlock()
+	l.settleGrants(hard, out.unused)
+	for range len(out.withdrawn) + len(out.impossible) + len(out.overBudget) {
+		l.call.conns.release()
+	}
+	for _, t := range out.impossible {
+		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)
+	}
+	for _, t := range out.overBudget {
+		l.bury(hard, t, deadletter.OverBudget, "the budget is spent", nil)
+	}
+}
+
+// reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when
+// nobody waits for their answer any more, would use up slots and permits.
+func (l *lane) reachable(ctx context.Context) error {
+	l.mu.Lock()
+	down := !l.down.IsZero()
+	l.mu.Unlock()
+	if !down {
+		return nil
+	}
+	return l.store.Settle(ctx, nil)
+}
+
+// heard follows whether the store answers, and tells its changes, once each.
+func (l *lane) heard(err error) {
+	l.mu.Lock()
+	was := l.down
+	switch {
+	case err != nil && was.IsZero():
+		l.down = time.Now()
+	case err == nil:
+		l.down = time.Time{}
+	}
+	l.mu.Unlock()
+	switch {
+	case err != nil && was.IsZero():
+		l.d.metrics.limiterLost(l.d.down.Add(1))
+		l.log.Warn("no slots can be had: calls hold until the limiter answers", "err", err)
+	case err == nil && !was.IsZero():
+		l.d.metrics.limiterLost(l.d.down.Add(-1))
+		l.log.Info("the limiter answers again: calls go on", "wait", time.Since(was).Round(time.Millisecond))
+	}
+}
+
+// settleGrants tells the store the ends of grants: at once, or where it is elsewhere in the background.
+func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
+	if len(uses) == 0 {
+		return
+	}
+	if l.s.clock == OwnClock {
+		if err := l.store.Settle(ctx, uses); err != nil {
+			l.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
+		}
+		return
+	}
+	l.mu.Lock()
+	l.ended = append(l.ended, uses...)
+	l.mu.Unlock()
+	select {
+	case l.tell <- struct{}{}:
+	default:
+	}
+}
+
+// startTelling tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
+// permit that nobody gives back is lost for its lease. At most the calls of a lane wait here. The returned function ends it.
+func (l *lane) startTelling(hard context.Context) (end func()) {
+	if l.s.clock == OwnClock {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(hard))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			select {
+			case <-l.tell:
+				l.tellEnded(ctx)
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
+		defer cancel()
+		l.tellEnded(last)
+	}
+}
+
+// tellEnded tells all that is to be told, or as much as can be until ctx ends.
+func (l *lane) tellEnded(ctx context.Context) {
+	wait := storeRetry
+	for {
+		l.mu.Lock()
+		n := min(len(l.ended), mostTold)
+		uses := l.ended[:n:n]
+		l.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		trip, cancel := context.WithTimeout(ctx, roundTrip)
+		err := l.store.Settle(trip, uses)
+		cancel()
+		if err != nil {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				l.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
+				return
+			}
+			wait = min(2*wait, mostStoreRetry)
+			continue
+		}
+		wait = storeRetry
+		l.mu.Lock()
+		l.ended = l.ended[n:]
+		if len(l.ended) == 0 {
+			l.ended = nil
+		}
+		l.s.permitFreed()
+		l.mu.Unlock()
+		l.kick()
+	}
+}
