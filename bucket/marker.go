@@ -36,6 +36,7 @@ type RetryMark struct {
 	Attempts  int    `json:"attempts"` // of them, those that count against the retry budget
 	NotBefore Micros `json:"not_before"`
 	Reason    string `json:"reason"`
+	Billed    string `json:"billed,omitempty"`   // what is known of the charges so far
 	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
 }
 

@@ -40,6 +40,16 @@ const (
 	BilledUnknown Billed = "unknown"
 )
 
+// Worst is what is known of all calls of a job together: one that was charged tells, then one that may have been.
+func (b Billed) Worst(other Billed) Billed {
+	for _, worst := range []Billed{BilledYes, BilledUnknown} {
+		if b == worst || other == worst {
+			return worst
+		}
+	}
+	return NotBilled
+}
+
 // The headers that weir adds to a letter.
 const (
 	HeaderReason   = "Weir-Dead-Reason"

@@ -120,6 +120,7 @@ func (c *caller) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	}
 	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
 	req.GetBody = nil                                  // with it the transport would send again on its own
+	req.Header.Set("User-Agent", c.agent)
 	for _, f := range j.Forward {
 		req.Header.Add(f.Name, f.Value)
 	}
@@ -133,7 +134,6 @@ func (c *caller) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	for _, f := range headers {
 		req.Header.Add(f.Name, f.Value)
 	}
-	req.Header.Set("User-Agent", c.agent)
 	c.setIdempotencyKey(req, j)
 	return req, nil
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"weir/bucket"
+	"weir/deadletter"
 	"weir/ingest"
 )
 
@@ -60,9 +61,10 @@ type task struct {
 	attempts  int           // of them, those that count
 	intended  int           // the call number its newest intent covers, 0 for none
 	intents   []*intentMark
-	markSeq   uint64 // of its retry mark, 0 for none
-	unsent    bool   // its call has started and the request has not left yet
-	unknown   bool   // found with an intent and no outcome: it must not be called
+	markSeq   uint64            // of its retry mark, 0 for none
+	billed    deadletter.Billed // what is known of the charges of its calls so far
+	unsent    bool              // its call has started and the request has not left yet
+	unknown   bool              // found with an intent and no outcome: it must not be called
 }
 
 // intentMark is one stored intent message; it may go when none of its jobs needs it.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // replayIntent notes an intent found at the start.
@@ -86,13 +87,14 @@ func (l *lane) open(ctx context.Context, p *part) {
 		if last.pushedBack() {
 			l.holdAgain(line, last.NotBefore, last.Detail)
 		}
+		t.billed = deadletter.Billed(mark.Billed).Worst(last.Billed)
 		if intended {
 			t.intents = []*intentMark{intent.mark}
 		}
 		switch {
 		case called && last.Final:
 			t.phase = settling
-			l.running.Go(func() { l.finish(t, last.Outcome) })
+			l.running.Go(func() { l.endAgain(ctx, t, last) })
 		case intended && intent.call > t.calls && l.api.Idempotency == nil:
 			t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
 			line.unsure = true
@@ -168,6 +170,26 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	return bucket.Forecast(*line.limits, interval, line.tat, l.now(), 1), nil
 }
 
+// endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
+// may be missing: it is written again, and its message id keeps it from standing twice.
+func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
+	if last.Outcome == Done {
+		l.finish(t, Done)
+		return
+	}
+	entry, err := l.load(ctx, t)
+	if err != nil {
+		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		if ctx.Err() == nil {
+			l.running.Add(1)
+			time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.endAgain(ctx, t, last) })
+		}
+		return
+	}
+	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, l.api.Rule, entry.Time)
+	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.billed.Worst(deadletter.NotBilled)))
+}
+
 // settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
 // the crash, if there is one, and else as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
@@ -189,6 +211,7 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	c := l.record(t, response{sent: true, started: now, ended: now}, out)
 	c.Planned = time.Time{}
 	l.d.metrics.calls.WithLabelValues(l.api.Name, out.name()).Inc()
+	t.billed = t.billed.Worst(out.billed)
 	l.bury(ctx, t, out.reason, detail, c)
 }
 

@@ -353,11 +353,19 @@ func (l *line) candidate(by bucket.Micros) (t *task, at bucket.Micros) {
 func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Micros) {
 	free := l.limits.InFlight - int64(l.count(asking, granted, calling))
 	var tasks []*task
+	again = never
 	for _, t := range l.tasks {
-		if t.phase == staging || t.phase == asking || t.phase == resting && t.calls == 0 {
+		if t.phase == staging || t.phase == asking || t.calls == 0 && (t.phase == resting || t.notBefore > now) {
+			if t.phase == ready {
+				again = min(again, t.notBefore)
+			}
 			break // order: nobody overtakes
 		}
 		if t.phase != ready {
+			continue
+		}
+		if t.notBefore > now {
+			again = min(again, t.notBefore) // a retry that was made ready before its time
 			continue
 		}
 		if !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline) {
@@ -370,7 +378,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 		tasks = append(tasks, t)
 	}
 	if len(tasks) == 0 {
-		return never
+		return again
 	}
 	if hold := max(l.held, s.held); hold > now {
 		return hold // a slot before it could not be used

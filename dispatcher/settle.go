@@ -21,6 +21,7 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	if out.verdict != pushback {
 		t.attempts++
 	}
+	t.billed = t.billed.Worst(out.billed)
 	exhausted := out.verdict == retry && t.attempts >= l.api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
@@ -64,27 +65,28 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 	})
 }
 
-// bury stores the letter, its event and the ledger's record, if there was a call, and lets the job go.
+// bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
+// comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
+// guess whether the call was made.
 func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *CallRecord) {
-	status, billed := 0, deadletter.NotBilled
+	status := 0
 	if c != nil {
-		status, billed = c.Status, c.Billed
+		status = c.Status
 	}
-	l.buryLetter(ctx, t, l.letter(t, reason, detail, status, billed), c)
-}
-
-func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter, c *CallRecord) {
+	letter := l.letter(t, reason, detail, status, t.billed.Worst(deadletter.NotBilled))
 	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
+	if c == nil {
+		l.buryLetter(ctx, t, letter)
+		return
+	}
+	l.keepRecord(ctx, t, c, func() { l.buryLetter(ctx, t, letter) })
+}
+
+func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
 	l.persist(ctx, "dead letter", t, func(done func(error)) {
 		l.d.opts.Office.Bury(letter, func(_ uint64, err error) { done(err) })
-	}, func() {
-		if c == nil {
-			l.finish(t, string(letter.Reason))
-			return
-		}
-		l.keepRecord(ctx, t, c, func() { l.finish(t, string(letter.Reason)) })
-	})
+	}, func() { l.finish(t, string(letter.Reason)) })
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
@@ -92,6 +94,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 	c.NotBefore = notBefore
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.pushedBack(),
+		Billed: string(t.billed),
 	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64
