@@ -27,6 +27,9 @@ const (
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
+	// Repeatable says that the call carries an idempotency key. It is told here because the api's configuration may say
+	// otherwise by the time the intent is read.
+	Repeatable bool `json:"repeatable,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,10 +37,15 @@ type Queue struct {
 	api        string
 	js         jetstream.JetStream
 	partitions []*Partition
-	ceiling    int64 // jobs of one key that the streams themselves let in
-	rules      atomic.Pointer[Rules]
+	ceiling    atomic.Int64 // jobs of one key that the streams themselves let in, or more: never less
+	house      atomic.Pointer[house]
 	outlook    atomic.Pointer[Outlook]
-	admitters  []*Admitter
+}
+
+// house is what the queue lets in by: the rules and the state of their admission limits. It is not changed but replaced.
+type house struct {
+	rules     Rules
+	admitters []*Admitter
 }
 
 var _ ingest.Queue = (*Queue)(nil)
@@ -50,14 +56,10 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{api: o.Settings.API, js: o.JetStream, ceiling: ceiling}
-	q.rules.Store(&o.Rules)
-	for _, a := range o.Rules.Admit {
-		x, err := NewAdmitter(a)
-		if err != nil {
-			return nil, err
-		}
-		q.admitters = append(q.admitters, x)
+	q := &Queue{api: o.Settings.API, js: o.JetStream}
+	q.ceiling.Store(ceiling)
+	if err := q.SetRules(o.Rules); err != nil {
+		return nil, err
 	}
 	for p := range partitions {
 		stream, err := o.JetStream.Stream(ctx, StreamName(q.api, p))
@@ -83,8 +85,42 @@ func (q *Queue) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// SetRules changes what the queue lets in; it touches no job that is in.
-func (q *Queue) SetRules(r Rules) { q.rules.Store(&r) }
+// SetRules changes what the queue lets in; it touches no job that is in. An admission limit that stays as it was keeps
+// its counts. An error changes nothing. Where a capacity rises above every former one, Raise comes first.
+func (q *Queue) SetRules(r Rules) error {
+	next := &house{rules: r}
+	var kept []*Admitter
+	if old := q.house.Load(); old != nil {
+		kept = slices.Clone(old.admitters)
+	}
+	for _, a := range r.Admit {
+		if i := slices.IndexFunc(kept, func(x *Admitter) bool { return x.admission == a }); i >= 0 {
+			next.admitters = append(next.admitters, kept[i])
+			kept = slices.Delete(kept, i, i+1)
+			continue
+		}
+		x, err := NewAdmitter(a)
+		if err != nil {
+			return err
+		}
+		next.admitters = append(next.admitters, x)
+	}
+	q.house.Store(next)
+	return nil
+}
+
+// Raise brings the api's streams to new settings. Neither a capacity nor a body's bound is ever lowered there: what a
+// stream would answer by deleting jobs, the intake enforces by counting.
+func (q *Queue) Raise(ctx context.Context, s QueueSettings) error {
+	// Until every stream lets so many in, and ever after when one of them fails, keys below that are counted.
+	q.ceiling.Store(max(q.ceiling.Load(), s.Capacity))
+	_, ceiling, err := ensureQueue(ctx, q.js, s)
+	if err != nil {
+		return err
+	}
+	q.ceiling.Store(ceiling)
+	return nil
+}
 
 // SetOutlook tells the queue whom to ask about times and positions.
 func (q *Queue) SetOutlook(o Outlook) { q.outlook.Store(&o) }
@@ -102,17 +138,19 @@ func (q *Queue) Stream(key string) string { return q.Partition(key).name }
 
 // Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	q.Partition(j.Key).put(j, q.rules.Load().For(j.Key), q.admit(j), done)
+	h := q.house.Load()
+	limits := h.rules.For(j.Key)
+	q.Partition(j.Key).put(j, limits, q.admit(j, h.admitters, limits), done)
 }
 
 // admit asks the admission limits. A job that one of them lets in and another refuses has counted against the first.
-func (q *Queue) admit(j *ingest.Job) *ingest.Refusal {
+func (q *Queue) admit(j *ingest.Job, admitters []*Admitter, limits KeyLimits) *ingest.Refusal {
 	now := MicrosOf(time.Now())
-	for _, x := range q.admitters {
+	for _, x := range admitters {
 		if a := x.Admit(j.Key, now, j.Cost); a.Verdict == Refused {
 			return &ingest.Refusal{
 				Code: ingest.Throttled, RetryAfter: a.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)),
-				Capacity:    q.rules.Load().For(j.Key).Capacity,
+				Capacity:    limits.Capacity,
 				Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
 			}
 		}
@@ -124,7 +162,7 @@ func (q *Queue) eta(limits KeyLimits, key string, position int) Micros {
 	if o := q.outlook.Load(); o != nil {
 		return (*o).ETA(key, position)
 	}
-	return Forecast(limits, q.rules.Load().Interval(limits.Rate), 0, MicrosOf(time.Now()), position)
+	return Forecast(limits, q.house.Load().rules.Interval(limits.Rate), 0, MicrosOf(time.Now()), position)
 }
 
 func (q *Queue) position(key string, seq uint64) int {

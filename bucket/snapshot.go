@@ -211,7 +211,7 @@ func (l *sharedLimit) restore(now Micros, s LimitSnapshot) {
 
 // unclaimed says whether a slot would go beyond what the last stored snapshot covers.
 func (e *engine) unclaimed(at Micros, a *Ask) bool {
-	if e.claims == nil {
+	if e.claims == nil || len(e.shared) == 0 {
 		return false
 	}
 	if at > e.claims.until {

@@ -1,11 +1,14 @@
 package deadletter
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"weir/ingest"
 )
 
@@ -59,6 +62,14 @@ type DeadData struct {
 type HoldData struct {
 	Until *time.Time `json:"until,omitempty"`
 	Why   string     `json:"why"`
+}
+
+// Publish stores an event from outside an office: from a command. It blocks until the stream has it, or ctx ends.
+func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
+	if _, err := js.PublishMsg(ctx, e.message(time.Now())); err != nil {
+		return fmt.Errorf("event: %w", err)
+	}
+	return nil
 }
 
 // message renders the event as a CloudEvent 1.0 in structured mode, the only one the NATS binding 1.0.2 knows.

@@ -54,7 +54,7 @@ type Office struct {
 
 // Open makes the streams exist. Run makes the office work.
 func Open(ctx context.Context, o Options) (*Office, error) {
-	if err := ensureStreams(ctx, o); err != nil {
+	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
 	letters, err := bucket.NewWriter(o.Conn, maxWaiting, maxWaitingBytes)
@@ -167,7 +167,9 @@ func (o *Office) Send(e Event, done func(err error)) {
 
 func validAPI(name string) bool { return name != "" && ingest.Token(name) == name }
 
-func ensureStreams(ctx context.Context, o Options) error {
+// EnsureStreams makes the streams exist, or brings them to what the options say of ages and sizes. No letter is dropped
+// to make room: a bound that the letters have outgrown stays as it was.
+func EnsureStreams(ctx context.Context, o Options) error {
 	maxBytes := func(want int64) int64 {
 		if o.MaxStore > 0 && want > o.MaxStore {
 			o.Log.Warn("a stream gets less room than configured: the store is smaller", "component", "deadletter",
@@ -176,10 +178,14 @@ func ensureStreams(ctx context.Context, o Options) error {
 		}
 		return want
 	}
+	lettersBytes, err := roomForLetters(ctx, o, maxBytes(o.MaxBytes))
+	if err != nil {
+		return err
+	}
 	for _, cfg := range []jetstream.StreamConfig{{
 		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
 		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
-		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: maxBytes(o.MaxBytes),
+		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
 	}, {
 		Name: EventsStream, Subjects: []string{"weir.events.>"}, Discard: jetstream.DiscardOld,
 		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
@@ -192,6 +198,24 @@ func ensureStreams(ctx context.Context, o Options) error {
 		}
 	}
 	return nil
+}
+
+// roomForLetters is want, or the stream's present bound where its letters need more than want: a stream that is given
+// less room than it uses drops its oldest messages, whatever it does with new ones.
+func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
+	stream, err := o.JetStream.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return want, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", Stream, err)
+	}
+	info := stream.CachedInfo()
+	if used := info.State.Bytes; used > uint64(want) {
+		o.Log.Warn("the dead letters have outgrown their new bound; the former one stays until they fit", "component", "deadletter",
+			"used_bytes", used, "wanted_bytes", want)
+		return info.Config.MaxBytes, nil
+	}
+	return want, nil
 }
 
 // ErrNoStream says that weir has not run on this server.

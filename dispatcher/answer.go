@@ -162,7 +162,7 @@ func (s *schedule) floor(l *line) bucket.Micros {
 const longWait = 2 * time.Second
 
 func (s *schedule) withdraw(t *task, until bucket.Micros) {
-	t.phase, t.notBefore, t.job = resting, until.Add(-s.pace.lead), nil
+	t.phase, t.notBefore, t.job, t.limited = resting, until.Add(-s.pace.lead), nil, true
 	s.staged--
 }
 

@@ -15,12 +15,15 @@ import (
 // slot asked for, so that nothing but sending is left to do in it.
 func (l *lane) prepare(ctx context.Context, t *task) {
 	t.staged = l.now()
+	l.mu.Lock()
+	t.terms = l.s.terms
+	l.mu.Unlock()
 	entry, err := l.load(ctx, t)
 	if err != nil {
 		l.unprepared(ctx, t, err)
 		return
 	}
-	job, refusal := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, l.api.Rule, entry.Time)
+	job, refusal := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
 	l.mu.Lock()
 	t.job, t.accepted = job, bucket.MicrosOf(entry.Time)
 	unknown := t.unknown
@@ -28,6 +31,10 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 	switch now := l.now(); {
 	case unknown:
 		l.settleUnknown(ctx, t)
+		return
+	case t.billed.Worst(deadletter.NotBilled) != deadletter.NotBilled && t.terms.api.Idempotency == nil:
+		l.unstage(t)
+		l.bury(ctx, t, deadletter.Unknown, doubtDetail, nil)
 		return
 	case refusal != nil:
 		l.unstage(t)
@@ -38,7 +45,7 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 		return
 	}
-	if t.costs, err = l.costs(job); err != nil {
+	if t.costs, err = t.terms.costs(job); err != nil {
 		l.unstage(t)
 		l.bury(ctx, t, deadletter.Invalid, err.Error(), nil)
 		return
@@ -47,10 +54,10 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.unprepared(ctx, t, err)
 		return
 	} else if slot > l.now().Add(longWait) {
-		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)) })
+		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)); t.limited = true })
 		return
 	}
-	if err := l.call.conns.claim(ctx); err != nil {
+	if err := t.terms.call.conns.claim(ctx); err != nil {
 		l.unconnected(ctx, t, err)
 		return
 	}
@@ -116,7 +123,7 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	t.calls++
 	if held := l.s.held; held <= l.now() {
 		l.s.away = min(l.s.away+1, 100)
-		until := l.now().Add(backoff(l.api.Retry.Min, min(l.api.Retry.Max, mostAway), int(l.s.away)))
+		until := l.now().Add(backoff(t.terms.api.Retry.Min, min(t.terms.api.Retry.Max, mostAway), int(l.s.away)))
 		l.s.hold(nil, until, "there is no connection to the api")
 		l.tellHold(deadletter.HeldEvent, nil, until, "there is no connection to the api")
 	}
@@ -132,7 +139,9 @@ func (l *lane) needsIntent(t *task) bool {
 	if t.intended == t.calls+1 {
 		return false // a slot was missed, its intent still stands
 	}
-	return l.api.Idempotency == nil || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return t.terms.api.Idempotency == nil || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
 }
 
 // intend stores the intents of all tasks that wait for one, together.
@@ -147,7 +156,7 @@ func (l *lane) intend(p *part, more ...*task) {
 	p.intents, p.intending = nil, true
 	intents := make([]bucket.Intent, len(tasks))
 	for i, t := range tasks {
-		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1}
+		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil}
 	}
 	l.mu.Unlock()
 	l.running.Add(1)
@@ -168,8 +177,8 @@ func (l *lane) intend(p *part, more ...*task) {
 			}
 		})
 		if err != nil {
-			for range tasks {
-				l.call.conns.release()
+			for _, t := range tasks {
+				t.terms.call.conns.release()
 			}
 			l.intentFailed(p, err)
 		}
@@ -182,7 +191,7 @@ func (l *lane) intentFailed(p *part, err error) {
 		l.mu.Lock()
 		p.open = false
 		l.mu.Unlock()
-		l.d.fail(fmt.Errorf("api %s: stream %s: %w", l.api.Name, p.bucket.Name(), err))
+		l.d.fail(fmt.Errorf("api %s: stream %s: %w", l.name, p.bucket.Name(), err))
 		return
 	}
 	l.log.Error("an intent could not be stored; its calls wait", "err", err)
@@ -228,15 +237,15 @@ func (l *lane) withdrawIntents(ctx context.Context) {
 const unsweptCheck = 5 * time.Millisecond
 
 // costs are the units the job takes from each shared limit.
-func (l *lane) costs(j *ingest.Job) ([]int64, error) {
-	shared := l.api.Rules.Shared
+func (c *terms) costs(j *ingest.Job) ([]int64, error) {
+	shared := c.api.Rules.Shared
 	if len(shared) == 0 {
 		return nil, nil
 	}
 	costs := make([]int64, len(shared))
 	for i := range shared {
 		if shared[i].Budget != nil {
-			costs[i] = l.api.Price
+			costs[i] = c.api.Price
 			continue
 		}
 		cost, err := Cost(shared[i].Cost, j)
@@ -268,15 +277,15 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	first := t.calls == 1
 	l.mu.Unlock()
 	late := t.at.Until(l.now())
-	l.d.metrics.late.WithLabelValues(l.api.Name).Observe(late.Seconds())
+	l.d.metrics.late.WithLabelValues(l.name).Observe(late.Seconds())
 	if first {
-		l.d.metrics.wait.WithLabelValues(l.api.Name).Observe(t.accepted.Until(l.now()).Seconds())
+		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
-	r := l.call.call(ctx, t.job, func() { l.sent(t) })
+	r := t.terms.call.call(ctx, t.job, func() { l.sent(t) })
 	l.sent(t)
-	l.call.conns.release()
-	l.d.metrics.duration.WithLabelValues(l.api.Name).Observe(r.ended.Sub(r.started).Seconds())
-	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: l.actual(t, r)}
+	t.terms.call.conns.release()
+	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())
+	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: t.actual(r)}
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.change(func(s *schedule) { s.ended(t) })
 	l.settle(ctx, t, r)

@@ -52,14 +52,14 @@ func wholeCost(text, where string) (int64, error) {
 
 // actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
 // nil means as estimated.
-func (l *lane) actual(t *task, r response) []int64 {
+func (t *task) actual(r response) []int64 {
 	if t.costs == nil {
 		return nil
 	}
 	actual := slices.Clone(t.costs)
 	changed := false
-	free := judge(l.api, r, time.Now()).billed == deadletter.NotBilled
-	for i, limit := range l.api.Rules.Shared {
+	free := judge(t.terms.api, r, time.Now()).billed == deadletter.NotBilled
+	for i, limit := range t.terms.api.Rules.Shared {
 		cost := actual[i]
 		if limit.Budget != nil && free {
 			cost = 0

@@ -40,13 +40,19 @@ type Options struct {
 type LaneOptions struct {
 	API   *API
 	Queue *bucket.Queue
-	Store bucket.Store
+	Store Store
 	// Clock says by which clock the store counts. A store that counts by another is asked in the background.
 	Clock StoreClock
 	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
 	// Checkpoint asks for the store's state to be kept at once. It does not block.
 	Checkpoint func()
+}
+
+// Store is a store of slots whose rules can be changed. With an error Apply has changed nothing.
+type Store interface {
+	bucket.Store
+	Apply(rules bucket.Rules) error
 }
 
 // Dispatcher owns the partitions of every api it was given and makes their calls.
@@ -59,9 +65,11 @@ type Dispatcher struct {
 	tail    *tail
 	failed  chan error
 	down    atomic.Int32 // lanes whose store does not answer
+	added   chan *lane   // while it runs
 
-	mu    sync.Mutex
-	lanes []*lane
+	mu     sync.Mutex
+	lanes  []*lane
+	paused bool
 }
 
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
@@ -75,8 +83,8 @@ const (
 
 // Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
-	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1)}
-	if err := ensureStreams(ctx, o); err != nil {
+	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane)}
+	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
 	var err error
@@ -94,17 +102,30 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 }
 
 // AddLane adds an api. It must be called before Run. The api's queue is told whom to ask for times.
-func (d *Dispatcher) AddLane(o LaneOptions) {
-	tat := o.TAT
-	o.TAT = func(key string) bucket.Micros { return max(tat(key), d.tail.tat(o.API.Name, key)) }
+func (d *Dispatcher) AddLane(o LaneOptions) { d.add(o) }
+
+// StartLane adds an api while Run runs, and returns when its queue has been read.
+func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
+	l := d.add(o)
+	select {
+	case d.added <- l:
+	case <-ctx.Done():
+		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
+	}
+	return l.awaitReady(ctx)
+}
+
+func (d *Dispatcher) add(o LaneOptions) *lane {
 	l := newLane(d, o)
 	o.Queue.SetOutlook(l)
 	o.Queue.Recall(d.tail.finished[o.API.Name])
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
+	defer d.mu.Unlock()
+	l.s.drain = d.paused
 	d.lanes = append(d.lanes, l)
-	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.api.Name, b.api.Name) })
-	d.mu.Unlock()
+	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.name, b.name) })
+	return l
 }
 
 // Run makes calls until soft ends, then lets the running ones end until hard ends, and returns when everything it
@@ -121,11 +142,15 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 		lanes.Go(func() error { return l.run(ctx, hard) })
 	}
 	lanes.Go(func() error {
-		select {
-		case err := <-d.failed:
-			return err
-		case <-ctx.Done():
-			return nil
+		for {
+			select {
+			case l := <-d.added:
+				lanes.Go(func() error { return l.run(ctx, hard) })
+			case err := <-d.failed:
+				return err
+			case <-ctx.Done():
+				return nil
+			}
 		}
 	})
 	err := lanes.Wait()
@@ -135,14 +160,14 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 
 // Pause lets no call start, and gives the slots that were granted back; running calls go on. Resume ends it.
 func (d *Dispatcher) Pause() {
-	for _, l := range d.lanesNow() {
+	for _, l := range d.setPaused(true) {
 		l.change(func(s *schedule) { s.drain = true })
 	}
 }
 
 // Resume lets calls start again.
 func (d *Dispatcher) Resume() {
-	for _, l := range d.lanesNow() {
+	for _, l := range d.setPaused(false) {
 		l.change(func(s *schedule) {
 			s.drain = false
 			for _, line := range s.lines {
@@ -155,13 +180,28 @@ func (d *Dispatcher) Resume() {
 // Ready blocks until every partition has been read up to where it stood at the start, or ctx ends.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	for _, l := range d.lanesNow() {
-		select {
-		case <-l.ready:
-		case <-ctx.Done():
-			return fmt.Errorf("api %s is not read yet: %w", l.api.Name, context.Cause(ctx))
+		if err := l.awaitReady(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (l *lane) awaitReady(ctx context.Context) error {
+	select {
+	case <-l.ready:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("api %s is not read yet: %w", l.name, context.Cause(ctx))
+	}
+}
+
+// setPaused tells lanes to come, and returns those that are there.
+func (d *Dispatcher) setPaused(paused bool) []*lane {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused = paused
+	return slices.Clone(d.lanes)
 }
 
 // fail ends Run with an error.
@@ -180,7 +220,7 @@ func (d *Dispatcher) lanesNow() []*lane {
 
 func (d *Dispatcher) lane(api string) *lane {
 	for _, l := range d.lanesNow() {
-		if l.api.Name == api {
+		if l.name == api {
 			return l
 		}
 	}
@@ -200,7 +240,8 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 	}
 }
 
-func ensureStreams(ctx context.Context, o Options) error {
+// EnsureStreams makes the streams of results and calls exist, or brings them to what the options say of ages.
+func EnsureStreams(ctx context.Context, o Options) error {
 	bytes := func(want int64) int64 {
 		if o.MaxStore > 0 {
 			return min(want, o.MaxStore)

@@ -39,17 +39,21 @@ const slowBucket = 10 * time.Second
 // waited for under it.
 type lane struct {
 	d     *Dispatcher
-	api   *API
+	name  string // of the api
 	log   *slog.Logger
 	queue *bucket.Queue
-	store bucket.Store
-	call  *caller
+	store Store
 	now   func() bucket.Micros
+	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
+	tat func(key string) bucket.Micros
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
 	checkpoint func()
 
+	changes chan change // to be adopted by the loop
+
 	mu     sync.Mutex
 	s      *schedule
+	since  bucket.Micros // when the present terms came into force
 	parts  []*part
 	closed int           // parts not open yet
 	took   time.Duration // to make a job ready, lately
@@ -64,20 +68,16 @@ type lane struct {
 }
 
 func newLane(d *Dispatcher, o LaneOptions) *lane {
-	idle := idleUnrepeatable
-	if o.API.Idempotency != nil {
-		idle = idleIdempotent
-	}
 	l := &lane{
-		d: d, api: o.API, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
-		call: &caller{api: o.API, agent: "weir/" + d.opts.Version, conns: newConnections(o.API.URL, idle, maxCalls)},
+		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
+		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1),
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
-	late := max(o.API.Rules.Jitter*4/5, time.Millisecond) // the rest of the jitter is the network's
 	l.s = newSchedule(&o.API.Rules, pace{
-		lead: 4 * leastLead, ahead: leastAhead, late: late, maxStaged: maxStaged, maxCalls: maxCalls,
-	}, o.TAT)
+		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
+	}, l.known)
 	l.s.clock = o.Clock
+	l.s.terms = d.newTerms(o.API, nil)
 	for _, p := range o.Queue.Partitions() {
 		l.parts = append(l.parts, &part{bucket: p, cache: map[uint64]bucket.Entry{}, replay: newReplay()})
 	}
@@ -94,7 +94,7 @@ func (l *lane) run(soft, hard context.Context) error {
 	for _, p := range l.parts {
 		m, err := p.bucket.Own(soft, l.d.opts.Instance)
 		if err != nil {
-			return fmt.Errorf("api %s: %w", l.api.Name, err)
+			return fmt.Errorf("api %s: %w", l.name, err)
 		}
 		p.markers = m
 		writers.Go(func() error { return m.Run(markers) })
@@ -104,7 +104,7 @@ func (l *lane) run(soft, hard context.Context) error {
 		readers.Go(func() error {
 			err := p.bucket.Read(ctx, func(e bucket.Entry) { l.take(p, e) }, func() { l.open(hard, p) })
 			if err != nil {
-				return fmt.Errorf("api %s: %w", l.api.Name, err)
+				return fmt.Errorf("api %s: %w", l.name, err)
 			}
 			return nil
 		})
@@ -118,7 +118,10 @@ func (l *lane) run(soft, hard context.Context) error {
 	if werr := writers.Wait(); err == nil {
 		err = werr
 	}
-	l.call.conns.close()
+	l.mu.Lock()
+	last := l.s.terms
+	l.mu.Unlock()
+	last.call.conns.close()
 	return err
 }
 
@@ -144,15 +147,17 @@ func (l *lane) loop(ctx, hard context.Context) {
 // pump does all that can be done now and returns when there will be more.
 func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	for {
+		l.adoptChange()
 		l.mu.Lock()
 		forfeited := l.s.forfeited
 		fx := l.s.step(l.now())
 		forfeited = l.s.forfeited - forfeited
 		l.mu.Unlock()
 		if forfeited > 0 {
-			l.d.metrics.forfeited.WithLabelValues(l.api.Name).Add(float64(forfeited))
+			l.d.metrics.forfeited.WithLabelValues(l.name).Add(float64(forfeited))
 		}
 		l.settleGrants(ctx, fx.unused)
+		l.letGo(fx.stale)
 		for _, line := range fx.resumed {
 			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
 		}

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -52,8 +53,8 @@ func (l *lane) round(hard context.Context, fx *effects) {
 	}
 	l.mu.Unlock()
 	l.settleGrants(hard, out.unused)
-	for range len(out.withdrawn) + len(out.impossible) + len(out.overBudget) {
-		l.call.conns.release()
+	for _, t := range slices.Concat(out.withdrawn, out.impossible, out.overBudget) {
+		t.terms.call.conns.release()
 	}
 	for _, t := range out.impossible {
 		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)

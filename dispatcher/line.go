@@ -50,6 +50,7 @@ type task struct {
 	line      *line
 	seq       uint64
 	phase     phase
+	terms     *terms      // it was last made ready by
 	job       *ingest.Job // while near its call
 	accepted  bucket.Micros
 	staged    bucket.Micros // when it began to be made ready
@@ -57,6 +58,7 @@ type task struct {
 	at, last  bucket.Micros // when its call may start, by ours
 	costs     []int64
 	notBefore bucket.Micros // of a retry
+	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	calls     int           // made so far
 	attempts  int           // of them, those that count
 	intended  int           // the call number its newest intent covers, 0 for none

@@ -96,7 +96,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		for desc, v := range map[*prometheus.Desc]int{
 			queuedDesc: n.queued, keysDesc: n.keys, inFlightDesc: n.calling, heldDesc: n.held, ownedDesc: n.owned,
 		} {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), l.api.Name)
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), l.name)
 		}
 	}
 }

@@ -53,8 +53,9 @@ type replay struct {
 }
 
 type replayedIntent struct {
-	call int
-	mark *intentMark
+	call       int
+	mark       *intentMark
+	repeatable bool
 }
 
 type replayedMark struct {

@@ -99,7 +99,7 @@ func (l *lane) result(t *task, r response) *nats.Msg {
 		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
 		HeaderOutcome: {Done}, HeaderStatus: {strconv.Itoa(r.status)},
 		HeaderAttempts: {strconv.Itoa(t.attempts)}, HeaderCalls: {strconv.Itoa(t.calls)},
-		HeaderPrice:      {money(l.api.Price)},
+		HeaderPrice:      {money(t.terms.api.Price)},
 		HeaderAcceptedAt: {stamp(t.accepted.Time())}, HeaderCalledAt: {stamp(r.started)}, HeaderFinishedAt: {stamp(r.ended)},
 	}
 	if v := r.header.Get("Content-Type"); v != "" {
@@ -117,7 +117,7 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
 		Planned: t.at.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
 		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
-		Price: money(l.api.Price), Billed: out.billed, TAT: tat, Costs: t.costs, Instance: l.d.opts.Instance,
+		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat, Costs: t.costs, Instance: l.d.opts.Instance,
 	}
 	return c
 }
@@ -125,7 +125,7 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 func (l *lane) letter(t *task, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
 	j := t.job
 	return &deadletter.Letter{
-		API: l.api.Name, Key: t.line.key, JobID: j.ID, DedupeID: j.DedupeID, Reason: reason, Detail: detail,
+		API: l.name, Key: t.line.key, JobID: j.ID, DedupeID: j.DedupeID, Reason: reason, Detail: detail,
 		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed,
 		Redrives: j.Redrives, ReplyTo: j.ReplyTo,
 	}

@@ -31,7 +31,7 @@ func (l *lane) replayIntent(p *part, e bucket.Entry) {
 			l.leaveMark(p, old.mark)
 		}
 		mark.users++
-		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark}
+		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable}
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
@@ -68,7 +68,7 @@ func (l *lane) replayMark(p *part, e bucket.Entry) {
 func (l *lane) open(ctx context.Context, p *part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, found := l.now(), p.replay
+	now, found, idempotency := l.now(), p.replay, l.s.terms.api.Idempotency
 	p.replay = nil
 	for seq, line := range found.jobs {
 		intent, intended := found.intents[seq]
@@ -78,7 +78,7 @@ func (l *lane) open(ctx context.Context, p *part) {
 			continue
 		}
 		t := line.extract(seq)
-		t.markSeq = mark.seq
+		t.markSeq, t.terms = mark.seq, l.s.terms
 		t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
 		t.notBefore = max(mark.NotBefore, last.NotBefore, 1)
 		if mark.Pushback {
@@ -95,14 +95,14 @@ func (l *lane) open(ctx context.Context, p *part) {
 		case called && last.Final:
 			t.phase = settling
 			l.running.Go(func() { l.endAgain(ctx, t, last) })
-		case intended && intent.call > t.calls && l.api.Idempotency == nil:
+		case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
 			t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
 			line.unsure = true
 			t.phase = staging
 			l.s.staged++
 			l.running.Go(func() { l.prepare(ctx, t) })
 		case intended && intent.call > t.calls:
-			t.calls, t.attempts = intent.call, t.attempts+1
+			t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
 			line.unsure = true
 		}
 	}
@@ -111,7 +111,7 @@ func (l *lane) open(ctx context.Context, p *part) {
 			line.cold = true
 			if l.s.clock == OtherClock {
 				// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
-				line.floor = l.d.tail.tat(l.api.Name, line.key)
+				line.floor = l.d.tail.tat(l.name, line.key)
 			} else {
 				line.tat = max(line.tat, l.floor(line, now))
 			}
@@ -127,7 +127,7 @@ func (l *lane) open(ctx context.Context, p *part) {
 
 // holdAgain holds what a pushback held before the restart. Called with the lock held.
 func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
-	if l.api.Retry.HoldAPI {
+	if l.s.terms.api.Retry.HoldAPI {
 		line = nil
 	}
 	if until > l.now() {
@@ -139,9 +139,9 @@ func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
 // is certain. Beyond it a call may have been running at the crash: where intents are written they tell, and otherwise
 // the key waits one interval with an empty bucket.
 func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
-	known := l.d.tail.tat(l.api.Name, line.key)
+	known := l.recorded(line.key, line.limits)
 	interval := l.s.rules.Interval(line.limits.Rate)
-	intents := l.api.Idempotency == nil || interval.Duration() >= slowBucket
+	intents := l.s.terms.api.Idempotency == nil || interval.Duration() >= slowBucket
 	if known > now || intents && !line.unsure {
 		return known
 	}
@@ -158,12 +158,13 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	if l.s.clock == OtherClock || known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
 		return 0, nil
 	}
-	tat, err := l.d.lastTAT(ctx, l.api.Name, line.key)
+	tat, err := l.d.lastTAT(ctx, l.name, line.key)
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	tat = min(tat, l.since.Add(l.s.drainTime(line.limits))) // recorded at another rate, perhaps
 	if tat > line.tat {
 		line.tat, line.cold = tat, true
 	}
@@ -186,7 +187,7 @@ func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
 		}
 		return
 	}
-	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, l.api.Rule, entry.Time)
+	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
 	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.billed.Worst(deadletter.NotBilled)))
 }
 
@@ -210,7 +211,7 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	out := unknown(deadletter.BilledUnknown, "%s", detail)
 	c := l.record(t, response{sent: true, started: now, ended: now}, out)
 	c.Planned = time.Time{}
-	l.d.metrics.calls.WithLabelValues(l.api.Name, out.name()).Inc()
+	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
 	t.billed = t.billed.Worst(out.billed)
 	l.bury(ctx, t, out.reason, detail, c)
 }

@@ -31,6 +31,7 @@ type pace struct {
 type schedule struct {
 	pace     pace
 	rules    *bucket.Rules
+	terms    *terms // what jobs are made ready by; the rules are theirs
 	lines    map[string]*line
 	timers   timers
 	turns    []*line       // lines with something to do now
@@ -71,6 +72,7 @@ type effects struct {
 	start   []*task // call now
 	expire  []*task // their deadline has passed
 	resumed []*line // their hold is over; nil stands for the api
+	stale   []*task // made ready by terms of before: they rest, and will be made ready again
 	unused  []bucket.Use
 	asks    []bucket.Ask
 	asked   [][]*task // the tasks each ask is for
@@ -318,7 +320,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 			t = &task{line: l, seq: l.dequeue()}
 			l.insert(t)
 		}
-		t.phase = staging
+		t.phase, t.limited = staging, false
 		s.staged++
 		ungranted++
 		fx.load = append(fx.load, t)
@@ -363,6 +365,15 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 		}
 		if t.phase != ready {
 			continue
+		}
+		if t.terms != s.terms {
+			s.withdraw(t, now)
+			s.touch(l)
+			fx.stale = append(fx.stale, t)
+			continue
+		}
+		if len(fx.stale) > 0 && fx.stale[len(fx.stale)-1].line == l {
+			break // it came behind one that is not ready any more
 		}
 		if t.notBefore > now {
 			again = min(again, t.notBefore) // a retry that was made ready before its time

@@ -16,21 +16,22 @@ const persistRetry = time.Second
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
 func (l *lane) settle(ctx context.Context, t *task, r response) {
-	out := judge(l.api, r, time.Now())
+	api := t.terms.api
+	out := judge(l.judgedBy(t), r, time.Now())
 	l.mu.Lock()
 	if out.verdict != pushback {
 		t.attempts++
 	}
 	t.billed = t.billed.Worst(out.billed)
-	exhausted := out.verdict == retry && t.attempts >= l.api.Retry.Attempts
+	exhausted := out.verdict == retry && t.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
 		out.verdict, out.reason = dead, deadletter.Exhausted
 		out.detail = fmt.Sprintf("gave up after %d attempts, the last: %s", t.attempts, out.detail)
 	}
-	l.d.metrics.calls.WithLabelValues(l.api.Name, out.name()).Inc()
+	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
 	if out.billed != deadletter.NotBilled {
-		l.d.metrics.spend.WithLabelValues(l.api.Name).Add(float64(l.api.Price) / 1e6)
+		l.d.metrics.spend.WithLabelValues(l.name).Add(float64(api.Price) / 1e6)
 	}
 	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.status,
 		"outcome", out.name(), "reason", out.detail)
@@ -44,7 +45,7 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 		l.bury(ctx, t, out.reason, out.detail, l.record(t, r, out))
 	case retry:
 		l.calm(t)
-		l.again(ctx, t, l.record(t, r, out), l.now().Add(backoff(l.api.Retry.Min, l.api.Retry.Max, t.attempts)))
+		l.again(ctx, t, l.record(t, r, out), l.now().Add(backoff(api.Retry.Min, api.Retry.Max, t.attempts)))
 	case pushback:
 		l.again(ctx, t, l.record(t, r, out), l.pushedBack(t, out))
 	default:
@@ -144,7 +145,7 @@ func (l *lane) persist(ctx context.Context, what string, t *task, write func(don
 // finish lets a job go whose end is durable.
 func (l *lane) finish(t *task, outcome string) {
 	p := t.line.part
-	l.d.metrics.finished.WithLabelValues(l.api.Name, outcome).Inc()
+	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
 	p.bucket.Finish(t.line.key, t.seq)
 	stalled := p.bucket.Unswept() > bucket.MaxUnswept
 	l.change(func(s *schedule) {
@@ -180,7 +181,7 @@ const lateDetail = "the deadline passed before its call"
 
 // expire ends a job that was ready for its call.
 func (l *lane) expire(ctx context.Context, t *task) {
-	l.call.conns.release()
+	t.terms.call.conns.release()
 	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 }
 
@@ -190,13 +191,13 @@ func (l *lane) pushedBack(t *task, out outcome) bucket.Micros {
 	defer l.mu.Unlock()
 	now, line := l.now(), t.line
 	pushes, held := &line.pushes, line.held
-	if l.api.Retry.HoldAPI {
+	if t.terms.api.Retry.HoldAPI {
 		pushes, held, line = &l.s.pushes, l.s.held, nil
 	}
 	*pushes = min(*pushes+1, 100)
 	wait := out.after
 	if wait == 0 {
-		wait = backoff(l.api.Retry.Min, l.api.Retry.Max, int(*pushes))
+		wait = backoff(t.terms.api.Retry.Min, t.terms.api.Retry.Max, int(*pushes))
 	}
 	until := now.Add(wait)
 	l.s.hold(line, until, out.detail)
@@ -214,7 +215,7 @@ func (l *lane) calm(t *task) {
 }
 
 func (l *lane) tellHold(kind deadletter.EventType, line *line, until bucket.Micros, why string) {
-	e := deadletter.Event{Type: kind, API: l.api.Name}
+	e := deadletter.Event{Type: kind, API: l.name}
 	if line != nil {
 		e.Key = line.key
 	}

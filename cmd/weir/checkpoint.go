@@ -78,6 +78,9 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointWait)
 	defer cancel()
 	s := c.store.Checkpoint(ahead)
+	if len(s.Limit) == 0 {
+		return nil // no limit is shared, for now
+	}
 	data, err := json.Marshal(s)
 	if err != nil {
 		panic("a checkpoint that JSON cannot carry: " + err.Error())

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +16,11 @@ import (
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "config",
-		Short:   "Check a configuration file, or show what is in force",
-		Example: "  weir config check -f weir.yaml\n  weir config show",
+		Short:   "Check, apply, show and roll back the configuration",
+		Example: "  weir config check -f weir.yaml\n  weir config apply -f weir.yaml\n  weir config rollback",
 		RunE:    group,
 	}
-	cmd.AddCommand(configCheckCommand(), configShowCommand())
+	cmd.AddCommand(configCheckCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand())
 	return cmd
 }
 
@@ -52,14 +53,9 @@ version does not do yet: weir serve would refuse to start with those.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
-				settings, err := config.ReadSettings()
-				if err != nil {
-					return usage(err)
-				}
-				if file = settings.Config; file == "" {
-					return notFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
-				}
+			file, err := configFileName(file)
+			if err != nil {
+				return err
 			}
 			text, err := readConfigText(file, cmd.InOrStdin())
 			if err != nil {
@@ -71,6 +67,21 @@ version does not do yet: weir serve would refuse to start with those.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
 	as.add(cmd.Flags(), "one JSON object")
 	return cmd
+}
+
+// configFileName is the file a command is about: the one it was given, or that of the environment.
+func configFileName(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return "", usage(err)
+	}
+	if settings.Config == "" {
+		return "", notFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
+	}
+	return settings.Config, nil
 }
 
 func readConfigText(file string, stdin io.Reader) ([]byte, error) {
@@ -169,10 +180,11 @@ comments. Secrets stand in it by reference only.`,
 				return err
 			}
 			defer c.Close()
-			shown, err := c.shownConfig(cmd)
+			v, err := c.configVersion(cmd.Context())
 			if err != nil {
 				return err
 			}
+			shown := shownConfig{v.version, v.From, v.Who, v.At, v.YAML}
 			if as == asJSON {
 				return printJSON(cmd.OutOrStdout(), shown)
 			}
@@ -188,17 +200,32 @@ comments. Secrets stand in it by reference only.`,
 	return cmd
 }
 
-func (c *connection) shownConfig(cmd *cobra.Command) (*shownConfig, error) {
-	kv, err := c.js.KeyValue(cmd.Context(), configBucket)
-	if err == nil {
-		var running runningConfig
-		var version uint64
-		if running, version, err = readRunning(cmd.Context(), kv); err == nil {
-			return &shownConfig{version, running.From, running.Who, running.At, running.YAML}, nil
-		}
+// configStore opens the configuration's home. It is an error with exit code 3 where there is none.
+func (c *connection) configStore(ctx context.Context) (configStore, error) {
+	kv, err := c.js.KeyValue(ctx, configBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return configStore{}, errNeverApplied
+	} else if err != nil {
+		return configStore{}, c.explain(err)
 	}
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, notFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml"))
+	return configStore{kv}, nil
+}
+
+// errNeverApplied says that there is no configuration in NATS.
+var errNeverApplied = notFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
+
+// configVersion reads the version in force: the newest that can be read.
+func (c *connection) configVersion(ctx context.Context) (*configVersion, error) {
+	store, err := c.configStore(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, c.explain(err)
+	v, _, err := store.newest(ctx)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	if v == nil {
+		return nil, errNeverApplied
+	}
+	return v, nil
 }

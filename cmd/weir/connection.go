@@ -81,12 +81,11 @@ func (c *connection) explain(err error) error {
 // running reads the running configuration. ok is false where there is none to be read: weir never ran on this server,
 // or these credentials may not see it.
 func (c *connection) running(ctx context.Context) (current *config.Config, ok bool) {
-	kv, err := c.js.KeyValue(ctx, configBucket)
+	v, err := c.configVersion(ctx)
 	if err != nil {
 		return nil, false
 	}
-	current, err = loadRunning(ctx, kv)
-	return current, err == nil
+	return v.config, true
 }
 
 // noAPI says that an api is not configured, and which are.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os/user"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
 )
 
 // The key-value buckets that every weir on a server shares.
@@ -19,79 +21,158 @@ const (
 	controlBucket = "weir_control"
 	leasesBucket  = "weir_leases"
 
-	currentKey  = "current" // the running configuration
-	fromFileKey = "file"    // the checksum of the file applied last
+	currentKey = "current" // the running configuration; its revision is the version
 )
 
-// runningConfig is the configuration in force, as it is kept in NATS. The text names secrets, it does not hold them.
+// configHistory is how many versions are kept: the most that a key-value bucket can.
+const configHistory = 64
+
+// runningConfig is one version of the configuration, as it is kept in NATS. The text names secrets, it does not hold
+// them.
 type runningConfig struct {
-	YAML string    `json:"yaml"`
-	From string    `json:"from"` // the file or command it came from
-	Who  string    `json:"who"`
-	At   time.Time `json:"at"`
+	YAML    string    `json:"yaml"`
+	From    string    `json:"from"` // the file or command it came from
+	Who     string    `json:"who"`
+	At      time.Time `json:"at"`
+	Changes int       `json:"changes"` // from the version before
+	// FileSum is the checksum of the file that weir serve applied last, in this version or an earlier one.
+	FileSum string `json:"file_sum,omitempty"`
 }
 
 var errNoConfig = errors.New("no api is configured: write weir.yaml (deploy/weir.example.yaml is a start) or set WEIR_CONFIG; `weir demo` needs none")
 
-// adoptConfig decides what runs: the file, when it is not the one applied last from a file; otherwise what NATS holds,
-// so that a restart keeps what was applied since.
-func adoptConfig(ctx context.Context, js jetstream.JetStream, s *config.Settings, file *configFile) (*config.Config, error) {
+// configVersion is a version that can be read.
+type configVersion struct {
+	runningConfig
+	version uint64
+	config  *config.Config
+}
+
+// readVersion reads one version.
+func readVersion(entry jetstream.KeyValueEntry) (*configVersion, error) {
+	v := &configVersion{version: entry.Revision()}
+	if entry.Operation() != jetstream.KeyValuePut {
+		return nil, fmt.Errorf("version %d of the configuration is a deletion", v.version)
+	}
+	if err := json.Unmarshal(entry.Value(), &v.runningConfig); err != nil {
+		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.version, currentKey, configBucket, err)
+	}
+	var err error
+	if v.config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.version, v.From)}); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// configStore is the configuration's home: a key-value bucket, whose history is the configuration's.
+type configStore struct{ kv jetstream.KeyValue }
+
+// ensureConfigStore makes the bucket exist.
+func ensureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (configStore, error) {
 	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: configBucket, Description: "weir: the running configuration and its history", History: 64, Replicas: s.Replicas,
+		Bucket: configBucket, Description: "weir: the running configuration and its history", History: configHistory, Replicas: replicas,
 		MaxValueSize: 4 << 20,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("key-value bucket %s: %w", configBucket, err)
+		return configStore{}, fmt.Errorf("key-value bucket %s: %w", configBucket, err)
 	}
-	if file != nil {
-		last, err := kv.Get(ctx, fromFileKey)
-		switch {
-		case err == nil && string(last.Value()) == file.sum:
-		case err == nil || errors.Is(err, jetstream.ErrKeyNotFound):
-			return file.config, applyFile(ctx, kv, s, file)
-		default:
-			return nil, fmt.Errorf("read the running configuration: %w", err)
+	return configStore{kv}, nil
+}
+
+// newest returns the newest version that can be read, nil when there is none, and the revision that stands there last,
+// whether or not it can be read.
+func (s configStore) newest(ctx context.Context) (valid *configVersion, last uint64, err error) {
+	entries, err := s.kv.History(ctx, currentKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, 0, nil
+	} else if err != nil {
+		return nil, 0, fmt.Errorf("read the running configuration: %w", err)
+	}
+	for _, entry := range slices.Backward(entries) {
+		last = max(last, entry.Revision())
+		if v, err := readVersion(entry); err == nil {
+			return v, last, nil
 		}
 	}
-	c, err := loadRunning(ctx, kv)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, errNoConfig
-	}
-	return c, err
+	return nil, last, nil
 }
 
-func applyFile(ctx context.Context, kv jetstream.KeyValue, s *config.Settings, file *configFile) error {
-	value, err := json.Marshal(runningConfig{YAML: string(file.text), From: s.Config, Who: whoami(), At: time.Now().UTC()})
+// errLostRace says that somebody else has changed the configuration meanwhile.
+var errLostRace = errors.New("somebody else has changed the configuration meanwhile")
+
+// put stores a version if the last one still has that revision, and fails with errLostRace if not.
+func (s configStore) put(ctx context.Context, next runningConfig, last uint64) (version uint64, err error) {
+	value, err := json.Marshal(next)
 	if err != nil {
-		return fmt.Errorf("apply the configuration: %w", err)
+		return 0, fmt.Errorf("apply the configuration: %w", err)
 	}
-	if _, err := kv.Put(ctx, currentKey, value); err != nil {
-		return fmt.Errorf("apply the configuration: %w", err)
+	if last == 0 {
+		version, err = s.kv.Create(ctx, currentKey, value)
+	} else {
+		version, err = s.kv.Update(ctx, currentKey, value, last)
 	}
-	if _, err := kv.Put(ctx, fromFileKey, []byte(file.sum)); err != nil {
-		return fmt.Errorf("apply the configuration: %w", err)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists), isWrongSequence(err):
+		return 0, errLostRace
+	case err != nil:
+		return 0, fmt.Errorf("apply the configuration: %w", err)
 	}
-	return nil
+	return version, nil
 }
 
-func loadRunning(ctx context.Context, kv jetstream.KeyValue) (*config.Config, error) {
-	running, _, err := readRunning(ctx, kv)
-	if err != nil {
-		return nil, err
-	}
-	return config.Parse([]byte(running.YAML), config.Options{Name: running.From})
+// wrongSequenceInCluster is the error code that a clustered stream gives instead.
+const wrongSequenceInCluster = 10164
+
+func isWrongSequence(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
 }
 
-// readRunning reads the configuration in force and its version.
-func readRunning(ctx context.Context, kv jetstream.KeyValue) (running runningConfig, version uint64, err error) {
-	entry, err := kv.Get(ctx, currentKey)
-	if err != nil {
-		return running, 0, fmt.Errorf("read the running configuration: %w", err)
+// adoptConfig decides what runs: the file, when it is not the one applied last from a file; otherwise what NATS holds,
+// so that a restart keeps what was applied since. What NATS holds and cannot be read counts as never applied. change is
+// nil unless the file was applied.
+func adoptConfig(ctx context.Context, store configStore, s *config.Settings, file *configFile) (v *configVersion, change *configData, err error) {
+	for {
+		current, last, err := store.newest(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if file == nil || current != nil && current.FileSum == file.sum {
+			if current == nil {
+				return nil, nil, errNoConfig
+			}
+			return current, nil, nil
+		}
+		var before *config.Config
+		change := &configData{Who: whoami(), From: s.Config}
+		if current != nil {
+			before, change.OldVersion = current.config, current.version
+		}
+		change.Changes = len(before.Diff(file.config))
+		next := runningConfig{
+			YAML: string(file.text), From: change.From, Who: change.Who, At: time.Now().UTC(), Changes: change.Changes, FileSum: file.sum,
+		}
+		change.NewVersion, err = store.put(ctx, next, last)
+		if errors.Is(err, errLostRace) {
+			continue // another replica that starts with the same file, most likely
+		} else if err != nil {
+			return nil, nil, err
+		}
+		return &configVersion{next, change.NewVersion, file.config}, change, nil
 	}
-	if err := json.Unmarshal(entry.Value(), &running); err != nil {
-		return running, 0, fmt.Errorf("the running configuration (version %d in %s) cannot be read: %w", entry.Revision(), configBucket, err)
-	}
-	return running, entry.Revision(), nil
+}
+
+// configData is what a config event tells.
+type configData struct {
+	Who        string `json:"who"`
+	From       string `json:"from"`
+	OldVersion uint64 `json:"old_version"` // 0: there was none
+	NewVersion uint64 `json:"new_version"`
+	Changes    int    `json:"changes"`
+}
+
+func (d configData) event() deadletter.Event {
+	return deadletter.Event{Type: deadletter.ConfigEvent, Data: d}
 }
 
 // ensureControl makes the bucket of operators' words and canaries.

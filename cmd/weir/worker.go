@@ -25,22 +25,23 @@ import (
 // Worker is one running weir: everything `weir serve` starts, in one process.
 type Worker struct {
 	settings *config.Settings
-	config   *config.Config
+	config   *config.Config // that it started with; follower has the present one
 	log      *slog.Logger
 	registry *prometheus.Registry
+	now      func() bucket.Micros
 	cleanups []cleanup
 
-	server      *embedded.Server // nil with an external one
-	nc          *nats.Conn
-	js          jetstream.JetStream
-	control     jetstream.KeyValue
-	office      *deadletter.Office
-	queues      map[string]*bucket.Queue
-	dispatch    *dispatcher.Dispatcher
-	checkpoints []*checkpointer
-	leased      *bucket.Lease // to dispatch, with an external server
-	intake      *ingest.Service
-	http        *console.Server
+	server   *embedded.Server // nil with an external one
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	control  jetstream.KeyValue
+	office   *deadletter.Office
+	opened   []*openAPI // at the start
+	dispatch *dispatcher.Dispatcher
+	follower *follower
+	leased   *bucket.Lease // to dispatch, with an external server
+	intake   *ingest.Service
+	http     *console.Server
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -62,7 +63,7 @@ var errStopped = errors.New("weir is stopping")
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
 func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), queues: map[string]*bucket.Queue{}, done: make(chan struct{})}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), now: steadyClock(), done: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.cleanUp())
@@ -83,9 +84,15 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if w.control, err = ensureControl(ctx, w.js, s.Replicas); err != nil {
 		return nil, err
 	}
-	if w.config, err = adoptConfig(ctx, w.js, s, file); err != nil {
+	store, err := ensureConfigStore(ctx, w.js, s.Replicas)
+	if err != nil {
 		return nil, err
 	}
+	present, change, err := adoptConfig(ctx, store, s, file)
+	if err != nil {
+		return nil, err
+	}
+	w.config = present.config
 	if err := refuseUnsupported(w.config, s); err != nil {
 		return nil, err
 	}
@@ -97,14 +104,11 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	}
 	w.lower, _ = errgroup.WithContext(w.base)
 	w.lower.Go(func() error { return w.office.Run(w.base) })
-	for _, q := range w.queues {
-		w.lower.Go(func() error { return q.Run(w.base) })
+	for _, a := range w.opened {
+		w.runAPI(a)
 	}
 	if w.leased != nil {
 		w.lower.Go(func() error { return w.leased.Keep(w.base, w.dispatch.Pause, w.dispatch.Resume) })
-	}
-	for _, c := range w.checkpoints {
-		w.lower.Go(func() error { return c.run(w.base) })
 	}
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
@@ -119,9 +123,12 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
+	w.follower = newFollower(w, store, present)
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
+	w.tellConfig(change)
+	w.lower.Go(func() error { return w.follower.run(w.soft) })
 	if err := w.serveHTTP(); err != nil {
 		return nil, err
 	}
@@ -211,73 +218,105 @@ func maxPayload(file *configFile) int64 {
 
 // open makes every stream exist and puts the parts together.
 func (w *Worker) open(ctx context.Context) (err error) {
-	s, c := w.settings, w.config
-	maxStore := int64(0)
-	if w.server != nil {
-		maxStore = w.server.MaxStore() / 8 // of each stream; the letters get twice as much, the queues what is left
-	}
-	w.office, err = deadletter.Open(ctx, deadletter.Options{
-		Conn: w.nc, JetStream: w.js, Replicas: s.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: 2 * maxStore, Log: w.log, Registerer: w.registry,
-	})
-	if err != nil {
+	if w.office, err = deadletter.Open(ctx, w.officeOptions(w.config)); err != nil {
 		return err
 	}
-	now := steadyClock()
-	if s.Has(config.RoleDispatch) {
-		w.dispatch, err = dispatcher.Open(ctx, dispatcher.Options{
-			Conn: w.nc, JetStream: w.js, Office: w.office, Instance: s.Instance, Version: version(), Now: now,
-			Replicas: s.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: maxStore,
-			Log: w.log, Registerer: w.registry,
-		})
-		if err != nil {
+	if w.settings.Has(config.RoleDispatch) {
+		if w.dispatch, err = dispatcher.Open(ctx, w.dispatchOptions(w.config)); err != nil {
 			return err
 		}
 	}
-	for i := range c.APIs {
-		if err := w.openAPI(ctx, &c.APIs[i], now); err != nil {
-			return fmt.Errorf("api %s: %w", c.APIs[i].Name, err)
+	for i := range w.config.APIs {
+		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
+		if err != nil {
+			return err
+		}
+		w.opened = append(w.opened, a)
+		if w.dispatch != nil {
+			w.dispatch.AddLane(a.lane)
 		}
 	}
 	return nil
 }
 
+func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
+	return deadletter.Options{
+		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
+		MaxStore: 2 * w.maxStore(), Log: w.log, Registerer: w.registry,
+	}
+}
+
+func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
+	return dispatcher.Options{
+		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
+		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
+		Log: w.log, Registerer: w.registry,
+	}
+}
+
+// maxStore bounds what one stream may ask of the embedded server, 0 for no bound: the letters get twice as much, the queues
+// what is left.
+func (w *Worker) maxStore() int64 {
+	if w.server == nil {
+		return 0
+	}
+	return w.server.MaxStore() / 8
+}
+
 // ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
 const ledgerAge = 62 * 24 * time.Hour
 
-func (w *Worker) openAPI(ctx context.Context, a *config.API, now func() bucket.Micros) error {
-	api := dispatchAPI(a, w.config)
+// openAPI is one api's parts, before they run.
+type openAPI struct {
+	name  string
+	queue *bucket.Queue
+	// Where this replica dispatches:
+	lane        dispatcher.LaneOptions
+	checkpoints *checkpointer
+}
+
+// openAPI makes an api's streams exist and reads what the last run left.
+func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
+	api := dispatchAPI(a, c)
 	queue, err := bucket.OpenQueue(ctx, bucket.QueueOptions{
-		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: bucket.QueueSettings{
-			StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: w.config.Dedupe},
-			API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(api.Rules), MaxBody: a.MaxBody,
-		},
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c),
 	})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	w.queues[a.Name] = queue
+	opened := &openAPI{name: a.Name, queue: queue}
 	if w.dispatch == nil {
-		return nil
+		return opened, nil
 	}
-	store, err := bucket.NewMemory(api.Rules, now)
+	store, err := bucket.NewMemory(api.Rules, w.now)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	lane := dispatcher.LaneOptions{API: api, Queue: queue, Store: store, Checkpoint: func() {}, TAT: func(key string) bucket.Micros {
-		tat, _ := store.TAT(key)
-		return tat
-	}}
-	if len(api.Rules.Shared) > 0 {
-		c, err := newCheckpointer(ctx, a.Name, store, w.control, w.log)
-		if err != nil {
-			return err
-		}
-		w.checkpoints = append(w.checkpoints, c)
-		lane.Checkpoint = c.now
+	if opened.checkpoints, err = newCheckpointer(ctx, a.Name, store, w.control, w.log); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	w.dispatch.AddLane(lane)
-	return nil
+	opened.lane = dispatcher.LaneOptions{
+		API: api, Queue: queue, Store: store, Checkpoint: opened.checkpoints.now, TAT: func(key string) bucket.Micros {
+			tat, _ := store.TAT(key)
+			return tat
+		},
+	}
+	return opened, nil
+}
+
+func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSettings {
+	return bucket.QueueSettings{
+		StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe},
+		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
+	}
+}
+
+// runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
+func (w *Worker) runAPI(a *openAPI) {
+	w.lower.Go(func() error { return a.queue.Run(w.base) })
+	if a.checkpoints != nil {
+		w.lower.Go(func() error { return a.checkpoints.run(w.base) })
+	}
 }
 
 // lease makes sure that nobody else dispatches on an external server. An embedded one has nobody else.
@@ -335,14 +374,9 @@ func (w *Worker) takeJobs() error {
 	if !w.settings.Has(config.RoleIngest) {
 		return nil
 	}
-	apis := map[string]*ingest.API{}
-	for i := range w.config.APIs {
-		a := &w.config.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: w.queues[a.Name]}
-	}
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
-		Conn: w.nc, Version: version(), APIs: func() map[string]*ingest.API { return apis },
+		Conn: w.nc, Version: version(), APIs: w.follower.intake,
 		Bury: w.office.BuryRefused, Log: w.log, Registerer: w.registry,
 	})
 	return err

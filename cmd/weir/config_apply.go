@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"weir/cmd/weir/internal/config"
+)
+
+// confirmation is whether a command asks before it changes something.
+type confirmation struct{ yes bool }
+
+func (c *confirmation) add(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
+// ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
+func (c *confirmation) ask(cmd *cobra.Command, question string) error {
+	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
+	if file, ok := in.(*os.File); c.yes || !ok || !isTerminal(file) || !isTerminal(talk) {
+		return nil
+	}
+	_, _ = fmt.Fprintf(talk, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return refused(errors.New("nothing was changed"))
+}
+
+func configApplyCommand() *cobra.Command {
+	file, as, confirm := "", forPeople, confirmation{}
+	cmd := &cobra.Command{
+		Use:   "apply",
+		Short: "Put a configuration file in force, on every running weir at once",
+		Long: `Checks a configuration file, shows what it changes, and puts it in force: every weir on the server follows within a
+moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
+smaller. On a terminal it asks first.
+
+A weir that cannot follow, because a secret is missing where it runs, says so in its log and goes on as before. Jobs of an
+api that is taken out are refused from then on; those already in its queue are called until weir restarts, and wait there
+from then on until the api is back.
+
+It changes nothing when somebody else has changed the configuration meanwhile.`,
+		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			file, err := configFileName(file)
+			if err != nil {
+				return err
+			}
+			text, err := readConfigText(file, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			c, err := config.Parse(text, config.Options{Name: file})
+			if err != nil {
+				return classify(err)
+			}
+			for _, p := range c.Warnings {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
+			}
+			conn, err := dial()
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			store, err := conn.ownConfigStore(cmd.Context())
+			if err != nil {
+				return err
+			}
+			current, last, err := store.newest(cmd.Context())
+			if err != nil {
+				return conn.explain(err)
+			}
+			if file == "-" {
+				file = "stdin"
+			}
+			p := proposal{from: file, text: string(text), config: c, current: current, last: last}
+			return p.apply(cmd, conn, store, confirm, as)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
+	confirm.add(cmd.Flags())
+	as.add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// ownConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
+func (c *connection) ownConfigStore(ctx context.Context) (configStore, error) {
+	store, err := c.configStore(ctx)
+	if !errors.Is(err, errNeverApplied) {
+		return store, err
+	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return store, usage(err)
+	}
+	store, err = ensureConfigStore(ctx, c.js, settings.Replicas)
+	return store, c.explain(err)
+}
+
+// proposal is a configuration that is to take the place of another.
+type proposal struct {
+	from    string
+	text    string
+	config  *config.Config
+	current *configVersion // nil for none
+	last    uint64         // the revision it was compared with
+}
+
+// appliedJSON is what became of a proposal, as --json prints it.
+type appliedJSON struct {
+	Applied    bool         `json:"applied"` // false: nothing changes
+	OldVersion uint64       `json:"old_version"`
+	Version    uint64       `json:"version"` // in force now
+	Changes    []changeJSON `json:"changes"`
+}
+
+type changeJSON struct {
+	Path string `json:"path"`
+	Old  string `json:"old,omitempty"`
+	New  string `json:"new,omitempty"`
+}
+
+// apply shows the difference, asks, stores and tells.
+func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, confirm confirmation, as format) error {
+	var before *config.Config
+	var told appliedJSON
+	next := runningConfig{YAML: p.text, From: p.from, Who: whoami()}
+	if p.current != nil {
+		before, told.OldVersion, next.FileSum = p.current.config, p.current.version, p.current.FileSum
+	}
+	told.Version, told.Changes = told.OldVersion, []changeJSON{}
+	talk := cmd.ErrOrStderr()
+	for _, d := range before.Diff(p.config) {
+		told.Changes = append(told.Changes, changeJSON(d))
+		if as == forPeople {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), visible(d.String()))
+		}
+	}
+	// A last version that nobody can read is to be replaced, even by the text of the one before it.
+	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.version {
+		_, _ = fmt.Fprintf(talk, "weir: version %d is in force and says the same: nothing changed\n", told.Version)
+		return p.tell(cmd, told, as)
+	}
+	if err := confirm.ask(cmd, fmt.Sprintf("Apply these %d changes?", len(told.Changes))); err != nil {
+		return err
+	}
+	next.At, next.Changes = time.Now().UTC(), len(told.Changes)
+	version, err := store.put(cmd.Context(), next, p.last)
+	if errors.Is(err, errLostRace) {
+		return fmt.Errorf("%w: nothing was applied; look at `weir config show` and apply again", err)
+	} else if err != nil {
+		return c.explain(err)
+	}
+	told.Applied, told.Version = true, version
+	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: version, Changes: next.Changes}
+	if err := data.event().Publish(cmd.Context(), c.js); err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
+	}
+	_, _ = fmt.Fprintf(talk, "weir: applied as version %d\n", version)
+	return p.tell(cmd, told, as)
+}
+
+func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as format) error {
+	if as == asJSON {
+		return printJSON(cmd.OutOrStdout(), told)
+	}
+	return nil
+}

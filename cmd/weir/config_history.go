@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+)
+
+// historyJSON is one version, as --json prints it.
+type historyJSON struct {
+	Version uint64    `json:"version"`
+	At      time.Time `json:"at"`
+	Who     string    `json:"who"`
+	From    string    `json:"from"`
+	Changes int       `json:"changes"`         // from the version before
+	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
+}
+
+func configHistoryCommand() *cobra.Command {
+	as := forPeople
+	cmd := &cobra.Command{
+		Use:     "history",
+		Short:   "List the versions of the configuration, the present one first",
+		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", configHistory),
+		Example: "  weir config history\n  weir config history --json | jq .who",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			entries, err := c.configEntries(cmd.Context())
+			if err != nil {
+				return err
+			}
+			t := &table{}
+			t.row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
+			for _, entry := range slices.Backward(entries) {
+				h := historyOf(entry)
+				if as == asJSON {
+					if err := printJSON(cmd.OutOrStdout(), h); err != nil {
+						return err
+					}
+				}
+				changes := strconv.Itoa(h.Changes)
+				if h.Error != "" {
+					changes = h.Error
+				}
+				t.row(strconv.FormatUint(h.Version, 10), clockTime(h.At), h.Who, h.From, changes)
+			}
+			if as == asJSON {
+				return nil
+			}
+			return t.print(cmd.OutOrStdout())
+		},
+	}
+	as.add(cmd.Flags(), "one JSON object a line")
+	return cmd
+}
+
+// configEntries reads every version that is kept, the oldest first.
+func (c *connection) configEntries(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
+	store, err := c.configStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := store.kv.History(ctx, currentKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, errNeverApplied
+	}
+	return entries, c.explain(err)
+}
+
+func historyOf(entry jetstream.KeyValueEntry) historyJSON {
+	v, err := readVersion(entry)
+	if err != nil {
+		return historyJSON{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
+	}
+	return historyJSON{Version: v.version, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
+}
+
+func configRollbackCommand() *cobra.Command {
+	as, confirm := forPeople, confirmation{}
+	cmd := &cobra.Command{
+		Use:   "rollback [VERSION]",
+		Short: "Put an earlier version of the configuration in force again",
+		Long: `Applies an earlier version, by default the one before the present, as a new version: as config apply would apply its
+text. The file it once came from is not touched; weir serve applies that only once it has changed.`,
+		Example: "  weir config rollback\n  weir config rollback 17 --yes",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted := uint64(0)
+			if len(args) > 0 {
+				var err error
+				if wanted, err = strconv.ParseUint(args[0], 10, 64); err != nil || wanted == 0 {
+					return usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
+				}
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			entries, err := c.configEntries(cmd.Context())
+			if err != nil {
+				return err
+			}
+			p, err := rollback(entries, wanted)
+			if err != nil {
+				return err
+			}
+			store, err := c.configStore(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return p.apply(cmd, c, store, confirm, as)
+		},
+	}
+	confirm.add(cmd.Flags())
+	as.add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// rollback proposes the wanted version of a history, 0 for the one before that in force.
+func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, error) {
+	p := &proposal{}
+	var target *configVersion
+	for _, entry := range slices.Backward(entries) {
+		p.last = max(p.last, entry.Revision())
+		v, err := readVersion(entry)
+		switch {
+		case err != nil && entry.Revision() == wanted:
+			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
+		case err != nil:
+			continue
+		case p.current == nil:
+			p.current = v
+		case wanted == 0 && target == nil:
+			target = v
+		}
+		if v.version == wanted {
+			target = v
+		}
+	}
+	switch {
+	case target == nil && wanted == 0:
+		return nil, notFound(errors.New("there is no version before the present one"))
+	case target == nil:
+		return nil, notFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
+	}
+	p.from, p.text, p.config = fmt.Sprintf("version %d", target.version), target.YAML, target.config
+	return p, nil
+}

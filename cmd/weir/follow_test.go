@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// applyConfig stores a configuration as `weir config apply` does, and returns its version. yaml gets the api's url for
+// its %s.
+func (r *rig) applyConfig(yaml string) uint64 {
+	r.t.Helper()
+	store := r.configStore()
+	current, last, err := store.newest(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	next := runningConfig{YAML: fmt.Sprintf(yaml, r.api.URL()), From: "test", Who: "test", At: time.Now(), FileSum: current.FileSum}
+	version, err := store.put(r.t.Context(), next, last)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return version
+}
+
+func (r *rig) configStore() configStore {
+	r.t.Helper()
+	kv, err := r.js.KeyValue(r.t.Context(), configBucket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return configStore{kv}
+}
+
+// follow applies a configuration and waits until the worker runs by it. It returns the time it began and the time
+// from which on it is certain that it does.
+func (r *rig) follow(yaml string) (from, by int64) {
+	r.t.Helper()
+	from = int64(time.Since(r.api.Started()))
+	version := r.applyConfig(yaml)
+	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() >= version })
+	return from, int64(time.Since(r.api.Started()))
+}
+
+func (r *rig) submitMany(api, key string, n int) {
+	r.t.Helper()
+	for range n {
+		if a := r.submit("weir.jobs."+api+"."+key, nil, map[string]string{"Weir-Path": "/" + key}); a.Error != nil {
+			r.t.Fatalf("refused: %s", a.Error.Description)
+		}
+	}
+}
+
+func stampsOf(arrivals []fakeapi.Arrival, keep func(at int64) bool) []bucket.Arrival {
+	var stamps []bucket.Arrival
+	for _, a := range arrivals {
+		if keep(a.At) {
+			stamps = append(stamps, bucket.Arrival{At: a.At, End: a.End})
+		}
+	}
+	return stamps
+}
+
+func checkStamps(t *testing.T, what string, stamps []bucket.Arrival, l bucket.Limit) {
+	t.Helper()
+	v := bucket.Check(stamps, bucket.Claim{Limit: l, Jitter: 5 * time.Millisecond})
+	t.Logf("%s: %s", what, v)
+	if v.Outcome != bucket.Pass {
+		t.Errorf("%s: %s", what, v)
+	}
+}
+
+func everySecond(n int64) bucket.Limit {
+	return bucket.Limit{Name: "rate", Rate: &bucket.Rate{Count: n, Per: time.Second, Burst: 1}}
+}
+
+const oneAPI = `
+apis:
+  pay:
+    url: %%s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: %s, capacity: 500, in_flight: 8}
+`
+
+// TestRateFollowed: a raised rate helps jobs that wait already, a lowered one binds them, and no window ever sees more
+// than the rate of its time.
+func TestRateFollowed(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "1/24h"))
+	r.submitMany("pay", "k", 200)
+	r.awaitCalls(1) // the next one would be tomorrow
+
+	raised, _ := r.follow(fmt.Sprintf(oneAPI, "100/s"))
+	r.awaitCalls(100)
+	_, lowered := r.follow(fmt.Sprintf(oneAPI, "20/s"))
+	before := len(r.api.All())
+	r.awaitCalls(before + 10)
+	r.follow(fmt.Sprintf(oneAPI, "200/s"))
+	arrivals := r.awaitCalls(200)
+
+	if wait := time.Duration(arrivals[1].At - raised); wait > 2*time.Second {
+		t.Errorf("a raised rate helped only after %s", wait)
+	}
+	checkStamps(t, "all", stampsOf(arrivals, func(int64) bool { return true }), everySecond(200))
+	checkStamps(t, "while 20/s", stampsOf(arrivals[:before+10], func(at int64) bool { return at > lowered }), everySecond(20))
+	if n := len(arrivals); n != 200 {
+		t.Errorf("%d calls of 200 jobs", n)
+	}
+}
+
+// TestSharedLimitsFollowed: limits that are added, swapped in their order and taken out, under jobs that wait.
+func TestSharedLimitsFollowed(t *testing.T) {
+	const yaml = `
+apis:
+  pay:
+    url: %%s
+    price: 0.50
+    bucket: {rate: 1000/s, capacity: 500}
+    limits: [%s]
+`
+	// Calls last long enough for some to run over every change.
+	r := newRig(t, fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1}, Latency: fakeapi.Latency{Mean: 20 * time.Millisecond},
+	}, fmt.Sprintf(yaml, ""))
+	r.follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}"))
+	for i := range 150 {
+		r.submitMany("pay", fmt.Sprintf("k%d", i%7), 1)
+	}
+	r.awaitCalls(20)
+	r.follow(fmt.Sprintf(yaml, "{name: spend, budget: 50.00/day, on_exhausted: dead_letter}, {name: account, rate: 40/s}"))
+	r.awaitCalls(40)
+	r.follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}, {name: spend, budget: 50.00/day, on_exhausted: dead_letter}, {name: few, in_flight: 2}"))
+	limited := int64(time.Since(r.api.Started()))
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	arrivals := r.api.All()
+	all := stampsOf(arrivals, func(int64) bool { return true })
+	checkStamps(t, "account", all, everySecond(40))
+	checkStamps(t, "few", stampsOf(arrivals, func(at int64) bool { return at > limited+int64(100*time.Millisecond) }), bucket.Limit{Name: "few", InFlight: 2})
+	if n, letters := len(arrivals), r.messages("WEIR_DEAD"); n+letters != 150 || n > 140 || n < 100 {
+		t.Errorf("%d calls and %d letters of 150 jobs and a budget of 100 calls after the first 20 to 40", n, letters)
+	}
+}
+
+// TestCapacityLowered below what waits: nothing is lost, nothing more is let in, and the stream keeps its bound.
+func TestCapacityLowered(t *testing.T) {
+	const yaml = "\napis:\n  pay:\n    url: %%s\n    bucket: {rate: %s, capacity: %d}\n"
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "1/h", 100))
+	r.submitMany("pay", "k", 60)
+	r.awaitCalls(1)
+	r.follow(fmt.Sprintf(yaml, "1/h", 10))
+	if a := r.submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 || !strings.Contains(a.Error.Description, "of 10") {
+		t.Errorf("a job for a bucket over its lowered capacity was not refused: %+v", a)
+	}
+	r.submitMany("pay", "other", 1)
+	r.awaitCalls(2)
+	r.eventually("the first job of the other key to be gone", func() bool { return r.waiting("pay") == 59 })
+	r.submitMany("pay", "other", 10)
+	if a := r.submit("weir.jobs.pay.other", nil, nil); a.Error == nil || a.Error.ErrCode != 20429 {
+		t.Errorf("the eleventh job of a bucket of 10 was not refused: %+v", a)
+	}
+	r.follow(fmt.Sprintf(yaml, "1/h", 1000))
+	r.submitMany("pay", "k", 100) // more than ever fitted
+	r.follow(fmt.Sprintf(yaml, "1000/s", 10))
+	r.awaitCalls(171)
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	if n := len(r.api.All()); n != 171 {
+		t.Errorf("%d calls of 171 jobs", n)
+	}
+}
+
+// TestAPIsComeAndGo: a new api works at once; one that is taken out refuses new jobs and ends those it has.
+func TestAPIsComeAndGo(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "20/s"))
+	r.submitMany("pay", "k", 30)
+	r.follow("\napis:\n  sms:\n    url: %s/sms\n    bucket: {rate: 50/s, capacity: 9}\n    limits: [{name: all, rate: 50/s}]\n")
+	if a := r.submit("weir.jobs.pay.k", nil, nil); a.Error == nil || a.Error.ErrCode != 20404 {
+		t.Errorf("an api that is not configured any more takes jobs: %+v", a)
+	}
+	r.submitMany("sms", "k", 5)
+	r.awaitCalls(35)
+	r.eventually("empty queues", func() bool { return r.waiting("pay") == 0 && r.waiting("sms") == 0 })
+	r.follow("\napis:\n  pay:\n    url: %s/again\n    bucket: {rate: 50/s, capacity: 9}\n")
+	r.submitMany("pay", "k", 1)
+	arrivals := r.awaitCalls(36)
+	if path := arrivals[35].Path; path != "/again/k" {
+		t.Errorf("an api that came back is called by its former configuration, at %s", path)
+	}
+}
+
+// TestWaitingJobsGetNewTerms: what waits, also what is ready for its call, is called as the present configuration says.
+func TestWaitingJobsGetNewTerms(t *testing.T) {
+	const yaml = "\napis:\n  pay:\n    url: %%s%s\n    headers: {X-Version: %q}\n    bucket: {rate: %s, capacity: 9, in_flight: 4}\n"
+	old, err := fakeapi.Start(fakeapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = old.Close() })
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
+		strings.ReplaceAll(fmt.Sprintf(yaml, "/old", "1", "1/3s"), "%s/old", old.URL()+"/old%.0s"))
+	r.submitMany("pay", "k", 4)
+	r.eventually("the first call", func() bool { return len(old.All()) == 1 })
+	r.follow(fmt.Sprintf(yaml, "/new", "2", "100/s"))
+	for _, a := range r.awaitCalls(3) {
+		if a.Path != "/new/k" || a.Header("X-Version") != "2" {
+			t.Errorf("called %s, version %q", a.Path, a.Header("X-Version"))
+		}
+	}
+}
+
+// TestIdempotencySwitchedOff: a call that may have been processed is not followed by one without an idempotency key.
+func TestIdempotencySwitchedOff(t *testing.T) {
+	const yaml = "\napis:\n  pay:\n    url: %%s\n    timeout: 1s\n    retry: {min: %s}\n    bucket: {rate: 100/s, capacity: 9}\n%s"
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+		return fakeapi.Behaviour{Status: 500}
+	}},
+		fmt.Sprintf(yaml, "3s", "    idempotency: {header: Idempotency-Key}\n"))
+	r.submitMany("pay", "k", 1)
+	r.awaitCalls(1)
+	r.follow(fmt.Sprintf(yaml, "1ms", ""))
+	r.stop() // the doubt outlives a restart
+	r.yaml = fmt.Sprintf(fmt.Sprintf(yaml, "1ms", ""), r.api.URL())
+	r.start()
+	r.submitMany("pay", "other", 1)
+	r.awaitCalls(2)
+	r.eventually("two letters", func() bool { return r.messages("WEIR_DEAD") == 2 })
+	if n := len(r.api.All()); n != 2 {
+		t.Errorf("%d calls of two jobs that may not be repeated", n)
+	}
+}
+
+// TestInvalidConfigChangesNothing: neither one that is no configuration, nor one this worker cannot run by.
+func TestInvalidConfigChangesNothing(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	store := r.configStore()
+	present := r.worker.follower.version.Load()
+	for _, value := range []string{
+		"no JSON at all",
+		`{"yaml":"apis: {pay: {url: nowhere}}"}`,
+		`{"yaml":"apis:\n  new:\n    url: https://api.example.com\n    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n    bucket: {rate: 1/s, capacity: 1}\n"}`,
+	} {
+		if _, err := store.kv.Put(t.Context(), currentKey, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.kv.Delete(t.Context(), currentKey); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("every version to be looked at", func() bool { return r.worker.follower.seen.Load() == present+4 })
+	if got := r.worker.follower.version.Load(); got != present {
+		t.Errorf("version %d is in force, want %d", got, present)
+	}
+	r.submitMany("pay", "k", 5)
+	r.awaitCalls(5)
+	r.stop()
+	r.start() // a restart is not stopped by it either
+	r.submitMany("pay", "k", 5)
+	r.awaitCalls(10)
+	r.follow(fmt.Sprintf(oneAPI, "200/s")) // and a valid one mends it
+}
+
+// TestRestartKeepsWhatWasApplied as long as the file stays the same, and applies a file that has changed.
+func TestRestartKeepsWhatWasApplied(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "10/s"))
+	rate := func() string {
+		return config.FormatRate(r.worker.config.APIs[0].Rules.Key.Rate)
+	}
+	r.follow(fmt.Sprintf(oneAPI, "30/s"))
+	r.stop()
+	r.start()
+	if got := rate(); got != "30/s" {
+		t.Errorf("a restart with the same file runs at %s, want what was applied, 30/s", got)
+	}
+	events := r.configEvents()
+	r.stop()
+	r.yaml = strings.ReplaceAll(r.yaml, "10/s", "40/s")
+	r.start()
+	if got := rate(); got != "40/s" {
+		t.Errorf("a restart with another file runs at %s, want the file's 40/s", got)
+	}
+	r.eventually("its event", func() bool { return len(r.configEvents()) > len(events) })
+	last := r.configEvents()[len(events)]
+	if last.OldVersion != 2 || last.NewVersion != 3 || last.Changes != 1 || last.Who == "" {
+		t.Errorf("the event of the file says %+v", last)
+	}
+	if _, err := r.configStore().put(t.Context(), runningConfig{}, 2); !errors.Is(err, errLostRace) {
+		t.Errorf("a change of a version that is not the last one: %v", err)
+	}
+}
+
+// configEvents are the config events so far.
+func (r *rig) configEvents() []configData {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
+	defer cancel()
+	stream, err := r.js.Stream(ctx, "WEIR_EVENTS")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var told []configData
+	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
+		msg, err := stream.GetMsg(ctx, seq)
+		if err != nil || !strings.HasPrefix(msg.Subject, "weir.events.config.") {
+			continue
+		}
+		var event struct {
+			Type, Source string
+			Data         configData
+		}
+		if err := json.Unmarshal(msg.Data, &event); err != nil || event.Type != "weir.config.v1" {
+			r.t.Fatalf("%s: %v", msg.Data, err)
+		}
+		told = append(told, event.Data)
+	}
+	return told
+}
