@@ -53,10 +53,10 @@ type entrant struct {
 	done     func(ingest.Receipt, *ingest.Refusal)
 }
 
-// pending are the entrants with one message id.
+// pending are the entrants with one message id that have a ticket.
 type pending struct {
 	entrants int
-	read     bool // the reader met a message with this id, and the book does not count it yet
+	read     bool // the reader met a message with this id: the next ticket that is answered counts it
 }
 
 func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) (*Partition, error) {
@@ -106,11 +106,11 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
 	if foregone == nil {
 		e.ticket = p.book.enter(j.Key)
+		if e.twin = p.pending[id] != nil; !e.twin {
+			p.pending[id] = &pending{}
+		}
+		p.pending[id].entrants++
 	}
-	if e.twin = p.pending[id] != nil; !e.twin {
-		p.pending[id] = &pending{}
-	}
-	p.pending[id].entrants++
 	p.waiting = append(p.waiting, e)
 	p.bytes += len(j.Body)
 	p.mu.Unlock()
@@ -268,24 +268,22 @@ func (p *Partition) answer(e *entrant) {
 // settle brings the book up to date with an entrant's answer: it counts what is in the stream, once. It is called with
 // the lock held.
 func (p *Partition) settle(e *entrant) {
+	if e.foregone != nil {
+		return
+	}
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	same := p.pending[id]
 	kept := e.answer.err == nil && !e.answer.duplicate
-	if kept && p.reading && e.answer.seq > p.sweeper.read {
-		p.sweeper.own[e.answer.seq] = struct{}{}
-	}
-	if e.foregone == nil {
-		counts := same.read || kept && p.reading
+	switch {
+	case kept && p.reading && e.answer.seq > p.sweeper.read:
+		p.sweeper.own[e.answer.seq] = struct{}{} // its ticket counts it
+	case same.read:
 		same.read = false
-		if !counts {
-			p.book.leave(e.job.Key)
-		}
+	default:
+		p.book.leave(e.job.Key)
 	}
 	if same.entrants--; same.entrants == 0 {
 		delete(p.pending, id)
-		if same.read {
-			p.book.enter(e.job.Key)
-		}
 	}
 }
 

@@ -21,12 +21,17 @@ import (
 type drawer struct {
 	mu      sync.Mutex
 	jobs    map[string][]*ingest.Job
-	refused ingest.Refused // the newest
+	refused ingest.Refused  // the newest
+	says    *ingest.Refusal // to every job, unless nil
 }
 
 func (d *drawer) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.says != nil {
+		done(ingest.Receipt{}, d.says)
+		return
+	}
 	if n := len(d.jobs[j.Key]); n == 2 {
 		done(ingest.Receipt{}, &ingest.Refusal{
 			Code: ingest.Throttled, Description: "bucket full: " + j.API + "/" + j.Key + " holds 2 of 2", RetryAfter: 1500 * time.Millisecond,
