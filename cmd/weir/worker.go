@@ -379,7 +379,13 @@ func (w *Worker) takeJobs() error {
 		Conn: w.nc, Version: version(), APIs: w.follower.intake,
 		Bury: w.office.BuryRefused, Log: w.log, Registerer: w.registry,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if err := w.nc.FlushTimeout(connectTimeout); err != nil { // until then the server does not know that we take jobs
+		return fmt.Errorf("start the intake: %w", err)
+	}
+	return nil
 }
 
 func (w *Worker) serveHTTP() error {
