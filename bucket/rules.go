@@ -65,6 +65,18 @@ func matches(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
+// Names are the names of the limits shared by all keys, in order.
+func (r Rules) Names() []string {
+	if len(r.Shared) == 0 {
+		return nil
+	}
+	names := make([]string, len(r.Shared))
+	for i := range r.Shared {
+		names[i] = r.Shared[i].Name
+	}
+	return names
+}
+
 // Lowered is n less the headroom, but at least 1: a limit of nothing would hold for ever.
 func (r Rules) Lowered(n int64) int64 {
 	return max(1, n/100*(100-r.Headroom)+n%100*(100-r.Headroom)/100)

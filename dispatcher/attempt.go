@@ -286,6 +286,9 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	t.terms.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())
 	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: t.actual(r)}
+	if t.taken = t.costs; use.Actual != nil {
+		t.taken = use.Actual
+	}
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.change(func(s *schedule) { s.ended(t) })
 	l.settle(ctx, t, r)

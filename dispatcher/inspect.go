@@ -160,6 +160,28 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 	return detail, nil
 }
 
+// Quiet reports whether no call of an api is running and the outcome of every one is stored: the ledger then knows all
+// that was called. It looks at every key that has jobs.
+func (d *Dispatcher) Quiet(api string) bool {
+	l := d.lane(api)
+	if l == nil {
+		return true
+	}
+	seen := 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.s.lines {
+		if line.count(granted, calling, settling) > 0 {
+			return false
+		}
+		if seen++; seen%lookAtOnce == 0 {
+			l.mu.Unlock()
+			l.mu.Lock()
+		}
+	}
+	return true
+}
+
 // keyDepth is what choosing the deepest keys needs.
 type keyDepth struct {
 	key   string

@@ -57,6 +57,7 @@ type task struct {
 	grant     bucket.Grant  // by the store's clock
 	at, last  bucket.Micros // when its call may start, by ours
 	costs     []int64
+	taken     []int64       // the costs of its last call, as far as its answer told them
 	notBefore bucket.Micros // of a retry
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	calls     int           // made so far

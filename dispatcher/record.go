@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -63,13 +65,36 @@ type CallRecord struct {
 
 	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there is to be one
 
-	TAT      bucket.Micros `json:"tat"` // of the key after this call's grant: a restart goes on from it
-	Costs    []int64       `json:"costs,omitempty"`
+	TAT      bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
+	Limits   []string      `json:"limits,omitempty"` // shared by all keys, at the time
+	Costs    []int64       `json:"costs,omitempty"`  // the units taken from each of them
 	Instance string        `json:"instance"`
 }
 
 // pushedBack reports whether the api said "not now".
 func (c *CallRecord) pushedBack() bool { return c.Outcome == outcome{verdict: pushback}.name() }
+
+// Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
+// whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
+func (c *CallRecord) Units(limit *bucket.Limit) int64 {
+	if !c.Sent && c.Billed == deadletter.NotBilled {
+		return 0 // it never reached the api
+	}
+	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
+		return c.Costs[i]
+	}
+	if limit.Budget == nil {
+		return 1
+	}
+	price, err := strconv.ParseFloat(c.Price, 64)
+	if err != nil || c.Billed == deadletter.NotBilled {
+		return 0
+	}
+	return int64(math.Ceil(price * 1e6))
+}
+
+// CallsOf is the subject of all records of an api.
+func CallsOf(api string) string { return callsPrefix + ingest.Token(api) + ".>" }
 
 // Subject is where the record is published.
 func (c *CallRecord) Subject() string {

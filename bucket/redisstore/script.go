@@ -113,7 +113,7 @@ if n_limits > 0 then
 end
 local out = {'ok', st.epoch, '', dec(now)}
 if mode == 'reserve' then
-  reserve(now, lease, out)
+  reserve(now, lease, far, out)
 elseif mode == 'settle' then
   settle(now)
 else

@@ -127,7 +127,7 @@ local function commit(at, serial, k, a, lease)
     open = open + 1
   end
 end
-local function reserve(now, lease, out)
+local function reserve(now, lease, far, out)
   local asked, n = load('asked'), num()
   for j = 1, n do
     local p, q = num(), num()
@@ -136,8 +136,9 @@ local function reserve(now, lease, out)
     for i = 1, n_limits do a.costs[i] = num() end
     local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
     if st.cold then
-      lost = load('cold') + a.horizon + ceildiv(a.burst * p, q)
-      blind = load('cold') + a.horizon + lease
+      local farthest = load('cold') + max(a.horizon, far)
+      lost = farthest + ceildiv(a.burst * p, q)
+      blind = farthest + lease
     end
     local k = load_key(name, now, p, q, lost)
     if g_rescale(k, now, p, q) then k.last = 0 end
@@ -192,7 +193,9 @@ local function seed(now)
   for i = 1, n_limits do
     local l, used = L[i], num()
     local unknown = l.name .. ':x'
-    if used >= 0 and st[unknown] == '1' then
+    -- a period that has not begun counts as full until the ledger can tell what was used in it
+    local ahead = l.kind ~= 's' and now < (l.s or 0)
+    if used >= 0 and st[unknown] == '1' and not ahead then
       if l.kind == 's' then
         redis.call('DEL', l.log)
         l.sum = 0

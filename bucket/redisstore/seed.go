@@ -11,17 +11,17 @@ import (
 func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
-	var fields []string
+	var names []string
 	for _, l := range s.rules.Shared {
 		if l.Quota != nil || l.Budget != nil {
-			fields = append(fields, l.Name)
+			names = append(names, l.Name)
 		}
 	}
-	if len(fields) == 0 {
+	if len(names) == 0 {
 		return nil, nil
 	}
-	marks := make([]string, len(fields))
-	for i, name := range fields {
+	marks := make([]string, len(names))
+	for i, name := range names {
 		marks[i] = name + ":x"
 	}
 	values, err := s.client.HMGet(ctx, s.prefix+"state", marks...).Result()
@@ -31,7 +31,7 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	var unknown []string
 	for i, v := range values {
 		if v == "1" {
-			unknown = append(unknown, fields[i])
+			unknown = append(unknown, names[i])
 		}
 	}
 	return unknown, nil
@@ -39,7 +39,8 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 
 // Seed tells what the ledger knows to have been used of lost quotas and budgets: of calendar and fixed ones in the present
 // period, of sliding ones in the last period. Calls whose outcome is not known count too. Of several replicas the first
-// one to seed a limit is believed; a limit that was not lost is left alone, so a late or repeated Seed does no harm.
+// one to seed a limit is believed; a limit that was not lost is left alone, so a late or repeated Seed does no harm. One
+// whose period only begins within the Horizon stays unknown: seed it when it has begun.
 func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()

@@ -53,6 +53,9 @@ type Options struct {
 	// Epoch is the epoch that the api's state was last known to have, from a checkpoint: see Store.Epoch. Empty when nothing
 	// is known, Fresh when the api has never been called.
 	Epoch string
+	// Asked is how many asks that epoch's state had counted when last known, from the same checkpoint: with it an older copy
+	// of the state is told from the state even when nobody was there to see the change.
+	Asked int64
 	// Horizon is the farthest any replica asks ahead; default a second. After a loss that much more is waited.
 	Horizon time.Duration
 }
@@ -93,7 +96,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Horizon <= 0 {
 		o.Horizon = time.Second
 	}
-	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch}
+	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked}
 	s.far.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }
@@ -112,11 +115,8 @@ func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 	if err != nil {
 		return fmt.Errorf("read memory settings: %w", err)
 	}
-	for _, line := range strings.Split(info, "\n") {
-		policy, ok := strings.CutPrefix(strings.TrimSpace(line), "maxmemory_policy:")
-		if ok && policy != "noeviction" {
-			return fmt.Errorf("%w (it is %s)", ErrEviction, policy)
-		}
+	if policy, ok := fields(info)["maxmemory_policy"]; ok && policy != "noeviction" {
+		return fmt.Errorf("%w (it is %s)", ErrEviction, policy)
 	}
 	return nil
 }
@@ -231,6 +231,30 @@ func (s *Store) Epoch() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.epoch
+}
+
+// Mark is the state's identity and how many asks it had counted, to be kept as a checkpoint and given to New after a
+// restart.
+func (s *Store) Mark() (epoch string, asked int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch, s.seen
+}
+
+// Touch brings the state into being, or finds out that it was lost, without reserving anything, and returns the server's
+// time.
+func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
+	s.rulesMu.RLock()
+	defer s.rulesMu.RUnlock()
+	r, err := s.run(ctx, func() *request {
+		r := s.begin("settle", 0)
+		r.num(0)
+		return r
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reach the limits in redis: %w", err)
+	}
+	return r.now, nil
 }
 
 // ShadowHolds tells for every shadow limit how many calls it would have held so far, over all replicas; nil when Redis

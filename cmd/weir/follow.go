@@ -129,7 +129,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 
 // check says why this worker cannot run by a configuration.
 func (f *follower) check(c *config.Config) error {
-	if err := refuseUnsupported(c, f.w.settings); err != nil {
+	if err := refuseUnsupported(c); err != nil {
 		return err
 	}
 	for i := range c.APIs {

@@ -23,6 +23,7 @@ type rig struct {
 	api    *fakeapi.API
 	dir    string
 	yaml   string
+	redis  config.Secret // its address; unset: limits are counted in the process
 	worker *Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -30,6 +31,15 @@ type rig struct {
 
 // newRig starts a fake api and a worker. yaml gets the api's url for its %s.
 func newRig(t *testing.T, o fakeapi.Options, yaml string) *rig {
+	t.Helper()
+	r := readyRig(t, o, yaml)
+	r.start()
+	t.Cleanup(r.stop)
+	return r
+}
+
+// readyRig starts the fake api, and no worker yet.
+func readyRig(t *testing.T, o fakeapi.Options, yaml string) *rig {
 	t.Helper()
 	if o.Key == (fakeapi.KeyFrom{}) {
 		o.Key = fakeapi.KeyFrom{Header: "X-Key"}
@@ -43,23 +53,25 @@ func newRig(t *testing.T, o fakeapi.Options, yaml string) *rig {
 			t.Error(err)
 		}
 	})
-	r := &rig{t: t, api: api, dir: t.TempDir(), yaml: fmt.Sprintf(yaml, api.URL())}
-	r.start()
-	t.Cleanup(r.stop)
-	return r
+	return &rig{t: t, api: api, dir: t.TempDir(), yaml: fmt.Sprintf(yaml, api.URL())}
+}
+
+// settings are the worker's.
+func (r *rig) settings() *config.Settings {
+	r.t.Helper()
+	file := filepath.Join(r.dir, "weir.yaml")
+	writeFile(r.t, file, r.yaml)
+	return &config.Settings{
+		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
+		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
+		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis,
+	}
 }
 
 func (r *rig) start() {
 	r.t.Helper()
-	file := filepath.Join(r.dir, "weir.yaml")
-	writeFile(r.t, file, r.yaml)
-	settings := &config.Settings{
-		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
-		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
-		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second,
-	}
 	var err error
-	if r.worker, err = StartWorker(r.t.Context(), settings, testLog(r.t)); err != nil {
+	if r.worker, err = StartWorker(r.t.Context(), r.settings(), testLog(r.t)); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {

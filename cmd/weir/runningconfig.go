@@ -197,13 +197,10 @@ func stampNow() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
 // refuseUnsupported refuses to call an api when that would break a limit or lack a secret: calls without a limit that
 // was asked for are worse than no calls.
-func refuseUnsupported(c *config.Config, s *config.Settings) error {
+func refuseUnsupported(c *config.Config) error {
 	var errs []error
 	for _, p := range c.MissingSecrets() {
 		errs = append(errs, errors.New(p.String()))
-	}
-	if s.RedisURL.IsSet() {
-		errs = append(errs, errors.New("WEIR_REDIS_URL is set, and this version counts limits in the process only: unset it, and run one dispatching replica"))
 	}
 	return errors.Join(errs...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
+	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
@@ -39,7 +40,8 @@ type Worker struct {
 	opened   []*openAPI // at the start
 	dispatch *dispatcher.Dispatcher
 	follower *follower
-	leased   *bucket.Lease // to dispatch, with an external server
+	redis    redisstore.Client // nil where limits are counted in the process
+	leased   *bucket.Lease     // to dispatch, with an external server
 	intake   *ingest.Service
 	http     *console.Server
 
@@ -93,11 +95,17 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 		return nil, err
 	}
 	w.config = present.config
-	if err := refuseUnsupported(w.config, s); err != nil {
+	if err := refuseUnsupported(w.config); err != nil {
 		return nil, err
 	}
 	if err := w.lease(ctx); err != nil {
 		return nil, err
+	}
+	if w.redis, err = dialRedis(ctx, s); err != nil {
+		return nil, err
+	}
+	if w.redis != nil {
+		w.onStop("redis connection", w.redis.Close)
 	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
@@ -271,8 +279,13 @@ type openAPI struct {
 	name  string
 	queue *bucket.Queue
 	// Where this replica dispatches:
-	lane        dispatcher.LaneOptions
-	checkpoints *checkpointer
+	lane   dispatcher.LaneOptions
+	limits keeper
+}
+
+// keeper keeps what one api's limits have counted where a restart finds it.
+type keeper interface {
+	run(ctx context.Context) error // until ctx ends
 }
 
 // openAPI makes an api's streams exist and reads what the last run left.
@@ -288,20 +301,38 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if w.dispatch == nil {
 		return opened, nil
 	}
+	if err := w.openLimits(ctx, opened, api); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	opened.lane.API, opened.lane.Queue = api, queue
+	return opened, nil
+}
+
+// openLimits opens where an api's limits are counted: in Redis, or in the process.
+func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API) error {
+	if w.redis != nil {
+		shared, err := openSharedLimits(ctx, w, api)
+		if err != nil {
+			return err
+		}
+		a.limits, a.lane = shared, dispatcher.LaneOptions{
+			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+		}
+		return nil
+	}
 	store, err := bucket.NewMemory(api.Rules, w.now)
 	if err != nil {
-		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+		return err
 	}
-	if opened.checkpoints, err = newCheckpointer(ctx, a.Name, store, w.control, w.log); err != nil {
-		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	checkpoints, err := newCheckpointer(ctx, api.Name, store, w.control, w.log)
+	if err != nil {
+		return err
 	}
-	opened.lane = dispatcher.LaneOptions{
-		API: api, Queue: queue, Store: store, Checkpoint: opened.checkpoints.now, TAT: func(key string) bucket.Micros {
-			tat, _ := store.TAT(key)
-			return tat
-		},
-	}
-	return opened, nil
+	a.limits, a.lane = checkpoints, dispatcher.LaneOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+		tat, _ := store.TAT(key)
+		return tat
+	}}
+	return nil
 }
 
 func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSettings {
@@ -314,8 +345,8 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSett
 // runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
 func (w *Worker) runAPI(a *openAPI) {
 	w.lower.Go(func() error { return a.queue.Run(w.base) })
-	if a.checkpoints != nil {
-		w.lower.Go(func() error { return a.checkpoints.run(w.base) })
+	if a.limits != nil {
+		w.lower.Go(func() error { return a.limits.run(w.base) })
 	}
 }
 

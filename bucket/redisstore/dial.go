@@ -1,0 +1,117 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Client is a connection to a Redis or a Redis Cluster.
+type Client = redis.UniversalClient
+
+// Bounds of the talk with Redis. A command that took longer is given up; who sent it asks again.
+const (
+	dialTimeout = time.Second
+	ioTimeout   = time.Second
+	poolSize    = 16
+	reachWithin = 5 * time.Second // at the start: it may be starting too, or loading
+	reachRetry  = 100 * time.Millisecond
+)
+
+// LeastVersion is the oldest Redis that a Store works with.
+const LeastVersion = "6.2"
+
+// Dial connects to the Redis, or to any node of the Redis Cluster, at redis://user:password@host:port/db, or rediss://
+// for TLS, and checks that it answers and is new enough. No error holds the url. The caller closes the client.
+func Dial(ctx context.Context, url string) (Client, error) {
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, errors.New("not the address of a Redis: write redis://host:6379/0, or rediss:// for TLS") // err quotes the url
+	}
+	redis.SetLogger(quiet{}) // every error is returned too
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, ioTimeout, ioTimeout, ioTimeout
+	o.PoolSize, o.ContextTimeoutEnabled = poolSize, true
+	o.MaxRetries, o.DialerRetries = -1, 1 // a slot asked for twice is a slot lost: who asks decides
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	single := redis.NewClient(o)
+	info, err := reach(ctx, single)
+	if err == nil {
+		err = checkVersion(info["redis_version"])
+	}
+	if err != nil {
+		return nil, errors.Join(err, single.Close())
+	}
+	if info["redis_mode"] != "cluster" {
+		return single, nil
+	}
+	if err := single.Close(); err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		DialTimeout: dialTimeout, ReadTimeout: ioTimeout, WriteTimeout: ioTimeout, PoolTimeout: ioTimeout,
+		PoolSize: poolSize, ContextTimeoutEnabled: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+	}), nil
+}
+
+// reach asks the server for its version until it answers.
+func reach(ctx context.Context, c *redis.Client) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, reachWithin)
+	defer cancel()
+	tick := time.NewTicker(reachRetry)
+	defer tick.Stop()
+	for {
+		text, err := c.Info(ctx, "server").Result()
+		if err == nil {
+			return fields(text), nil
+		}
+		if ctx.Err() == nil && !refused(err) {
+			select {
+			case <-tick.C:
+				continue
+			case <-ctx.Done():
+			}
+		}
+		return nil, fmt.Errorf("redis does not answer at %s: start it, or mend the address: %w", c.Options().Addr, err)
+	}
+}
+
+// refused reports an answer that will not change by asking again: a wrong password, or no right to ask.
+func refused(err error) bool {
+	for _, code := range []string{"WRONGPASS", "NOAUTH", "NOPERM", "ERR "} {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+func checkVersion(version string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 6 || major == 6 && minor < 2) {
+		return fmt.Errorf("redis is version %s; weir needs %s or later: upgrade it", version, LeastVersion)
+	}
+	return nil
+}
+
+// fields reads what INFO answers.
+func fields(info string) map[string]string {
+	m := map[string]string{}
+	for line := range strings.SplitSeq(info, "\n") {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			m[name] = value
+		}
+	}
+	return m
+}
+
+// quiet is the client's own log.
+type quiet struct{}
+
+// Printf implements the client's logger.
+func (quiet) Printf(context.Context, string, ...any) {}
