@@ -193,7 +193,7 @@ func (o *offline) leave(api, key string, c left) time.Time {
 	for i, call := range c.intents {
 		var intents []bucket.Intent
 		for _, seq := range seqs {
-			intents = append(intents, bucket.Intent{Seq: seq, Call: call})
+			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe"})
 		}
 		o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
 	}
