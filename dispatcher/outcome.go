@@ -35,7 +35,7 @@ func (o outcome) name() string {
 	case retry:
 		return "retry"
 	case pushback:
-		return "pushback"
+		return PushedBack
 	}
 	return string(o.reason)
 }

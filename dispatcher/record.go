@@ -38,6 +38,9 @@ const (
 // Done is the outcome of a job that has a result.
 const Done = "done"
 
+// PushedBack is the outcome of a call that the api answered with "not now".
+const PushedBack = "pushback"
+
 // CallRecord is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
 type CallRecord struct {
 	API    string `json:"api"`
@@ -72,7 +75,7 @@ type CallRecord struct {
 }
 
 // pushedBack reports whether the api said "not now".
-func (c *CallRecord) pushedBack() bool { return c.Outcome == outcome{verdict: pushback}.name() }
+func (c *CallRecord) pushedBack() bool { return c.Outcome == PushedBack }
 
 // Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
 // whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.

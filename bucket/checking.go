@@ -1,0 +1,157 @@
+package bucket
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps: it keeps what
+// lies within one period, or what is under way, and nothing of what is past. It is not safe for concurrent use.
+type Checking struct {
+	claim   Claim
+	verdict Verdict
+
+	window []counted // arrivals that may share a window with the next, the oldest first
+	sum    int64     // units in the window
+	period span      // of a calendar or fixed quota
+	first  int       // arrival of the period
+	ends   []counted // of the calls under way, the earliest first
+
+	count, per uint64 // of a rate, in lowest terms
+	queue      wide   // in units times per
+	most       wide
+	start      int // arrival at which the queue was last empty
+	last       int64
+}
+
+// counted is an arrival by its number and time.
+type counted struct {
+	at, cost int64
+	index    int
+}
+
+// NewChecking begins a check. The claim's Eps is not used.
+func NewChecking(claim Claim) *Checking {
+	c := &Checking{claim: claim, verdict: Verdict{Outcome: Pass}}
+	switch l := claim.Limit; {
+	case l.Rate != nil:
+		g := gcd(l.Rate.Count, int64(l.Rate.Per))
+		c.count, c.per = uint64(l.Rate.Count/g), uint64(int64(l.Rate.Per)/g)
+		c.verdict.Allowed = l.Rate.Count
+		if l.Rate.Burst > l.Rate.Count {
+			c.verdict.Allowed += l.Rate.Burst
+		}
+	case l.Quota != nil:
+		c.verdict.Allowed = l.Quota.Count
+	case l.Budget != nil:
+		c.verdict.Allowed = l.Budget.Count
+	default:
+		c.verdict.Allowed = l.InFlight
+	}
+	return c
+}
+
+// Add takes the next arrival.
+func (c *Checking) Add(a Arrival) {
+	if a.Cost == 0 {
+		a.Cost = 1
+	}
+	index := c.verdict.Calls
+	c.verdict.Calls++
+	c.verdict.Units += a.Cost
+	switch l := c.claim.Limit; {
+	case l.Rate != nil:
+		c.slide(a, int64(l.Rate.Per), index)
+		c.fill(a, l.Rate.Burst, index)
+	case l.Quota != nil:
+		c.addToQuota(a, *l.Quota, index)
+	case l.Budget != nil:
+		c.addToQuota(a, l.Budget.Quota, index)
+	default:
+		c.overlap(a, index)
+	}
+}
+
+// Verdict is what was found so far.
+func (c *Checking) Verdict() Verdict {
+	v := c.verdict
+	if c.per > 0 {
+		v.Burst = c.most.float() / float64(c.per)
+	}
+	return v
+}
+
+func (c *Checking) addToQuota(a Arrival, q Quota, index int) {
+	if q.Window == Sliding {
+		c.slide(a, int64(q.Per), index)
+		return
+	}
+	if at := Micros(floorDiv(a.At, 1000)); c.verdict.Calls == 1 || at >= c.period.end {
+		c.period, c.sum, c.first = q.spanAt(at), 0, index
+	}
+	c.sum += a.Cost
+	c.found(c.sum, c.first, index)
+}
+
+// slide looks at the window that ends with this arrival: one of these is the worst.
+func (c *Checking) slide(a Arrival, per int64, index int) {
+	gone := 0
+	for gone < len(c.window) && a.At-c.window[gone].at >= per {
+		c.sum -= c.window[gone].cost
+		gone++
+	}
+	c.window = append(c.window[gone:], counted{a.At, a.Cost, index})
+	c.sum += a.Cost
+	c.found(c.sum, c.window[0].index, index)
+}
+
+// overlap counts the calls under way when this one starts.
+func (c *Checking) overlap(a Arrival, index int) {
+	gone := 0
+	for gone < len(c.ends) && c.ends[gone].at <= a.At {
+		gone++
+	}
+	end := a.End
+	if end < a.At {
+		end = int64(maxMicros) * 1000
+	}
+	c.ends = slices.Delete(c.ends, 0, gone)
+	at, _ := slices.BinarySearchFunc(c.ends, end, func(x counted, end int64) int { return cmp.Compare(x.at, end) })
+	c.ends = slices.Insert(c.ends, at, counted{at: end, index: index})
+	first := index
+	for _, x := range c.ends {
+		first = min(first, x.index)
+	}
+	c.found(int64(len(c.ends)), first, index)
+}
+
+// found takes in the units of one window.
+func (c *Checking) found(units int64, from, to int) {
+	if units > c.verdict.Worst {
+		c.verdict.Worst, c.verdict.From, c.verdict.To = units, from, to
+	}
+	if units > c.verdict.Allowed {
+		c.verdict.worsen(Fail)
+	}
+}
+
+// fill adds to the virtual queue of a rate.
+func (c *Checking) fill(a Arrival, burst int64, index int) {
+	if index > 0 {
+		drained := mul(c.count, uint64(a.At-c.last))
+		if c.queue.cmp(drained) <= 0 {
+			c.queue, c.start = wide{}, index
+		} else {
+			c.queue = c.queue.sub(drained)
+		}
+	}
+	c.last = a.At
+	c.queue = c.queue.add(mul(uint64(a.Cost), c.per))
+	if c.queue.cmp(c.most) <= 0 {
+		return
+	}
+	c.most, c.verdict.BurstFrom, c.verdict.BurstTo = c.queue, c.start, index
+	if c.most.cmp(mul(uint64(burst), c.per).add(mul(c.count, uint64(c.claim.Jitter)))) > 0 {
+		c.verdict.worsen(Fail)
+	}
+}

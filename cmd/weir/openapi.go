@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher"
+)
+
+// openAPI is one api's parts, before they run.
+type openAPI struct {
+	name  string
+	queue *bucket.Queue
+	// Where this replica dispatches:
+	lane   dispatcher.LaneOptions
+	limits keeper
+}
+
+// keeper keeps what one api's limits have counted where a restart finds it.
+type keeper interface {
+	run(ctx context.Context) error // until ctx ends
+}
+
+// openAPI makes an api's streams exist and reads what the last run left.
+func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
+	api := dispatchAPI(a, c)
+	queue, err := bucket.OpenQueue(ctx, bucket.QueueOptions{
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	opened := &openAPI{name: a.Name, queue: queue}
+	if w.dispatch == nil {
+		return opened, nil
+	}
+	if err := w.openLimits(ctx, opened, api); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	opened.lane.API, opened.lane.Queue = api, queue
+	return opened, nil
+}
+
+// openLimits opens where an api's limits are counted: in Redis, or in the process.
+func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API) error {
+	if w.redis != nil {
+		shared, err := openSharedLimits(ctx, w, api)
+		if err != nil {
+			return err
+		}
+		a.limits, a.lane = shared, dispatcher.LaneOptions{
+			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+		}
+		return nil
+	}
+	store, err := bucket.NewMemory(api.Rules, w.now)
+	if err != nil {
+		return err
+	}
+	checkpoints, err := newCheckpointer(ctx, api.Name, store, w.control, w.log)
+	if err != nil {
+		return err
+	}
+	a.limits, a.lane = checkpoints, dispatcher.LaneOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+		tat, _ := store.TAT(key)
+		return tat
+	}}
+	return nil
+}
+
+func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSettings {
+	return bucket.QueueSettings{
+		StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe},
+		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
+	}
+}
+
+// runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
+func (w *Worker) runAPI(a *openAPI) {
+	w.lower.Go(func() error { return a.queue.Run(w.base) })
+	if a.limits != nil {
+		w.lower.Go(func() error { return a.limits.run(w.base) })
+	}
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher"
+)
+
+func verifyCommand() *cobra.Command {
+	api, since, as := "", "", forPeople
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Hold every recorded call against the limits",
+		Long: `Replays the ledger (the stream WEIR_CALLS) against the limits of the running configuration and says for each the worst
+window that was found, in which key, and the verdict. It looks at every window, exactly, and does not care how the calls
+were planned. It also looks for jobs that were called again after a call that may have been processed, and adds up what
+was spent.
+
+What is checked is when calls started, by the clock of the weir that made them: how long they then took to the api the
+ledger cannot know; that is what the configured jitter is for. Calls from before the limits were last changed are left
+out, unless --since asks for them.
+
+It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
+did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,
+		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, err := readTime(since, time.Now())
+			if err != nil {
+				return usage(fmt.Errorf("--since %w", err))
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			replays, err := c.replays(cmd.Context(), api, from)
+			if err != nil {
+				return err
+			}
+			if err := c.replay(cmd, replays, api, from); err != nil {
+				return err
+			}
+			return tellVerdicts(cmd, replays, as)
+		},
+	}
+	cmd.Flags().StringVar(&api, "api", "", "only of this api")
+	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
+	as.add(cmd.Flags(), "one JSON object a line, one for each api")
+	return cmd
+}
+
+// followGrace is how long after a change of limits calls may still go by the former ones.
+const followGrace = 2 * time.Second
+
+// replays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
+// from does not say.
+func (c *connection) replays(ctx context.Context, only string, from time.Time) (map[string]*replay, error) {
+	current, err := c.configVersion(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := current.config.API(only); only != "" && !ok {
+		return nil, noAPI(only, current.config)
+	}
+	entries, err := c.configEntries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var versions []*configVersion
+	for _, entry := range slices.Backward(entries) {
+		if v, err := readVersion(entry); err == nil {
+			versions = append(versions, v)
+		}
+	}
+	replays := map[string]*replay{}
+	for i := range current.config.APIs {
+		a := &current.config.APIs[i]
+		if only != "" && a.Name != only {
+			continue
+		}
+		since := from
+		if since.IsZero() {
+			since = inForceSince(versions, a.Name)
+		}
+		replays[a.Name] = newReplay(a, since)
+	}
+	return replays, nil
+}
+
+// inForceSince is when an api's present configuration came into force; zero if it always was. The newest version comes
+// first.
+func inForceSince(versions []*configVersion, api string) time.Time {
+	for i, v := range versions[1:] {
+		if concerns(v.config.Diff(versions[0].config), api) {
+			if _, existed := v.config.API(api); !existed {
+				return time.Time{}
+			}
+			return versions[i].At.Add(followGrace)
+		}
+	}
+	return time.Time{}
+}
+
+// replay reads the ledger.
+func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api string, from time.Time) error {
+	talk, strangers, shown := cmd.ErrOrStderr(), 0, false
+	unreadable, err := dispatcher.ReadLedger(cmd.Context(), c.js, dispatcher.LedgerFilter{API: api, Since: from},
+		func(call *dispatcher.CallRecord, read, of uint64) error {
+			if read%progressEvery == 0 && isTerminal(talk) {
+				shown = true
+				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
+			}
+			if r := replays[call.API]; r != nil {
+				r.take(call)
+			} else {
+				strangers++
+			}
+			return nil
+		})
+	if shown {
+		_, _ = fmt.Fprint(talk, "\r\x1b[K")
+	}
+	if errors.Is(err, dispatcher.ErrNoLedger) {
+		return notFound(err)
+	} else if err != nil {
+		return c.explain(err)
+	}
+	for _, r := range replays {
+		r.check(math.MaxInt64)
+	}
+	if strangers > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %d calls are of apis that are not configured any more: not checked\n", strangers)
+	}
+	if unreadable > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %d records cannot be read: not checked\n", unreadable)
+	}
+	return nil
+}
+
+// verifiedJSON is what was found of one api, as --json prints it.
+type verifiedJSON struct {
+	API     string         `json:"api"`
+	Verdict bucket.Outcome `json:"verdict"`
+	Since   time.Time      `json:"since,omitzero"` // calls from before are left out
+	Keys    int            `json:"keys"`
+	verified
+
+	BilledYes     string       `json:"billed_yes"`
+	BilledUnknown string       `json:"billed_unknown"`
+	Limits        []limitJSON  `json:"limits"`
+	Repeated      []secondCall `json:"repeated,omitempty"` // the first ones
+}
+
+// limitJSON is what was found of one limit: of a key's own, in the worst key.
+type limitJSON struct {
+	Limit        string         `json:"limit"`
+	Key          string         `json:"key,omitempty"` // empty for one that all keys share
+	Verdict      bucket.Outcome `json:"verdict"`
+	Calls        int            `json:"calls"`
+	Units        int64          `json:"units"`
+	Worst        int64          `json:"worst"` // units in one window, or calls at once
+	Allowed      int64          `json:"allowed"`
+	Unit         unit           `json:"unit"`
+	Per          string         `json:"per"`
+	Burst        float64        `json:"burst,omitempty"`
+	BurstAllowed int64          `json:"burst_allowed,omitempty"`
+}
+
+func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) error {
+	failed, calls := false, 0
+	t := &table{}
+	t.row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "BURST", "VERDICT")
+	var found []verifiedJSON
+	for _, name := range slices.Sorted(maps.Keys(replays)) {
+		v := replays[name].verdict()
+		if v.Calls+v.Unplaced+v.Unsent == 0 {
+			continue
+		}
+		found = append(found, v)
+		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
+		for _, l := range v.Limits {
+			t.row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
+				amount(l.Allowed, l.Unit)+" "+l.Per, burstFound(l), string(l.Verdict))
+		}
+		if as == asJSON {
+			if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+				return err
+			}
+		}
+	}
+	if len(found) == 0 {
+		return notFound(errors.New("the ledger has no such calls"))
+	}
+	if as == forPeople {
+		if err := errors.Join(t.print(cmd.OutOrStdout()), tellTotals(cmd.OutOrStdout(), found)); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errors.New("not every limit is proven to have held")
+	}
+	return nil
+}
+
+// unit is what a limit counts.
+type unit string
+
+const (
+	inUnits unit = "units"      // one a call, where nothing else is configured
+	inMoney unit = "millionths" // of the currency
+)
+
+// amount writes a number for people.
+func amount(n int64, u unit) string {
+	if u == inMoney {
+		return config.Money(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func burstFound(l limitJSON) string {
+	if l.BurstAllowed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f of %d", l.Burst, l.BurstAllowed)
+}
+
+// tellTotals says in words what the table has no place for.
+func tellTotals(w io.Writer, found []verifiedJSON) error {
+	for _, v := range found {
+		_, err := fmt.Fprintf(w, "\n%s: %s. %d calls of %d keys, started %s to %s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, v.Calls, v.Keys,
+			clockTime(v.First), clockTime(v.Last), v.BilledYes, v.BilledUnknown)
+		if err != nil {
+			return fmt.Errorf("write the verdict: %w", err)
+		}
+		for _, note := range []struct {
+			n    int
+			text string
+		}{
+			{v.Unsent, "attempts of which nothing was sent"},
+			{v.Unplaced, "calls that may have been made before a crash, at a time that nobody knows: not held against limits"},
+			{v.Late, "calls recorded too late to be held against limits"},
+			{v.Repeats, "calls of jobs that may have been processed before"},
+		} {
+			if note.n > 0 {
+				_, _ = fmt.Fprintf(w, "  %d %s\n", note.n, note.text)
+			}
+		}
+		for _, r := range v.Repeated {
+			_, _ = fmt.Fprintf(w, "    job %s of key %s: call %d at %s, after %s\n", visible(r.Job), visible(r.Key), r.Call, clockTime(r.Started), visible(r.Before))
+		}
+	}
+	return nil
+}
+
+// verdict is what was found. An idempotent api may be called again for a job; for another that fails.
+func (r *replay) verdict() verifiedJSON {
+	v := verifiedJSON{
+		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), verified: r.verified,
+		BilledYes: r.BilledYes.String(), BilledUnknown: r.BilledUnknown.String(),
+	}
+	own := map[string]limitJSON{}
+	for name, k := range r.keys {
+		limits := r.api.Rules.For(name)
+		rate := limitOf(bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, k.rate)
+		inFlight := limitOf(bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}, k.inFlight)
+		for _, l := range []limitJSON{rate, inFlight} {
+			l.Key = name
+			if worst, ok := own[l.Limit]; !ok || worse(l, worst) {
+				own[l.Limit] = l
+			}
+		}
+	}
+	for _, name := range []string{bucket.OwnRate, "in_flight"} {
+		if l, ok := own[name]; ok {
+			l.Limit = "bucket." + name
+			v.Limits = append(v.Limits, l)
+		}
+	}
+	for i, c := range r.shared {
+		if c != nil {
+			v.Limits = append(v.Limits, limitOf(r.api.Rules.Shared[i], c))
+		}
+	}
+	if r.Late > 0 {
+		v.Verdict = bucket.Inconclusive
+	}
+	for _, l := range v.Limits {
+		if l.Verdict == bucket.Fail {
+			v.Verdict = bucket.Fail
+		}
+	}
+	if r.Repeats > 0 && r.api.Idempotency == nil {
+		v.Verdict, v.Repeated = bucket.Fail, r.repeated
+	}
+	return v
+}
+
+func limitOf(l bucket.Limit, c *bucket.Checking) limitJSON {
+	v := c.Verdict()
+	j := limitJSON{
+		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: inUnits, Per: "at once",
+	}
+	switch {
+	case l.Rate != nil:
+		j.Per, j.BurstAllowed = "per "+config.FormatDuration(l.Rate.Per), l.Rate.Burst
+	case l.Quota != nil:
+		j.Per = quotaPer(*l.Quota)
+	case l.Budget != nil:
+		j.Unit, j.Per = inMoney, quotaPer(l.Budget.Quota)
+	}
+	return j
+}
+
+func quotaPer(q bucket.Quota) string {
+	if q.Window == bucket.Calendar {
+		return "per " + string(q.Unit)
+	}
+	return "per " + config.FormatDuration(q.Per)
+}
+
+// worse orders what was found of one limit in two keys: by the verdict, by how full the worst window was, by the burst.
+func worse(a, b limitJSON) bool {
+	if (a.Verdict == bucket.Fail) != (b.Verdict == bucket.Fail) {
+		return a.Verdict == bucket.Fail
+	}
+	fullA, fullB := float64(a.Worst)/float64(a.Allowed), float64(b.Worst)/float64(b.Allowed)
+	return cmp.Or(cmp.Compare(fullA, fullB), cmp.Compare(a.Burst, b.Burst), cmp.Compare(b.Key, a.Key)) > 0
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/deadletter"
+	"weir/dispatcher"
+)
+
+// verify runs the command against the rig's server and returns what it said of each api, and its exit code.
+func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
+	r.t.Helper()
+	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
+	root := rootCommand()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&bytes.Buffer{})
+	root.SetArgs(append([]string{"verify", "--json"}, args...))
+	err := root.ExecuteContext(r.t.Context())
+	found = map[string]verifiedJSON{}
+	for line := range strings.Lines(out.String()) {
+		var v verifiedJSON
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			r.t.Fatalf("%s: %v", line, err)
+		}
+		found[v.API] = v
+	}
+	var coded *exit
+	switch {
+	case err == nil:
+		return found, 0
+	case errors.As(err, &coded):
+		return found, coded.code
+	}
+	return found, exitFailed
+}
+
+// record plants a call in the ledger.
+func (r *rig) record(c dispatcher.CallRecord) {
+	r.t.Helper()
+	data, err := json.Marshal(c)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: c.Subject(), Data: data}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func limitFound(t *testing.T, v verifiedJSON, name string) limitJSON {
+	t.Helper()
+	for _, l := range v.Limits {
+		if l.Limit == name {
+			return l
+		}
+	}
+	t.Fatalf("nothing is said of limit %s: %+v", name, v)
+	return limitJSON{}
+}
+
+const verifiedYAML = `
+apis:
+  pay:
+    url: %s
+    price: 0.50
+    bucket: {rate: 50/s, capacity: 100}
+    limits:
+      - {name: account, rate: 80/s}
+      - {name: few, in_flight: 3}
+      - {name: spend, budget: 20.00/day, on_exhausted: dead_letter}
+    keys: {vip: {rate: 60/s}}
+    jitter: 20ms
+`
+
+// TestVerify holds a real run's ledger against the limits, and then one with planted calls.
+func TestVerify(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, verifiedYAML)
+	if _, code := r.verify(); code != exitNotFound {
+		t.Errorf("an empty ledger gives exit code %d", code)
+	}
+	for i := range 60 {
+		key := []string{"vip", "k1", "k2"}[i%3]
+		r.submit("weir.jobs.pay."+key, nil, map[string]string{"Weir-Path": "/" + key})
+	}
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	found, code := r.verify()
+	v := found["pay"]
+	t.Logf("%+v", v)
+	if code != 0 || v.Verdict != bucket.Pass || v.Calls != 40 || v.Keys != 3 || v.BilledYes != "20.00" || v.Repeats != 0 {
+		t.Errorf("a run that kept its limits: exit code %d, %+v", code, v)
+	}
+	if l := limitFound(t, v, "spend"); l.Worst != 20_000_000 || l.Allowed != 20_000_000 {
+		t.Errorf("the budget is said to be used by %d of %d", l.Worst, l.Allowed)
+	}
+	if _, code := r.verify("--api", "nowhere"); code != exitNotFound {
+		t.Errorf("an unknown api gives exit code %d", code)
+	}
+
+	at := time.Now().UTC().Add(time.Second)
+	for i := range uint64(3) {
+		r.record(dispatcher.CallRecord{
+			API: "pay", Key: "k3", Job: "j", Stream: "WEIR_pay_0", Seq: 100_000 + i, Call: 1, Attempt: 1, Planned: at, Started: at,
+			Ended: at.Add(time.Microsecond), Sent: true, Status: 200, Outcome: dispatcher.Done, Final: true, Price: "0.50",
+			Billed: deadletter.BilledYes, Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 0},
+		})
+		at = at.Add(time.Millisecond)
+	}
+	found, code = r.verify()
+	v = found["pay"]
+	rate, few := limitFound(t, v, "bucket.rate"), limitFound(t, v, "few")
+	if code != exitFailed || v.Verdict != bucket.Fail || rate.Verdict != bucket.Fail || rate.Key != "k3" || few.Verdict != bucket.Pass {
+		t.Errorf("three calls at once are not found: exit code %d, %+v", code, v)
+	}
+	if found, code := r.verify("--since", at.Add(time.Hour).Format(time.RFC3339)); code != exitNotFound {
+		t.Errorf("calls of the future: exit code %d, %+v", code, found)
+	}
+}
+
+// TestVerifyFindsCallsAfterDoubt plants a second call of a job that may have been processed.
+func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, verifiedYAML)
+	now := time.Now().UTC()
+	for i, c := range []struct {
+		seq     uint64
+		call    int
+		outcome string
+		sent    bool
+		repeats int
+	}{
+		{1, 1, dispatcher.PushedBack, true, 0},
+		{1, 2, "retry", false, 0},
+		{1, 3, dispatcher.Done, true, 0},
+		{2, 1, string(deadletter.Unknown), true, 0},
+		{2, 2, dispatcher.Done, true, 1},
+	} {
+		at := now.Add(time.Duration(i) * time.Second)
+		r.record(dispatcher.CallRecord{
+			API: "pay", Key: "k", Job: fmt.Sprint("j", c.seq), Stream: "WEIR_pay_0", Seq: c.seq, Call: c.call, Planned: at, Started: at,
+			Ended: at.Add(time.Millisecond), Sent: c.sent, Outcome: c.outcome, Price: "0.50", Billed: deadletter.BilledUnknown,
+			Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 1},
+		})
+		found, code := r.verify()
+		v := found["pay"]
+		if v.Repeats != c.repeats || (code == exitFailed) != (c.repeats > 0) {
+			t.Errorf("call %d of job %d: exit code %d, %d repeats", c.call, c.seq, code, v.Repeats)
+		}
+		if c.repeats > 0 && (len(v.Repeated) != 1 || v.Repeated[0].Job != "j2" || v.Repeated[0].Before != string(deadletter.Unknown)) {
+			t.Errorf("told as %+v", v.Repeated)
+		}
+	}
+}
+
+// TestVerifyBeginsWhenLimitsChanged: a lower limit says nothing about the calls before it.
+func TestVerifyBeginsWhenLimitsChanged(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	r.submitMany("pay", "k", 10)
+	r.awaitCalls(10)
+	r.eventually("the ledger", func() bool { return r.messages("WEIR_CALLS") == 10 })
+	r.follow(fmt.Sprintf(oneAPI, "1/s"))
+	if found, code := r.verify(); code != exitNotFound {
+		t.Errorf("calls of the former limit are held against the present one: exit code %d, %+v", code, found)
+	}
+	if _, code := r.verify("--since", "1h"); code != exitFailed {
+		t.Errorf("calls that --since asks for: exit code %d", code)
+	}
+}
