@@ -72,7 +72,7 @@ type effects struct {
 	start   []*task // call now
 	expire  []*task // their deadline has passed
 	resumed []*line // their hold is over; nil stands for the api
-	stale   []*task // made ready by terms of before: they rest, and will be made ready again
+	stale   []*task // made ready in vain: they rest, and will be made ready again
 	unused  []bucket.Use
 	asks    []bucket.Ask
 	asked   [][]*task // the tasks each ask is for
@@ -353,6 +353,7 @@ func (l *line) candidate(by bucket.Micros) (t *task, at bucket.Micros) {
 
 // ask asks for slots for the line's ready tasks and returns when to look again.
 func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Micros) {
+	s.unready(l, now, fx)
 	free := l.limits.InFlight - int64(l.count(asking, granted, calling))
 	var tasks []*task
 	again = never
@@ -365,15 +366,6 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 		}
 		if t.phase != ready {
 			continue
-		}
-		if t.terms != s.terms {
-			s.withdraw(t, now)
-			s.touch(l)
-			fx.stale = append(fx.stale, t)
-			continue
-		}
-		if len(fx.stale) > 0 && fx.stale[len(fx.stale)-1].line == l {
-			break // it came behind one that is not ready any more
 		}
 		if t.notBefore > now {
 			again = min(again, t.notBefore) // a retry that was made ready before its time

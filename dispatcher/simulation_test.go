@@ -238,6 +238,7 @@ func (m *simulation) step() {
 		m.start(t)
 	}
 	for _, t := range fx.load {
+		t.terms = m.s.terms
 		m.after(m.upTo(3*time.Millisecond), func() {
 			t.job = &ingest.Job{Cost: 1}
 			m.s.loaded(t)

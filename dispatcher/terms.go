@@ -124,7 +124,7 @@ func (l *lane) adopt(api *API) error {
 	return nil
 }
 
-// letGo gives up what was made ready by terms of before.
+// letGo gives up what was made ready in vain.
 func (l *lane) letGo(stale []*task) {
 	if len(stale) == 0 {
 		return
@@ -144,6 +144,20 @@ func (s *schedule) adopt(next *terms) {
 	s.terms, s.rules = next, &next.api.Rules
 	s.pace.late = lateness(s.rules)
 	s.until, s.by, s.away = 0, "", 0
+}
+
+// unready lets what is ready rest that cannot be called next: what former terms made ready, and what stands behind a job
+// that rests and was never called. It would keep room from that very job.
+func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
+	gap := false
+	for _, t := range l.tasks {
+		if t.phase == ready && (gap || t.terms != s.terms) {
+			s.withdraw(t, now)
+			s.touch(l)
+			fx.stale = append(fx.stale, t)
+		}
+		gap = gap || t.phase == resting && t.calls == 0
+	}
 }
 
 // rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
