@@ -5,14 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Times of a lease. Nobody compares clocks: the holder counts from the moment before it last renewed, the others from
-// the moment they last saw the lease change, each on its own monotonic clock. The holder stops a margin before its
-// term ends, the others wait a margin longer than it.
+// the moment they last saw the lease change, each on its own monotonic clock. The holder starts no call from a margin
+// before its term ends, the others wait a margin longer than it.
 const (
 	LeaseTerm   = 6 * time.Second
 	leaseRenew  = 2 * time.Second
@@ -25,8 +26,11 @@ type Lease struct {
 	key      string
 	value    []byte
 	revision uint64
-	renewed  time.Time // just before the last renewal that succeeded
+	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
 }
+
+// Valid reports whether the lease can be trusted now: nobody else can have taken it yet. It is safe for concurrent use.
+func (l *Lease) Valid() bool { return time.Since(*l.renewed.Load()) < LeaseTerm-leaseMargin }
 
 // LeaseHeldError says that another process holds the lease, and is alive.
 type LeaseHeldError struct{ Holder string }
@@ -52,7 +56,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 	}
 	l := &Lease{kv: kv, key: key, value: value}
 	for {
-		l.renewed = time.Now()
+		l.renewed.Store(new(time.Now()))
 		l.revision, err = kv.Create(ctx, key, value)
 		if err == nil {
 			return l, nil
@@ -69,7 +73,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 		if err := l.outwait(ctx, seen); err != nil {
 			return nil, err
 		}
-		l.renewed = time.Now()
+		l.renewed.Store(new(time.Now()))
 		if l.revision, err = kv.Update(ctx, key, value, seen.Revision()); err == nil {
 			return l, nil
 		}
@@ -99,10 +103,8 @@ func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error
 	return nil
 }
 
-// Keep renews the lease until ctx ends, and then gives it up. pause is called when the lease can no longer be trusted,
-// a margin before others may take it; resume when it is renewed again. Keep fails with ErrLeaseLost when it is gone.
-func (l *Lease) Keep(ctx context.Context, pause, resume func()) error {
-	paused := false
+// Keep renews the lease until ctx ends, and then gives it up. It fails with ErrLeaseLost when it is gone.
+func (l *Lease) Keep(ctx context.Context) error {
 	tick := time.NewTicker(leaseRenew / 2)
 	defer tick.Stop()
 	for {
@@ -111,17 +113,8 @@ func (l *Lease) Keep(ctx context.Context, pause, resume func()) error {
 		case <-ctx.Done():
 			return l.release(context.WithoutCancel(ctx))
 		}
-		err := l.renew(ctx)
-		switch {
-		case errors.Is(err, ErrLeaseLost):
-			pause()
-			return err
-		case err == nil && paused:
-			paused = false
-			resume()
-		case err != nil && !paused && time.Since(l.renewed) > LeaseTerm-leaseMargin-leaseRenew:
-			paused = true
-			pause()
+		if err := l.renew(ctx); errors.Is(err, ErrLeaseLost) {
+			return err // any other error is tried again; Valid tells meanwhile
 		}
 	}
 }
@@ -134,7 +127,8 @@ func (l *Lease) renew(ctx context.Context) error {
 	var wrong *jetstream.APIError
 	switch {
 	case err == nil:
-		l.revision, l.renewed = revision, before
+		l.revision = revision
+		l.renewed.Store(&before)
 		return nil
 	case errors.As(err, &wrong) && (wrong.ErrorCode == codeWrongLastSeq || wrong.ErrorCode == codeWrongLastSeqConst):
 		return l.recheck(ctx)

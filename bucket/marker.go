@@ -66,6 +66,9 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
+	p.mu.Lock()
+	p.fence = ack.Sequence
+	p.mu.Unlock()
 	w, err := NewWriter(p.nc, maxMarkers, maxMarkerBytes)
 	if err != nil {
 		return nil, err

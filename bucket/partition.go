@@ -30,6 +30,7 @@ type Partition struct {
 
 	mu          sync.Mutex
 	book        *book
+	fence       uint64              // the sequence of this owner's epoch, 0 before it took over
 	waiting     []*entrant          // not yet on their way to the stream
 	pending     map[string]*pending // waiting or on their way, by message id
 	reading     bool                // somebody reads the stream into the book
@@ -156,7 +157,11 @@ func (p *Partition) runIntake(ctx context.Context) error {
 			p.abandon()
 			return p.intake.close()
 		}
-		for group := p.takeGroup(); len(group) > 0 && ctx.Err() == nil; group = p.takeGroup() {
+		for ctx.Err() == nil {
+			group := p.takeGroup()
+			if len(group) == 0 {
+				break
+			}
 			p.storeGroup(ctx, group)
 		}
 	}

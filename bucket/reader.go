@@ -34,9 +34,8 @@ type Entry struct {
 // Reading bounds: how many messages NATS may push ahead of the reader, and how soon a reader that hears nothing, not
 // even a heartbeat, is set up anew.
 const (
-	readAhead       = 1024
-	readHeartbeat   = time.Second
-	caughtUpRecheck = 500 * time.Millisecond
+	readAhead     = 1024
+	readHeartbeat = time.Second
 )
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes, and gives every
@@ -57,78 +56,47 @@ func (p *Partition) Read(ctx context.Context, take func(Entry), caughtUp func())
 		return fmt.Errorf("read %s: %w", p.name, err)
 	}
 	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
 
-	behind, err := p.behind(ctx)
-	if err != nil {
-		return err
-	}
+	p.mu.Lock()
+	fence := p.fence
+	p.mu.Unlock()
+	behind := fence > 0
 	if !behind {
 		caughtUp()
 	}
 	for {
-		// While behind, a message is waited for only briefly: the messages it waits for may have been deleted.
-		next, cancel := ctx, context.CancelFunc(func() {})
-		if behind {
-			next, cancel = context.WithTimeout(ctx, caughtUpRecheck)
-		}
-		msg, err := msgs.Next(jetstream.NextContext(next))
-		cancel()
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && behind && errors.Is(err, context.DeadlineExceeded):
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 			continue // the ordered consumer sets itself up anew
 		case err != nil:
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
-		last := false
-		if msg != nil {
-			last = p.deliver(msg, take)
-		}
-		if !behind {
-			continue
-		}
-		if msg == nil {
-			if behind, err = p.behind(ctx); err != nil {
-				return err
-			}
-		}
-		if behind = behind && !last; !behind {
+		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
+		// lags can make the reader think that it has seen all.
+		if read := p.deliver(msg, take); behind && read >= fence {
+			behind = false
 			caughtUp()
 		}
 	}
 }
 
-// behind reports whether the stream holds messages that were not read yet. The stream's last sequence does not tell:
-// the last messages may have been deleted.
-func (p *Partition) behind(ctx context.Context) (bool, error) {
-	p.mu.Lock()
-	read := p.sweeper.read
-	p.mu.Unlock()
-	_, err := p.stream.GetMsg(ctx, read+1, jetstream.WithGetMsgSubject(">"))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("state of %s: %w", p.name, err)
-	}
-	return true, nil
-}
-
-// deliver hands one message on and reports whether it was the last the stream held.
-func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (last bool) {
+// deliver hands one message on and returns how far the stream has been read.
+func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (read uint64) {
 	meta, err := msg.Metadata()
 	if err != nil {
-		return false // not a message of a stream
+		return 0 // not a message of a stream
 	}
 	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp}
 	kind, token, ok := parseQueueSubject(msg.Subject())
-	last = meta.NumPending == 0
 	if !ok {
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.sweeper.read = max(p.sweeper.read, entry.Seq)
-		p.mu.Unlock()
-		return last
+		return p.sweeper.read
 	}
 	switch kind {
 	case kindIntent:
@@ -138,13 +106,11 @@ func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (last bool) {
 	default:
 		entry.Key, err = ingest.ParseToken(token)
 	}
-	if err != nil {
-		return last // nobody but weir writes here; what it cannot have written it leaves alone
-	}
-	if p.noteRead(entry) {
+	// Nobody but weir writes here; what it cannot have written it leaves alone.
+	if err == nil && p.noteRead(entry) {
 		take(entry)
 	}
-	return last
+	return entry.Seq
 }
 
 // noteRead books a message in, and reports whether it is news: a reader that was set up anew repeats itself.
@@ -155,6 +121,10 @@ func (p *Partition) noteRead(e Entry) bool {
 		return false
 	}
 	p.sweeper.read = e.Seq
+	if _, gone := p.sweeper.deleted[e.Seq]; gone {
+		delete(p.sweeper.deleted, e.Seq) // a marker that was done with before it was read back
+		return false
+	}
 	p.sweeper.order = append(p.sweeper.order, e.Seq)
 	if e.Kind != JobEntry {
 		return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -195,12 +196,12 @@ func (s *sweeper) gone(seqs []uint64) {
 		if key != "" {
 			s.p.book.leave(key)
 		}
-		if len(s.order) > 0 && seq >= s.order[0] && seq <= s.read {
+		if seq > s.read || len(s.order) > 0 && seq >= s.order[0] {
 			s.deleted[seq] = struct{}{}
 		}
 	}
 	if len(s.deleted) > 1024+len(s.order)/2 {
 		s.order = slices.DeleteFunc(s.order, func(seq uint64) bool { _, gone := s.deleted[seq]; return gone })
-		clear(s.deleted)
+		maps.DeleteFunc(s.deleted, func(seq uint64, _ struct{}) bool { return seq <= s.read })
 	}
 }

@@ -68,7 +68,11 @@ func (w *Writer) Run(ctx context.Context) error {
 			w.abandon(context.Cause(ctx))
 			return w.x.close()
 		}
-		for group := w.take(); len(group) > 0 && ctx.Err() == nil; group = w.take() {
+		for ctx.Err() == nil {
+			group := w.take()
+			if len(group) == 0 {
+				break
+			}
 			w.store(ctx, group)
 		}
 	}

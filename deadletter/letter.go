@@ -67,7 +67,7 @@ const maxDetailBytes = 512
 // Letter is a job that will not be called again unless somebody redrives it.
 type Letter struct {
 	API, Key, JobID string // "" where unknown
-	DedupeID        string // of this submission; a redriven job that dies again is another letter
+	Origin          string // where it was queued, stream and sequence; "" for a job that was refused
 	Reason          Reason
 	Detail          string // what happened, fit for anybody: no payload, no address, no secret
 	Header          nats.Header
@@ -116,10 +116,10 @@ func (l *Letter) facts() map[string]string {
 // msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. A
 // refused job has no such second try: the same id refused again is another letter.
 func (l *Letter) msgID() string {
-	if l.DedupeID == "" {
+	if l.Origin == "" {
 		return "letter." + nuid.Next()
 	}
-	return "letter." + ingest.Token(l.API) + "." + ingest.Token(l.Key) + "." + l.DedupeID
+	return "letter." + l.Origin
 }
 
 // notice is what the job's reply subject gets.

@@ -14,7 +14,7 @@ import (
 
 func someLetter() *Letter {
 	return &Letter{
-		API: "credit", Key: "a b", JobID: "job-1", DedupeID: "job-1", Reason: Rejected, Detail: "422 from the api",
+		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_pay_3.17", Reason: Rejected, Detail: "422 from the api",
 		Header: nats.Header{"X-Own": {"a", "b"}, "Weir-Path": {"/x"}, "Weir-Job-Id": {"job-1"}}, Body: []byte("\x00body\xff"),
 		At: time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC), Attempts: 2, Status: 422, Billed: BilledYes, Redrives: 1, ReplyTo: "mine",
 	}
@@ -26,7 +26,7 @@ func TestLetterMessage(t *testing.T) {
 		"X-Own": {"a", "b"}, "Weir-Path": {"/x"}, "Weir-Job-Id": {"job-1"}, "Weir-Api": {"credit"}, "Weir-Key": {"a b"},
 		"Weir-Dead-Reason": {"rejected"}, "Weir-Dead-Detail": {"422 from the api"}, "Weir-Dead-At": {"2026-01-02T15:04:05.000000006Z"},
 		"Weir-Dead-Attempts": {"2"}, "Weir-Dead-Status": {"422"}, "Weir-Dead-Billed": {"yes"}, "Weir-Redrives": {"1"},
-		"Nats-Msg-Id": {"letter.credit.a%20b.job-1"},
+		"Nats-Msg-Id": {"letter.WEIR_pay_3.17"},
 	}
 	if !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("got  %v\nwant %v", msg.Header, want)
@@ -98,7 +98,7 @@ func TestLetterIDs(t *testing.T) {
 		t.Error("the same death has two letters")
 	}
 	redriven := someLetter()
-	redriven.DedupeID = "job-1.r1"
+	redriven.Origin = "WEIR_credit_3.29"
 	if l.msgID() == redriven.msgID() {
 		t.Error("a redriven job that dies again has no letter of its own")
 	}

@@ -21,6 +21,10 @@ const (
 	EventsStream = "WEIR_EVENTS"
 
 	eventsAge = 24 * time.Hour
+
+	// lettersKnown is how long a worker may be down between a letter and the deletion of its job without writing the
+	// letter twice.
+	lettersKnown = time.Hour
 )
 
 // Bounds of what waits to be stored; beyond them letters are refused, and so what would have become one.
@@ -192,6 +196,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	}} {
 		cfg.Retention, cfg.Storage, cfg.Replicas = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
+		cfg.Duplicates = min(lettersKnown, cfg.MaxAge)
 		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
 		if err := bucket.EnsureStream(ctx, o.JetStream, cfg); err != nil {
 			return err

@@ -30,6 +30,7 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 	l.mu.Unlock()
 	switch now := l.now(); {
 	case unknown:
+		l.unstage(t)
 		l.settleUnknown(ctx, t)
 		return
 	case t.billed.Worst(deadletter.NotBilled) != deadletter.NotBilled && t.terms.api.Idempotency == nil:
@@ -90,6 +91,9 @@ func (l *lane) load(ctx context.Context, t *task) (bucket.Entry, error) {
 	return p.bucket.Get(ctx, t.seq)
 }
 
+// mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
+const mostMissing = 5
+
 // loadTimeout bounds the loading of one message; loadRetry is when a failed one is tried again.
 const (
 	loadTimeout = 10 * time.Second
@@ -100,6 +104,16 @@ func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
 
 // unprepared puts a job back that could not be made ready.
 func (l *lane) unprepared(ctx context.Context, t *task, err error) {
+	if isNotFound(err) {
+		t.missing++
+	}
+	if t.missing >= mostMissing {
+		l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
+			"key", t.line.key, "seq", t.seq, "err", err)
+		l.unstage(t)
+		l.finish(t, "deleted")
+		return
+	}
 	if ctx.Err() == nil {
 		l.log.Error("a job could not be made ready; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 	}

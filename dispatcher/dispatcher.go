@@ -21,11 +21,13 @@ import (
 
 // Options of a Dispatcher. All but Registerer are required.
 type Options struct {
-	Conn       *nats.Conn
-	JetStream  jetstream.JetStream
-	Office     *deadletter.Office
-	Instance   string // this replica's name
-	Version    string
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Office    *deadletter.Office
+	Instance  string // this replica's name
+	Version   string
+	// MayCall reports whether this process has the right to call now; it is asked before calls start. nil: always.
+	MayCall    func() bool
 	Now        func() bucket.Micros // the clock of every lane and its store
 	Replicas   int
 	Dedupe     time.Duration // how long a job's id is known
@@ -156,25 +158,6 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	err := lanes.Wait()
 	stopWriting()
 	return errors.Join(err, writers.Wait())
-}
-
-// Pause lets no call start, and gives the slots that were granted back; running calls go on. Resume ends it.
-func (d *Dispatcher) Pause() {
-	for _, l := range d.setPaused(true) {
-		l.change(func(s *schedule) { s.drain = true })
-	}
-}
-
-// Resume lets calls start again.
-func (d *Dispatcher) Resume() {
-	for _, l := range d.setPaused(false) {
-		l.change(func(s *schedule) {
-			s.drain = false
-			for _, line := range s.lines {
-				s.touch(line)
-			}
-		})
-	}
 }
 
 // Ready blocks until every partition has been read up to where it stood at the start, or ctx ends.

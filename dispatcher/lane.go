@@ -135,6 +135,9 @@ func (l *lane) loop(ctx, hard context.Context) {
 		if next != never {
 			wait = min(wait, max(0, l.now().Until(next)))
 		}
+		if l.d.opts.MayCall != nil {
+			wait = min(wait, leaseCheck) // the right to call comes and goes unasked
+		}
 		timer.Reset(wait)
 		select {
 		case <-timer.C:
@@ -144,11 +147,15 @@ func (l *lane) loop(ctx, hard context.Context) {
 	}
 }
 
+// leaseCheck is how often a lane without anything to do looks whether it may call.
+const leaseCheck = 250 * time.Millisecond
+
 // pump does all that can be done now and returns when there will be more.
 func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		l.adoptChange()
 		l.mu.Lock()
+		l.s.allow(l.d.opts.MayCall == nil || l.d.opts.MayCall())
 		forfeited := l.s.forfeited
 		fx := l.s.step(l.now())
 		forfeited = l.s.forfeited - forfeited

@@ -66,6 +66,8 @@ type task struct {
 	intents   []*intentMark
 	markSeq   uint64            // of its retry mark, 0 for none
 	billed    deadletter.Billed // what is known of the charges of its calls so far
+	missing   int               // times its message was not found
+	called    bool              // its call has ended, and its outcome is being stored
 	unsent    bool              // its call has started and the request has not left yet
 	unknown   bool              // found with an intent and no outcome: it must not be called
 }

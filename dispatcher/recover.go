@@ -194,9 +194,11 @@ func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
 // settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
 // the crash, if there is one, and else as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
-	l.unstage(t)
 	result, err := l.d.findResult(ctx, t)
 	if err != nil {
+		if ctx.Err() != nil {
+			return // the next start finds the job again
+		}
 		l.log.Error("results could not be searched; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 		l.running.Add(1)
 		time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.settleUnknown(ctx, t) })

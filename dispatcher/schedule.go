@@ -47,7 +47,9 @@ type schedule struct {
 	jobs     int                // unfinished
 	staged   int                // tasks from staging to granted
 	calls    int                // tasks calling
+	settling int                // of the calls that ended, those whose outcome is not stored yet
 	drain    bool               // nothing new may start
+	barred   bool               // this process has not the right to call now
 
 	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
@@ -114,6 +116,18 @@ func (s *schedule) push(key string, seq uint64, p *part) *line {
 	return l
 }
 
+// allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
+// nothing is made ready or asked for.
+func (s *schedule) allow(may bool) {
+	if s.barred == !may {
+		return
+	}
+	s.barred = !may
+	for _, l := range s.lines {
+		s.touch(l)
+	}
+}
+
 // step does all that can be done at now.
 func (s *schedule) step(now bucket.Micros) effects {
 	var fx effects
@@ -147,10 +161,14 @@ func (s *schedule) step(now bucket.Micros) effects {
 	return fx
 }
 
+// full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
+// stored no more is paid for.
+func (s *schedule) full() bool { return s.calls+s.settling >= s.pace.maxCalls }
+
 // unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
 // costs must not grow with the number of keys that wait for it.
 func (s *schedule) unblock(now bucket.Micros) {
-	if s.calls >= s.pace.maxCalls || now < s.until || s.rounds > 0 {
+	if s.full() || now < s.until || s.rounds > 0 {
 		return
 	}
 	n := min(len(s.blocked), maxAsks)
@@ -187,13 +205,15 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 	if len(l.tasks) > 0 {
 		due = s.nextStart(l)
 	}
-	if !s.drain && l.part.open {
+	if !s.drain && !s.barred && l.part.open {
 		hold := max(l.held, s.held)
 		switch {
 		case hold > now.Add(s.pace.lead):
+			s.withdrawReady(l, hold, now, fx)
 			due = min(due, hold.Add(-s.pace.lead))
 		case l.blocked:
 		case s.until > now.Add(longWait), s.failures > 0 && s.until > now:
+			s.withdrawReady(l, s.until, now, fx)
 			s.block(l) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
@@ -205,6 +225,20 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 	s.timers.set(l, due)
 	if due == never && l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
 		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
+	}
+}
+
+// withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'
+// jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
+func (s *schedule) withdrawReady(l *line, until, now bucket.Micros, fx *effects) {
+	if until <= now.Add(longWait) {
+		return
+	}
+	for _, t := range l.tasks {
+		if t.phase == ready {
+			s.withdraw(t, until)
+			fx.stale = append(fx.stale, t)
+		}
 	}
 }
 
@@ -225,7 +259,7 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 		if t.phase != granted || t.at > now {
 			continue
 		}
-		if s.drain || now > t.last || max(l.held, s.held) > now {
+		if s.drain || s.barred || now > t.last || max(l.held, s.held) > now {
 			s.giveBack(l, t, fx)
 			return
 		}
@@ -386,7 +420,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if hold := max(l.held, s.held); hold > now {
 		return hold // a slot before it could not be used
 	}
-	if s.calls >= s.pace.maxCalls || s.until > now || s.rounds > 0 {
+	if s.full() || s.until > now || s.rounds > 0 {
 		s.block(l)
 		return never
 	}
@@ -420,7 +454,7 @@ func (s *schedule) next(now bucket.Micros) bucket.Micros {
 	if s.held != 0 {
 		next = min(next, s.held)
 	}
-	if len(s.blocked) > 0 && s.calls < s.pace.maxCalls && s.rounds == 0 {
+	if len(s.blocked) > 0 && !s.full() && s.rounds == 0 {
 		next = min(next, s.until)
 	}
 	return next
@@ -452,7 +486,9 @@ func (s *schedule) unstage(t *task) {
 // ended reports that a task's call has ended; its outcome is being stored.
 func (s *schedule) ended(t *task) {
 	t.phase = settling
+	t.called = true
 	s.calls--
+	s.settling++
 	s.touch(t.line)
 	s.permitFreed()
 }
@@ -476,12 +512,22 @@ func (s *schedule) byInFlight() bool {
 
 // rest lets a task wait for its retry. Its message is dropped from memory.
 func (s *schedule) rest(t *task, notBefore bucket.Micros) {
+	s.settled(t)
 	t.phase, t.notBefore, t.job = resting, notBefore, nil
 	s.touch(t.line)
 }
 
+// settled counts out a call whose outcome is stored.
+func (s *schedule) settled(t *task) {
+	if t.called {
+		t.called = false
+		s.settling--
+	}
+}
+
 // finished lets go of a settled task.
 func (s *schedule) finished(t *task) {
+	s.settled(t)
 	t.line.remove(t)
 	s.jobs--
 	s.touch(t.line)

@@ -132,6 +132,8 @@ func (l *lane) persist(ctx context.Context, what string, t *task, write func(don
 			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.line.key,
 				"seq", t.seq, "err", err)
 		default:
+			// No more is paid for while what comes of it cannot be kept.
+			l.change(func(s *schedule) { s.hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
 			l.log.Error("could not be stored; trying again", "what", what, "key", t.line.key, "seq", t.seq, "err", err)
 			l.running.Add(1)
 			time.AfterFunc(persistRetry, func() {

@@ -56,7 +56,7 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 	}
 	slot := bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)
 	switch {
-	case l.queued, l.blocked && s.calls >= s.pace.maxCalls:
+	case l.queued, l.blocked && s.full():
 		return Waiting{For: WaitRoom}
 	case l.blocked && s.by == storeDown:
 		return Waiting{For: WaitLimiter}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,13 @@ type checkpointer struct {
 	kv    jetstream.KeyValue
 	log   *slog.Logger
 	wake  chan struct{}
+
+	tried    []byte // what was to be stored before, and may have been
+	revision uint64 // of the checkpoint that this process read or stored last; 0 for none
 }
+
+// errCheckpointTaken says that another process counts the limits now: this one must not write over what it knows.
+var errCheckpointTaken = errors.New("another process keeps the limits' state")
 
 // A checkpoint is stored every second and covers two; when it cannot be stored, calls hold once it is used up.
 const (
@@ -39,6 +46,7 @@ func newCheckpointer(ctx context.Context, api string, store *bucket.Memory, kv j
 	case err != nil:
 		return nil, fmt.Errorf("limits of the last run: %w", err)
 	default:
+		c.revision = entry.Revision()
 		if err := json.Unmarshal(entry.Value(), &s); err != nil {
 			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), controlBucket, err)
 		}
@@ -62,7 +70,11 @@ func (c *checkpointer) run(ctx context.Context) error {
 	tick := time.NewTicker(checkpointEvery)
 	defer tick.Stop()
 	for {
-		if err := c.save(ctx, checkpointAhead); err != nil && ctx.Err() == nil {
+		err := c.save(ctx, checkpointAhead)
+		if errors.Is(err, errCheckpointTaken) {
+			return err
+		}
+		if err != nil && ctx.Err() == nil {
 			c.log.Warn("the limits' state could not be stored; calls hold until it can", "err", err)
 		}
 		select {
@@ -85,9 +97,31 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	if err != nil {
 		panic("a checkpoint that JSON cannot carry: " + err.Error())
 	}
-	if _, err := c.kv.Put(ctx, c.key(), data); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+	if err := c.put(ctx, data); err != nil {
+		return err
 	}
 	c.store.Saved(s)
 	return nil
+}
+
+// put stores a checkpoint in the place of the one before, and of no other.
+func (c *checkpointer) put(ctx context.Context, data []byte) error {
+	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
+	if err == nil {
+		c.revision = revision
+		return nil
+	}
+	now, lost := c.kv.Get(ctx, c.key())
+	switch {
+	case lost != nil:
+		c.tried = data
+		return fmt.Errorf("checkpoint: %w", err)
+	case bytes.Equal(now.Value(), data):
+		c.revision = now.Revision() // stored, only the answer was lost
+		return nil
+	case now.Revision() != c.revision && !bytes.Equal(now.Value(), c.tried):
+		return errCheckpointTaken
+	}
+	c.revision, c.tried = now.Revision(), data
+	return fmt.Errorf("checkpoint: %w", err)
 }

@@ -79,8 +79,8 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSett
 
 // runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
 func (w *Worker) runAPI(a *openAPI) {
-	w.lower.Go(func() error { return a.queue.Run(w.base) })
+	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
-		w.lower.Go(func() error { return a.limits.run(w.base) })
+		w.lowerGo(func() error { return a.limits.run(w.base) })
 	}
 }

@@ -60,6 +60,9 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	logWarnings(log, w.config.Warnings)
 	log.Info("ready", "apis", len(w.config.APIs), "version", version())
 	started <- w
+	if ctx.Err() != nil {
+		w.Stop() // the signal came while the last steps of the start were done
+	}
 	return w.Wait()
 }
 

@@ -47,9 +47,10 @@ type Worker struct {
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
-	lower                        *errgroup.Group // queues and office
+	lower                        errgroup.Group  // queues and office
 	upper                        *errgroup.Group // dispatch
 	done                         chan struct{}
+	failed                       chan error // of a lower part
 	err                          error
 }
 
@@ -65,7 +66,7 @@ var errStopped = errors.New("weir is stopping")
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
 func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), now: steadyClock(), done: make(chan struct{})}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), now: steadyClock(), done: make(chan struct{}), failed: make(chan error, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.cleanUp())
@@ -101,6 +102,10 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.lease(ctx); err != nil {
 		return nil, err
 	}
+	if w.leased != nil {
+		w.lowerGo(func() error { return w.leased.Keep(w.base) }) // from now on: the start may take long
+		w.onStop("lease", func() error { w.stopBase(errStopped); return w.lower.Wait() })
+	}
 	if w.redis, err = dialRedis(ctx, s); err != nil {
 		return nil, err
 	}
@@ -110,13 +115,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
-	w.lower, _ = errgroup.WithContext(w.base)
-	w.lower.Go(func() error { return w.office.Run(w.base) })
+	w.lowerGo(func() error { return w.office.Run(w.base) })
 	for _, a := range w.opened {
 		w.runAPI(a)
-	}
-	if w.leased != nil {
-		w.lower.Go(func() error { return w.leased.Keep(w.base, w.dispatch.Pause, w.dispatch.Resume) })
 	}
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
@@ -136,7 +137,7 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 		return nil, err
 	}
 	w.tellConfig(change)
-	w.lower.Go(func() error { return w.follower.run(w.soft) })
+	w.lowerGo(func() error { return w.follower.run(w.soft) })
 	if err := w.serveHTTP(); err != nil {
 		return nil, err
 	}
@@ -255,11 +256,15 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 }
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
-	return dispatcher.Options{
+	options := dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
 		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
 		Log: w.log, Registerer: w.registry,
 	}
+	if w.leased != nil {
+		options.MayCall = w.leased.Valid
+	}
+	return options
 }
 
 // maxStore bounds what one stream may ask of the embedded server, 0 for no bound: the letters get twice as much, the queues
@@ -370,6 +375,9 @@ func (w *Worker) ready(ctx context.Context) error {
 			return err
 		}
 	}
+	if w.leased != nil && !w.leased.Valid() {
+		return errors.New("the right to dispatch could not be renewed: calls hold")
+	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
 	}
@@ -378,24 +386,37 @@ func (w *Worker) ready(ctx context.Context) error {
 
 // watch ends the worker when one of its parts ends: half a worker is worse than none, since nobody restarts it.
 func (w *Worker) watch() {
-	failed := make(chan error, 2)
-	go func() { failed <- w.lower.Wait() }()
+	ended := make(chan error, 1)
 	if w.dispatch != nil {
-		go func() { failed <- w.upper.Wait() }()
+		go func() { ended <- w.upper.Wait() }()
 	}
 	select {
-	case err := <-failed:
-		if w.soft.Err() == nil {
-			if err == nil {
-				err = errors.New("a part of weir ended by itself")
-			}
-			w.err = err
-			w.log.Error("weir stops", "err", err)
+	case w.err = <-w.failed:
+	case w.err = <-ended:
+		if w.err == nil && w.soft.Err() == nil {
+			w.err = errors.New("a part of weir ended by itself")
 		}
 	case <-w.soft.Done():
 	}
+	if w.err != nil {
+		w.log.Error("weir stops", "err", w.err)
+	}
 	w.shutDown()
 	close(w.done)
+}
+
+// lowerGo runs a part that must not end before the worker does. Its failure ends the worker.
+func (w *Worker) lowerGo(part func() error) {
+	w.lower.Go(func() error {
+		err := part()
+		if err != nil && w.base.Err() == nil {
+			select {
+			case w.failed <- err:
+			default: // another was first
+			}
+		}
+		return err
+	})
 }
 
 // shutDown takes the parts down in the order in which no promise breaks.
