@@ -163,7 +163,12 @@ func (s *schedule) step(now bucket.Micros) effects {
 
 // full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
 // stored no more is paid for.
-func (s *schedule) full() bool { return s.calls+s.settling >= s.pace.maxCalls }
+func (s *schedule) full() bool {
+	return s.calls >= s.pace.maxCalls || s.settling >= min(maxSettling, s.pace.maxCalls)
+}
+
+// maxSettling bounds the calls that have ended and whose outcome is not stored yet.
+const maxSettling = 512
 
 // unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
 // costs must not grow with the number of keys that wait for it.

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// newExternalRig starts a worker on a server of its own that the test may tamper with.
+func newExternalRig(t *testing.T) *rig {
+	t.Helper()
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	r := &rig{t: t}
+	if r.api, err = fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Header: "X-Key"}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.api.Close() })
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", r.api.URL()))
+	s := externalSettings(t, server.ClientURL(), file, "first")
+	s.ShutdownTimeout = 2 * time.Second
+	if r.worker, err = StartWorker(t.Context(), s, testLog(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r.nc, err = nats.Connect(server.ClientURL()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nc.Close)
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// awaitEnd waits until the worker has ended.
+func (r *rig) awaitEnd() {
+	r.t.Helper()
+	select {
+	case <-r.worker.done:
+	case <-time.After(30 * time.Second):
+		r.t.Fatal("the worker does not end")
+	}
+}
+
+// TestLostLeaseEndsTheWorker: half a worker that takes jobs and calls nothing is worse than none.
+func TestLostLeaseEndsTheWorker(t *testing.T) {
+	r := newExternalRig(t)
+	kv, err := r.js.KeyValue(t.Context(), leasesBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(t.Context(), "dispatch", []byte(`{"holder":"second"}`)); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitEnd()
+	if r.worker.err == nil {
+		t.Error("the worker ended without saying why")
+	}
+}
+
+// TestStopWithoutAStream: a stream that somebody deleted does not keep a worker from stopping.
+func TestStopWithoutAStream(t *testing.T) {
+	r := newExternalRig(t)
+	if err := r.js.DeleteStream(t.Context(), "WEIR_ext_0"); err != nil {
+		t.Fatal(err)
+	}
+	r.worker.Stop()
+	r.awaitEnd()
+}
+
+// TestNoMoreIsPaidForWhatCannotBeKept: calls hold while results cannot be stored, and none of them is made twice.
+func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
+	const jobs = 900
+	r := newExternalRig(t)
+	if err := r.js.DeleteStream(t.Context(), "WEIR_RESULTS"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobs {
+		if _, err := r.js.PublishAsync(fmt.Sprintf("weir.jobs.ext.k%d", i%30), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-r.js.PublishAsyncComplete()
+	r.eventually("a hold", func() bool { return r.dispatchHeld() })
+	if n := len(r.api.All()); n > jobs*4/5 {
+		t.Errorf("%d of %d calls were paid for while not one outcome could be kept", n, jobs)
+	}
+	r.worker.Stop()
+	r.awaitEnd()
+}
+
+// dispatchHeld reports whether the api ext holds its calls.
+func (r *rig) dispatchHeld() bool {
+	return strings.Contains(r.get("/metrics"), `weir_held{api="ext"} 1`)
+}
