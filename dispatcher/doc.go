@@ -32,6 +32,16 @@
 // same idempotency key on one that is. A key's pace goes on from the ledger; where a call may have been running that
 // nobody recorded, the key waits one interval.
 //
+// # Changes of configuration
+//
+// An api's configuration and its connections are its terms (terms.go), replaced as a whole by the lane's loop while no
+// round of asks is under way: costs and limits never belong to different terms. Jobs that wait get the new rules at
+// once, also those that were ready; slots that were granted, and calls that run, keep theirs. What a key owed at the
+// former rate the store carries over in units. An intent says whether its call carried an idempotency key, and a job
+// one of whose calls may have been processed is not called again once its api has stopped being idempotent. One gap is
+// left: a fast idempotent api writes no intents, so that calls that run when it stops being one, and when the process
+// then dies, are not known to have been made.
+//
 // # What must hold
 //
 //	I1  no HTTP call without a grant, and none outside its slot
