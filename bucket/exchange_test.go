@@ -37,7 +37,7 @@ func TestReadAck(t *testing.T) {
 		}
 		got := readAck(reply{msg: msg})
 		right := errors.Is(got.err, c.err)
-		if c.err == other {
+		if errors.Is(c.err, other) {
 			right = got.err != nil && !errors.Is(got.err, errFull) && !errors.Is(got.err, errStale) && !errors.Is(got.err, errUnanswered)
 		}
 		if got.seq != c.seq || got.duplicate != c.duplicate || !right {

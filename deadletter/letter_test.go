@@ -94,7 +94,7 @@ func TestLetterFits(t *testing.T) {
 
 func TestLetterIDs(t *testing.T) {
 	l := someLetter()
-	if l.msgID() != l.msgID() {
+	if again := someLetter(); l.msgID() != again.msgID() {
 		t.Error("the same death has two letters")
 	}
 	redriven := someLetter()
@@ -103,7 +103,7 @@ func TestLetterIDs(t *testing.T) {
 		t.Error("a redriven job that dies again has no letter of its own")
 	}
 	refused := &Letter{API: "credit", Key: "k", JobID: "job-1", Reason: Overflow}
-	if refused.msgID() == refused.msgID() {
+	if first, second := refused.msgID(), refused.msgID(); first == second {
 		t.Error("a job refused twice has one letter")
 	}
 }

@@ -69,9 +69,8 @@ type Dispatcher struct {
 	down    atomic.Int32 // lanes whose store does not answer
 	added   chan *lane   // while it runs
 
-	mu     sync.Mutex
-	lanes  []*lane
-	paused bool
+	mu    sync.Mutex
+	lanes []*lane
 }
 
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
@@ -124,7 +123,6 @@ func (d *Dispatcher) add(o LaneOptions) *lane {
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l.s.drain = d.paused
 	d.lanes = append(d.lanes, l)
 	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.name, b.name) })
 	return l
@@ -177,14 +175,6 @@ func (l *lane) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("api %s is not read yet: %w", l.name, context.Cause(ctx))
 	}
-}
-
-// setPaused tells lanes to come, and returns those that are there.
-func (d *Dispatcher) setPaused(paused bool) []*lane {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.paused = paused
-	return slices.Clone(d.lanes)
 }
 
 // fail ends Run with an error.

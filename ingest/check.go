@@ -171,7 +171,7 @@ func Pointed(body []byte, pointer string) (any, error) {
 	if err := dec.Decode(&value); err != nil {
 		return nil, errors.New("the body is not JSON")
 	}
-	if _, err := dec.Token(); err != io.EOF { //nolint:errorlint // the decoder gives it bare
+	if _, err := dec.Token(); err != io.EOF {
 		return nil, errors.New("the body is more than one JSON value")
 	}
 	if pointer == "" {

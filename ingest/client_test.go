@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -65,7 +64,7 @@ func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 		API: "credit-check", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source", "Content-Type"}, MaxBody: 64,
 	}}}
 	service, err := ingest.Start(ingest.Options{
-		Conn: nc, Version: "0.0.0", APIs: func() map[string]*ingest.API { return apis }, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Conn: nc, Version: "0.0.0", APIs: func() map[string]*ingest.API { return apis }, Log: slog.New(slog.DiscardHandler),
 		Bury: func(r ingest.Refused, done func(uint64, error)) {
 			kept.refused = r
 			done(55, nil)

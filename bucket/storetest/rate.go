@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
 	"weir/bucket"
 )
 
@@ -170,8 +169,10 @@ func malformed(b *table) {
 
 func batch(b *table) {
 	b.lay(bucket.Rules{Key: keyRate(10, time.Second, 1), Shared: []bucket.Limit{sharedRate("account", 4, time.Second, 3)}})
-	asks := []bucket.Ask{b.whole(bucket.Ask{Key: "a", Want: 2}), b.whole(bucket.Ask{Key: "b"}), b.whole(bucket.Ask{Key: "a"}),
-		b.whole(bucket.Ask{Key: "c"}), b.whole(bucket.Ask{Key: "d"})}
+	asks := []bucket.Ask{
+		b.whole(bucket.Ask{Key: "a", Want: 2}), b.whole(bucket.Ask{Key: "b"}), b.whole(bucket.Ask{Key: "a"}),
+		b.whole(bucket.Ask{Key: "c"}), b.whole(bucket.Ask{Key: "d"}),
+	}
 	got, err := b.store.Reserve(context.Background(), asks)
 	if err != nil {
 		b.Fatal(err)

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"time"
-
 	"weir/bucket"
 )
 

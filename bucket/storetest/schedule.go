@@ -7,10 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"weir/bucket"
 
 	"pgregory.net/rapid"
-
-	"weir/bucket"
 )
 
 // schedules drives the store with random limits and random callers and holds every arrival against every limit. A planted

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
 	"weir/bucket"
 )
 

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

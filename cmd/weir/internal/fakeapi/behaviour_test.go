@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

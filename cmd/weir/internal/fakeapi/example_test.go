@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -7,7 +7,6 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -51,8 +51,17 @@ func TestSegment(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"/a/b/c", 1, "a"}, {"/a/b/c", 3, "c"}, {"/a/b/c", 4, ""}, {"/a/b/c", -1, "c"}, {"/a/b/c", -3, "a"}, {"/a/b/c", -4, ""},
-		{"/", 1, ""}, {"", -1, ""}, {"/a%2Fb/", -1, "a/b"}, {"/%zz", 1, "%zz"}, {"//a", 1, "a"},
+		{"/a/b/c", 1, "a"},
+		{"/a/b/c", 3, "c"},
+		{"/a/b/c", 4, ""},
+		{"/a/b/c", -1, "c"},
+		{"/a/b/c", -3, "a"},
+		{"/a/b/c", -4, ""},
+		{"/", 1, ""},
+		{"", -1, ""},
+		{"/a%2Fb/", -1, "a/b"},
+		{"/%zz", 1, "%zz"},
+		{"//a", 1, "a"},
 	} {
 		if got := segment(tt.path, tt.n); got != tt.want {
 			t.Errorf("segment %d of %q: %q, want %q", tt.n, tt.path, got, tt.want)

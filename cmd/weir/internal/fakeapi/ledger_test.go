@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 
@@ -38,15 +37,21 @@ func TestSteps(t *testing.T) {
 		{"by path", `[{"path":"/pay/a","do":"status=500"}]`, on("/pay/a", "/pay/b", "/pay/a/x"), []int{500, 200, 200}},
 		{"by path's beginning", `[{"path":"/pay/*","do":"status=500"}]`, on("/pay/a", "/get/a", "/pay/a/x"), []int{500, 200, 500}},
 		{"by key", `[{"key":"b","do":"status=500"}]`, on("/pay/a", "/pay/b"), []int{200, 500}},
-		{"by the key's call", `[{"first":2,"last":3,"do":"status=500"}]`,
-			on("/p/a", "/p/b", "/p/a", "/q/a", "/p/a", "/p/b"), []int{200, 200, 500, 500, 200, 500}},
+		{
+			"by the key's call", `[{"first":2,"last":3,"do":"status=500"}]`,
+			on("/p/a", "/p/b", "/p/a", "/q/a", "/p/a", "/p/b"),
+			[]int{200, 200, 500, 500, 200, 500},
+		},
 		{"by the path's call", `[{"count":"path","last":1,"do":"status=500"}]`, on("/p/a", "/q/a", "/p/a"), []int{500, 500, 200}},
 		{"by all calls", `[{"count":"all","first":2,"last":2,"do":"status=500"}]`, on("/p/a", "/p/b", "/p/b"), []int{200, 500, 200}},
 		{"by body", `[{"count":"body","last":1,"do":"status=500"}]`, on("/p/a", "/p/b", "/p/a"), []int{500, 500, 200}},
 		{"by id", `[{"count":"id","last":1,"do":"status=500"}]`, on("/p/a", "/p/b", "/p/a"), []int{500, 500, 200}},
 		{"every other", `[{"count":"all","every":2,"do":"status=500"}]`, on("/p/a", "/p/a", "/p/a", "/p/a"), []int{200, 500, 200, 500}},
-		{"the first that takes it", `[{"last":1,"do":"status=501"},{"last":2,"do":"status=502"}]`,
-			on("/p/a", "/p/a", "/p/a"), []int{501, 502, 200}},
+		{
+			"the first that takes it", `[{"last":1,"do":"status=501"},{"last":2,"do":"status=502"}]`,
+			on("/p/a", "/p/a", "/p/a"),
+			[]int{501, 502, 200},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
 	"weir/cmd/weir/internal/fakeapi"
 )
 
