@@ -17,6 +17,13 @@
 // slot on and at most four fifths of the api's jitter later, or not at all: a missed slot is given back, or lost.
 // Under a shared limit lines take turns, a call a turn.
 //
+// # A store on another machine
+//
+// It is asked in the background, one round at a time, while calls start. Its times are of its clock: offset.go says how
+// they become ours, and why taking each answer for itself would let calls come too close (it breaks a limit in one of
+// three seeds of the simulation). Slots are asked for two round trips ahead. When it does not answer calls hold, what
+// was made ready is taken back, and one line at a time asks again; ends of grants are told until they are heard.
+//
 // # After the call
 //
 // judge (outcome.go) reads what happened as done, retry, pushback or dead. Then, in this order: the result or the

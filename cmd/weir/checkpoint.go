@@ -55,7 +55,9 @@ func newCheckpointer(ctx context.Context, api string, store *bucket.Memory, kv j
 	return c, nil
 }
 
-func (c *checkpointer) key() string { return "limits." + c.api }
+func (c *checkpointer) key() string { return checkpointKey(c.api) }
+
+func checkpointKey(api string) string { return "limits." + api }
 
 // now asks for a checkpoint at once. It does not block.
 func (c *checkpointer) now() {

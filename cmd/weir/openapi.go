@@ -55,6 +55,9 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 		}
 		return nil
 	}
+	if err := w.takeOver(ctx, api); err != nil {
+		return err
+	}
 	store, err := bucket.NewMemory(api.Rules, w.now)
 	if err != nil {
 		return err

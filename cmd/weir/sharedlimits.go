@@ -86,7 +86,7 @@ func openSharedLimits(ctx context.Context, w *Worker, api *dispatcher.API) (*sha
 		return nil, err
 	}
 	if s.kept.Epoch == redisstore.Fresh {
-		s.kept = redisMark{}
+		s.kept = redisMark{Epoch: s.store.Epoch(), Asked: -1} // to be stored, and no loss
 	}
 	s.suspect()
 	return s, s.keep(ctx)
@@ -114,7 +114,9 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 	return nil
 }
 
-func (s *sharedLimits) key() string { return "epoch." + s.api }
+func (s *sharedLimits) key() string { return epochKey(s.api) }
+
+func epochKey(api string) string { return "epoch." + api }
 
 // hasCalls reports whether the ledger knows any call of an api.
 func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
@@ -337,14 +339,19 @@ func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) er
 
 // periodStart is since when what was used of a quota or budget counts at now.
 func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
-	quota := l.Quota
-	if l.Budget != nil {
-		quota = &l.Budget.Quota
-	}
+	quota := quotaOf(l)
 	if quota.Window == bucket.Sliding {
 		life, _ := rules.SlidingBounds(*quota)
 		return now - life
 	}
 	start, _ := quota.Period(now)
 	return start
+}
+
+// quotaOf is a quota, or what a budget is one of.
+func quotaOf(l *bucket.Limit) *bucket.Quota {
+	if l.Budget != nil {
+		return &l.Budget.Quota
+	}
+	return l.Quota
 }
