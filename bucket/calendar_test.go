@@ -60,8 +60,10 @@ func TestCalendarPeriods(t *testing.T) {
 // TestPeriodsFollowEachOther walks through periods around every change of clocks: no gap, no overlap, and every time in a
 // period is told the same period.
 func TestPeriodsFollowEachOther(t *testing.T) {
-	zones := []string{"UTC", "America/Los_Angeles", "America/St_Johns", "America/Sao_Paulo", "Australia/Lord_Howe",
-		"Africa/Casablanca", "Asia/Beirut", "Pacific/Apia", "Asia/Kathmandu", "Antarctica/Troll", "Africa/Cairo"}
+	zones := []string{
+		"UTC", "America/Los_Angeles", "America/St_Johns", "America/Sao_Paulo", "Australia/Lord_Howe",
+		"Africa/Casablanca", "Asia/Beirut", "Pacific/Apia", "Asia/Kathmandu", "Antarctica/Troll", "Africa/Cairo",
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		z, err := time.LoadLocation(rapid.SampledFrom(zones).Draw(t, "zone"))
 		if err != nil {

@@ -18,8 +18,12 @@ func TestCheckingAgrees(t *testing.T) {
 		calendar := Quota{Count: 5 * count, Window: Calendar, Unit: Hour, Zone: time.UTC}
 		fixed := Quota{Count: count, Window: Fixed, Per: per}
 		limit := []Limit{
-			{Rate: &Rate{Count: count, Per: per, Burst: 1 + rnd.Int64N(4)}}, {Quota: &quota}, {Quota: &calendar}, {Quota: &fixed},
-			{Budget: &Budget{Quota: quota}}, {InFlight: count},
+			{Rate: &Rate{Count: count, Per: per, Burst: 1 + rnd.Int64N(4)}},
+			{Quota: &quota},
+			{Quota: &calendar},
+			{Quota: &fixed},
+			{Budget: &Budget{Quota: quota}},
+			{InFlight: count},
 		}[rnd.IntN(6)]
 		claim := Claim{Limit: limit, Jitter: time.Duration(rnd.Int64N(int64(5 * time.Millisecond)))}
 		var arrivals []Arrival

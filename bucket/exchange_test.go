@@ -10,7 +10,7 @@ import (
 
 // TestReadAck is what a stream may answer, and what it means for the message.
 func TestReadAck(t *testing.T) {
-	var other = errors.New("any other")
+	other := errors.New("any other")
 	for _, c := range []struct {
 		data      string
 		status    string

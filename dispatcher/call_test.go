@@ -18,9 +18,19 @@ import (
 func TestNothingSendsAgain(t *testing.T) {
 	key := []ingest.HeaderField{{Name: "Idempotency-Key", Value: "k"}, {Name: "X-Idempotency-Key", Value: "k"}}
 	for _, job := range []*ingest.Job{
-		{Method: "GET"}, {Method: "HEAD"}, {Method: "OPTIONS"}, {Method: "TRACE"}, {Method: "DELETE"}, {Method: "POST"}, {Method: "PUT"},
-		{Method: "GET", Forward: key}, {Method: "POST", Forward: key}, {Method: "DELETE", Forward: key},
-		{Method: "POST", Body: []byte("pay")}, {Method: "POST", Body: []byte("pay"), Forward: key}, {Method: "GET", Body: []byte("q")},
+		{Method: "GET"},
+		{Method: "HEAD"},
+		{Method: "OPTIONS"},
+		{Method: "TRACE"},
+		{Method: "DELETE"},
+		{Method: "POST"},
+		{Method: "PUT"},
+		{Method: "GET", Forward: key},
+		{Method: "POST", Forward: key},
+		{Method: "DELETE", Forward: key},
+		{Method: "POST", Body: []byte("pay")},
+		{Method: "POST", Body: []byte("pay"), Forward: key},
+		{Method: "GET", Body: []byte("q")},
 	} {
 		for _, idempotent := range []*Idempotency{nil, {Header: "Idempotency-Key"}, {Header: "X-Idempotency-Key", Quoted: true}} {
 			for how, breakOff := range map[string]func(net.Conn){

@@ -61,10 +61,13 @@ func TestConnectionsAreCounted(t *testing.T) {
 			c.conns.close()
 		}, counts{}},
 		{"claimed and not called", ok, func(t *testing.T, _ *rawServer, c *caller) { claimAll(t, c, 3) }, counts{alive: 3, spare: 3}},
-		{"closed after each answer", func(conn net.Conn, _ int) {
-			say(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+		{
+			"closed after each answer", func(conn net.Conn, _ int) {
+				say(conn, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+			},
+			func(t *testing.T, _ *rawServer, c *caller) { c.claimed(t, post); c.claimed(t, post) },
+			counts{},
 		},
-			func(t *testing.T, _ *rawServer, c *caller) { c.claimed(t, post); c.claimed(t, post) }, counts{}},
 		{"closed while idle", ok, func(t *testing.T, s *rawServer, c *caller) { c.claimed(t, post); s.closeConns() }, counts{}},
 		{"reset", func(conn net.Conn, _ int) { _ = conn.Close() }, func(t *testing.T, _ *rawServer, c *caller) { c.claimed(t, post) }, counts{}},
 		{"timed out", func(net.Conn, int) {}, func(t *testing.T, _ *rawServer, c *caller) {

@@ -168,8 +168,12 @@ func TestClientTellsRefusals(t *testing.T) {
 		t.Errorf("weir would speak to %q: %v", kept.refused.ReplyTo, err)
 	}
 	for _, wrong := range []ingest.Submission{
-		{}, {API: "a.b", Key: "k"}, {API: "*", Key: "k"}, {API: "credit-check", Key: strings.Repeat("k", 129)},
-		{API: "credit-check", Key: "k", Path: "/a\r\nEvil: 1"}, {API: "credit-check", Key: "k", JobHeader: nats.Header{"X-Key": {" k"}}},
+		{},
+		{API: "a.b", Key: "k"},
+		{API: "*", Key: "k"},
+		{API: "credit-check", Key: strings.Repeat("k", 129)},
+		{API: "credit-check", Key: "k", Path: "/a\r\nEvil: 1"},
+		{API: "credit-check", Key: "k", JobHeader: nats.Header{"X-Key": {" k"}}},
 	} {
 		var refusal *ingest.Refusal
 		if _, err := client.Submit(t.Context(), wrong); err == nil || errors.As(err, &refusal) {

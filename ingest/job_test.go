@@ -149,7 +149,8 @@ func wire(t interface{ Fatal(...any) }, msg *nats.Msg) ingest.Message {
 func checkRestored(t interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, j *ingest.Job, rule *ingest.Rule) {
+}, j *ingest.Job, rule *ingest.Rule,
+) {
 	m := wire(t, j.Message("weir.q.credit.0.j."+ingest.Token(j.Key)))
 	m.Key = j.Key
 	back, refusal := ingest.Restore(m, rule, someNow)

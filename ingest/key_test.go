@@ -75,8 +75,19 @@ func TestParseTokenTakesOnlyWhatTokenWrites(t *testing.T) {
 
 func TestTokenSpellings(t *testing.T) {
 	for _, c := range []struct{ key, token string }{
-		{"", "_"}, {"_", "%5F"}, {"__", "__"}, {"_a", "_a"}, {"vip-1", "vip-1"}, {"tenant.42", "tenant%2E42"},
-		{"a b", "a%20b"}, {"*", "%2A"}, {">", "%3E"}, {"%", "%25"}, {"%5F", "%255F"}, {"é", "%C3%A9"}, {"\n\x00", "%0A%00"},
+		{"", "_"},
+		{"_", "%5F"},
+		{"__", "__"},
+		{"_a", "_a"},
+		{"vip-1", "vip-1"},
+		{"tenant.42", "tenant%2E42"},
+		{"a b", "a%20b"},
+		{"*", "%2A"},
+		{">", "%3E"},
+		{"%", "%25"},
+		{"%5F", "%255F"},
+		{"é", "%C3%A9"},
+		{"\n\x00", "%0A%00"},
 	} {
 		if got := ingest.Token(c.key); got != c.token {
 			t.Errorf("the key %q has the token %q, want %q", c.key, got, c.token)
@@ -87,8 +98,18 @@ func TestTokenSpellings(t *testing.T) {
 // TestKeyFromSubject is what producers may write after weir.jobs.<api>.
 func TestKeyFromSubject(t *testing.T) {
 	for _, c := range []struct{ tokens, key string }{
-		{"vip-1", "vip-1"}, {"tenant.42", "tenant.42"}, {"tenant%2E42", "tenant.42"}, {"a%20b", "a b"}, {"%5f", "_"},
-		{"_", "_"}, {"100%", "100%"}, {"%zz", "%zz"}, {"%4", "%4"}, {"", ""}, {"%C3%A9", "é"}, {"é", "é"},
+		{"vip-1", "vip-1"},
+		{"tenant.42", "tenant.42"},
+		{"tenant%2E42", "tenant.42"},
+		{"a%20b", "a b"},
+		{"%5f", "_"},
+		{"_", "_"},
+		{"100%", "100%"},
+		{"%zz", "%zz"},
+		{"%4", "%4"},
+		{"", ""},
+		{"%C3%A9", "é"},
+		{"é", "é"},
 	} {
 		if got := ingest.KeyFromSubject(c.tokens); got != c.key {
 			t.Errorf("%q names the key %q, want %q", c.tokens, got, c.key)

@@ -16,21 +16,33 @@ func TestReceiptAnswer(t *testing.T) {
 		change func(*Receipt)
 		want   string
 	}{
-		{"queued", func(r *Receipt) { r.ETA = answerNow.Add(400 * time.Millisecond) },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":4,"eta":"2026-01-02T15:04:05.123Z","eta_ms":400}`},
-		{"at once", func(r *Receipt) { r.ETA, r.Position = answerNow, 1 },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":1,"eta":"2026-01-02T15:04:04.723Z","eta_ms":0}`},
-		{"overdue", func(r *Receipt) { r.ETA = answerNow.Add(-time.Hour) },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":4,"eta":"2026-01-02T14:04:04.723Z","eta_ms":0}`},
+		{
+			"queued", func(r *Receipt) { r.ETA = answerNow.Add(400 * time.Millisecond) },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":4,"eta":"2026-01-02T15:04:05.123Z","eta_ms":400}`,
+		},
+		{
+			"at once", func(r *Receipt) { r.ETA, r.Position = answerNow, 1 },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":1,"eta":"2026-01-02T15:04:04.723Z","eta_ms":0}`,
+		},
+		{
+			"overdue", func(r *Receipt) { r.ETA = answerNow.Add(-time.Hour) },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":4,"eta":"2026-01-02T14:04:04.723Z","eta_ms":0}`,
+		},
 		{"on the second, from elsewhere", func(r *Receipt) {
 			r.ETA = time.Date(2026, 1, 2, 16, 4, 6, 0, time.FixedZone("", 3600))
 		}, `{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","position":4,"eta":"2026-01-02T15:04:06.000Z","eta_ms":1277}`},
-		{"known and waiting", func(r *Receipt) { r.Duplicate, r.ETA = true, answerNow },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","duplicate":true,"position":4,"eta":"2026-01-02T15:04:04.723Z","eta_ms":0}`},
-		{"known and finished", func(r *Receipt) { r.Duplicate, r.Position = true, 0 },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","duplicate":true,"position":0}`},
-		{"a key that JSON escapes", func(r *Receipt) { r.Key = "a\"b\x00é" },
-			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"a\"b\u0000é","position":4}`},
+		{
+			"known and waiting", func(r *Receipt) { r.Duplicate, r.ETA = true, answerNow },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","duplicate":true,"position":4,"eta":"2026-01-02T15:04:04.723Z","eta_ms":0}`,
+		},
+		{
+			"known and finished", func(r *Receipt) { r.Duplicate, r.Position = true, 0 },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"vip-1","duplicate":true,"position":0}`,
+		},
+		{
+			"a key that JSON escapes", func(r *Receipt) { r.Key = "a\"b\x00é" },
+			`{"stream":"WEIR_credit-check_3","seq":17,"job":"0199","key":"a\"b\u0000é","position":4}`,
+		},
 	} {
 		receipt := plain
 		c.change(&receipt)
@@ -48,17 +60,31 @@ func TestRefusalAnswer(t *testing.T) {
 		letter           uint64
 		want             string
 	}{
-		{Refusal{Code: Throttled, Description: "bucket full: credit-check/vip-1 holds 500 of 500", Depth: 500, Capacity: 500, RetryAfter: 1200 * time.Millisecond},
+		{
+			Refusal{Code: Throttled, Description: "bucket full: credit-check/vip-1 holds 500 of 500", Depth: 500, Capacity: 500, RetryAfter: 1200 * time.Millisecond},
 			"WEIR_credit-check_3", "0199", "vip-1", 55,
-			`{"error":{"code":429,"err_code":20429,"description":"bucket full: credit-check/vip-1 holds 500 of 500"},"stream":"WEIR_credit-check_3","seq":0,"job":"0199","key":"vip-1","retry_after_ms":1200,"dead_letter_seq":55}`},
-		{Refusal{Code: Invalid, Description: "no"}, "WEIR_a_0", "0199", "k", 1,
-			`{"error":{"code":400,"err_code":20400,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k","dead_letter_seq":1}`},
-		{Refusal{Code: UnknownAPI, Description: "no"}, "", "0199", "", 1,
-			`{"error":{"code":404,"err_code":20404,"description":"no"},"stream":"","seq":0,"job":"0199","dead_letter_seq":1}`},
-		{Refusal{Code: TooLarge, Description: "no"}, "WEIR_a_0", "0199", "k", 1,
-			`{"error":{"code":413,"err_code":20413,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k","dead_letter_seq":1}`},
-		{Refusal{Code: Unavailable, Description: "no"}, "WEIR_a_0", "0199", "k", 0,
-			`{"error":{"code":503,"err_code":20503,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k"}`},
+			`{"error":{"code":429,"err_code":20429,"description":"bucket full: credit-check/vip-1 holds 500 of 500"},"stream":"WEIR_credit-check_3","seq":0,"job":"0199","key":"vip-1","retry_after_ms":1200,"dead_letter_seq":55}`,
+		},
+		{
+			Refusal{Code: Invalid, Description: "no"},
+			"WEIR_a_0", "0199", "k", 1,
+			`{"error":{"code":400,"err_code":20400,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k","dead_letter_seq":1}`,
+		},
+		{
+			Refusal{Code: UnknownAPI, Description: "no"},
+			"", "0199", "", 1,
+			`{"error":{"code":404,"err_code":20404,"description":"no"},"stream":"","seq":0,"job":"0199","dead_letter_seq":1}`,
+		},
+		{
+			Refusal{Code: TooLarge, Description: "no"},
+			"WEIR_a_0", "0199", "k", 1,
+			`{"error":{"code":413,"err_code":20413,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k","dead_letter_seq":1}`,
+		},
+		{
+			Refusal{Code: Unavailable, Description: "no"},
+			"WEIR_a_0", "0199", "k", 0,
+			`{"error":{"code":503,"err_code":20503,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k"}`,
+		},
 	} {
 		got := c.refusal.answer(c.stream, c.job, c.key, c.letter)
 		if string(got) != c.want {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
 	"weir/bucket"
 
 	"pgregory.net/rapid"

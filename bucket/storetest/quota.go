@@ -3,6 +3,7 @@ package storetest
 import (
 	"slices"
 	"time"
+
 	"weir/bucket"
 )
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"time"
+
 	"weir/bucket"
 )
 

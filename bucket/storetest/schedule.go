@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
 	"weir/bucket"
 
 	"pgregory.net/rapid"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+
 	"weir/bucket"
 )
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

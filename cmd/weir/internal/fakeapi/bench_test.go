@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

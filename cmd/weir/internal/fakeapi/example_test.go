@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"strings"
 	"testing"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

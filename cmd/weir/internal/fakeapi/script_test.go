@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 

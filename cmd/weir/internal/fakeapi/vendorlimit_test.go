@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
 	"weir/cmd/weir/internal/fakeapi"
 )
 
