@@ -2,6 +2,7 @@ package bucket
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -153,4 +154,20 @@ func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
 	}
 	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
+}
+
+// Gone reports whether the stream's leader says that a message is not there. Get may be answered by a replica that
+// lags, and nothing may be given up on its word.
+func (p *Partition) Gone(ctx context.Context, seq uint64) (bool, error) {
+	msg, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+p.name, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	if err != nil {
+		return false, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return false, fmt.Errorf("message %d of %s: unreadable answer", seq, p.name)
+	}
+	return answer.Error != nil && answer.Error.ErrorCode == codeNoMessage, nil
 }

@@ -107,7 +107,7 @@ func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 	if isNotFound(err) {
 		t.missing++
 	}
-	if t.missing >= mostMissing {
+	if t.missing >= mostMissing && l.gone(ctx, t) {
 		l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
 			"key", t.line.key, "seq", t.seq, "err", err)
 		l.unstage(t)
@@ -121,6 +121,14 @@ func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 		s.unstage(t)
 		s.rest(t, l.now().Add(loadRetry))
 	})
+}
+
+// gone asks the stream's leader whether a task's message is deleted. Without its word the job is kept.
+func (l *lane) gone(ctx context.Context, t *task) bool {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	gone, err := t.line.part.bucket.Gone(ctx, t.seq)
+	return err == nil && gone
 }
 
 // unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt.

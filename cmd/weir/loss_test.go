@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/fakeapi"
 )
@@ -98,6 +99,33 @@ func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
 	r.eventually("a hold", func() bool { return r.dispatchHeld() })
 	if n := len(r.api.All()); n > jobs*4/5 {
 		t.Errorf("%d of %d calls were paid for while not one outcome could be kept", n, jobs)
+	}
+	r.worker.Stop()
+	r.awaitEnd()
+}
+
+// TestOnlyTheLeaderSaysGone: a message that is there is never taken for deleted, a deleted one is.
+func TestOnlyTheLeaderSaysGone(t *testing.T) {
+	r := newExternalRig(t)
+	s, err := r.js.Stream(t.Context(), "WEIR_ext_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := s.CachedInfo().State.LastSeq // the owner's epoch
+	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{
+		Conn: r.nc, JetStream: r.js, Rules: bucket.Rules{}, Settings: bucket.QueueSettings{
+			StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "ext", Partitions: 8, Capacity: 100, MaxBody: 1 << 10,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := queue.Partitions()[0]
+	if gone, err := p.Gone(t.Context(), there); err != nil || gone {
+		t.Errorf("a message that is there: gone %v, %v", gone, err)
+	}
+	if gone, err := p.Gone(t.Context(), there+1000); err != nil || !gone {
+		t.Errorf("a message that is not there: gone %v, %v", gone, err)
 	}
 	r.worker.Stop()
 	r.awaitEnd()
