@@ -25,7 +25,7 @@ vet:
 	$(GO) mod tidy -diff
 
 unit: redis ## run the tests with the race detector
-	$(GO) test -race -p 1 -timeout 12m ./...
+	$(GO) test -race -p 1 -timeout 25m ./...
 
 fuzz: ## run every fuzz target briefly
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \

@@ -54,14 +54,6 @@ type Worker struct {
 	err                          error
 }
 
-// cleanup is undone in reverse order, when Start fails and when the worker stops.
-type cleanup struct {
-	name string
-	do   func() error
-}
-
-var errStopped = errors.New("weir is stopping")
-
 // StartWorker starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
@@ -143,86 +135,6 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	}
 	go w.watch()
 	return w, nil
-}
-
-// connect starts the embedded server, if there is to be one, and connects.
-func (w *Worker) connect(ctx context.Context, file *configFile) error {
-	s := w.settings
-	url := s.NATSURL.Reveal()
-	opts := []nats.Option{
-		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-		nats.ReconnectBufSize(-1), // what cannot be sent is an error, not a promise
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			subject := ""
-			if sub != nil {
-				subject = sub.Subject
-			}
-			w.log.Warn("nats", "subject", subject, "err", err)
-		}),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				w.log.Warn("lost the connection to NATS; trying again", "err", err)
-			}
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
-	}
-	if s.Embedded() {
-		server, err := embedded.Start(ctx, embedded.Options{
-			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
-			MaxPayload: maxPayload(file), Log: w.log,
-		})
-		if err != nil {
-			return err
-		}
-		w.server = server
-		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
-		url = server.ClientURL()
-		w.log.Info("listening", "what", "nats", "addr", server.Addr())
-	} else {
-		if s.NATSCreds.IsSet() {
-			opts = append(opts, nats.UserCredentials(s.NATSCreds.Reveal()))
-		}
-		if s.NATSCA != "" {
-			opts = append(opts, nats.RootCAs(s.NATSCA))
-		}
-	}
-	nc, err := nats.Connect(url, opts...)
-	if err != nil {
-		return fmt.Errorf("connect to NATS at %s: %w", s.NATSURL, err)
-	}
-	w.nc = nc
-	w.onStop("nats connection", func() error { nc.Close(); return nil })
-	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
-		return fmt.Errorf("JetStream: %w", err)
-	}
-	return checkServer(ctx, nc, w.js)
-}
-
-// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
-// that agree on a full key.
-const leastServer = "2.14"
-
-func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
-	var major, minor int
-	if _, err := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
-		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it",
-			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), leastServer)
-	}
-	if _, err := js.AccountInfo(ctx); err != nil {
-		return fmt.Errorf("JetStream does not answer at %s (enable it for this account: nats-server -js): %w", nc.ConnectedUrlRedacted(), err)
-	}
-	return nil
-}
-
-// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.
-func maxPayload(file *configFile) int64 {
-	most := int64(8 << 20)
-	if file != nil {
-		for _, a := range file.config.APIs {
-			most = max(most, a.MaxBody+(1<<20))
-		}
-	}
-	return most
 }
 
 // open makes every stream exist and puts the parts together.
@@ -384,75 +296,6 @@ func (w *Worker) ready(ctx context.Context) error {
 	return nil
 }
 
-// watch ends the worker when one of its parts ends: half a worker is worse than none, since nobody restarts it.
-func (w *Worker) watch() {
-	ended := make(chan error, 1)
-	if w.dispatch != nil {
-		go func() { ended <- w.upper.Wait() }()
-	}
-	select {
-	case w.err = <-w.failed:
-	case w.err = <-ended:
-		if w.err == nil && w.soft.Err() == nil {
-			w.err = errors.New("a part of weir ended by itself")
-		}
-	case <-w.soft.Done():
-	}
-	if w.err != nil {
-		w.log.Error("weir stops", "err", w.err)
-	}
-	w.shutDown()
-	close(w.done)
-}
-
-// lowerGo runs a part that must not end before the worker does. Its failure ends the worker.
-func (w *Worker) lowerGo(part func() error) {
-	w.lower.Go(func() error {
-		err := part()
-		if err != nil && w.base.Err() == nil {
-			select {
-			case w.failed <- err:
-			default: // another was first
-			}
-		}
-		return err
-	})
-}
-
-// shutDown takes the parts down in the order in which no promise breaks.
-func (w *Worker) shutDown() {
-	w.stopSoft(errStopped)
-	limit, cancel := context.WithTimeout(context.Background(), w.settings.ShutdownTimeout)
-	defer cancel()
-	if w.intake != nil {
-		if err := w.intake.Stop(limit); err != nil {
-			w.log.Warn("stopping", "err", err)
-		}
-	}
-	stopHard := context.AfterFunc(limit, func() { w.stopHard(errors.New("the shutdown timeout has passed")) })
-	defer stopHard()
-	if err := w.cleanUp(); err != nil && w.err == nil {
-		w.err = err
-	}
-}
-
-// wait ends dispatch, then what it stores with.
-func (w *Worker) wait() error {
-	w.stopSoft(errStopped)
-	err := w.upper.Wait()
-	w.stopBase(errStopped)
-	return errors.Join(err, w.lower.Wait())
-}
-
-// Stop begins the shutdown: no more jobs are taken, running calls may end.
-func (w *Worker) Stop() { w.stopSoft(errStopped) }
-
-// Wait blocks until the worker has stopped and returns why, nil after Stop.
-func (w *Worker) Wait() error {
-	<-w.done
-	return w.err
-}
-
 // NATSURL is where producers connect.
 func (w *Worker) NATSURL() string {
 	if w.server != nil {
@@ -467,21 +310,6 @@ func (w *Worker) HTTPAddr() string {
 		return ""
 	}
 	return w.http.Addr()
-}
-
-func (w *Worker) onStop(name string, do func() error) {
-	w.cleanups = append(w.cleanups, cleanup{name, do})
-}
-
-func (w *Worker) cleanUp() error {
-	var errs []error
-	for i := len(w.cleanups) - 1; i >= 0; i-- {
-		if err := w.cleanups[i].do(); err != nil && !errors.Is(err, errStopped) {
-			errs = append(errs, fmt.Errorf("stop %s: %w", w.cleanups[i].name, err))
-		}
-	}
-	w.cleanups = nil
-	return errors.Join(errs...)
 }
 
 // steadyClock is the wall clock of the start carried on by the monotonic one: stepping the machine's clock moves no

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/embedded"
+)
+
+// connect starts the embedded server, if there is to be one, and connects.
+func (w *Worker) connect(ctx context.Context, file *configFile) error {
+	s := w.settings
+	url := s.NATSURL.Reveal()
+	opts := []nats.Option{
+		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.ReconnectBufSize(-1), // what cannot be sent is an error, not a promise
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			w.log.Warn("nats", "subject", subject, "err", err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				w.log.Warn("lost the connection to NATS; trying again", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
+	}
+	if s.Embedded() {
+		server, err := embedded.Start(ctx, embedded.Options{
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
+			MaxPayload: maxPayload(file), Log: w.log,
+		})
+		if err != nil {
+			return err
+		}
+		w.server = server
+		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
+		url = server.ClientURL()
+		w.log.Info("listening", "what", "nats", "addr", server.Addr())
+	} else {
+		if s.NATSCreds.IsSet() {
+			opts = append(opts, nats.UserCredentials(s.NATSCreds.Reveal()))
+		}
+		if s.NATSCA != "" {
+			opts = append(opts, nats.RootCAs(s.NATSCA))
+		}
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %s: %w", s.NATSURL, err)
+	}
+	w.nc = nc
+	w.onStop("nats connection", func() error { nc.Close(); return nil })
+	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	return checkServer(ctx, nc, w.js)
+}
+
+// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
+// that agree on a full key.
+const leastServer = "2.14"
+
+func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
+		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it",
+			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), leastServer)
+	}
+	if _, err := js.AccountInfo(ctx); err != nil {
+		return fmt.Errorf("JetStream does not answer at %s (enable it for this account: nats-server -js): %w", nc.ConnectedUrlRedacted(), err)
+	}
+	return nil
+}
+
+// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.
+func maxPayload(file *configFile) int64 {
+	most := int64(8 << 20)
+	if file != nil {
+		for _, a := range file.config.APIs {
+			most = max(most, a.MaxBody+(1<<20))
+		}
+	}
+	return most
+}
