@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/fault"
 )
 
 // Times of a lease. Nobody compares clocks: the holder counts from the moment before it last renewed, the others from
@@ -59,6 +60,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 		l.renewed.Store(new(time.Now()))
 		l.revision, err = kv.Create(ctx, key, value)
 		if err == nil {
+			fault.Pass(fault.LeaseStored)
 			return l, nil
 		}
 		if !errors.Is(err, jetstream.ErrKeyExists) {
@@ -75,6 +77,7 @@ func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string
 		}
 		l.renewed.Store(new(time.Now()))
 		if l.revision, err = kv.Update(ctx, key, value, seen.Revision()); err == nil {
+			fault.Pass(fault.LeaseStored)
 			return l, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"weir/bucket/fault"
 	"weir/ingest"
 )
 
@@ -60,12 +61,14 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 		return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
 	}
+	fault.Pass(fault.EpochDropped)
 	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
 		ingest.HeaderMsgID: {"owner." + nuid.Next()},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
+	fault.Pass(fault.EpochStored)
 	p.mu.Lock()
 	p.fence = ack.Sequence
 	p.mu.Unlock()
@@ -94,6 +97,10 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 			headerExpectedSubjSeq:  {m.fence},
 			headerExpectedSubjName: {ownerSubject(m.p.queue.api, m.p.number)},
 		},
+	}
+	if fault.Planted(fault.NoFence) {
+		delete(msg.Header, headerExpectedSubjSeq)
+		delete(msg.Header, headerExpectedSubjName)
 	}
 	m.w.Write(msg, func(seq uint64, err error) {
 		if errors.Is(err, errStale) {

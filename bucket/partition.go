@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"weir/bucket/fault"
 	"weir/ingest"
 )
 
@@ -88,6 +90,9 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 			Code: ingest.Unavailable, Description: fmt.Sprintf("too many jobs wait to be stored in %s: try again", p.name),
 		})
 		return
+	}
+	if fault.Planted(fault.NoDedupe) {
+		j.DedupeID = nuid.Next()
 	}
 	id := ingest.StoredID(j.Key, j.DedupeID)
 	if f, known := p.recall(id, time.Now()); known {
@@ -258,6 +263,7 @@ func (p *Partition) answer(e *entrant) {
 		e.done(ingest.Receipt{}, p.refusal(e))
 		return
 	}
+	fault.Pass(fault.JobStored)
 	receipt := ingest.Receipt{
 		Stream: p.name, Seq: e.answer.seq, Job: e.job.ID, Key: e.job.Key, Duplicate: e.answer.duplicate, Position: position,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/fault"
 )
 
 // MaxUnswept bounds the finished messages of one partition that are not deleted yet. The owner starts no call above
@@ -123,6 +124,7 @@ func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
 // sweep deletes and reports whether all of it is done. What fails stays finished and is tried again.
 func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint64) bool {
 	ok := true
+	fault.Pass(fault.DeleteNext)
 	if len(covered) > 0 {
 		if err := s.purge(ctx, upTo); err != nil {
 			single, ok = append(single, covered...), false
@@ -137,6 +139,7 @@ func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint
 			done = append(done, single[i])
 		}
 	}
+	fault.Pass(fault.Deleted)
 	s.gone(done)
 	return ok && len(done) == len(single)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
+	"weir/bucket/fault"
 	"weir/ingest"
 )
 
@@ -103,6 +104,16 @@ func (o *Office) Bury(l *Letter, done func(seq uint64, err error)) {
 
 // BuryRefused is Bury for a job that was not taken.
 func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+	if fault.Planted(fault.AnswerFirst) {
+		done(1, nil)
+		time.AfterFunc(100*time.Millisecond, func() { o.buryRefused(r, func(uint64, error) {}) })
+		return
+	}
+	o.buryRefused(r, done)
+}
+
+func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+	fault.Pass(fault.RefusalNext)
 	l := &Letter{
 		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
 		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo,
@@ -143,11 +154,13 @@ func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 			done(0, fmt.Errorf("dead letter: %w", err))
 			return
 		}
+		fault.Pass(fault.LetterStored)
 		o.Send(event(seq), func(err error) {
 			if err != nil {
 				done(seq, err)
 				return
 			}
+			fault.Pass(fault.EventStored)
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
 			if l.ReplyTo != "" {
 				if err := o.nc.PublishMsg(l.notice()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/fault"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -158,7 +159,7 @@ const mostAway = 10 * time.Second
 
 // needsIntent reports whether the job's next call must be written down before it starts.
 func (l *lane) needsIntent(t *task) bool {
-	if t.intended == t.calls+1 {
+	if t.intended == t.calls+1 || fault.Planted(fault.NoIntent) {
 		return false // a slot was missed, its intent still stands
 	}
 	l.mu.Lock()
@@ -184,6 +185,9 @@ func (l *lane) intend(p *part, more ...*task) {
 	l.running.Add(1)
 	p.markers.Intend(intents, func(seq uint64, err error) {
 		defer l.running.Done()
+		if err == nil {
+			fault.Pass(fault.IntentStored)
+		}
 		l.change(func(s *schedule) {
 			p.intending = false
 			mark := &intentMark{seq: seq, users: len(tasks)}
@@ -303,7 +307,8 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	if first {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
-	r := t.terms.call.call(ctx, t.job, func() { l.sent(t) })
+	fault.Pass(fault.CallNext)
+	r := t.terms.call.call(ctx, t.job, func() { fault.Pass(fault.CallSent); l.sent(t) })
 	l.sent(t)
 	t.terms.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/fault"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -194,6 +195,7 @@ func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
 // settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
 // the crash, if there is one, and else as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
+	fault.Pass(fault.UnknownFound)
 	result, err := l.d.findResult(ctx, t)
 	if err != nil {
 		if ctx.Err() != nil {

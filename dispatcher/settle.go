@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/fault"
 	"weir/deadletter"
 )
 
@@ -55,10 +56,16 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
 func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome) {
+	if fault.Planted(fault.DeleteFirst) {
+		t.line.part.bucket.Finish(t.line.key, t.seq)
+		<-time.After(100 * time.Millisecond)
+	}
+	fault.Pass(fault.CallAnswered)
 	msg, replyTo := l.result(t, r), t.job.ReplyTo
 	l.persist(ctx, "result", t, func(done func(error)) {
 		l.d.results.Write(msg, func(_ uint64, err error) { done(err) })
 	}, func() {
+		fault.Pass(fault.ResultStored)
 		if replyTo != "" {
 			l.d.reply(replyTo, msg)
 		}
@@ -87,7 +94,10 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
 	l.persist(ctx, "dead letter", t, func(done func(error)) {
 		l.d.opts.Office.Bury(letter, func(_ uint64, err error) { done(err) })
-	}, func() { l.finish(t, string(letter.Reason)) })
+	}, func() {
+		fault.Pass(fault.LetterKept)
+		l.finish(t, string(letter.Reason))
+	})
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
@@ -102,6 +112,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 		l.persist(ctx, "retry mark", t, func(done func(error)) {
 			t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
 		}, func() {
+			fault.Pass(fault.RetryStored)
 			l.change(func(s *schedule) {
 				l.dropIntents(t)
 				if t.markSeq != 0 {
@@ -117,7 +128,10 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 func (l *lane) keepRecord(ctx context.Context, t *task, c *CallRecord, then func()) {
 	l.persist(ctx, "ledger record", t, func(done func(error)) {
 		l.d.calls.Write(c.message(), func(_ uint64, err error) { done(err) })
-	}, then)
+	}, func() {
+		fault.Pass(fault.RecordStored)
+		then()
+	})
 }
 
 // persist writes until it is written. While it is not, the job stays where it is, and is not called again.

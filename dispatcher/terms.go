@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/fault"
 )
 
 // terms are what an api's calls are made by: its configuration and the connections to it. They are not changed but
@@ -200,7 +201,7 @@ func (l *lane) known(key string) bucket.Micros {
 // recorded is what the ledger of former runs knows. Called with the lock held.
 func (l *lane) recorded(key string, limits *bucket.KeyLimits) bucket.Micros {
 	tat := l.d.tail.tat(l.name, key)
-	if tat == 0 {
+	if tat == 0 || fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
 	return min(tat, l.since.Add(l.s.drainTime(limits)))

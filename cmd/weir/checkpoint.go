@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/fault"
 )
 
 // checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
@@ -102,6 +103,7 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	if err := c.put(ctx, data); err != nil {
 		return err
 	}
+	fault.Pass(fault.LimitsStored)
 	c.store.Saved(s)
 	return nil
 }

@@ -1,0 +1,60 @@
+// Package fault lets a test end weir at a chosen point, and switch on a bug that its checks must catch.
+//
+// It stands below every package that writes something durable, beside bucket, since bucket, deadletter, dispatcher and
+// cmd all have such points. Each point is one line between two durable steps:
+//
+//	fault.Pass(fault.ResultStored) // the result is stored, its record in the ledger is not
+//
+// In an ordinary build Pass is an empty function and Planted is false: the compiler removes the calls, the names of the
+// points and what stands behind a planted bug, and nothing in the environment can bring them back. Only a build with the
+// tag torture reads an Order from the environment; `weir torture` is what gives one to the processes it starts.
+package fault
+
+// Point is a place between two durable steps.
+type Point string
+
+// The points, in the order in which a job passes them.
+const (
+	JobStored    Point = "job-stored"    // its receipt is not sent
+	RefusalNext  Point = "refusal-next"  // a job is refused, its letter not stored
+	LetterStored Point = "letter-stored" // its event is not
+	EventStored  Point = "event-stored"  // its notice is not sent
+
+	LeaseStored  Point = "lease-stored"  // the epoch is not
+	EpochDropped Point = "epoch-dropped" // the earlier owner's is gone, the new one's not stored
+	EpochStored  Point = "epoch-stored"  // nothing of the partition is read
+	UnknownFound Point = "unknown-found" // at the start: an intent without an outcome, nothing stored about it
+
+	IntentStored Point = "intent-stored" // the call's slot is not asked for
+	CallNext     Point = "call-next"     // its slot is granted, nothing is sent
+	CallSent     Point = "call-sent"     // there is no answer
+	CallAnswered Point = "call-answered" // nothing is stored about it
+	ResultStored Point = "result-stored" // the ledger's record is not
+	RecordStored Point = "record-stored" // the letter or the retry mark is not, or the job not deleted
+	RetryStored  Point = "retry-stored"  // the mark before is not deleted
+	LetterKept   Point = "letter-kept"   // letter, event and notice are out, the job is not deleted
+	DeleteNext   Point = "delete-next"   // finished jobs are not deleted
+	Deleted      Point = "deleted"       // finished jobs are, and nobody knows
+
+	LimitsStored Point = "limits-stored" // the checkpoint of shared limits is, and nobody knows
+)
+
+// Bug is a mistake that can be planted.
+type Bug string
+
+// The bugs: each breaks one promise, and `weir torture` must see it.
+const (
+	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
+	NoIntent    Bug = "no-intent"    // a call starts that nobody wrote down
+	NoFence     Bug = "no-fence"     // the stream takes intents of an owner that has been replaced
+	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
+	LimiterOpen Bug = "limiter-open" // what the limiter cannot know it takes for unused
+	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored
+)
+
+// Order is what a process is told to do. The zero value orders nothing.
+type Order struct {
+	Point Point // where to end, as kill -9 would
+	Nth   int   // time that the point is passed, from 1
+	Bug   Bug   // to have
+}

@@ -1,0 +1,21 @@
+//go:build !torture
+
+package fault
+
+// Built reports whether this build has points and bugs.
+const Built = false
+
+// Pass does nothing in this build.
+func Pass(Point) {}
+
+// Planted is false in this build.
+func Planted(Bug) bool { return false }
+
+// Points are none in this build.
+func Points() []Point { return nil }
+
+// Bugs are none in this build.
+func Bugs() []Bug { return nil }
+
+// Env is empty in this build: it knows no orders.
+func (Order) Env() []string { return nil }

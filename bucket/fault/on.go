@@ -1,0 +1,74 @@
+//go:build torture
+
+package fault
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// Built reports whether this build has points and bugs.
+const Built = true
+
+// The environment of a process with an order.
+const (
+	crashVariable   = "WEIR_CRASH" // a point, a colon, and which time it is passed
+	plantedVariable = "WEIR_PLANTED"
+)
+
+// Points are all there are.
+func Points() []Point {
+	return []Point{
+		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
+		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, LimitsStored,
+	}
+}
+
+// Bugs are all there are.
+func Bugs() []Bug {
+	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst}
+}
+
+// Env is the environment that gives a process the order.
+func (o Order) Env() []string {
+	var env []string
+	if o.Point != "" {
+		env = append(env, crashVariable+"="+string(o.Point)+":"+strconv.Itoa(max(1, o.Nth)))
+	}
+	if o.Bug != "" {
+		env = append(env, plantedVariable+"="+string(o.Bug))
+	}
+	return env
+}
+
+// told is the order of this process. It is read once; only how often the point was passed changes.
+var told = sync.OnceValue(func() *order {
+	o := &order{bug: Bug(os.Getenv(plantedVariable))}
+	point, nth, _ := strings.Cut(os.Getenv(crashVariable), ":")
+	o.point = Point(point)
+	if n, err := strconv.Atoi(nth); err == nil {
+		o.left.Store(int64(n))
+	}
+	return o
+})
+
+type order struct {
+	point Point
+	bug   Bug
+	left  atomic.Int64
+}
+
+// Pass ends the process where it was told to end, without a word: no deferred function runs, nothing is flushed.
+func Pass(p Point) {
+	if o := told(); p == o.point && o.left.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // ourselves: it cannot fail
+		select {}                                      // the signal may take a moment, in which nothing more must happen
+	}
+}
+
+// Planted reports whether this process was told to have the bug.
+func Planted(b Bug) bool { return told().bug == b }
