@@ -52,9 +52,8 @@ func judge(api *API, r response, now time.Time) outcome {
 	case r.status == 0:
 		return unknown(deadletter.BilledUnknown, "sent, but no answer: %v", r.err)
 	case slices.Contains(api.Retry.On, r.status) || r.status == 429 || r.status == 503:
-		after, _ := retryAfter(r.header, now)
 		return outcome{
-			verdict: pushback, billed: deadletter.NotBilled, after: after,
+			verdict: pushback, billed: deadletter.NotBilled, after: askedToWait(r.header, now).wait,
 			detail: fmt.Sprintf("the api pushed back with %d", r.status),
 		}
 	case r.status < 400 && !r.cut:
