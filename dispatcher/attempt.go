@@ -151,7 +151,7 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 		l.tellHold(deadletter.HeldEvent, nil, until, "there is no connection to the api")
 	}
 	l.mu.Unlock()
-	l.settle(ctx, t, response{err: err, started: now, ended: now})
+	l.settle(ctx, t, response{err: telling(err), started: now, ended: now})
 }
 
 // mostAway bounds how long an api is held because it cannot be reached.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strings"
 	"time"
 
@@ -162,17 +161,4 @@ func readBody(body io.ReadCloser, most int64) ([]byte, error) {
 		_, _ = io.CopyN(io.Discard, body, maxDrain) // a longer answer costs its connection
 	}
 	return kept, nil
-}
-
-// telling is an error fit for letters and logs: without the url, which may hold what is nobody's business, and without
-// what net/http quotes of an answer that it cannot read.
-func telling(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	if strings.ContainsRune(err.Error(), '"') || strings.Contains(err.Error(), "malformed") {
-		return errNotHTTP
-	}
-	return err
 }
