@@ -32,7 +32,7 @@ type exchange struct {
 }
 
 func newExchange(nc *nats.Conn) (*exchange, error) {
-	x := &exchange{nc: nc, inbox: nats.NewInbox(), replies: make(chan *nats.Msg, 4*maxExchange)}
+	x := &exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*maxExchange)}
 	var err error
 	if x.sub, err = nc.ChanSubscribe(x.inbox+".*.*", x.replies); err != nil {
 		return nil, fmt.Errorf("subscribe to replies: %w", err)

@@ -17,13 +17,15 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	url := s.NATSURL.Reveal()
 	opts := []nats.Option{
 		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-		nats.ReconnectBufSize(-1), // what cannot be sent is an error, not a promise
+		nats.ReconnectBufSize(-1),   // what cannot be sent is an error, not a promise
+		nats.IgnoreAuthErrorAbort(), // credentials that are refused today are mended tomorrow
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
 			}
 			w.log.Warn("nats", "subject", subject, "err", err)
+			w.denied.note(err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -45,39 +47,24 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		url = server.ClientURL()
 		w.log.Info("listening", "what", "nats", "addr", server.Addr())
 	} else {
-		if s.NATSCreds.IsSet() {
-			opts = append(opts, nats.UserCredentials(s.NATSCreds.Reveal()))
-		}
-		if s.NATSCA != "" {
-			opts = append(opts, nats.RootCAs(s.NATSCA))
-		}
+		opts = append(opts, accessOptions(s)...)
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return fmt.Errorf("connect to NATS at %s: %w", s.NATSURL, err)
+		return explainConnect(s.NATSURL.String(), "the server", err)
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })
 	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	return checkServer(ctx, nc, w.js)
-}
-
-// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
-// that agree on a full key.
-const leastServer = "2.14"
-
-func checkServer(ctx context.Context, nc *nats.Conn, js jetstream.JetStream) error {
-	var major, minor int
-	if _, err := fmt.Sscanf(nc.ConnectedServerVersion(), "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
-		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it",
-			nc.ConnectedUrlRedacted(), nc.ConnectedServerVersion(), leastServer)
+	if w.server != nil {
+		w.room = w.server.MaxStore()
+		return nil
 	}
-	if _, err := js.AccountInfo(ctx); err != nil {
-		return fmt.Errorf("JetStream does not answer at %s (enable it for this account: nats-server -js): %w", nc.ConnectedUrlRedacted(), err)
-	}
-	return nil
+	check := serverCheck{nc: nc, js: w.js, denied: &w.denied, settings: s, file: file, log: w.log}
+	w.room, err = check.run(ctx)
+	return err
 }
 
 // maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.

@@ -24,9 +24,10 @@ const defaultNATSURL = "nats://127.0.0.1:4222"
 
 // connection is how a command talks to the server. Close it.
 type connection struct {
-	nc *nats.Conn
-	js jetstream.JetStream
-	at string // the server's address, without credentials
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	at     string // the server's address, without credentials
+	denied *denials
 }
 
 // dial connects to the server that the environment names.
@@ -39,30 +40,31 @@ func dial() (*connection, error) {
 	if settings.Embedded() {
 		url, at = defaultNATSURL, defaultNATSURL
 	}
-	opts := []nats.Option{nats.Name("weir command"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1)}
-	if settings.NATSCreds.IsSet() {
-		opts = append(opts, nats.UserCredentials(settings.NATSCreds.Reveal()))
+	denied := &denials{}
+	opts := []nats.Option{
+		nats.Name("weir command"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.note(err) }),
 	}
-	if settings.NATSCA != "" {
-		opts = append(opts, nats.RootCAs(settings.NATSCA))
-	}
-	nc, err := nats.Connect(url, opts...)
-	switch {
-	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return nil, unreachable(fmt.Errorf("the NATS server at %s refused the credentials: set WEIR_NATS_CREDS, or put user and password into WEIR_NATS_URL", at))
-	case err != nil:
-		return nil, unreachable(fmt.Errorf("no NATS server answers at %s (%w): start `weir serve`, or set WEIR_NATS_URL to the server's address", at, err))
+	nc, err := nats.Connect(url, append(opts, accessOptions(settings)...)...)
+	if err != nil {
+		return nil, unreachable(explainConnect(at, "`weir serve`", err))
 	}
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("JetStream: %w", err)
 	}
-	return &connection{nc: nc, js: js, at: at}, nil
+	c := &connection{nc: nc, js: js, at: at, denied: denied}
+	denied.tell(c.hangUp)
+	return c, nil
 }
 
 // Close ends the connection.
 func (c *connection) Close() { c.nc.Close() }
+
+// hangUp ends a connection whose user may not do what the command needs. NATS answers what is forbidden with nothing:
+// whoever waits for a reply would wait in vain.
+func (c *connection) hangUp(error) { c.nc.Close() }
 
 // explain gives an error from NATS its exit code, and its cure where there is one.
 func (c *connection) explain(err error) error {
@@ -70,6 +72,8 @@ func (c *connection) explain(err error) error {
 	switch {
 	case err == nil, errors.As(err, &coded):
 		return err
+	case errors.Is(err, nats.ErrConnectionClosed) && c.denied.any():
+		return c.denied.explain(err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.at))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed):
@@ -81,6 +85,8 @@ func (c *connection) explain(err error) error {
 // running reads the running configuration. ok is false where there is none to be read: weir never ran on this server,
 // or these credentials may not see it.
 func (c *connection) running(ctx context.Context) (current *config.Config, ok bool) {
+	ctx, done := c.denied.tolerate(ctx) // a producer need not be allowed to see it
+	defer done()
 	v, err := c.configVersion(ctx)
 	if err != nil {
 		return nil, false

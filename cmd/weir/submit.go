@@ -184,6 +184,8 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 		return nil, unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.at))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return nil, usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.nc.MaxPayload(), err))
+	case c.denied.any():
+		return nil, c.explain(err)
 	case err != nil:
 		return nil, unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
 	}

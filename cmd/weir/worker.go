@@ -33,6 +33,8 @@ type Worker struct {
 	cleanups []cleanup
 
 	server   *embedded.Server // nil with an external one
+	room     int64            // bytes the streams may take together, 0 where nothing says
+	denied   denials
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	control  jetstream.KeyValue
@@ -60,10 +62,14 @@ type Worker struct {
 func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
 	w := &Worker{settings: s, log: log, registry: newRegistry(), now: steadyClock(), done: make(chan struct{}), failed: make(chan error, 1)}
 	defer func() {
+		w.denied.tell(nil)
 		if err != nil {
-			err = errors.Join(err, w.cleanUp())
+			err = errors.Join(w.denied.explain(explainStart(err)), w.cleanUp())
 		}
 	}()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	w.denied.tell(giveUp) // who may not do what a start needs need not wait for an answer
 	w.base, w.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.hard, w.stopHard = context.WithCancelCause(w.base)
 	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
@@ -179,13 +185,10 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return options
 }
 
-// maxStore bounds what one stream may ask of the embedded server, 0 for no bound: the letters get twice as much, the queues
-// what is left.
+// maxStore bounds what one stream may ask of the store, 0 for no bound: the letters get twice as much, the queues what is
+// left.
 func (w *Worker) maxStore() int64 {
-	if w.server == nil {
-		return 0
-	}
-	return w.server.MaxStore() / 8
+	return w.room / 8
 }
 
 // ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
@@ -265,7 +268,7 @@ func (w *Worker) serveHTTP() error {
 		return nil
 	}
 	server, err := console.Start(console.Options{
-		Listen: w.settings.HTTPListen, Gatherer: w.registry, Version: version(), Ready: w.ready,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: version(), Ready: w.ready,
 	})
 	if err != nil {
 		return err

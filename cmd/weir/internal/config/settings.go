@@ -19,6 +19,7 @@ type Settings struct {
 	NATSURL         Secret // empty: a server runs inside the process
 	NATSCreds       Secret // path of a credentials file
 	NATSCA          string // path of a CA file
+	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	DataDir         string
 	Durability      Durability
@@ -28,6 +29,7 @@ type Settings struct {
 	Roles           []Role // at least one, sorted
 	Instance        string // this replica's name: letters, digits, '-', '_' and '.', at most 128
 	HTTPListen      string // host:port, empty for none
+	HTTPToken       Secret // what a request must bear; required where others than this machine can connect
 	LogLevel        slog.Level
 	LogFormat       LogFormat
 	ShutdownTimeout time.Duration // 0 to 1h
@@ -80,6 +82,7 @@ type environment struct {
 	NatsURL         string `split_words:"true"`
 	NatsCreds       string `split_words:"true"`
 	NatsCA          string `split_words:"true"`
+	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	Durability      string
@@ -89,6 +92,7 @@ type environment struct {
 	Roles           string
 	Instance        string
 	HTTPListen      string `split_words:"true" default:"127.0.0.1:8480"`
+	HTTPToken       string `split_words:"true"`
 	LogLevel        string `split_words:"true"`
 	LogFormat       string `split_words:"true"`
 	ShutdownTimeout string `split_words:"true"`
@@ -107,6 +111,7 @@ func ReadSettings() (*Settings, error) {
 		NATSURL:         variable(v, "WEIR_NATS_URL", env.NatsURL, "", natsURL),
 		NATSCreds:       variable(v, "WEIR_NATS_CREDS", env.NatsCreds, "", secretFile),
 		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
+		NATSInbox:       variable(v, "WEIR_NATS_INBOX", env.NatsInbox, "_INBOX", inboxPrefix),
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
@@ -115,6 +120,7 @@ func ReadSettings() (*Settings, error) {
 		Roles:           variable(v, "WEIR_ROLES", env.Roles, "ingest,dispatch", roles),
 		Instance:        variable(v, "WEIR_INSTANCE", env.Instance, randomInstance(), instance),
 		HTTPListen:      variable(v, "WEIR_HTTP_LISTEN", env.HTTPListen, "", listenAddress),
+		HTTPToken:       variable(v, "WEIR_HTTP_TOKEN", env.HTTPToken, "", bearerToken),
 		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
 		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
 		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),

@@ -48,7 +48,7 @@ func TestSettingsDefaults(t *testing.T) {
 	}
 	s.Instance = ""
 	want := &Settings{
-		NATSListen: "127.0.0.1:4222", DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
+		NATSInbox: "_INBOX", NATSListen: "127.0.0.1:4222", DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
 		Roles: []Role{RoleDispatch, RoleIngest}, HTTPListen: "127.0.0.1:8480", LogFormat: LogText,
 		ShutdownTimeout: 30 * time.Second,
 	}
@@ -69,6 +69,7 @@ func TestSettingsRead(t *testing.T) {
 		"WEIR_NATS_LISTEN": ":0", "WEIR_DATA_DIR": "/data", "WEIR_DURABILITY": "interval",
 		"WEIR_REDIS_URL": "rediss://:hunter2@redis/1?db=2", "WEIR_REPLICAS": "", "WEIR_PARTITIONS": "16",
 		"WEIR_ROLES": " dispatch ", "WEIR_INSTANCE": "weir-0.weir", "WEIR_HTTP_LISTEN": "", "WEIR_LOG_LEVEL": "DEBUG",
+		"WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_HTTP_TOKEN": "0123456789abcdef",
 		"WEIR_LOG_FORMAT": "json", "WEIR_SHUTDOWN_TIMEOUT": "1m",
 		"WEIR_SERVICE_HOST": "10.0.0.1", "WEIR_PORT_4222_TCP_ADDR": "10.0.0.1", "WEIR_OTHER": "x",
 	} {
@@ -80,7 +81,7 @@ func TestSettingsRead(t *testing.T) {
 	}
 	want := &Settings{
 		Config: "other.yaml", NATSURL: Secret{"nats://a:4222, tls://b", "nats://a:4222,tls://b"}, NATSCreds: Secret{text: file},
-		NATSCA: file, NATSListen: ":0", DataDir: "/data", Durability: DurabilityInterval,
+		NATSCA: file, NATSInbox: "_INBOX.worker", HTTPToken: Secret{text: "0123456789abcdef"}, NATSListen: ":0", DataDir: "/data", Durability: DurabilityInterval,
 		RedisURL: Secret{"rediss://:hunter2@redis/1?db=2", "rediss://***@redis/1?***"}, Replicas: 3, Partitions: 16,
 		Roles: []Role{RoleDispatch}, Instance: "weir-0.weir", LogLevel: slog.LevelDebug, LogFormat: LogJSON,
 		ShutdownTimeout: time.Minute,
@@ -110,6 +111,7 @@ func TestSettingsTellEveryProblem(t *testing.T) {
 		"WEIR_NATS_LISTEN": "4222", "WEIR_DURABILITY": "never", "WEIR_REDIS_URL": "redis://:hunter2@:6379",
 		"WEIR_REPLICAS": "6", "WEIR_PARTITIONS": "many", "WEIR_ROLES": "ingest,work", "WEIR_INSTANCE": "a b",
 		"WEIR_HTTP_LISTEN": "localhost:99999", "WEIR_LOG_LEVEL": "loud", "WEIR_LOG_FORMAT": "xml",
+		"WEIR_NATS_INBOX": "_INBOX.>", "WEIR_HTTP_TOKEN": "hunter2",
 		"WEIR_SHUTDOWN_TIMEOUT": "30", "WEIR_REDISURL": "redis://redis",
 	} {
 		t.Setenv(name, text)
@@ -123,6 +125,7 @@ func TestSettingsTellEveryProblem(t *testing.T) {
 		`WEIR_NATS_URL: has the unknown scheme "http": write nats://host:4222, several with commas; the schemes are nats, tls, ws and wss`,
 		`WEIR_NATS_CREDS: the file cannot be read: no such file or directory: name a file that this user may read`,
 		`WEIR_NATS_CA: the file cannot be read: no such file or directory: name a file that this user may read`,
+		`WEIR_NATS_INBOX: "_INBOX.>" is no prefix of subjects: write tokens of letters, digits, '-' and '_' with dots between, as in _INBOX.worker`,
 		`WEIR_NATS_LISTEN: "4222" is no address to listen on: write host:port, as in 127.0.0.1:8480`,
 		`WEIR_DURABILITY: "never" is unknown: it can be always or interval`,
 		`WEIR_REDIS_URL: is not the address of a Redis server: write redis://host:6379 or rediss://host:6379`,
@@ -130,6 +133,7 @@ func TestSettingsTellEveryProblem(t *testing.T) {
 		`WEIR_ROLES: "work" is unknown: it can be dispatch or ingest`,
 		`WEIR_INSTANCE: "a b" cannot be a replica's name: write letters, digits, '-', '_' and '.' only, at most 128`,
 		`WEIR_HTTP_LISTEN: "localhost:99999" is no address to listen on: write host:port, as in 127.0.0.1:8480`,
+		`WEIR_HTTP_TOKEN: is no bearer token: write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them, or ${file:/path}`,
 		`WEIR_LOG_LEVEL: "loud" is unknown: it can be debug, error, info or warn`,
 		`WEIR_LOG_FORMAT: "xml" is unknown: it can be json or text`,
 		`WEIR_SHUTDOWN_TIMEOUT: "30" has no unit: write 30s, 10m, 24h or 30d`,

@@ -20,9 +20,11 @@ import (
 //go:embed index.html
 var files embed.FS
 
-// Options of a Server. All are required.
+// Options of a Server. All but Token are required.
 type Options struct {
-	Listen   string // host:port; anything but a loopback address is refused: there is no authentication yet
+	Listen string // host:port; anything but a loopback address is refused without a Token
+	// Token is what every request but a probe's must bear (Authorization: Bearer …). Empty: none.
+	Token    string
 	Gatherer prometheus.Gatherer
 	Version  string
 	// Ready reports whether a job could be taken and dispatched now.
@@ -49,8 +51,10 @@ type Server struct {
 
 // Start listens and serves.
 func Start(o Options) (*Server, error) {
-	if err := checkLoopback(o.Listen); err != nil {
-		return nil, err
+	if o.Token == "" {
+		if err := checkLoopback(o.Listen); err != nil {
+			return nil, err
+		}
 	}
 	page, err := template.ParseFS(files, "index.html")
 	if err != nil {
@@ -62,14 +66,14 @@ func Start(o Options) (*Server, error) {
 	}
 	s := &Server{opts: o, listener: listener, served: make(chan error, 1)}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.Handle("GET /metrics", s.bearing(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /{$}", s.bearing(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 		_ = page.Execute(w, o) // the client has gone
-	})
+	})))
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
@@ -90,9 +94,14 @@ func (s *Server) Close() error {
 	return err
 }
 
+// readyz is open to everybody, as probes need it; why weir is not ready is told to those who bear the token.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if err := s.ready(r.Context()); err != nil {
-		answer(w, http.StatusServiceUnavailable, "not ready: "+err.Error())
+		why := "not ready"
+		if s.bears(r) {
+			why += ": " + err.Error()
+		}
+		answer(w, http.StatusServiceUnavailable, why)
 		return
 	}
 	answer(w, http.StatusOK, "ready")
@@ -126,7 +135,7 @@ func checkLoopback(listen string) error {
 		return nil
 	}
 	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return fmt.Errorf("WEIR_HTTP_LISTEN %s: there is no authentication, so only a loopback address such as 127.0.0.1 is taken; put a proxy with authentication before it", listen)
+		return fmt.Errorf("WEIR_HTTP_LISTEN %s: others than this machine could connect, without authentication: set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1", listen)
 	}
 	return nil
 }

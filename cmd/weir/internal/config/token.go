@@ -1,0 +1,30 @@
+package config
+
+import "regexp"
+
+// bearerToken reads the token itself, or a reference to where it stands. It is resolved once: a restart takes a new
+// one. No message quotes it.
+func bearerToken(text string) (Secret, error) {
+	template, err := ParseTemplate(text)
+	if err != nil {
+		return Secret{}, err
+	}
+	token, err := template.Resolve()
+	if err != nil {
+		return Secret{}, refuse("let the reference name a file or variable that this process can read", "%s", err)
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,256}$`).MatchString(token) {
+		return Secret{}, refuse("write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them, or ${file:/path}",
+			"is no bearer token")
+	}
+	return Secret{text: token}, nil
+}
+
+// inboxPrefix reads the beginning of the subjects that answers come to. NATS itself takes no wildcard there.
+func inboxPrefix(text string) (string, error) {
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`).MatchString(text) {
+		return "", refuse("write tokens of letters, digits, '-' and '_' with dots between, as in _INBOX.worker",
+			"%s is no prefix of subjects", quote(text))
+	}
+	return text, nil
+}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+)
+
+// roleServer runs a nats-server with a configuration file, and gives the address for a user of it.
+func roleServer(t *testing.T, file string) func(user string) string {
+	t.Helper()
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+		t.Setenv("WEIR_"+user+"_PASSWORD", "secret-of-"+strings.ToLower(user))
+	}
+	opts, err := server.ProcessConfigFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
+	opts.JetStream, opts.StoreDir = true, t.TempDir()
+	ns := startNATS(t, opts)
+	return func(user string) string {
+		return fmt.Sprintf("nats://%s:secret-of-%s@%s", user, user, ns.Addr())
+	}
+}
+
+// startNATS runs a nats-server until the test ends.
+func startNATS(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	ns, err := server.NewServer(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the nats-server did not start")
+	}
+	return ns
+}
+
+// ended is what a command said.
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+// command runs weir in a process of its own, as a user of the server.
+func command(t *testing.T, env []string, args ...string) ended {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	cmd.Dir = t.TempDir()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	return ended{exitCode(cmd.Run()), stdout.String(), stderr.String()}
+}
+
+// roleRig is a worker on a server with deploy's roles: one job is done, one is a letter.
+type roleRig struct {
+	*rig
+	address func(user string) string
+	file    string
+}
+
+func newRoleRig(t *testing.T) *roleRig {
+	t.Helper()
+	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	api := startOrdered(t, map[string][]string{"bad": {"status=400"}})
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
+	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
+	s := externalSettings(t, address("worker"), file, "w")
+	w, err := StartWorker(t.Context(), s, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, api: api, worker: w}
+	t.Cleanup(r.stop)
+	if r.nc, err = nats.Connect(address("operator"), nats.CustomInboxPrefix("_INBOX.operator")); err != nil {
+		t.Fatal(err)
+	}
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	return &roleRig{rig: r, address: address, file: file}
+}
+
+// as runs a command as a role.
+func (r *roleRig) as(role string, args ...string) ended {
+	r.t.Helper()
+	return command(r.t, []string{
+		"WEIR_NATS_URL=" + r.address(role), "WEIR_NATS_INBOX=_INBOX." + role, "WEIR_CONFIG=" + r.file,
+	}, args...)
+}
+
+// TestRolesDoTheirWork: with exactly the rights of deploy/nats a worker takes and dispatches jobs, a producer submits,
+// and operator and viewer see what they are to see.
+func TestRolesDoTheirWork(t *testing.T) {
+	r := newRoleRig(t)
+	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--wait"); got.code != 0 {
+		t.Fatalf("a producer cannot submit: %+v", got)
+	}
+	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != exitFailed || !strings.Contains(got.stderr, "rejected") {
+		t.Fatalf("the letter's notice did not reach its producer: %+v", got)
+	}
+	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
+	for _, role := range []string{"operator", "viewer"} {
+		for _, c := range []struct{ args, want string }{
+			{"keys pay", ""},
+			{"show pay vip", "vip"},
+			{"config show", "apis:"},
+			{"config history", "VERSION"},
+			{"dead ls", "bad"},
+			{"dead stats", "rejected"},
+			{"dead show 1", "rejected"},
+			{"verify --json", "pay"},
+		} {
+			got := r.as(role, strings.Fields(c.args)...)
+			if got.code != 0 && got.code != exitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
+				t.Errorf("%s: weir %s ended with %+v", role, c.args, got)
+			}
+		}
+	}
+	writeFile(t, r.file, strings.Replace(mustRead(t, r.file), "100/s", "90/s", 1))
+	if got := r.as("operator", "config", "apply", "--yes", "-f", r.file); got.code != 0 || strings.Contains(got.stderr, "could not be stored") {
+		t.Errorf("an operator cannot apply a configuration: %+v", got)
+	}
+	r.eventually("the worker follows", func() bool { return r.worker.follower.version.Load() == 2 })
+	if got := r.get("/readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/readyz: %s", got)
+	}
+	if refused := r.worker.denied.explain(errors.New("")); r.worker.denied.any() {
+		t.Errorf("the worker was refused something: %v", refused)
+	}
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestCommandsSayWhichRightIsMissing: what a role may not do ends at once, with the subject and where rights are given.
+func TestCommandsSayWhichRightIsMissing(t *testing.T) {
+	r := newRoleRig(t)
+	for _, c := range []struct{ role, args, subject string }{
+		{"viewer", "config apply --yes -f " + r.file, "$KV.weir_config.current"},
+		{"viewer", "submit pay vip", "weir.jobs.pay.vip"},
+		{"producer", "keys pay", "weir.operator.keys.pay"},
+		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
+		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},
+		{"producer", "verify", "$JS.API.STREAM.INFO.KV_weir_config"},
+	} {
+		if c.args[:6] == "config" && strings.Contains(c.args, "apply") {
+			writeFile(t, r.file, strings.Replace(mustRead(t, r.file), "100/s", "80/s", 1))
+		}
+		start := time.Now()
+		got := r.as(c.role, strings.Fields(c.args)...)
+		if got.code != exitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
+			t.Errorf("%s: weir %s ended with %+v, want the subject %s", c.role, c.args, got, c.subject)
+		}
+		if time.Since(start) > requestTimeout {
+			t.Errorf("%s: weir %s waited for an answer that nobody gives", c.role, c.args)
+		}
+	}
+}
+
+// TestRolesMayDoNoMore tries every subject that matters as every role, and compares with who may.
+func TestRolesMayDoNoMore(t *testing.T) {
+	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	const all = "producer worker operator viewer"
+	publish := map[string]string{
+		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
+		"weir.dead.pay.rejected.k": "worker", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
+		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
+		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator",
+		"$KV.weir_config.current": "worker operator", "$KV.weir_control.x": "worker operator", "$KV.weir_leases.dispatch": "worker",
+		"$JS.API.STREAM.DELETE.WEIR_DEAD": "", "$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": "", "$JS.API.STREAM.RESTORE.WEIR_DEAD": "",
+		"$JS.API.STREAM.PURGE.WEIR_DEAD": "worker operator", "$JS.API.STREAM.PURGE.WEIR_pay_0": "worker",
+		"$JS.API.STREAM.PURGE.WEIR_CALLS": "worker", "$JS.API.STREAM.MSG.DELETE.WEIR_DEAD": "worker operator",
+		"$JS.API.STREAM.MSG.DELETE.WEIR_CALLS": "worker", "$JS.API.STREAM.UPDATE.WEIR_DEAD": "worker", "$JS.API.STREAM.CREATE.WEIR_x_0": "worker",
+		"$JS.API.STREAM.MSG.GET.WEIR_pay_0": "worker operator", "$JS.API.STREAM.MSG.GET.WEIR_DEAD": "worker operator viewer",
+		"$JS.API.CONSUMER.CREATE.WEIR_pay_0.x": "worker operator", "$JS.API.CONSUMER.CREATE.WEIR_DEAD.x": "worker operator viewer",
+		"$JS.API.DIRECT.GET.KV_weir_control.k": "worker operator", "$JS.API.DIRECT.GET.KV_weir_config.k": "worker operator viewer",
+		"_INBOX.somebody.x": "worker", "other.subject": "", "$SYS.REQ.SERVER.PING": "",
+	}
+	subscribe := map[string]string{
+		"weir.jobs.>": "worker", "weir.q.>": "", "weir.results.>": "", "weir.events.>": "operator viewer", "weir.operator.>": "worker",
+		"_INBOX.>": "", ">": "", "$JS.API.>": "", "$SRV.>": "worker",
+	}
+	for role := range strings.FieldsSeq(all) {
+		subscribe["_INBOX."+role+".>"] = role
+		if role == "producer" {
+			subscribe["_INBOX."+role+".x"] = role
+		}
+	}
+	for role := range strings.FieldsSeq(all) {
+		nc, err := nats.Connect(address(role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer nc.Close()
+		check := func(what, subject, who string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := nc.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			refused := nc.LastError() != nil && strings.Contains(nc.LastError().Error(), `"`+subject+`"`)
+			if may := slices.Contains(strings.Fields(who), role); may == refused {
+				t.Errorf("%s: %s %s: refused is %v (%v)", role, what, subject, refused, nc.LastError())
+			}
+		}
+		for subject, who := range subscribe {
+			_, err := nc.SubscribeSync(subject)
+			check("subscribe to", subject, who, err)
+		}
+		for subject, who := range publish {
+			check("publish to", subject, who, nc.Publish(subject, []byte("x")))
+		}
+	}
+}
+
+// TestStartNamesTheMissingRight takes one line after another from the worker's role: each start is refused, says which
+// subject is missing, and has changed nothing.
+func TestStartNamesTheMissingRight(t *testing.T) {
+	whole := mustRead(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	api := startOrdered(t, nil)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n", api.URL()))
+	for _, subject := range []string{
+		"weir.q.>", "weir.o.>", "weir.results.>", "weir.dead.>", "$KV.weir_leases.>", "$JS.API.STREAM.CREATE.*", "$JS.API.DIRECT.GET.>", "weir.jobs.>", "$SRV.>",
+	} {
+		begin, end := strings.Index(whole, "user: worker"), strings.Index(whole, "user: operator")
+		role := strings.Replace(whole[begin:end], `"`+subject+`"`, `"nothing.at.all"`, 1)
+		if role == whole[begin:end] {
+			t.Fatalf("the worker has no right %s: mend this test", subject)
+		}
+		conf := filepath.Join(t.TempDir(), "accounts.conf")
+		writeFile(t, conf, whole[:begin]+role+whole[end:])
+		address := roleServer(t, conf)
+		t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
+		w, err := StartWorker(t.Context(), externalSettings(t, address("worker"), file, "w"), testLog(t))
+		if err == nil {
+			w.Stop()
+			_ = w.Wait()
+			t.Errorf("without %s the worker starts", subject)
+		} else if !strings.Contains(err.Error(), subject) || !strings.Contains(err.Error(), "deploy/nats") {
+			t.Errorf("without %s: %v", subject, err)
+		}
+	}
+}
+
+// TestStartEndsAtOnceWhenRefused: where the server does not say what a user may do, the first refusal ends the start.
+func TestStartEndsAtOnceWhenRefused(t *testing.T) {
+	whole := mustRead(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	for _, gone := range []string{`"$SYS.REQ.USER.INFO"`, `"$JS.API.STREAM.CREATE.*",`} {
+		whole = strings.Replace(whole, gone, "", 1)
+	}
+	conf, file := filepath.Join(t.TempDir(), "accounts.conf"), filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, conf, whole)
+	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
+	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
+	_, err := StartWorker(t.Context(), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
+	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
+		t.Errorf("the start ended with %v", err)
+	}
+}
