@@ -86,3 +86,21 @@ func firstShown(zone *time.Location, label time.Time) Micros {
 		t = end
 	}
 }
+
+// Length is how long a period of the quota is, of a calendar one the shortest there is: 28 days for a month.
+func (q Quota) Length() time.Duration {
+	if q.Window != Calendar {
+		return q.Per
+	}
+	const day = 24 * time.Hour
+	switch q.Unit {
+	case Hour:
+		return time.Hour
+	case Week:
+		return 7 * day
+	case Month:
+		return 28 * day
+	default:
+		return day
+	}
+}

@@ -131,7 +131,11 @@ func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) *ingest.
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
 	}
-	eta := p.queue.eta(limits, j.Key, position).Time()
+	at := p.queue.eta(limits, j.Key, position)
+	if at == 0 {
+		return nil // an operator keeps the key from being called: nobody can say for how long
+	}
+	eta := at.Time()
 	wait := time.Until(eta)
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
@@ -271,7 +275,9 @@ func (p *Partition) answer(e *entrant) {
 		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
 	}
 	if receipt.Position > 0 {
-		receipt.ETA = p.queue.eta(e.limits, e.job.Key, receipt.Position).Time()
+		if at := p.queue.eta(e.limits, e.job.Key, receipt.Position); at != 0 {
+			receipt.ETA = at.Time()
+		}
 	}
 	e.done(receipt, nil)
 }

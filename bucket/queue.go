@@ -17,7 +17,8 @@ import (
 // Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
 // are judged by the key's rate alone, and receipts of known ids have no position.
 type Outlook interface {
-	// ETA is when the call of the job at this position of the key should start, at cost 1.
+	// ETA is when the call of the job at this position of the key should start, at cost 1; 0 when nobody can say, because an
+	// operator has paused it.
 	ETA(key string, position int) Micros
 	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
 	Position(key string, seq uint64) int

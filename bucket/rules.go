@@ -27,6 +27,16 @@ func (r Rules) For(key string) KeyLimits {
 	return r.Overrides[best].apply(r.Key)
 }
 
+// Tenant is the tenant that a key belongs to: the part before the first TenantUntil, or the whole key where it has none. It
+// is "" for every key where no tenants are named.
+func (r Rules) Tenant(key string) string {
+	if r.TenantUntil == "" {
+		return ""
+	}
+	tenant, _, _ := strings.Cut(key, r.TenantUntil)
+	return tenant
+}
+
 // apply replaces what the override sets.
 func (o Override) apply(l KeyLimits) KeyLimits {
 	if o.Rate != nil {

@@ -30,7 +30,6 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 	s.recovered()
 	shift, unsure := s.shift(r)
 	var out verdicts
-	var refused []*line
 	for i, tasks := range fx.asked {
 		l, a := tasks[0].line, r.answers[i]
 		a.Wait.Until += shift
@@ -38,8 +37,10 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 		for k, t := range tasks {
 			t.phase = ready
 			if k < len(a.Grants) {
-				t.phase, t.grant, t.at = granted, a.Grants[k], a.Grants[k].At+shift
-				t.last = t.at.Add(s.pace.late) - unsure
+				at := a.Grants[k].At + shift
+				t.last = at.Add(s.pace.late) - unsure
+				at = max(at, l.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
+				t.phase, t.grant, t.at, t.base = granted, a.Grants[k], at, s.offset.base
 				l.tat, l.cold = t.grant.TAT+shift, false
 				continue
 			}
@@ -51,22 +52,48 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 			out.unused = append(out.unused, fx.unused...)
 			l.tat, l.cold = tat, cold
 		}
-		l.binds, l.askAt = "", 0
+		s.blocked.took(l, l.toll*toll(len(a.Grants)))
+		l.binds, l.askAt, l.costly = "", 0, false
 		s.touch(l)
 		switch {
 		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:
 			l.binds, l.askAt = ownRate, a.Wait.Until
+		case s.waitsAlone(tasks[0], &a.Wait, r.came):
+			l.binds = a.Wait.Limit
 		default:
 			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
-			l.blocked = true
-			refused = append(refused, l)
+			if l.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !l.costly || a.Wait.Until <= r.came.Add(longWait) {
+				s.block(l)
+			}
 		}
 	}
-	if len(refused) > 0 {
-		s.blocked = append(refused, s.blocked...)
-	}
 	return out
+}
+
+// waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
+// cheaper jobs of other keys may use what is left. Of a limit that comes back bit by bit they would leave it nothing.
+func (s *schedule) waitsAlone(t *task, w *bucket.Wait, now bucket.Micros) bool {
+	if w.Until <= now.Add(longWait) || s.costOf(t, w.Limit) <= 1 {
+		return false
+	}
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == w.Limit {
+			return l.Quota != nil && l.Quota.Window != bucket.Sliding
+		}
+	}
+	return false
+}
+
+// costOf is what a task takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
+// job of an api the same.
+func (s *schedule) costOf(t *task, limit string) int64 {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(t.costs) {
+			return t.costs[i]
+		}
+	}
+	return 0
 }
 
 // refuse decides what becomes of a task that got no slot.
@@ -92,22 +119,21 @@ func (s *schedule) unanswered(fx *effects, now bucket.Micros) verdicts {
 	}
 	s.failures = min(s.failures+1, 30)
 	s.by, s.until = storeDown, now.Add(min(storeRetry<<min(s.failures-1, 10), mostStoreRetry))
-	var lines []*line
 	for _, tasks := range fx.asked {
 		l := tasks[0].line
 		for _, t := range tasks {
 			t.phase = ready
 		}
-		l.binds, l.askAt, l.blocked = storeDown, 0, true
-		lines = append(lines, l)
+		s.blocked.took(l, 0)
+		l.binds, l.askAt = storeDown, 0
+		s.block(l)
 		s.touch(l)
 	}
-	s.blocked = append(lines, s.blocked...)
 	var out verdicts
 	if now < s.downAt.Add(longWait) {
 		return out
 	}
-	for _, l := range s.blocked {
+	for l := range s.blocked.all() {
 		for _, t := range l.tasks {
 			if t.phase == ready {
 				s.withdraw(t, s.until)

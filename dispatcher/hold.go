@@ -43,8 +43,12 @@ func (l *line) lastGranted() bucket.Micros {
 	return last
 }
 
-// eta is when the call of the key's job at this position should start, at cost 1 and if no shared limit binds.
+// eta is when the call of the key's job at this position should start, at cost 1 and if no shared limit binds; 0 when
+// the key is paused.
 func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.Micros {
+	if _, paused := s.paused.keys[key]; paused || s.paused.api != nil {
+		return 0
+	}
 	limits := s.limitsOf(key)
 	held := s.held
 	if l := s.lines[key]; l != nil {

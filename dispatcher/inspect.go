@@ -53,7 +53,7 @@ type KeyState struct {
 	InFlight    int       `json:"in_flight"`
 	MaxInFlight int64     `json:"max_in_flight"`
 	Rate        RateState `json:"rate"`
-	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now
+	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 when an operator has paused it
 	Waits       Waiting   `json:"waits"`
 }
 
@@ -232,13 +232,24 @@ func (s *schedule) inspect(l *line, now bucket.Micros) KeyState {
 			Count: l.limits.Rate.Count, PerUS: l.limits.Rate.Per.Microseconds(), Burst: l.limits.Rate.Burst,
 			IntervalUS: interval.Duration().Microseconds(),
 		},
-		WaitMS: now.Until(s.forecast(l, l.depth()+1-l.count(granted, calling, settling), now)).Milliseconds(),
+		WaitMS: waitMS(now, s.forecast(l, l.depth()+1-l.count(granted, calling, settling), now)),
 		Waits:  s.waits(l, now),
 	}
 }
 
+// waitMS is -1 when nobody can say.
+func waitMS(now, at bucket.Micros) int64 {
+	if at == never {
+		return -1
+	}
+	return now.Until(at).Milliseconds()
+}
+
 // forecast is when the n-th call without a slot of a line should start, counted from 1: later if shared limits bind.
 func (s *schedule) forecast(l *line, n int, now bucket.Micros) bucket.Micros {
+	if l.paused || s.paused.api != nil {
+		return never
+	}
 	from := max(now, l.held, s.held)
 	if l.blocked {
 		from = max(from, s.until)

@@ -24,7 +24,13 @@ type line struct {
 	binds                   string        // the limit that binds, as the store said last
 	place                   int32         // in the timers
 	slipped                 bucket.Micros // the pace to go on from, when a call left late; 0 if none did
+	tenant                  *tenant
+	pass, toll, lent        toll // what its calls have taken, what one took last, and what it has been lent for the next
 	inTurn, queued, blocked bool
+	called                  bool          // up: it has the turn at the shared limits
+	costly                  bool          // a shared limit refused it because of its cost: it is asked for alone
+	paused                  bool          // by an operator
+	cancels                 int           // of its tasks, those cancelled and not let go of yet
 	askAt                   bucket.Micros // the store said not to ask before
 	passed                  bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
 	cold                    bool          // the store must be told tat: it may have forgotten
@@ -56,6 +62,7 @@ type task struct {
 	staged    bucket.Micros // when it began to be made ready
 	grant     bucket.Grant  // by the store's clock
 	at, last  bucket.Micros // when its call may start, by ours
+	base      bucket.Micros // the offset's, when they were reckoned
 	costs     []int64
 	taken     []int64       // the costs of its last call, as far as its answer told them
 	notBefore bucket.Micros // of a retry
@@ -69,6 +76,7 @@ type task struct {
 	missing   int               // times its message was not found
 	called    bool              // its call has ended, and its outcome is being stored
 	unsent    bool              // its call has started and the request has not left yet
+	cancelled bool              // an operator's word
 	unknown   bool              // found with an intent and no outcome: it must not be called
 }
 
@@ -136,6 +144,10 @@ func (l *line) insert(t *task) {
 }
 
 func (l *line) remove(t *task) {
+	if t.cancelled {
+		t.cancelled = false
+		l.cancels--
+	}
 	if i := slices.Index(l.tasks, t); i >= 0 {
 		l.tasks = slices.Delete(l.tasks, i, i+1)
 	}

@@ -34,9 +34,11 @@ type schedule struct {
 	terms    *terms // what jobs are made ready by; the rules are theirs
 	lines    map[string]*line
 	timers   timers
-	turns    []*line       // lines with something to do now
-	queue    []*line       // lines that wait for room to make a job ready, in order
-	blocked  []*line       // lines that wait for a shared limit or for a call to end, in order
+	turns    []*line // lines with something to do now
+	queue    rota    // lines that wait for room to make a job ready
+	blocked  turns   // lines that wait for a shared limit or for a call to end
+	tenants  map[string]*tenant
+	units    []float64     // of the shared limits; see unitsOf
 	until    bucket.Micros // when the shared limit is to be asked again
 	by       string        // its name
 	held     bucket.Micros // no call of the api before
@@ -44,12 +46,13 @@ type schedule struct {
 	pushes   int16              // pushbacks in a row
 	away     int16              // connections in a row that could not be made
 	heldKeys map[*line]struct{} // with a hold that may still last
-	jobs     int                // unfinished
-	staged   int                // tasks from staging to granted
-	calls    int                // tasks calling
-	settling int                // of the calls that ended, those whose outcome is not stored yet
-	drain    bool               // nothing new may start
-	barred   bool               // this process has not the right to call now
+	paused   pauses
+	jobs     int  // unfinished
+	staged   int  // tasks from staging to granted
+	calls    int  // tasks calling
+	settling int  // of the calls that ended, those whose outcome is not stored yet
+	drain    bool // nothing new may start
+	barred   bool // this process has not the right to call now
 
 	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
@@ -65,7 +68,10 @@ type schedule struct {
 }
 
 func newSchedule(rules *bucket.Rules, p pace, tatOf func(key string) bucket.Micros) *schedule {
-	return &schedule{pace: p, rules: rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
+	s := &schedule{pace: p, rules: rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
+	s.paused.keys = map[string]Pause{}
+	s.reseat()
+	return s
 }
 
 // effects are what the shell must do after a step.
@@ -73,6 +79,7 @@ type effects struct {
 	load    []*task // load their messages, store their intents, then call loaded
 	start   []*task // call now
 	expire  []*task // their deadline has passed
+	cancel  []*task // by an operator's word
 	resumed []*line // their hold is over; nil stands for the api
 	stale   []*task // made ready in vain: they rest, and will be made ready again
 	unused  []bucket.Use
@@ -85,6 +92,8 @@ func (s *schedule) line(key string, p *part) *line {
 	l := s.lines[key]
 	if l == nil {
 		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.knownTAT(key)}
+		_, l.paused = s.paused.keys[key]
+		s.join(l)
 		s.lines[key] = l
 	}
 	return l
@@ -123,9 +132,7 @@ func (s *schedule) allow(may bool) {
 		return
 	}
 	s.barred = !may
-	for _, l := range s.lines {
-		s.touch(l)
-	}
+	s.touchAll()
 }
 
 // step does all that can be done at now.
@@ -141,10 +148,8 @@ func (s *schedule) step(now bucket.Micros) effects {
 		fx.resumed = append(fx.resumed, nil)
 	}
 	s.unblock(now)
-	for len(s.queue) > 0 && s.staged < s.pace.maxStaged && len(fx.asks) < maxAsks {
-		l := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
+	for s.queue.size > 0 && s.staged < s.pace.maxStaged && len(fx.asks) < maxAsks {
+		l := s.queue.pop()
 		l.queued = false
 		s.advance(l, now, &fx)
 	}
@@ -170,28 +175,35 @@ func (s *schedule) full() bool {
 // maxSettling bounds the calls that have ended and whose outcome is not stored yet.
 const maxSettling = 512
 
-// unblock gives the lines that have waited longest their turn, no more than one round of asks: what one freed slot
-// costs must not grow with the number of keys that wait for it.
+// unblock gives the lines whose turn it is the next round of asks: what one freed slot costs must not grow with the
+// number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
+// cheaper calls of others, asked for behind it, would take for ever what it waits for.
 func (s *schedule) unblock(now bucket.Micros) {
 	if s.full() || now < s.until || s.rounds > 0 {
 		return
 	}
-	n := min(len(s.blocked), maxAsks)
+	most := maxAsks
 	if s.failures > 0 {
-		n = min(n, 1) // one tries whether the store is there again
+		most = 1 // it tries whether the store is there again
 	}
-	for _, l := range s.blocked[:n] {
-		l.blocked = false
+	for range most {
+		l := s.blocked.pop()
+		if l == nil {
+			return
+		}
+		l.blocked, l.called = false, true
 		s.touch(l)
+		if l.costly {
+			return
+		}
 	}
-	s.blocked = s.blocked[n:]
 }
 
 // block lets a line wait for the shared limit.
 func (s *schedule) block(l *line) {
 	if !l.blocked {
 		l.blocked = true
-		s.blocked = append(s.blocked, l)
+		s.blocked.push(l)
 	}
 }
 
@@ -206,29 +218,35 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		fx.resumed = append(fx.resumed, l)
 	}
 	s.startDue(l, now, fx)
+	s.cancelDue(l, fx)
 	due := never
 	if len(l.tasks) > 0 {
 		due = s.nextStart(l)
 	}
 	if !s.drain && !s.barred && l.part.open {
-		hold := max(l.held, s.held)
+		hold := s.heldUntil(l)
 		switch {
 		case hold > now.Add(s.pace.lead):
 			s.withdrawReady(l, hold, now, fx)
 			due = min(due, hold.Add(-s.pace.lead))
 		case l.blocked:
-		case s.until > now.Add(longWait), s.failures > 0 && s.until > now:
+		case s.until > now.Add(longWait) && !l.costly, s.failures > 0 && s.until > now:
 			s.withdrawReady(l, s.until, now, fx)
 			s.block(l) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
 		}
 	}
+	if l.called {
+		l.called = false
+		s.blocked.lend(l, 0) // it had nothing to ask for
+	}
 	if l.empty() && l.cold && l.tat > now {
 		due = min(due, l.tat) // what the store has not been told yet must not be forgotten with the line
 	}
 	s.timers.set(l, due)
 	if due == never && l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
+		s.leave(l)
 		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
 	}
 }
@@ -264,10 +282,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 			return never // a call of this line that ends will touch it
 		}
 		if s.staged >= s.pace.maxStaged {
-			if !l.queued {
-				l.queued = true
-				s.queue = append(s.queue, l)
-			}
+			s.awaitRoom(l)
 			return never
 		}
 		if t == nil {
@@ -278,6 +293,17 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 		s.staged++
 		ungranted++
 		fx.load = append(fx.load, t)
+		if s.queue.size > 0 {
+			s.awaitRoom(l) // a job a turn
+			return never
+		}
+	}
+}
+
+func (s *schedule) awaitRoom(l *line) {
+	if !l.queued {
+		l.queued = true
+		s.queue.push(l)
 	}
 }
 
@@ -337,10 +363,10 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if len(tasks) == 0 {
 		return again
 	}
-	if hold := max(l.held, s.held); hold > now {
+	if hold := s.heldUntil(l); hold > now {
 		return hold // a slot before it could not be used
 	}
-	if s.full() || s.until > now || s.rounds > 0 {
+	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !l.called {
 		s.block(l)
 		return never
 	}
@@ -356,6 +382,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	for _, t := range tasks {
 		t.phase = asking
 	}
+	s.takeTurn(l, tasks)
 	ask := bucket.Ask{Key: l.key, Limits: *l.limits, Costs: tasks[0].costs, Want: len(tasks), Horizon: s.pace.ahead}
 	if l.cold {
 		ask.Floor = s.floor(l)
@@ -367,88 +394,15 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 
 // next is when step has something to do again, as far as time goes.
 func (s *schedule) next(now bucket.Micros) bucket.Micros {
-	if len(s.turns) > 0 || len(s.queue) > 0 && s.staged < s.pace.maxStaged {
+	if len(s.turns) > 0 || s.queue.size > 0 && s.staged < s.pace.maxStaged {
 		return now
 	}
 	next := s.timers.next()
 	if s.held != 0 {
 		next = min(next, s.held)
 	}
-	if len(s.blocked) > 0 && !s.full() && s.rounds == 0 {
+	if s.blocked.size > 0 && !s.full() && s.rounds == 0 {
 		next = min(next, s.until)
 	}
 	return next
-}
-
-// loaded reports that a task's message is here and its intent is stored, where it needs one.
-func (s *schedule) loaded(t *task) {
-	t.phase = ready
-	s.touch(t.line)
-}
-
-// sent reports that a task's request has left at now. The calls that follow must not come too close to
-// it: where it was later than a slot allows, the line's later slots are given back and its pace goes on from it.
-func (s *schedule) sent(t *task, now bucket.Micros) {
-	t.unsent = false
-	if now > t.last {
-		t.line.slipped = t.grant.TAT - t.grant.At + now
-	}
-	s.touch(t.line)
-}
-
-// unstage takes a staging task back out, to be settled without a call.
-func (s *schedule) unstage(t *task) {
-	t.phase = settling
-	s.staged--
-	s.touch(t.line)
-}
-
-// ended reports that a task's call has ended; its outcome is being stored.
-func (s *schedule) ended(t *task) {
-	t.phase = settling
-	t.called = true
-	s.calls--
-	s.settling++
-	s.touch(t.line)
-	s.permitFreed()
-}
-
-// permitFreed reports that the store may have an in-flight permit again.
-func (s *schedule) permitFreed() {
-	if len(s.blocked) > 0 && s.byInFlight() {
-		s.until = 0
-	}
-}
-
-// byInFlight reports whether the limit that blocks is one of calls running at once.
-func (s *schedule) byInFlight() bool {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == s.by {
-			return l.InFlight > 0
-		}
-	}
-	return false
-}
-
-// rest lets a task wait for its retry. Its message is dropped from memory.
-func (s *schedule) rest(t *task, notBefore bucket.Micros) {
-	s.settled(t)
-	t.phase, t.notBefore, t.job = resting, notBefore, nil
-	s.touch(t.line)
-}
-
-// settled counts out a call whose outcome is stored.
-func (s *schedule) settled(t *task) {
-	if t.called {
-		t.called = false
-		s.settling--
-	}
-}
-
-// finished lets go of a settled task.
-func (s *schedule) finished(t *task) {
-	s.settled(t)
-	t.line.remove(t)
-	s.jobs--
-	s.touch(t.line)
 }

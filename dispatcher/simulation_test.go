@@ -25,20 +25,26 @@ type simulation struct {
 	next  events
 	part  *part
 
-	accepted map[string][]uint64
-	seq      uint64
-	starts   map[string][]bucket.Arrival // by key
-	all      []bucket.Arrival
-	firsts   map[string]uint64 // the newest first call of a key
-	calling  map[string]int
-	inFlight int
-	finished int
-	jobs     int
-	late     time.Duration // how late the loop may wake
-	busy     time.Duration // how late a call may leave
-	outcome  int           // one call in so many is pushed back or fails
-	maxInAPI int
-	steps    int
+	accepted  map[string][]uint64
+	seq       uint64
+	starts    map[string][]bucket.Arrival // by key
+	shared    map[string][]bucket.Arrival // by limit
+	made      map[uint64][]string         // the limits that a job has costs for
+	priced    map[uint64]int64            // jobs with a cost of their own
+	cancelled map[uint64]bool
+	firsts    map[string]uint64 // the newest first call of a key
+	calling   map[string]int
+	inFlight  int
+	finished  int
+	jobs      int
+	late      time.Duration // how late the loop may wake
+	busy      time.Duration // how late a call may leave
+	outcome   int           // one call in so many is pushed back or fails
+	tenants   int           // that the keys are of
+	costs     []int64       // a job takes one of these from every weighted limit
+	words     int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
+	maxInAPI  int
+	steps     int
 
 	skew      time.Duration // of a store that is elsewhere: its clock is this much ahead
 	way, back time.Duration // there and back, at best
@@ -72,7 +78,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m := &simulation{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
 		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
-		part: &part{open: true},
+		part: &part{open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
 	}
 	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
 		Rate:     bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1},
@@ -88,6 +94,17 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	if m.rnd.IntN(3) == 0 {
 		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
 	}
+	m.costs = []int64{1}
+	if m.rnd.IntN(4) == 0 {
+		rate := bucket.Rate{Count: 100 + m.rnd.Int64N(2000), Per: time.Second, Burst: 20 + m.rnd.Int64N(50)}
+		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost"}})
+		m.costs = []int64{1, 1, 1, 2, 5, 20}
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.rules.TenantUntil = "."
+	}
+	m.words = []int{0, 0, 10}[m.rnd.IntN(3)]
+	m.tenants = 1 + m.rnd.IntN(3)
 	m.openStore()
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
 	m.busy = m.late / 4
@@ -194,22 +211,42 @@ func (m *simulation) upTo(most time.Duration) time.Duration {
 // run lets jobs arrive and goes on until every one has finished.
 func (m *simulation) run(keys, jobs int) {
 	for range jobs {
-		key := fmt.Sprintf("k%d", m.rnd.IntN(keys))
+		key := fmt.Sprintf("t%d.k%d", m.rnd.IntN(m.tenants), m.rnd.IntN(keys))
 		m.after(m.upTo(500*time.Millisecond), func() {
 			m.seq++
 			m.accepted[key] = append(m.accepted[key], m.seq)
 			m.s.push(key, m.seq, m.part)
+			if m.words > 0 && m.rnd.IntN(m.words) == 0 {
+				m.speak(key, m.seq)
+			}
 		})
 	}
 	m.drain(jobs)
 }
 
+// speak is the operator's word: a job is cancelled after a while, or a key or the api paused for a while.
+func (m *simulation) speak(key string, seq uint64) {
+	if m.rnd.IntN(2) == 0 {
+		m.after(m.upTo(300*time.Millisecond), func() {
+			if _, c := m.s.cancel(key, seq); c == CancelTaken {
+				m.cancelled[seq] = true
+			}
+		})
+		return
+	}
+	if m.rnd.IntN(3) == 0 {
+		key = ""
+	}
+	m.s.pause(key, Pause{})
+	m.after(m.upTo(400*time.Millisecond), func() { m.s.resume(key, m.now) })
+}
+
 // drain goes on until this many jobs have finished.
 func (m *simulation) drain(jobs int) {
 	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
-		if m.steps > 40_000 {
+		if m.steps > 80_000 {
 			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
-				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.turns), len(m.s.queue), len(m.s.blocked), m.now.Until(m.s.until))
+				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.turns), m.s.queue.size, m.s.blocked.size, m.now.Until(m.s.until))
 		}
 		m.step()
 		wake := m.s.next(m.now)
@@ -229,6 +266,14 @@ func (m *simulation) drain(jobs int) {
 	}
 }
 
+// rest lets an hour pass, in which empty lines go.
+func (m *simulation) rest() {
+	m.now = m.now.Add(time.Hour)
+	for range 1 + len(m.s.lines) {
+		m.step()
+	}
+}
+
 func (m *simulation) step() {
 	fx := m.s.step(m.now)
 	if len(fx.unused) > 0 {
@@ -238,15 +283,36 @@ func (m *simulation) step() {
 		m.start(t)
 	}
 	for _, t := range fx.load {
-		t.terms = m.s.terms
+		t.terms, t.costs = m.s.terms, m.costsOf(t.seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
 			t.job = &ingest.Job{Cost: 1}
 			m.s.loaded(t)
 		})
 	}
+	for _, t := range fx.cancel {
+		if !m.cancelled[t.seq] {
+			m.t.Fatalf("job %d was cancelled by nobody", t.seq)
+		}
+		m.after(m.upTo(5*time.Millisecond), func() { m.s.finished(t); m.finished++ })
+	}
 	if len(fx.asks) > 0 {
 		m.reserve(fx)
 	}
+}
+
+// costsOf are a job's costs, drawn from its sequence so that they are the same whenever it is loaded.
+func (m *simulation) costsOf(seq uint64) []int64 {
+	costs := make([]int64, len(m.rules.Shared))
+	m.made[seq] = m.rules.Names()
+	for i := range costs {
+		if costs[i] = 1; m.rules.Shared[i].Cost.Header != "" {
+			costs[i] = m.costs[seq%uint64(len(m.costs))]
+			if cost := m.priced[seq]; cost > 0 {
+				costs[i] = cost
+			}
+		}
+	}
+	return costs
 }
 
 // start is one call: it holds the schedule to its promises and decides how the call ends.
@@ -254,6 +320,12 @@ func (m *simulation) start(t *task) {
 	key := t.line.key
 	if slot := t.grant.At.Add(-m.skew); m.now < slot || m.now < t.at || m.now > t.last {
 		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
+	}
+	if _, paused := m.s.paused.keys[key]; paused || m.s.paused.api != nil {
+		m.t.Fatalf("a call of %s started while it is paused", key)
+	}
+	if m.cancelled[t.seq] {
+		m.t.Fatalf("job %d was called after it was cancelled", t.seq)
 	}
 	if hold := max(t.line.held, m.s.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
@@ -281,7 +353,9 @@ func (m *simulation) leave(t *task) {
 	m.s.sent(t, m.now)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
-	m.all = append(m.all, bucket.Arrival{At: at})
+	for i, name := range m.made[t.seq] {
+		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: t.costs[i]})
+	}
 	m.after(m.upTo(40*time.Millisecond), func() { m.end(t) })
 }
 
@@ -313,6 +387,15 @@ func (m *simulation) end(t *task) {
 	})
 }
 
+// claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of
+// other keys under a shared limit do not.
+func (m *simulation) claim(l bucket.Limit) bucket.Claim {
+	rate := *l.Rate
+	rate.Per -= max(0, m.s.pace.late+m.busy-m.rules.Jitter)
+	l.Rate = &rate
+	return bucket.Claim{Limit: l, Jitter: m.rules.Jitter + m.busy}
+}
+
 func (m *simulation) check() {
 	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.rules.Key.Rate}, Jitter: m.rules.Jitter}
 	for key, arrivals := range m.starts {
@@ -327,13 +410,13 @@ func (m *simulation) check() {
 			}
 			continue
 		}
-		if v := bucket.Check(m.all, bucket.Claim{Limit: l, Jitter: m.rules.Jitter + m.late/4}); v.Outcome == bucket.Fail {
+		if v := bucket.Check(m.shared[l.Name], m.claim(l)); v.Outcome == bucket.Fail {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.lines) + len(m.s.blocked) + len(m.s.queue) + m.s.jobs + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.lines) + len(m.s.tenants) + m.s.blocked.size + m.s.queue.size + m.s.jobs + m.s.staged + m.s.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d staged, %d calls",
-			len(m.s.lines), len(m.s.blocked), len(m.s.queue), m.s.jobs, m.s.staged, m.s.calls)
+			len(m.s.lines), m.s.blocked.size, m.s.queue.size, m.s.jobs, m.s.staged, m.s.calls)
 	}
 }
 
@@ -344,8 +427,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			m.now = m.now.Add(time.Hour)
-			m.step() // empty lines go
+			m.rest()
 			m.check()
 		})
 	}
@@ -359,8 +441,7 @@ func TestSimulationOfAStoreElsewhere(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed).sendAway()
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
-			m.now = m.now.Add(time.Hour)
-			m.step() // empty lines go
+			m.rest()
 			m.check()
 		})
 	}
@@ -369,9 +450,10 @@ func TestSimulationOfAStoreElsewhere(t *testing.T) {
 // steady is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
 func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m := newSimulation(t, 1)
-	m.late, m.outcome = 2*time.Millisecond, 0
+	m.late, m.outcome, m.words, m.tenants = 2*time.Millisecond, 0, 0, 1
 	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
 	m.openStore()
+	m.s.reseat()
 	m.s.pace.maxStaged, m.s.pace.maxCalls = 256, 256
 	return m
 }
@@ -380,10 +462,9 @@ func steady(t testing.TB, rate bucket.Rate) *simulation {
 func TestRateIsUsed(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	m.run(1, 500)
-	m.now = m.now.Add(time.Hour)
-	m.step() // empty lines go
+	m.rest()
 	m.check()
-	a := m.starts["k0"]
+	a := m.starts["t0.k0"]
 	span := time.Duration(a[len(a)-1].At - a[0].At)
 	if u := float64(len(a)-1) / (span.Seconds() * 100); u < 0.98 {
 		t.Errorf("%.1f %% of the rate was used while jobs waited", 100*u)

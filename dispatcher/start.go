@@ -23,7 +23,7 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 		if t.phase != granted || t.at > now {
 			continue
 		}
-		if s.drain || s.barred || now > t.last || max(l.held, s.held) > now {
+		if s.drain || s.barred || t.cancelled || now > s.latest(t) || s.heldUntil(l) > now {
 			s.giveBack(l, t, fx)
 			return
 		}
@@ -40,6 +40,12 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 			return
 		}
 	}
+}
+
+// latest is the time until which a granted call may start. What the way to the store was thought to take at best when the
+// slot was reckoned may have turned out to be less: then the slot is later than it should be by the difference.
+func (s *schedule) latest(t *task) bucket.Micros {
+	return t.last - max(0, t.base-s.offset.base)
 }
 
 // steadyFrom is from which interval on a call waits until the one before it has left: a machine that is busy for some

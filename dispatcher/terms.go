@@ -145,6 +145,7 @@ func (s *schedule) adopt(next *terms) {
 	s.terms, s.rules = next, &next.api.Rules
 	s.pace.late = lateness(s.rules)
 	s.until, s.by, s.away = 0, "", 0
+	s.reseat()
 }
 
 // unready lets what is ready rest that cannot be called next: what former terms made ready, and what stands behind a job
@@ -165,6 +166,10 @@ func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 // full bucket of the present one is the most it can mean. The store has it exactly.
 func (s *schedule) rebind(l *line, now bucket.Micros) {
 	l.limits = s.limitsOf(l.key)
+	if l.tenant == nil || s.tenants[l.tenant.name] != l.tenant {
+		l.blocked, l.queued, l.costly, l.pass, l.toll, l.lent = false, false, false, 0, 0, 0
+		s.join(l)
+	}
 	full := now.Add(s.drainTime(l.limits))
 	l.tat, l.slipped = min(l.tat, full), min(l.slipped, full)
 	if theirs := s.offset.theirs(full); theirs != 0 {

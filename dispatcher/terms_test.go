@@ -53,7 +53,7 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 			return some
 		}
 		shared := e.rules.Shared[len(e.rules.Shared)-1]
-		if v := bucket.Check(within(m.all), bucket.Claim{Limit: shared, Jitter: e.rules.Jitter + m.late/4}); v.Outcome == bucket.Fail {
+		if v := bucket.Check(within(m.shared["account"]), m.claim(shared)); v.Outcome == bucket.Fail {
 			m.t.Fatalf("epoch %d, account %d/s: %s", i, shared.Rate.Count, v)
 		}
 		for key, arrivals := range m.starts {

@@ -17,6 +17,7 @@ const (
 	WaitLimit    WaitFor = "limit"     // a limit shared by all keys
 	WaitHeld     WaitFor = "held"      // the key is held
 	WaitAPIHeld  WaitFor = "api_held"  // the api is held
+	WaitPaused   WaitFor = "paused"    // an operator must resume the key, or the api
 	WaitRetry    WaitFor = "retry"     // its failed jobs wait for their retries
 	WaitLimiter  WaitFor = "limiter"   // the store of the limits does not answer
 	WaitRoom     WaitFor = "room"      // the process runs or prepares as many calls as it may
@@ -45,6 +46,11 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		return Waiting{For: WaitReading}
 	case l.depth() == running:
 		return Waiting{For: WaitNothing}
+	case s.paused.api != nil:
+		return Waiting{For: WaitPaused, Why: s.paused.api.String()}
+	case l.paused:
+		p := s.paused.keys[l.key]
+		return Waiting{For: WaitPaused, Why: p.String()}
 	case s.held > now && s.held >= l.held:
 		return waitUntil(WaitAPIHeld, s.held, s.why)
 	case l.held > now:
@@ -67,25 +73,33 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		w.Limit = s.by
 		return w
 	}
-	if retry, ok := l.nextRetry(); ok && retry > slot {
-		return waitUntil(WaitRetry, retry, "")
+	if t := l.nextRetry(); t != nil && t.notBefore > slot {
+		w := waitUntil(WaitRetry, t.notBefore, "")
+		if t.limited && l.binds != "" {
+			w.For, w.Limit = WaitLimit, l.binds
+		}
+		return w
 	}
 	return waitUntil(WaitRate, slot, "")
 }
 
-// nextRetry is when the first of the line's failed jobs may be called again; ok is false where another job could be
-// called before.
-func (l *line) nextRetry() (at bucket.Micros, ok bool) {
-	at = never
+// nextRetry is the first of the line's resting jobs that may be called again; nil where another job could be called
+// before.
+func (l *line) nextRetry() (next *task) {
 	for _, t := range l.tasks {
 		switch t.phase {
 		case resting:
-			at = min(at, t.notBefore)
+			if next == nil || t.notBefore < next.notBefore {
+				next = t
+			}
 		case staging, ready, asking, granted:
-			return 0, false
+			return nil
 		}
 	}
-	return at, l.first == 0 && at < never-1
+	if next == nil || next.notBefore >= never-1 || l.first != 0 && !(next.limited && next.calls == 0) {
+		return nil
+	}
+	return next
 }
 
 func waitUntil(what WaitFor, until bucket.Micros, why string) Waiting {

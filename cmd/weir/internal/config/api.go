@@ -70,6 +70,7 @@ func readAPI(e entry) API {
 		a.Key = readKey(v)
 	}
 	a.Rules = readRules(f, a.Price, a.Timeout)
+	a.Rules.TenantUntil = a.Key.TenantUntil
 	if len(e.doc.problems) == before {
 		checkRules(e.value, a.Rules)
 	}

@@ -60,7 +60,11 @@ func (d description) api(path string, a API) {
 		}
 	}
 	d.set(path, "idempotency", idempotency)
-	d.set(path, "key", a.Key.String())
+	key := a.Key.String()
+	if a.Key.TenantUntil != "" {
+		key += ", tenant until " + a.Key.TenantUntil
+	}
+	d.set(path, "key", key)
 	d.rules(path, a.Rules)
 	d.number(path+".retry", "attempts", int64(a.Retry.Attempts))
 	d.duration(path+".retry", "min", a.Retry.Min)

@@ -17,9 +17,11 @@ type KeySource struct {
 	From    KeyFrom
 	Name    string // of the job's header, as written, when From is KeyFromHeader
 	Pointer string // RFC 6901, into the job's body, when From is KeyFromJSON
+	// TenantUntil ends the part of the key that names its tenant; "" where every key is a tenant of its own.
+	TenantUntil string
 }
 
-// String writes the source as the file does: subject, header:NAME or json:/pointer.
+// String writes the source as the file does: subject, header:NAME or json:/pointer. The tenant is not in it.
 func (k KeySource) String() string {
 	switch k.From {
 	case KeyFromHeader:
@@ -31,16 +33,28 @@ func (k KeySource) String() string {
 	}
 }
 
-// readKey reads {from: source}, or the source alone.
+// readKey reads {from: source, tenant_until: separator}, or the source alone.
 func readKey(v value) KeySource {
 	if v.isScalar() {
 		return readValue(v, KeySource{}, parseKey)
 	}
-	f, ok := v.fields("from")
+	f, ok := v.fields("from", "tenant_until")
 	if ok {
 		f.require("from", "write {from: subject}")
 	}
-	return read(f, "from", KeySource{}, parseKey)
+	k := read(f, "from", KeySource{}, parseKey)
+	k.TenantUntil = read(f, "tenant_until", "", parseSeparator)
+	return k
+}
+
+// mostSeparator bounds a separator, in bytes.
+const mostSeparator = 8
+
+func parseSeparator(text string) (string, error) {
+	if text == "" || len(text) > mostSeparator {
+		return "", refuse(`write what stands behind the tenant in a key, as in "."`, "%s cannot end the tenant's part of a key", quote(text))
+	}
+	return text, nil
 }
 
 func parseKey(text string) (KeySource, error) {
