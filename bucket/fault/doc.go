@@ -46,7 +46,7 @@ type Bug string
 const (
 	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
 	NoIntent    Bug = "no-intent"    // a call starts that nobody wrote down
-	NoFence     Bug = "no-fence"     // the stream takes intents of an owner that has been replaced
+	NoFence     Bug = "no-fence"     // an owner that was replaced goes on: it does not look at its lease, and the stream takes its intents
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
 	LimiterOpen Bug = "limiter-open" // what the limiter cannot know it takes for unused
 	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored

@@ -13,13 +13,18 @@ import (
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration
-	var repeats string
+	var repeats, script string
 	cmd := &cobra.Command{
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
 		Hidden: true,
 		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if script != "" {
+				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {
+					return usage(err)
+				}
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			o.Idempotency.Repeat = fakeapi.Repeat(repeats)
@@ -38,6 +43,7 @@ func fakeAPICommand() *cobra.Command {
 	f.IntVar(&o.Limit.Count, "limit", 0, "calls of a key in any --per; more are answered 429 (0: no limit)")
 	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
 	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
+	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
 	f.DurationVar(&latency, "latency", 0, "how long a call takes")
 	return cmd
 }

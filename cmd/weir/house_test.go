@@ -36,6 +36,8 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"gopkg.in/yaml":                   {"cmd/weir/internal/config/"},
 		"github.com/kelseyhightower/":     {"cmd/weir/internal/config/"},
 		"github.com/spf13/cobra":          {"cmd/weir/"},
+		"github.com/Shopify/toxiproxy/":   {"cmd/weir/internal/torture/"},
+		"github.com/rs/zerolog":           {"cmd/weir/internal/torture/"},
 		"embed":                           {"cmd/weir/internal/console/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 	}

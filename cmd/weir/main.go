@@ -91,7 +91,8 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(demoCommand(), fakeAPICommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(), deadCommand(), configCommand(), verifyCommand(), versionCommand())
+	root.AddCommand(demoCommand(), fakeAPICommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(), deadCommand(), configCommand(), verifyCommand(), versionCommand(),
+		tortureCommand(), natsServerCommand())
 	return root
 }
 

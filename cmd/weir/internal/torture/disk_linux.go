@@ -1,0 +1,54 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// diskSize is small, so that it can be filled, and large enough for what a run stores.
+const diskSize = 768 << 20
+
+// disk is a file system of its own, in memory, that can be filled.
+type disk struct{ dir string }
+
+// newDisk mounts one. It needs the right to.
+func newDisk(dir string) (*disk, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make a small disk: %w", err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize)); err != nil {
+		return nil, fmt.Errorf("mount a small disk: %w", err)
+	}
+	return &disk{dir}, nil
+}
+
+func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
+
+// fill takes all the room there is.
+func (d *disk) fill() error {
+	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	for piece := make([]byte, 1<<20); len(piece) > 0; {
+		if _, err = f.Write(piece); errors.Is(err, syscall.ENOSPC) {
+			piece = piece[:len(piece)/2]
+		} else if err != nil {
+			return errors.Join(fmt.Errorf("fill the disk: %w", err), f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// free gives the room back.
+func (d *disk) free() error { return os.Remove(d.filler()) }
+
+func (d *disk) close() error {
+	if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", d.dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/ingest"
+)
+
+// Letter is a dead letter, as far as it is judged.
+type Letter struct {
+	Job, Reason, Detail string
+	At                  place // where the job was queued; zero for one that was refused
+}
+
+// Ends are how jobs ended, read from weir's streams.
+type Ends struct {
+	Results map[string]int // by job id
+	Letters []Letter
+	Events  map[string]int // throttled, by job id
+}
+
+// readEnds reads the streams of results, letters and events.
+func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
+	e := &Ends{Results: map[string]int{}, Events: map[string]int{}}
+	err := errors.Join(
+		readStream(ctx, js, dispatcher.ResultsStream, ">", func(m jetstream.Msg) {
+			e.Results[m.Headers().Get(ingest.HeaderJobID)]++
+		}),
+		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {
+			h := m.Headers()
+			e.Letters = append(e.Letters, Letter{
+				Job: h.Get(ingest.HeaderJobID), Reason: h.Get(deadletter.HeaderReason), Detail: h.Get(deadletter.HeaderDetail),
+				At: originOf(h.Get(ingest.HeaderMsgID)),
+			})
+		}),
+		readStream(ctx, js, deadletter.EventsStream, "weir.events.throttled.>", func(m jetstream.Msg) {
+			var event struct {
+				Data struct {
+					Job string `json:"job"`
+				} `json:"data"`
+			}
+			if json.Unmarshal(m.Data(), &event) == nil {
+				e.Events[event.Data.Job]++
+			}
+		}))
+	return e, err
+}
+
+// originOf reads where a letter's job was queued from the letter's message id.
+func originOf(id string) place {
+	stream, seq, ok := strings.Cut(strings.TrimPrefix(id, "letter."), ".")
+	n, err := strconv.ParseUint(seq, 10, 64)
+	if !ok || err != nil {
+		return place{}
+	}
+	return place{stream, n}
+}
+
+// readStream gives every message of a stream that is there now.
+func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	left := info.NumPending + info.Delivered.Consumer
+	if left == 0 {
+		return nil
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer msgs.Stop()
+	for ; left > 0; left-- {
+		m, err := msgs.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		take(m)
+	}
+	return nil
+}

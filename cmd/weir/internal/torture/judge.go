@@ -1,0 +1,244 @@
+package torture
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/deadletter"
+)
+
+// Evidence is what a run left behind.
+type Evidence struct {
+	Options   *Options
+	Receipts  []Receipt
+	Ends      *Ends
+	Arrivals  []fakeapi.Arrival  // the api's own ledger
+	Began     time.Time          // the ledger's clock began
+	Announced map[place]struct{} // jobs of which an intent was seen
+	Rates     map[string]bucket.Rate
+	Kills     []Kill
+	Faults    map[kind]int
+	Missed    int
+	ByThem    int
+	Spoilt    []span
+	HeldUp    time.Duration
+	Waiting   int // jobs still queued
+	Took      time.Duration
+	Notes     []string
+}
+
+// Judge holds what the api saw against what producers were promised.
+func Judge(e *Evidence) *Report {
+	r := &Report{
+		Command: e.Options.Command(), Seed: e.Options.Seed, Server: e.Options.Server, Idempotent: e.Options.Idempotent, Took: e.Took,
+		Waiting: e.Waiting, Missed: e.Missed, ByThem: e.ByThem, HeldUp: e.HeldUp, Notes: e.Notes, Faults: e.Faults,
+		Points: map[string]int{},
+	}
+	r.countKills(e)
+	e.judgeEnds(r)
+	e.judgeCalls(r)
+	e.judgeOrder(r)
+	e.judgeRates(r)
+	r.Recovery = e.recovery("")
+	r.WorkerRecovery, r.ServerRecovery = e.recovery("worker"), e.recovery("server")
+	r.Findings = r.findings()
+	return r
+}
+
+func jobOf(a *fakeapi.Arrival) string { return fakeapi.ByField("id")(a) }
+
+// judgeEnds looks at how accepted jobs ended, and at what refused producers were promised.
+func (e *Evidence) judgeEnds(r *Report) {
+	letters, overflows := map[string][]Letter{}, map[string]int{}
+	for _, l := range e.Ends.Letters {
+		if l.At == (place{}) {
+			overflows[l.Job]++ // of a job that was refused
+			continue
+		}
+		letters[l.Job] = append(letters[l.Job], l)
+	}
+	called := map[string]bool{}
+	for i := range e.Arrivals {
+		called[jobOf(&e.Arrivals[i])] = true
+	}
+	known := map[string]bool{}
+	for _, p := range e.Receipts {
+		known[p.ID] = true
+		if p.Code != 0 {
+			r.Refused++
+			if overflows[p.ID] == 0 {
+				r.RefusedWithoutLetter++
+			}
+			if e.Ends.Events[p.ID] == 0 {
+				r.RefusedWithoutEvent++
+			}
+			continue
+		}
+		r.Accepted++
+		if called[p.ID] {
+			r.Called++
+		}
+		ends := e.Ends.Results[p.ID] + len(letters[p.ID])
+		r.Results += min(1, e.Ends.Results[p.ID])
+		if ends > 1 {
+			r.EndedTwice++
+			r.example("ended twice", p.ID)
+		}
+		if ends == 0 {
+			r.Lost++
+			r.example("lost", p.ID)
+		}
+		for _, l := range letters[p.ID] {
+			e.judgeLetter(r, l, called[p.ID])
+		}
+	}
+	r.Lost = max(0, r.Lost-e.Waiting)
+	for id := range called {
+		if !known[id] {
+			r.Unasked++ // of a job whose producer was stopped before it had its receipt
+		}
+	}
+}
+
+func (e *Evidence) judgeLetter(r *Report, l Letter, called bool) {
+	if l.Reason != string(deadletter.Unknown) {
+		r.OtherLetters++
+		r.example("letter "+l.Reason, l.Job+": "+l.Detail)
+		return
+	}
+	r.Unknown++
+	if called {
+		r.UnknownCalled++
+	}
+	if _, ok := e.Announced[l.At]; ok {
+		r.UnknownExplained++
+	} else {
+		r.example("unknown without an intent", l.Job+": "+l.Detail)
+	}
+}
+
+// judgeCalls looks for jobs that were called again. An answer 429 says that nothing was done: the call after it is no
+// second one.
+func (e *Evidence) judgeCalls(r *Report) {
+	r.Calls = len(e.Arrivals)
+	var done []fakeapi.Arrival
+	for i := range e.Arrivals {
+		if e.Arrivals[i].Status == 429 {
+			r.PushedBack++
+			continue
+		}
+		done = append(done, e.Arrivals[i])
+	}
+	repeated, _ := fakeapi.CalledTwice(done, jobOf)
+	for _, again := range repeated {
+		r.Repeats += len(again.Arrivals) - 1
+		other := false
+		for i := range again.Arrivals {
+			other = other || again.Arrivals[i].Header("Idempotency-Key") != again.ID
+		}
+		if !e.Options.Idempotent || other {
+			r.CalledTwice++
+			r.example("called twice", again.ID)
+		}
+		if again.Billed > 1 {
+			r.BilledTwice++
+		}
+	}
+}
+
+// judgeOrder looks at the first calls of each key. What arrives later than a job accepted after it by less than the jitter
+// was late, not out of order; nor is what the network lost the first time.
+func (e *Evidence) judgeOrder(r *Report) {
+	seq := map[string]string{}
+	for _, p := range e.Receipts {
+		seq[p.ID] = strconv.FormatUint(p.Seq, 10)
+	}
+	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
+	for _, w := range wrong {
+		switch {
+		case time.Duration(w.After.At-w.Before.At) < jitter+e.HeldUp, e.spoiltAt(w.Before.At, w.After.At):
+			r.Overtaken++
+		default:
+			r.OutOfOrder++
+			r.example("out of order", jobOf(&w.After)+" after "+jobOf(&w.Before))
+		}
+	}
+}
+
+// spoiltAt reports whether connections suffered between two times of the ledger, or shortly before.
+func (e *Evidence) spoiltAt(from, to int64) bool {
+	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })
+}
+
+// judgeRates holds the arrivals of each key, and of all, against the limits.
+func (e *Evidence) judgeRates(r *Report) {
+	for _, key := range append([]string{""}, fakeapi.KeysOf(e.Arrivals)...) {
+		rate, ok := e.Rates[key]
+		if !ok {
+			continue // a call of a key that nobody submitted for is Unasked
+		}
+		of := fakeapi.ByTime(e.Arrivals)
+		if key != "" {
+			of = fakeapi.OfKey(e.Arrivals, key)
+		}
+		stamps := make([]bucket.Arrival, len(of))
+		for i := range of {
+			stamps[i] = bucket.Arrival{At: of[i].At, End: of[i].End}
+		}
+		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: jitter, Eps: e.HeldUp})
+		windows := tooFull(of, rate)
+		switch v.Outcome {
+		case bucket.Pass:
+		case bucket.Fail:
+			r.OverRate += max(1, windows)
+			r.example("over rate", key+": "+v.String())
+		case bucket.Inconclusive:
+			r.Doubtful += max(1, windows)
+			r.example("doubtful", key+": "+v.String())
+		}
+		if full := float64(v.Worst) / float64(v.Allowed); full > r.Fullest {
+			r.Fullest, r.FullestOf = full, key
+		}
+	}
+}
+
+// tooFull counts the windows that begin with a call and hold more than a rate allows.
+func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
+	n := int(rate.Count)
+	for i := 0; i+n < len(of); i++ {
+		if of[i+n].At-of[i].At < int64(rate.Per) {
+			windows++
+		}
+	}
+	return windows
+}
+
+// recovery is how long after each kill the next call arrived.
+func (e *Evidence) recovery(what string) Recovery {
+	arrivals := fakeapi.ByTime(e.Arrivals)
+	var waits []time.Duration
+	for _, k := range e.Kills {
+		if what != "" && k.What != what {
+			continue
+		}
+		at := int64(k.At.Sub(e.Began))
+		i, _ := slices.BinarySearchFunc(arrivals, at, func(a fakeapi.Arrival, at int64) int {
+			if a.At <= at {
+				return -1
+			}
+			return 1
+		})
+		if i < len(arrivals) {
+			waits = append(waits, time.Duration(arrivals[i].At-at))
+		}
+	}
+	slices.Sort(waits)
+	if len(waits) == 0 {
+		return Recovery{}
+	}
+	return Recovery{Of: len(waits), P50: waits[len(waits)/2], P99: waits[min(len(waits)-1, len(waits)*99/100)]}
+}

@@ -1,0 +1,88 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// toxic is something done to the connections between weir and the api.
+type toxic struct{ name, json string }
+
+// toxics are what connections suffer. What delays requests stays within the jitter that weir is told of; the rest hits
+// requests or answers, all of a connection or half of them.
+var toxics = []toxic{
+	{"requests late", `{"name":"t","type":"latency","stream":"upstream","attributes":{"latency":40,"jitter":40}}`},
+	{"answers late", `{"name":"t","type":"latency","stream":"downstream","attributes":{"latency":300,"jitter":200}}`},
+	{"answers slow", `{"name":"t","type":"bandwidth","stream":"downstream","attributes":{"rate":1}}`},
+	{"answers in pieces", `{"name":"t","type":"slicer","stream":"downstream","attributes":{"average_size":20,"size_variation":10,"delay":20000}}`},
+	{"answers swallowed", `{"name":"t","type":"timeout","stream":"downstream","toxicity":0.5,"attributes":{"timeout":0}}`},
+	{"requests swallowed", `{"name":"t","type":"timeout","stream":"upstream","toxicity":0.5,"attributes":{"timeout":500}}`},
+	{"connections reset at the answer", `{"name":"t","type":"reset_peer","stream":"downstream","toxicity":0.5,"attributes":{"timeout":0}}`},
+	{"connections reset at the request", `{"name":"t","type":"reset_peer","stream":"upstream","toxicity":0.5,"attributes":{"timeout":0}}`},
+	{"answers cut", `{"name":"t","type":"limit_data","stream":"downstream","toxicity":0.5,"attributes":{"bytes":90}}`},
+	{"connections closed late", `{"name":"t","type":"slow_close","stream":"downstream","attributes":{"delay":500}}`},
+}
+
+// network is the way between weir and the api.
+type network struct {
+	proxy *toxiproxy.Proxy
+
+	mu    sync.Mutex
+	spans []span // during which it was not as it should be
+}
+
+// span is a stretch of wall-clock time.
+type span struct{ from, to time.Time }
+
+// newNetwork starts a proxy before the api.
+func newNetwork(api string) (*network, error) {
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	proxy := toxiproxy.NewProxy(server, "api", "127.0.0.1:0", strings.TrimPrefix(api, "http://"))
+	if err := proxy.Start(); err != nil {
+		return nil, fmt.Errorf("start a proxy before the api: %w", err)
+	}
+	return &network{proxy: proxy}, nil
+}
+
+func (n *network) url() string { return "http://" + n.proxy.Listen }
+
+// spoil applies a toxic for a while. It blocks as long.
+func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error {
+	n.mu.Lock()
+	n.spans = append(n.spans, span{from: time.Now()})
+	n.mu.Unlock()
+	if _, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(t.json)); err != nil {
+		return fmt.Errorf("spoil the network (%s): %w", t.name, err)
+	}
+	sleep(ctx, last)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := n.proxy.Toxics.RemoveToxic(limit, "t"); err != nil {
+		return fmt.Errorf("mend the network: %w", err)
+	}
+	n.mu.Lock()
+	n.spans[len(n.spans)-1].to = time.Now()
+	n.mu.Unlock()
+	return nil
+}
+
+// spoilt are the stretches in which connections suffered. Call it when none does any more.
+func (n *network) spoilt() []span {
+	if n == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.spans
+}
+
+func (n *network) close() error {
+	n.proxy.Stop()
+	return nil
+}

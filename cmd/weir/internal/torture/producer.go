@@ -1,0 +1,178 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Receipt is what a producer was told of one job, and wrote down.
+type Receipt struct {
+	ID     string `json:"id"`
+	Key    string `json:"key"`
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+	Code   int    `json:"code,omitempty"` // 0: accepted
+	Letter uint64 `json:"letter,omitempty"`
+	Tries  int    `json:"tries"`
+}
+
+// load is a producer's: a key, and how often a job comes for it.
+type load struct {
+	key   string
+	every time.Duration // one job, or together many
+	many  int
+	first int // jobs at once at the start
+}
+
+// producers submit jobs until they are stopped, one for each key: it waits for each receipt before the next job, so that
+// the order it wants is known. When weir is away it catches up afterwards.
+type producers struct {
+	nc   *nats.Conn
+	log  *os.File
+	work sync.WaitGroup
+	stop context.CancelFunc
+
+	mu       sync.Mutex
+	receipts []Receipt
+	err      error
+}
+
+// answerWithin is how long a producer waits before it sends a job again.
+const answerWithin = 2 * time.Second
+
+// startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends.
+func startProducers(ctx context.Context, url, dir string, loads []load) (*producers, error) {
+	nc, err := nats.Connect(url, nats.Name("torture producer"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("connect the producers: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("the producers' log: %w", err)
+	}
+	ending, stop := context.WithCancel(ctx)
+	p := &producers{nc: nc, log: log, stop: stop}
+	for _, l := range loads {
+		p.work.Go(func() { p.produce(ctx, ending, l) })
+	}
+	return p, nil
+}
+
+func (p *producers) produce(ctx, ending context.Context, l load) {
+	due, left := time.Now(), l.first
+	for n := 0; ending.Err() == nil; n++ {
+		if left == 0 {
+			due, left = due.Add(l.every), l.many
+			if !sleep(ending, time.Until(due)) {
+				return
+			}
+		}
+		left--
+		if err := p.submit(ctx, l.key, fmt.Sprintf("%s-%06d", l.key, n)); err != nil {
+			p.mu.Lock()
+			p.err = errors.Join(p.err, err)
+			p.mu.Unlock()
+			return
+		}
+	}
+}
+
+// submit sends one job until it is answered, and writes the answer down.
+func (p *producers) submit(ctx context.Context, key, id string) error {
+	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + key, Data: fmt.Appendf(nil, `{"id":%q}`, id), Header: nats.Header{
+		"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key},
+	}}
+	for tries := 1; ; tries++ {
+		answer, err := p.nc.RequestMsg(msg, answerWithin)
+		if err == nil {
+			r, retry, err := readAnswer(answer.Data)
+			if err != nil {
+				return fmt.Errorf("job %s: %w", id, err)
+			}
+			if !retry {
+				r.ID, r.Key, r.Tries = id, key, tries
+				return p.keep(r)
+			}
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return nil // it has no receipt: nothing was promised
+		}
+	}
+}
+
+// readAnswer reads weir's answer; retry when it says that nothing was kept.
+func readAnswer(data []byte) (r Receipt, retry bool, err error) {
+	var a struct {
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+		Letter uint64 `json:"dead_letter_seq"`
+		Error  *struct {
+			Code        int    `json:"code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return r, false, fmt.Errorf("an answer that is no receipt: %q", data)
+	}
+	r = Receipt{Stream: a.Stream, Seq: a.Seq, Letter: a.Letter}
+	switch {
+	case a.Error == nil && a.Seq > 0:
+		return r, false, nil
+	case a.Error == nil:
+		return r, false, fmt.Errorf("a receipt without a sequence: %q", data)
+	case a.Error.Code == 503:
+		return r, true, nil
+	case a.Error.Code == 429:
+		r.Code = 429
+		return r, false, nil
+	}
+	return r, false, fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
+}
+
+// keep writes a receipt down, in one write, before the producer goes on.
+func (p *producers) keep(r Receipt) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic("torture: a receipt that JSON cannot carry: " + err.Error())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.log.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("the producers' log: %w", err)
+	}
+	p.receipts = append(p.receipts, r)
+	return nil
+}
+
+// end stops the producers and returns what they were told.
+func (p *producers) end() ([]Receipt, error) {
+	p.stop()
+	p.work.Wait()
+	p.nc.Close()
+	return p.receipts, errors.Join(p.err, p.log.Close())
+}
+
+// sleep waits and reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

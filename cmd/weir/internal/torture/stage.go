@@ -1,0 +1,337 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// What weir is told of the api. Late arrivals within the jitter are no breach: it covers what the proxy delays requests by
+// and what a small machine does.
+const (
+	apiName     = "pay"
+	callTimeout = 2 * time.Second
+	jitter      = 200 * time.Millisecond
+	accountRate = 80 // a second, over all keys, at least
+
+	burstKey, burstRate, burstHolds = "burst", 5, 5
+	slowKey                         = "slow"
+	slowPer                         = 5 * time.Second
+)
+
+// Bounds of what is waited for.
+const (
+	startWithin = 90 * time.Second // a weir may wait for an earlier one's lease, or for a server that is stopped
+	stopWithin  = 30 * time.Second
+	drainWithin = 5 * time.Minute
+)
+
+// stage is everything a run consists of.
+type stage struct {
+	o    *Options
+	plan *plan
+
+	ledger  string
+	api     *process
+	network *network // nil where nothing spoils it
+	disk    *disk    // nil where it is never full
+	url     string   // of the server
+	held    *heldUp
+
+	mu      sync.Mutex
+	worker  *process // the one that is killed next
+	server  *process
+	kills   []Kill
+	counts  map[kind]int
+	missed  int // chosen points that were not reached in time
+	byThem  int // times that weir ended by itself
+	notes   []string
+	over    atomic.Int64 // lives
+	cleanup []func() error
+}
+
+// Kill is one end of a process.
+type Kill struct {
+	What  string      // worker or server
+	Point fault.Point // where; empty: at random
+	At    time.Time
+}
+
+// Run tortures weir and judges it. It blocks until the verdict, or ctx ends.
+func Run(ctx context.Context, o Options) (r *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &stage{o: &o, plan: newPlan(&o), counts: map[kind]int{}, ledger: filepath.Join(o.Dir, "ledger.jsonl")}
+	defer func() {
+		for i := len(s.cleanup) - 1; i >= 0; i-- {
+			err = errors.Join(err, s.cleanup[i]())
+		}
+	}()
+	start := time.Now()
+	if err := s.setUp(ctx); err != nil {
+		return nil, err
+	}
+	witness, err := startWitness(s.url)
+	if err != nil {
+		return nil, err
+	}
+	faults, stop := context.WithCancel(ctx)
+	defer stop()
+	if o.Duration > 0 {
+		faults, stop = context.WithTimeout(ctx, o.Duration)
+		defer stop()
+	}
+	producing, err := startProducers(ctx, s.url, o.Dir, s.loads())
+	if err != nil {
+		return nil, err
+	}
+	err = s.torment(ctx, faults)
+	receipts, perr := producing.end()
+	if err = errors.Join(err, perr); err != nil {
+		return nil, err
+	}
+	waiting, err := s.drain(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.evidence(ctx, receipts, witness)
+	if err != nil {
+		return nil, err
+	}
+	run.Waiting, run.Took = waiting, time.Since(start)
+	return Judge(run), nil
+}
+
+// setUp starts what weir needs.
+func (s *stage) setUp(ctx context.Context) (err error) {
+	s.held = measureHeldUp()
+	s.onEnd(func() error { s.held.stop(); return nil })
+	if err := s.startAPI(ctx); err != nil {
+		return err
+	}
+	addr, err := freeAddr()
+	if err != nil {
+		return err
+	}
+	s.url = "nats://" + addr
+	if s.o.Server == External {
+		if err := s.setUpDisk(); err != nil {
+			return err
+		}
+		if err := s.startServer(ctx); err != nil {
+			return err
+		}
+		s.onEnd(func() error { return s.server.stop(stopWithin) })
+	}
+	return s.configure()
+}
+
+func (s *stage) startAPI(ctx context.Context) (err error) {
+	args := []string{
+		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=30ms", "--price=10000",
+		`--script=[{"every":50,"count":"all","do":"status=429; retry-after=1"}]`,
+	}
+	if s.o.Idempotent {
+		args = append(args, "--repeats=awaited")
+	}
+	if s.api, err = s.start(program{name: "fake-api", args: args, mark: "listening http"}); err != nil {
+		return err
+	}
+	s.onEnd(func() error { s.api.kill(); return nil }) // its ledger needs no more
+	return s.api.awaitReady(ctx, startWithin)
+}
+
+func (s *stage) setUpDisk() (err error) {
+	if s.o.DiskFulls == 0 {
+		return nil
+	}
+	if s.disk, err = newDisk(s.data()); err != nil {
+		s.note("no full disk: %v", err)
+		return nil
+	}
+	s.onEnd(s.disk.close)
+	return nil
+}
+
+func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
+
+// startServer starts the nats-server where it was before.
+func (s *stage) startServer(ctx context.Context) error {
+	p, err := s.start(program{name: "nats-server", args: []string{
+		"nats-server", "--listen", s.url[len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability,
+	}, mark: "listening nats"})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.server = p
+	s.mu.Unlock()
+	return p.awaitReady(ctx, startWithin)
+}
+
+// configure writes weir.yaml.
+func (s *stage) configure() error {
+	url := s.api.watch.marked()[len("listening "):]
+	if s.o.Cuts > 0 {
+		var err error
+		if s.network, err = newNetwork(url); err != nil {
+			return err
+		}
+		s.onEnd(s.network.close)
+		url = s.network.url()
+	}
+	idempotency := ""
+	if s.o.Idempotent {
+		idempotency = "idempotency: {header: Idempotency-Key}\n    "
+	}
+	yaml := fmt.Sprintf(`apis:
+  %s:
+    url: %s/v1
+    price: 0.01
+    timeout: %s
+    jitter: %s
+    %sbucket: {rate: %d/s, capacity: 20000, in_flight: 4}
+    limits: [{name: account, rate: %d/s, burst: 1}]
+    keys:
+      %s: {rate: %d/s, capacity: %d}
+      %s: {rate: 1/%s, capacity: 20}
+    retry: {attempts: 1000, min: 100ms, max: 1s, hold: key}
+`, apiName, url, callTimeout, jitter, idempotency, s.o.Rate, s.accountRate(), burstKey, burstRate, burstHolds, slowKey, slowPer)
+	if err := os.WriteFile(filepath.Join(s.o.Dir, "weir.yaml"), []byte(yaml), 0o600); err != nil {
+		return fmt.Errorf("write weir.yaml: %w", err)
+	}
+	return nil
+}
+
+func (s *stage) accountRate() int { return max(accountRate, 2*s.o.Jobs) }
+
+// loads are the steady keys, one that gets more than it holds, and one that is called rarely.
+func (s *stage) loads() []load {
+	every := time.Duration(s.o.Keys) * time.Second / time.Duration(s.o.Jobs)
+	loads := []load{
+		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
+		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 2},
+	}
+	for k := range s.o.Keys {
+		loads = append(loads, load{key: fmt.Sprintf("k%d", k+1), every: every, many: 1, first: 1})
+	}
+	return loads
+}
+
+// workerEnv are the settings of a weir of this name.
+func (s *stage) workerEnv(instance string, order fault.Order) []string {
+	order.Bug = s.o.Bug
+	env := append([]string{
+		"WEIR_CONFIG=" + filepath.Join(s.o.Dir, "weir.yaml"), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=",
+		"WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
+	}, order.Env()...)
+	if s.o.Server == External {
+		return append(env, "WEIR_NATS_URL="+s.url, "WEIR_REPLICAS=1")
+	}
+	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.url[len("nats://"):])
+}
+
+// drain waits until nothing is queued and returns how many jobs still are after drainWithin.
+func (s *stage) drain(ctx context.Context) (waiting int, err error) {
+	nc, err := nats.Connect(s.url)
+	if err != nil {
+		return 0, fmt.Errorf("connect to the server: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return 0, fmt.Errorf("JetStream: %w", err)
+	}
+	s.talk("no more faults; what is queued is called")
+	for limit := time.Now().Add(drainWithin); ; {
+		depths, err := bucket.Depths(ctx, js, apiName)
+		waiting = 0
+		for _, d := range depths {
+			waiting += int(d.Jobs)
+		}
+		switch {
+		case err == nil && waiting == 0:
+			return 0, nil
+		case time.Now().After(limit):
+			return waiting, err
+		case !sleep(ctx, 200*time.Millisecond):
+			return waiting, context.Cause(ctx)
+		}
+	}
+}
+
+// evidence gathers what the verdict is made from.
+func (s *stage) evidence(ctx context.Context, receipts []Receipt, w *witness) (*Evidence, error) {
+	nc, err := nats.Connect(s.url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	ends, err := readEnds(ctx, js)
+	if err != nil {
+		return nil, err
+	}
+	ledger, err := fakeapi.ReadLedger(s.ledger)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Evidence{
+		Options: s.o, Receipts: receipts, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
+		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.worst(),
+		Rates: s.rates(), Notes: s.notes,
+	}, nil
+}
+
+// rates are the limits of each key, and of all together under "".
+func (s *stage) rates() map[string]bucket.Rate {
+	rates := map[string]bucket.Rate{
+		"":       {Count: int64(s.accountRate()), Per: time.Second, Burst: 1},
+		burstKey: {Count: burstRate, Per: time.Second, Burst: 1},
+		slowKey:  {Count: 1, Per: slowPer, Burst: 1},
+	}
+	for k := range s.o.Keys {
+		rates[fmt.Sprintf("k%d", k+1)] = bucket.Rate{Count: int64(s.o.Rate), Per: time.Second, Burst: 1}
+	}
+	return rates
+}
+
+func (s *stage) onEnd(do func() error) { s.cleanup = append(s.cleanup, do) }
+
+func (s *stage) talk(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.o.Talk, "%s  "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
+
+// note keeps a sentence for the report.
+func (s *stage) note(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String(), nil
+}

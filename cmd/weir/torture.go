@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/bucket/fault"
+	"weir/cmd/weir/internal/torture"
+)
+
+func tortureCommand() *cobra.Command {
+	o := torture.Options{Attributes: childAttributes}
+	var points []string
+	bug, server, as, keep := "", "", forPeople, ""
+	cmd := &cobra.Command{
+		Use:   "torture",
+		Short: "Kill, stop, cut off and fill up weir on this machine, and judge it by the api's own ledger",
+		Long: `Runs weir, a nats-server and a fake paid api as processes of their own and does to them what a bad month does: kill -9
+of weir and of the server, SIGSTOP longer than timeouts, connections to the api slow and cut, a full disk, a second weir
+that takes over while the first is stopped. Producers go on publishing and write their receipts down. Then what is queued
+is called, and the api's ledger is held against the receipts.
+
+With the same --seed the plan of faults is the same. An ordinary build kills at random; one with -tags torture, which
+'make torture' makes, also at chosen points between every two durable steps (--at), and can be given bugs that the verdict
+must catch (--planted). A full disk needs the right to mount a small one, and is left out with a note without it.
+
+Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
+		Example: "  weir torture\n  weir torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o.Server, o.Bug, o.Talk = torture.Server(server), fault.Bug(bug), cmd.ErrOrStderr()
+			for _, p := range points {
+				o.Points = append(o.Points, fault.Point(p))
+			}
+			if !cmd.Flags().Changed("seed") {
+				o.Seed = rand.Uint64N(1_000_000)
+			}
+			if server == string(torture.Embedded) {
+				withoutServer(cmd, &o)
+			}
+			if err := o.Validate(); err != nil {
+				return usage(err)
+			}
+			if !fault.Built {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), "weir: this build kills at random only: chosen points and planted bugs need -tags torture (make torture)")
+			}
+			cmd.SetContext(ctx)
+			return runTorture(cmd, o, as, keep)
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.Seed, "seed", 0, "of the plan of faults (default: any)")
+	f.StringVar(&server, "server", string(torture.External), "external: a nats-server of its own; embedded: in weir")
+	f.BoolVar(&o.Idempotent, "idempotent", false, "the api takes idempotency keys")
+	f.IntVar(&o.WorkerKills, "worker-kills", 10, "kill -9 of weir")
+	f.IntVar(&o.ServerKills, "server-kills", 5, "kill -9 of the server")
+	f.IntVar(&o.Stops, "stops", 2, "SIGSTOP of weir or the server, longer than timeouts")
+	f.IntVar(&o.Cuts, "cuts", 6, "spells of slow or cut connections to the api")
+	f.IntVar(&o.DiskFulls, "disk-fulls", 0, "spells of a full disk under the server")
+	f.IntVar(&o.Takeovers, "takeovers", 1, "a second weir takes over while the first is stopped")
+	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
+	f.IntVar(&o.Keys, "keys", 6, "steady keys")
+	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys")
+	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")
+	f.StringVar(&o.Durability, "durability", "always", "always or interval: when the server syncs")
+	f.StringArrayVar(&points, "at", nil, "kill only at this point; may be repeated (-tags torture)")
+	f.StringVar(&bug, "planted", "", "plant this bug (-tags torture)")
+	f.StringVar(&keep, "dir", "", "keep ledger, receipts, logs and store here (default: a temporary directory, kept when a promise broke)")
+	as.add(f, "the figures as one JSON object")
+	return cmd
+}
+
+// withoutServer leaves out what needs a server of its own, unless it was asked for.
+func withoutServer(cmd *cobra.Command, o *torture.Options) {
+	for name, n := range map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers} {
+		if !cmd.Flags().Changed(name) {
+			*n = 0
+		}
+	}
+}
+
+func runTorture(cmd *cobra.Command, o torture.Options, as format, dir string) (err error) {
+	if o.Binary, err = os.Executable(); err != nil {
+		return fmt.Errorf("find the weir binary: %w", err)
+	}
+	if o.Dir, err = tortureDir(dir); err != nil {
+		return err
+	}
+	start := time.Now()
+	r, err := torture.Run(cmd.Context(), o)
+	if err != nil {
+		return fmt.Errorf("%w\nafter %v; logs are in %s", err, time.Since(start).Round(time.Second), o.Dir)
+	}
+	if as == asJSON {
+		err = printJSON(cmd.OutOrStdout(), r)
+	} else {
+		err = r.Print(cmd.OutOrStdout())
+	}
+	switch {
+	case err != nil:
+		return err
+	case !r.Kept():
+		return &exit{exitFailed, fmt.Errorf("a promise was broken; ledger, receipts and logs are in %s", o.Dir)}
+	case dir == "":
+		return os.RemoveAll(o.Dir)
+	}
+	return nil
+}
+
+// tortureDir is a directory that holds nothing yet.
+func tortureDir(dir string) (string, error) {
+	if dir == "" {
+		made, err := os.MkdirTemp("", "weir-torture-")
+		if err != nil {
+			return "", fmt.Errorf("make a directory: %w", err)
+		}
+		return made, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("--dir: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("--dir: %w", err)
+	}
+	if there, err := os.ReadDir(dir); err != nil {
+		return "", fmt.Errorf("--dir: %w", err)
+	} else if len(there) > 0 {
+		return "", usage(errors.New("--dir is not empty: the ledger of another run would be continued"))
+	}
+	return dir, nil
+}
