@@ -5,6 +5,8 @@ package bucket
 type engine struct {
 	rules     Rules
 	intervals map[Rate]Interval
+	rate      Rate // the last that was asked by, with its interval
+	spacing   Interval
 	shared    []sharedLimit
 	orders    Orders
 	clock     Micros  // the latest time seen
@@ -49,7 +51,11 @@ func (e *engine) check(a *Ask) error {
 
 // interval is Rules.Interval, remembered; the rate is validated the first time.
 func (e *engine) interval(r Rate) (Interval, error) {
+	if r == e.rate {
+		return e.spacing, nil
+	}
 	if t, ok := e.intervals[r]; ok {
+		e.rate, e.spacing = r, t
 		return t, nil
 	}
 	if err := e.rules.validateRate(r); err != nil {
@@ -76,7 +82,8 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	if err != nil {
 		panic("bucket: reserve of an unchecked ask: " + err.Error())
 	}
-	key := e.keys.get(a.Key, now)
+	state, place := e.keys.open(a.Key, now)
+	key := &state
 	if key.interval != t {
 		key.rescale(now, key.interval, t)
 		key.interval, key.last = t, 0
@@ -99,6 +106,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 		}
 		ans.Grants = append(ans.Grants, Grant{At: at, TAT: key.end(), Serial: serial})
 	}
+	e.keys.store(place, key)
 	return ans
 }
 
@@ -177,11 +185,13 @@ func (l *sharedLimit) wouldHold(at Micros, cost, open int64) bool {
 // settle ends one grant.
 func (e *engine) settle(now Micros, u *Use) {
 	now = e.tick(now)
-	if u.Returned {
-		if key, ok := e.keys.find(u.Key); ok && u.Grant.Serial > 0 && key.last == u.Grant.Serial {
-			key.untake(key.interval, 1)
-			key.last = before(u.Grant.Serial)
-		}
+	if u.Returned && u.Grant.Serial > 0 {
+		e.keys.update(u.Key, func(key *keyState) {
+			if key.last == u.Grant.Serial {
+				key.untake(key.interval, 1)
+				key.last = before(u.Grant.Serial)
+			}
+		})
 	}
 	if len(e.shared) == 0 {
 		return
@@ -225,7 +235,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		}
 	}
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
-	e.rules, e.shared, e.intervals = rules, next, map[Rate]Interval{}
+	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]Interval{}, Rate{}
 	return nil
 }
 

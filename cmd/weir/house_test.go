@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +59,22 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 			t.Errorf("nobody imports %s any more: mend this test", used)
 		}
 	}
+}
+
+// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in one benchmark, and in nothing that is shipped.
+func TestOthersAreOnlyMeasured(t *testing.T) {
+	homes := map[string][]string{
+		"github.com/go-redis/redis_rate/": {"bucket/redisstore/beside_test.go"},
+		"github.com/throttled/throttled/": {"bucket/redisstore/beside_test.go"},
+		"golang.org/x/time/rate":          {"bucket/redisstore/beside_test.go", "bucket/bench_test.go"},
+	}
+	eachImport(t, func(file, path string) {
+		for dependency, allowed := range homes {
+			if strings.HasPrefix(path, dependency) && !slices.Contains(allowed, file) {
+				t.Errorf("%s imports %s, whose home is %v", file, path, allowed)
+			}
+		}
+	})
 }
 
 func eachImport(t *testing.T, do func(file, path string)) {
