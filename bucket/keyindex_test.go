@@ -76,7 +76,7 @@ func TestKeysComeAndGo(t *testing.T) {
 		}
 	}
 	for range 12_000 {
-		table.evict(Micros(maxMicros))
+		table.evict(maxMicros)
 	}
 	if table.n != 0 || len(table.intervals.numbers) != 0 {
 		t.Errorf("%d keys and %d intervals are left", table.n, len(table.intervals.numbers))

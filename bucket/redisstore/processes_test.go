@@ -1,0 +1,284 @@
+package redisstore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/bucket"
+)
+
+// asCaller makes this test binary one of several processes that call under the same limits: it holds the address of Redis.
+const asCaller = "WEIR_TEST_CALL_WITH_REDIS"
+
+const callerKeys = 6
+
+// callerRules: the account's rate binds; the others are near it.
+func callerRules() bucket.Rules {
+	return bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 40, Per: time.Second, Burst: 2}},
+		Jitter: 20 * time.Millisecond, // the machine runs other things too
+		Lease:  time.Second,
+		Shared: []bucket.Limit{
+			{Name: "account", Rate: &bucket.Rate{Count: 150, Per: time.Second, Burst: 5}},
+			{Name: "sliding", Quota: &bucket.Quota{Count: 310, Window: bucket.Sliding, Per: 2 * time.Second}},
+			{Name: "concurrent", InFlight: 4},
+		},
+	}
+}
+
+// TestThreeProcessesKeepEveryLimit: three processes call at once, one of them is killed and another takes its place. When
+// they called is merged and held against every limit; and hardly anything is left unused.
+func TestThreeProcessesKeepEveryLimit(t *testing.T) {
+	s := startServer(t)
+	if _, err := newReplicaOfCallers(t, s).Touch(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	var callers []*caller
+	for i := range 3 {
+		callers = append(callers, startCaller(t, s, i))
+	}
+	for _, c := range callers {
+		c.await(t, 80)
+	}
+	callers[2].kill(t)
+	callers = append(callers, startCaller(t, s, 3))
+	for _, c := range []*caller{callers[0], callers[1], callers[3]} {
+		c.await(t, c.count()+60)
+	}
+	for _, c := range callers {
+		c.kill(t)
+	}
+
+	var all []bucket.Arrival
+	keys := map[string][]bucket.Arrival{}
+	for i, c := range callers {
+		t.Logf("process %d: %d calls, %d slots missed", i, len(c.calls), c.missed)
+		for _, x := range c.calls {
+			a := bucket.Arrival{At: x.at, End: x.end}
+			if a.End == 0 {
+				a.End = c.killed // nobody is under way in a process that is gone
+			}
+			all = append(all, a)
+			keys[x.key] = append(keys[x.key], a)
+		}
+	}
+	rules := callerRules()
+	for _, l := range rules.Shared {
+		v := bucket.Check(all, bucket.Claim{Limit: l, Jitter: rules.Jitter})
+		t.Logf("%s: %s", l.Name, v)
+		if v.Outcome != bucket.Pass {
+			t.Errorf("%s: %s", l.Name, v)
+		}
+	}
+	for key, a := range keys {
+		if v := bucket.Check(a, bucket.Claim{Limit: bucket.Limit{Rate: &rules.Key.Rate}, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
+			t.Errorf("%s: %s", key, v)
+		}
+	}
+	if used := bestSecond(all, rules.Interval(*rules.Shared[0].Rate), rules.Shared[0].Rate.Burst); used < 0.9 {
+		t.Errorf("at best %.1f %% of the shared rate was used while three processes had calls to make", 100*used)
+	} else {
+		t.Logf("at best %.1f %% of the shared rate was used", 100*used)
+	}
+}
+
+func newReplicaOfCallers(t *testing.T, s *server) *Store {
+	t.Helper()
+	st, err := New(context.Background(), Options{Client: s.client(), API: "shared", Rules: callerRules(), Epoch: Fresh})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// bestSecond is the part of a rate that was used in the best second: in the others the machine did something else.
+func bestSecond(arrivals []bucket.Arrival, t bucket.Interval, burst int64) float64 {
+	v := bucket.Check(arrivals, bucket.Claim{Limit: bucket.Limit{Quota: &bucket.Quota{Count: 1 << 40, Window: bucket.Sliding, Per: time.Second}}})
+	return float64(v.Worst-burst) / t.PerSecond()
+}
+
+// caller is a process that calls, as its output tells.
+type caller struct {
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when all it wrote is read
+	killed int64
+
+	mu     sync.Mutex
+	more   chan struct{} // closed at the next call
+	calls  []madeCall
+	missed int
+}
+
+type madeCall struct {
+	key     string
+	at, end int64
+}
+
+func startCaller(t *testing.T, s *server, number int) *caller {
+	t.Helper()
+	c := &caller{cmd: exec.Command(os.Args[0]), done: make(chan struct{}), more: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), asCaller+"="+s.addr)
+	c.cmd.Stderr = os.Stderr
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.cmd.Process.Kill() })
+	go c.read(t, out, number)
+	return c
+}
+
+// read takes in lines of "call KEY AT", "end CALL AT" and "missed".
+func (c *caller) read(t *testing.T, out io.Reader, number int) {
+	defer close(c.done)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		words := strings.Fields(lines.Text())
+		c.mu.Lock()
+		switch {
+		case len(words) == 1 && words[0] == "missed":
+			c.missed++
+		case len(words) == 3 && words[0] == "call":
+			at, _ := strconv.ParseInt(words[2], 10, 64)
+			c.calls = append(c.calls, madeCall{key: words[1], at: at})
+			close(c.more)
+			c.more = make(chan struct{})
+		case len(words) == 3 && words[0] == "end":
+			call, _ := strconv.Atoi(words[1])
+			c.calls[call].end, _ = strconv.ParseInt(words[2], 10, 64)
+		default:
+			t.Errorf("process %d says %q", number, lines.Text())
+		}
+		c.mu.Unlock()
+	}
+}
+
+func (c *caller) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.calls)
+}
+
+// await waits until it has made n calls.
+func (c *caller) await(t *testing.T, n int) {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		c.mu.Lock()
+		got, more := len(c.calls), c.more
+		c.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-more:
+		case <-limit:
+			t.Fatalf("waited for %d calls of a process, saw %d", n, got)
+		}
+	}
+}
+
+func (c *caller) kill(t *testing.T) {
+	t.Helper()
+	if c.killed > 0 {
+		return
+	}
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.cmd.Process.Wait() // before the pipe is closed: what it wrote is to be read
+	c.killed = time.Now().UnixNano()
+	<-c.done
+}
+
+// callForEver is the process: one goroutine for every key asks for slots, calls in them, and gives back what it missed.
+func callForEver(addr string) {
+	rules := callerRules()
+	st, err := New(context.Background(), Options{Client: redis.NewClient(&redis.Options{Addr: addr}), API: "shared", Rules: rules, Epoch: Fresh})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	told := &teller{}
+	var wg sync.WaitGroup
+	for k := range callerKeys {
+		wg.Go(func() { callKey(st, rules, fmt.Sprint("k", k), told) })
+	}
+	wg.Wait()
+}
+
+// teller writes what happened, a line at a time.
+type teller struct {
+	mu    sync.Mutex
+	calls int
+}
+
+func (t *teller) call(key string) (number int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintln(os.Stdout, "call", key, time.Now().UnixNano())
+	t.calls++
+	return t.calls - 1
+}
+
+func (t *teller) end(number int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintln(os.Stdout, "end", number, time.Now().UnixNano())
+}
+
+func (t *teller) missed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintln(os.Stdout, "missed")
+}
+
+func callKey(st *Store, rules bucket.Rules, key string, told *teller) {
+	ctx := context.Background()
+	for {
+		got, err := st.Reserve(ctx, []bucket.Ask{{Key: key, Limits: rules.Key, Want: 1, Horizon: 10 * time.Millisecond}})
+		came := time.Now()
+		if err != nil {
+			if !errors.Is(err, context.Canceled) {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			return
+		}
+		a := got[0]
+		if len(a.Grants) == 0 {
+			<-time.After(a.Now.Until(a.Wait.Until))
+			continue
+		}
+		g := a.Grants[0]
+		if ahead := a.Now.Until(g.At) - time.Since(came); ahead > 0 {
+			<-time.After(ahead)
+		}
+		use := bucket.Use{Key: key, Grant: g}
+		if late := time.Since(g.At.Time()); late > rules.Jitter*4/5 {
+			use.Returned = true
+			told.missed()
+		} else {
+			number := told.call(key)
+			<-time.After(time.Duration(g.Serial%17) * time.Millisecond)
+			told.end(number)
+		}
+		if err := st.Settle(ctx, []bucket.Use{use}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return
+		}
+	}
+}
