@@ -85,7 +85,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	state, place := e.keys.open(a.Key, now)
 	key := &state
 	if key.interval != t {
-		key.rescale(now, key.interval, t)
+		key.rescale(now, now+Micros(ceilMicros(a.Horizon)), key.interval, t)
 		key.interval, key.last = t, 0
 	}
 	if a.Floor > key.end() {
@@ -271,12 +271,12 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
 		if !ok {
 			return
 		}
-		to.gcra = from.gcra
+		to.gcra, to.front = from.gcra, from.front
 		if to.interval == from.interval {
 			to.last, to.marks = from.last, from.marks
 			return
 		}
-		to.rescale(now, from.interval, to.interval)
+		to.rescale(now, from.front, from.interval, to.interval)
 		to.marks = []mark{{serial: (asked + 1) * MaxWant}} // nothing granted before is refunded in another coin
 	case *quotaMeter:
 		if from, ok := old.meter.(*quotaMeter); ok {

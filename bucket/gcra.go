@@ -50,9 +50,12 @@ func (g *gcra) untake(t Interval, cost int64) {
 }
 
 // rescale moves the debt from one interval to another when the rate was changed: units owed stay units owed, so a raised
-// rate helps at once and a lowered one binds at once. It rounds up, by floating point because the product of two
-// intervals and a debt has no exact place in Lua; one microsecond more covers what that loses.
-func (g *gcra) rescale(now Micros, from, to Interval) {
+// rate helps at once and a lowered one binds at once. front is the latest slot that may have been given: what lies
+// between now and there is waiting, not debt, and must not shrink with a shorter interval; with a longer one it grows, which
+// is more than is owed, because what of it is debt is not known. (It did once, and a raised
+// rate then let the next call come closer to a slot given ahead than the new interval.) It rounds up, by floating point
+// because the product of two intervals and a debt has no exact place in Lua; one microsecond more covers what that loses.
+func (g *gcra) rescale(now, front Micros, from, to Interval) {
 	if from == to {
 		return
 	}
@@ -60,9 +63,12 @@ func (g *gcra) rescale(now Micros, from, to Interval) {
 		g.rem = 0
 		return
 	}
-	debt := float64(g.tat-now) + 1
-	scaled := debt * (float64(to.P) / float64(to.Q)) / (float64(from.P) / float64(from.Q))
-	g.tat, g.rem = Micros(min(float64(maxMicros), float64(now)+ceil(scaled)+1)), 0
+	since := now
+	if to.micros() < from.micros() { // every slot owes one unit at least
+		since = max(now, min(front, g.tat-Micros(from.P/from.Q)))
+	}
+	scaled := (float64(g.tat-since) + 1) * to.micros() / from.micros()
+	g.tat, g.rem = Micros(min(float64(maxMicros), float64(since)+ceil(scaled)+1)), 0
 }
 
 // idle says that the bucket is empty at now and that forgetting it changes nothing: one that became empty within the last

@@ -33,7 +33,8 @@ type rateMeter struct {
 	gcra
 	interval Interval
 	burst    int64
-	last     int64 // serial of the last grant, 0 if it cannot be given back
+	front    Micros // the latest slot given
+	last     int64  // serial of the last grant, 0 if it cannot be given back
 	settles  bool
 	marks    []mark
 }
@@ -57,7 +58,7 @@ func (m *rateMeter) take(at Micros, cost, serial int64) {
 		m.mark(serial, max(0, m.tat-at))
 	}
 	m.gcra.take(at, m.interval, cost)
-	m.last = serial
+	m.front, m.last = max(m.front, at), serial
 }
 
 func (m *rateMeter) giveBack(_ Micros, cost, serial int64) {

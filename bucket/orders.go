@@ -23,6 +23,9 @@ func (o *Orders) Change(below int64, shared []Limit) {
 	}
 	last := order{below: below}
 	for _, l := range shared {
+		if l.Shadow {
+			l.Name = "" // it may not have counted the call: nothing is given back that was not taken
+		}
 		last.names = append(last.names, l.Name)
 	}
 	o.past = append(o.past, last)

@@ -87,6 +87,9 @@ func (t Interval) Duration() time.Duration {
 	return time.Duration((t.P*1000 + t.Q - 1) / t.Q)
 }
 
+// micros is the interval as a floating-point number, as it is in Lua.
+func (t Interval) micros() float64 { return float64(t.P) / float64(t.Q) }
+
 // PerSecond is the long-run rate, for people and for metrics.
 func (t Interval) PerSecond() float64 { return 1e6 * float64(t.Q) / float64(t.P) }
 

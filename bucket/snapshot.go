@@ -181,18 +181,18 @@ func (e *engine) restore(now Micros, s Snapshot) {
 	for i := range e.shared {
 		for _, old := range s.Limit {
 			if old.Name == e.shared[i].Name {
-				e.shared[i].restore(now, old)
+				e.shared[i].restore(now, s.Until, old)
 			}
 		}
 	}
 }
 
-func (l *sharedLimit) restore(now Micros, s LimitSnapshot) {
+func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 {
-			m.tat = s.TAT
-			m.rescale(now, Interval{s.P, s.Q}, m.interval)
+			m.tat, m.front = s.TAT, until
+			m.rescale(now, m.front, Interval{s.P, s.Q}, m.interval)
 		}
 	case *quotaMeter:
 		from := quotaMeter{period: span{s.Start, s.End}, used: s.Used}

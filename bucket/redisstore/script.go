@@ -51,13 +51,15 @@ local function g_untake(g, cost)
   g.r = x % g.q
   g.t = g.t + (x - g.r) / g.q
 end
-local function g_rescale(g, now, p, q)
+local function g_rescale(g, now, front, p, q)
   if g.p == p and g.q == q then return false end
   if g_end(g) < now or g.t == now and g.r == 0 then
     g.r = 0
   else
-    local scaled = (g.t - now + 1) * (p / q) / (g.p / g.q)
-    g.t, g.r = min(MAX, now + math.ceil(scaled) + 1), 0
+    local since = now
+    if p / q < g.p / g.q then since = max(now, min(front, g.t - (g.p - g.p % g.q) / g.q)) end
+    local scaled = (g.t - since + 1) * (p / q) / (g.p / g.q)
+    g.t, g.r = min(MAX, since + math.ceil(scaled) + 1), 0
   end
   g.p, g.q = p, q
   return true
@@ -98,6 +100,7 @@ for _, l in ipairs(L) do
     if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then save(l.name .. ':x', '1') end
     if l.kind == 'r' then
       l.t, l.r, l.last = max(l.t, now + far + ceildiv(l.burst * l.p, l.q)), 0, 0
+      l.front = max(l.front, now + far)
       l.marks = {{(load('asked') + 1) * WANT, 0}}
     elseif l.kind == 's' then
       M.s.take(l, now + far, max(0, l.cap - l.sum))

@@ -12,12 +12,12 @@ local function load_limits(now)
     local f = l.name .. ':'
     l.meter = M[l.kind]
     if l.kind == 'r' then
-      l.t, l.r, l.last, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), {}
+      l.t, l.r, l.last, l.front, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'f'), {}
       l.p, l.q = tonumber(st[f .. 'p'] or p), tonumber(st[f .. 'q'] or q)
       for a, b in string.gmatch(st[f .. 'm'] or '', '(%d+):(%d+)') do
         l.marks[#l.marks + 1] = {tonumber(a), tonumber(b)}
       end
-      if g_rescale(l, now, p, q) then l.last, l.marks = 0, {{(load('asked') + 1) * WANT, 0}} end
+      if g_rescale(l, now, l.front, p, q) then l.last, l.marks = 0, {{(load('asked') + 1) * WANT, 0}} end
     elseif l.kind == 's' then
       l.sum = load(f .. 'sum')
     elseif l.kind ~= 'i' then
@@ -41,7 +41,7 @@ local function save_limits()
   for _, l in ipairs(L) do
     local f = l.name .. ':'
     if l.kind == 'r' then
-      save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last))
+      save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last)) save(f .. 'f', dec(l.front))
       save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q))
       if l.settles then
         local m = {}
@@ -141,7 +141,7 @@ local function reserve(now, lease, far, out)
       blind = farthest + lease
     end
     local k = load_key(name, now, p, q, lost)
-    if g_rescale(k, now, p, q) then k.last = 0 end
+    if g_rescale(k, now, now + max(a.horizon, far), p, q) then k.last = 0 end
     if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
     asked = asked + 1
     local count_at = #out + 1

@@ -13,6 +13,8 @@ var rulesTests = []test{
 	{"a call of older rules is settled by their costs", olderCosts},
 	{"refused rules change nothing", refusedRules},
 	{"a shadow limit counts and holds nothing", shadow},
+	{"a raised rate keeps its distance from a slot given ahead", raisedBehindASlot},
+	{"what a shadow limit did not count is not given back", shadowGivesNothingBack},
 }
 
 func keyRateRaised(b *table) {
@@ -76,4 +78,31 @@ func shadow(b *table) {
 	if h := b.store.ShadowHolds(); h["maybe"] != 7 || h["calls"] != 6 {
 		b.Errorf("would have held %v, want maybe 7 and calls 6", h)
 	}
+}
+
+// raisedBehindASlot: the way to a slot that lies ahead is no debt that a shorter interval could shrink.
+func raisedBehindASlot(b *table) {
+	b.lay(only(sharedRate("account", 2, time.Second, 1)))
+	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
+	b.apply(only(sharedRate("account", 10, time.Second, 1)))
+	if got := b.ask(bucket.Ask{Horizon: far}).Grants[0].At - Start; got < 600_000 || got > 600_010 {
+		b.Errorf("the next slot at %d µs, want 100 ms after the one at 500000", got)
+	}
+}
+
+// shadowGivesNothingBack: a call that a limit let pass without counting it, and that ends when the limit is in force.
+func shadowGivesNothingBack(b *table) {
+	watched := func(s string) bucket.Rules {
+		l := quota("q", bucket.Quota{Count: 3, Window: bucket.Fixed, Per: time.Hour})
+		l.Shadow = s == "watches"
+		return only(l)
+	}
+	b.lay(watched("holds"))
+	b.ask(bucket.Ask{Want: 3})
+	b.apply(watched("watches"))
+	got := b.ask(bucket.Ask{})
+	b.expectSlots(got, 0)
+	b.apply(watched("holds"))
+	b.settle(bucket.Use{Key: "k", Grant: got.Grants[0], Returned: true})
+	b.expectSlots(b.ask(bucket.Ask{}))
 }

@@ -1,10 +1,7 @@
 package storetest
 
 import (
-	"container/heap"
-	"context"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -19,12 +16,14 @@ func schedules(t *testing.T, open Open, scenes int) {
 	for _, c := range []struct {
 		name string
 		plan func(*rapid.T) plan
-		idle func(*scene, func(string, ...any))
+		hold []check
 	}{
-		{"never over", anyPlan, nil},
-		{"never over by returns", returnsPlan, nil},
-		{"never over by refunds", refundsPlan, nil},
-		{"never idle", busyPlan, (*scene).neverIdle},
+		{"never over", anyPlan, []check{(*scene).neverOver}},
+		{"never over by returns", returnsPlan, []check{(*scene).neverOver}},
+		{"never over by refunds", refundsPlan, []check{(*scene).neverOver}},
+		{"never idle", busyPlan, []check{(*scene).neverOver, (*scene).neverIdle}},
+		{"never over under changing rules", turningPlan, []check{(*scene).neverOverInForce}},
+		{"never idle under changing rules", busyTurningPlan, []check{(*scene).neverOverInForce, (*scene).neverIdleInForce}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for left := scenes; left > 0; left -= 100 { // rapid plays a hundred at a time
@@ -35,15 +34,17 @@ func schedules(t *testing.T, open Open, scenes int) {
 					}
 					s := newScene(t, open, c.plan(rt), rapid.Uint64().Draw(rt, "seed"))
 					s.play()
-					s.neverOver(rt.Fatalf)
-					if c.idle != nil {
-						c.idle(s, rt.Fatalf)
+					for _, check := range c.hold {
+						check(s, rt.Fatalf)
 					}
 				})
 			}
 		})
 	}
 }
+
+// check looks at a scene that has been played, and fails with what is wrong.
+type check = func(s *scene, fail func(string, ...any))
 
 // plan is what a scene plays.
 type plan struct {
@@ -55,6 +56,7 @@ type plan struct {
 	service time.Duration // how long a call takes at most
 	length  time.Duration
 	adverse adversity
+	turns   []turn // rules to go over to, in order
 }
 
 // adversity is everything that goes wrong, in percent of the occasions.
@@ -207,170 +209,4 @@ func withOneQuotaAtMost(limits []bucket.Limit) []bucket.Limit {
 		}
 	}
 	return limits
-}
-
-// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only ever
-// goes back; arrivals are stamped in true time.
-type scene struct {
-	plan
-	t      testing.TB
-	store  Store
-	turns  []bucket.Rules // rules to go over to, one after another, at random times
-	clock  Clock
-	rng    *rand.Rand
-	true   bucket.Micros
-	step   bucket.Micros
-	events events
-	calls  []call
-}
-
-// call is one that reached the api.
-type call struct {
-	key   int
-	at    int64 // true time, nanoseconds
-	end   int64
-	costs []int64 // what it really took
-}
-
-// event is something that is to happen at a true time.
-type event struct {
-	at bucket.Micros
-	do func()
-}
-
-type events []event
-
-func (e events) Len() int           { return len(e) }
-func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
-func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	x := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return x
-}
-
-func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
-	s := &scene{plan: p, t: t, true: Start, rng: rand.New(rand.NewPCG(seed, 1))}
-	s.clock.now = Start
-	s.store = open(t, p.rules, &s.clock)
-	return s
-}
-
-// most bounds the calls of a scene: a fast rate is not more instructive for longer.
-const most = 1500
-
-func (s *scene) play() {
-	for k := range s.keys {
-		s.at(Start, func() { s.ask(k) })
-	}
-	end := Start.Add(s.length)
-	for len(s.events) > 0 && len(s.calls) < most {
-		e := heap.Pop(&s.events).(event)
-		if e.at > end {
-			return
-		}
-		s.true = max(s.true, e.at)
-		s.clock.now = s.true + s.step
-		e.do()
-	}
-}
-
-func (s *scene) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
-
-// chance is true in that many percent of the cases.
-func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
-
-// wall is the true time at which the wall clock will show m, if it is not set again.
-func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
-
-func (s *scene) ask(k int) {
-	if s.chance(s.adverse.clockBack) {
-		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
-		s.clock.now = s.true + s.step
-	}
-	if len(s.turns) > 0 && s.chance(10) {
-		if err := s.store.Apply(s.turns[0]); err != nil {
-			s.t.Fatal(err)
-		}
-		s.rules, s.turns = s.turns[0], s.turns[1:]
-	}
-	if s.chance(s.adverse.pauses) {
-		s.at(s.true+bucket.Micros(s.rng.Int64N(int64(s.length/time.Microsecond)/20+1)), func() { s.ask(k) })
-		return
-	}
-	costs := make([]int64, len(s.costs))
-	for i, c := range s.costs {
-		costs[i] = c
-		if s.adverse != (adversity{}) {
-			costs[i] = 1 + s.rng.Int64N(c)
-		}
-	}
-	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{
-		Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon,
-	}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	last := s.true
-	for _, g := range got[0].Grants {
-		last = max(last, s.wall(g.At))
-		s.at(s.wall(g.At), func() { s.start(k, g, costs) })
-	}
-	next := last
-	if w := got[0].Wait; w.Until > 0 {
-		next = max(s.wall(w.Until), s.true+1)
-	} else if w.Never || len(got[0].Grants) == 0 {
-		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
-	}
-	s.at(next, func() { s.ask(k) })
-}
-
-// start uses a grant, unless it was missed: then it is returned, or its owner has died.
-func (s *scene) start(k int, g bucket.Grant, costs []int64) {
-	use := bucket.Use{Key: fmt.Sprint("key", k), Grant: g, Costs: costs}
-	now := s.true + s.step
-	if now < g.At { // the clock was set back: sleep on
-		s.at(s.wall(g.At), func() { s.start(k, g, costs) })
-		return
-	}
-	if s.chance(s.adverse.misses) || now > g.At.Add(s.rules.Jitter) {
-		use.Returned = true
-		s.settle(use)
-		return
-	}
-	late := s.rng.Int64N(int64(s.rules.Jitter)+1) * s.rng.Int64N(2)
-	if s.chance(30) {
-		late = int64(s.rules.Jitter)
-	}
-	c := call{key: k, at: int64(s.true)*1000 + late, costs: costs}
-	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
-	if s.chance(s.adverse.misestimates) {
-		// Fewer units than estimated: more would be over whatever anybody does.
-		c.costs, use.Actual = make([]int64, len(costs)), make([]int64, len(costs))
-		for i := range costs {
-			c.costs[i] = costs[i]
-			if s.settles(i) {
-				c.costs[i] = s.rng.Int64N(costs[i] + 1)
-			}
-			use.Actual[i] = c.costs[i]
-		}
-	}
-	s.calls = append(s.calls, c)
-	if s.chance(s.adverse.unsettled) {
-		return
-	}
-	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
-}
-
-// settles: a rate gives back only what it knows how to; a quota whatever it is told.
-func (s *scene) settles(i int) bool {
-	l := s.rules.Shared[i]
-	return l.Rate == nil || l.Cost.SettleHeader != ""
-}
-
-func (s *scene) settle(u bucket.Use) {
-	if err := s.store.Settle(context.Background(), []bucket.Use{u}); err != nil {
-		s.t.Fatal(err)
-	}
 }

@@ -258,7 +258,11 @@ func (s *sharedLimits) seed(ctx context.Context) {
 	told := ""
 	for ctx.Err() == nil {
 		epoch := s.store.Epoch()
-		unknown, err := s.store.Unknown(ctx)
+		_, err := s.store.Touch(ctx) // also brings new rules into force where debts are kept
+		var unknown []string
+		if err == nil {
+			unknown, err = s.store.Unknown(ctx)
+		}
 		if err == nil && len(unknown) == 0 {
 			s.mu.Lock()
 			s.doubt = s.kept.Epoch != epoch

@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// scene plays a plan in virtual time. The wall clock that store and callers read is true time plus a step that only ever
+// goes back; arrivals are stamped in true time.
+type scene struct {
+	plan
+	t      testing.TB
+	store  Store
+	clock  Clock
+	rng    *rand.Rand
+	true   bucket.Micros
+	step   bucket.Micros
+	seen   bucket.Micros // the latest the store was shown
+	events events
+	calls  []call
+	eras   []era // of the rules, the first from the start
+	given  int   // grants so far
+}
+
+// call is one that reached the api.
+type call struct {
+	at    int64 // true time, nanoseconds
+	end   int64
+	costs []int64 // what it really took
+	grant
+}
+
+// grant is what a caller holds.
+type grant struct {
+	bucket.Grant
+	key    int
+	costs  []int64 // as asked
+	number int     // in the order of giving, over all keys
+	era    int     // in which it was given
+}
+
+// event is something that is to happen at a true time.
+type event struct {
+	at bucket.Micros
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	x := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return x
+}
+
+func newScene(t testing.TB, open Open, p plan, seed uint64) *scene {
+	s := &scene{plan: p, t: t, true: Start, rng: rand.New(rand.NewPCG(seed, 1))}
+	s.clock.now = Start
+	s.store = open(t, p.rules, &s.clock)
+	s.eras = []era{{p.rules, Start}}
+	return s
+}
+
+// most bounds the calls of a scene: a fast rate is not more instructive for longer.
+const most = 1500
+
+func (s *scene) play() {
+	s.askAll()
+	for _, x := range s.turns {
+		s.at(Start.Add(x.after), func() { s.turn(x.rules) })
+	}
+	end := Start.Add(s.length)
+	for len(s.events) > 0 && len(s.calls) < most {
+		e := heap.Pop(&s.events).(event)
+		if e.at > end {
+			return
+		}
+		s.true = max(s.true, e.at)
+		s.clock.now = s.true + s.step
+		e.do()
+	}
+}
+
+func (s *scene) at(when bucket.Micros, do func()) { heap.Push(&s.events, event{when, do}) }
+
+// chance is true in that many percent of the cases.
+func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
+
+// wall is the true time at which the wall clock will show m, if it is not set again.
+func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
+
+func (s *scene) ask(k int) {
+	if s.chance(s.adverse.clockBack) {
+		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
+		s.clock.now = s.true + s.step
+	}
+	if s.chance(s.adverse.pauses) {
+		s.later(k, s.true+bucket.Micros(s.rng.Int64N(int64(s.length/time.Microsecond)/20+1)))
+		return
+	}
+	costs := make([]int64, len(s.costs))
+	for i, c := range s.costs {
+		costs[i] = c
+		if s.adverse != (adversity{}) {
+			costs[i] = 1 + s.rng.Int64N(c)
+		}
+	}
+	s.seen = max(s.seen, s.clock.now)
+	got, err := s.store.Reserve(context.Background(), []bucket.Ask{{
+		Key: fmt.Sprint("key", k), Limits: s.rules.Key, Costs: costs, Want: s.want, Horizon: s.horizon,
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	last := s.true
+	for _, g := range got[0].Grants {
+		last = max(last, s.wall(g.At))
+		held := grant{g, k, costs, s.given, len(s.eras) - 1}
+		s.given++
+		s.at(s.wall(g.At), func() { s.start(held) })
+	}
+	next := last
+	if w := got[0].Wait; w.Until > 0 {
+		next = max(s.wall(w.Until), s.true+1)
+	} else if w.Never || len(got[0].Grants) == 0 {
+		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
+	}
+	s.later(k, next)
+}
+
+// askAll lets every key ask now.
+func (s *scene) askAll() {
+	for k := range s.keys {
+		s.later(k, s.true)
+	}
+}
+
+// later lets a key ask at a time, unless the rules change before: then it asks at once.
+func (s *scene) later(k int, when bucket.Micros) {
+	era := len(s.eras)
+	s.at(when, func() {
+		if era == len(s.eras) {
+			s.ask(k)
+		}
+	})
+}
+
+// start uses a grant, unless it was missed: then it is returned, or its owner has died.
+func (s *scene) start(g grant) {
+	use := bucket.Use{Key: fmt.Sprint("key", g.key), Grant: g.Grant, Costs: g.costs}
+	now := s.true + s.step
+	if now < g.At { // the clock was set back: sleep on
+		s.at(s.wall(g.At), func() { s.start(g) })
+		return
+	}
+	if s.chance(s.adverse.misses) || now > g.At.Add(s.rules.Jitter) {
+		use.Returned = true
+		s.settle(use)
+		return
+	}
+	late := s.rng.Int64N(int64(s.rules.Jitter)+1) * s.rng.Int64N(2)
+	if s.chance(30) {
+		late = int64(s.rules.Jitter)
+	}
+	c := call{at: int64(s.true)*1000 + late, costs: g.costs, grant: g}
+	c.end = c.at + s.rng.Int64N(int64(s.service)+1)
+	if s.chance(s.adverse.misestimates) {
+		// Fewer units than estimated: more would be over whatever anybody does.
+		c.costs, use.Actual = make([]int64, len(g.costs)), make([]int64, len(g.costs))
+		for i, cost := range g.costs {
+			c.costs[i] = cost
+			if s.settles(i) {
+				c.costs[i] = s.rng.Int64N(cost + 1)
+			}
+			use.Actual[i] = c.costs[i]
+		}
+	}
+	s.calls = append(s.calls, c)
+	if s.chance(s.adverse.unsettled) {
+		return
+	}
+	s.at(bucket.Micros(c.end/1000+1), func() { s.settle(use) })
+}
+
+// settles: a rate gives back only what it knows how to; a quota whatever it is told.
+func (s *scene) settles(i int) bool {
+	l := s.rules.Shared[i]
+	return l.Rate == nil || l.Cost.SettleHeader != ""
+}
+
+func (s *scene) settle(u bucket.Use) {
+	s.seen = max(s.seen, s.clock.now)
+	if err := s.store.Settle(context.Background(), []bucket.Use{u}); err != nil {
+		s.t.Fatal(err)
+	}
+}

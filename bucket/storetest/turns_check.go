@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// What rules in force mean while they change.
+//
+// A slot is judged by the rules under which it was given, and everything given before counts, under whatever rules: let m
+// be the slot given last among those in a window [a, b], and its rules in force until b. Then a shared rate lets at most
+// its burst and what drains between a and b into the window, drained at each time by the rate in force then; a quota lets
+// at most its count into a period or window of its length; and no more calls than an in-flight limit run at once. So a
+// lowered limit binds at once and is paid off by what was given before, and no slot is taken back. While a limit only
+// watches it counts what it would have let pass; slots given then are not its own.
+//
+// A key's own debt is carried over when the key is next asked for, so that its window counts only slots of one era: what
+// is given after a change obeys it.
+//
+// All of this is about slots, by the store's clock. Calls come up to the jitter later, which the intervals have room for.
+
+// neverOverInForce holds every slot that was used against the rules in force.
+func (s *scene) neverOverInForce(fail func(string, ...any)) {
+	calls := slices.Clone(s.calls)
+	slices.SortFunc(calls, func(a, b call) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.number, b.number)) })
+	for k := range s.keys {
+		for e := range s.eras {
+			slots := s.slots(calls, func(c *call) int64 {
+				if c.key == k && c.era == e {
+					return 1
+				}
+				return 0
+			})
+			s.holdRate(slots, "key", fail, func(e int) bucket.Rate { return s.eras[e].rules.Key.Rate })
+		}
+	}
+	for i, l := range s.rules.Shared {
+		slots := s.slots(calls, func(c *call) int64 {
+			if s.eras[c.era].rules.Shared[i].Shadow {
+				return 0
+			}
+			return c.costs[i]
+		})
+		switch {
+		case l.Rate != nil:
+			s.holdRate(slots, l.Name, fail, func(e int) bucket.Rate { return *s.eras[e].rules.Shared[i].Rate })
+		case l.Quota != nil:
+			s.holdQuota(slots, i, fail)
+		default:
+			s.holdInFlight(i, fail)
+		}
+	}
+}
+
+// slot is one that was used, with what it took.
+type slot struct {
+	at          bucket.Micros
+	cost        int64
+	number, era int
+}
+
+func (s *scene) slots(calls []call, cost func(*call) int64) (slots []slot) {
+	for i := range calls {
+		c := &calls[i]
+		if n := cost(c); n > 0 {
+			slots = append(slots, slot{c.At, n, c.number, c.era})
+		}
+	}
+	return slots
+}
+
+// lasts reports whether an era's rules are in force at that time.
+func (s *scene) lasts(e int, at bucket.Micros) bool {
+	return e == len(s.eras)-1 || at < s.eras[e+1].from
+}
+
+// holdRate looks at every window.
+func (s *scene) holdRate(slots []slot, name string, fail func(string, ...any), rate func(era int) bucket.Rate) {
+	drained := make([]float64, len(slots)) // from the start to each slot, in units
+	for i, x := range slots {
+		for e := range s.eras {
+			until := x.at
+			if e+1 < len(s.eras) {
+				until = min(until, s.eras[e+1].from)
+			}
+			if until > s.eras[e].from {
+				drained[i] += float64(until-s.eras[e].from) * perMicro(s.eras[e].rules, rate(e))
+			}
+		}
+	}
+	for i := range slots {
+		sum, last := int64(0), slots[i]
+		for j := i; j < len(slots); j++ {
+			x := slots[j]
+			sum += x.cost
+			if x.number > last.number {
+				last = x
+			}
+			if !s.lasts(last.era, x.at) {
+				continue
+			}
+			r := rate(last.era)
+			// Slots are whole microseconds: one of it at either end.
+			let := float64(r.Burst) + drained[j] - drained[i] + 2*perMicro(s.eras[last.era].rules, r) + 1e-6
+			if float64(sum) > let {
+				fail("%s: %d units in slots %d to %d µs, %.3f are allowed by %+v, in force from %d µs\n%+v", name, sum,
+					slots[i].at-Start, x.at-Start, let, r, s.eras[last.era].from-Start, s.plan)
+			}
+		}
+	}
+}
+
+// holdQuota looks at every period, or at every window of a sliding quota.
+func (s *scene) holdQuota(slots []slot, limit int, fail func(string, ...any)) {
+	for i := range slots {
+		sum, last := int64(0), slots[i]
+		for _, x := range slots[i:] {
+			q := s.rules.Shared[limit].Quota
+			if q.Window == bucket.Sliding && x.at-slots[i].at >= bucket.Micros(q.Per/time.Microsecond) {
+				break
+			}
+			if q.Window != bucket.Sliding {
+				if _, end := q.Period(slots[i].at); x.at >= end {
+					break
+				}
+			}
+			sum += x.cost
+			if x.number > last.number {
+				last = x
+			}
+			rules := s.eras[last.era].rules
+			let := max(1, rules.Shared[limit].Quota.Count*(100-rules.Headroom)/100)
+			if sum > let && s.lasts(last.era, x.at) {
+				fail("%s: %d units in slots %d to %d µs, %d are allowed\n%+v", rules.Shared[limit].Name, sum, slots[i].at-Start, x.at-Start, let, s.plan)
+			}
+		}
+	}
+}
+
+// holdInFlight looks at every start of a call.
+func (s *scene) holdInFlight(limit int, fail func(string, ...any)) {
+	for _, c := range s.calls {
+		running, last := int64(0), c
+		for _, x := range s.calls {
+			if x.at <= c.at && c.at < x.end || x.number == c.number {
+				running++
+				if x.number > last.number {
+					last = x
+				}
+			}
+		}
+		rules := s.eras[last.era].rules
+		l := rules.Shared[limit]
+		if let := max(1, l.InFlight*(100-rules.Headroom)/100); running > let && !l.Shadow {
+			fail("%s: %d calls at once, %d are allowed\n%+v", l.Name, running, let, s.plan)
+		}
+	}
+}
+
+// neverIdleInForce says that with jobs always waiting at least 95 % of the tightest rate in force was used in every era,
+// less what the era before had given ahead of it.
+func (s *scene) neverIdleInForce(fail func(string, ...any)) {
+	if len(s.calls) >= most || len(s.calls) == 0 {
+		return // cut short
+	}
+	for e, x := range s.eras {
+		until := Start.Add(s.length)
+		if e+1 < len(s.eras) {
+			until = s.eras[e+1].from
+		}
+		if until <= x.from {
+			continue
+		}
+		length := float64(until - x.from)
+		allowed := float64(s.keys) * length * perMicro(x.rules, x.rules.Key.Rate)
+		owed := float64(s.want * s.keys)
+		for i, l := range x.rules.Shared {
+			if !l.Shadow {
+				allowed = min(allowed, length*perMicro(x.rules, *l.Rate)/float64(s.costs[i]))
+			}
+			owed += s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Shared[i].Rate.Burst / s.costs[i] })
+		}
+		owed += float64(s.keys) * s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Key.Rate.Burst })
+		got := 0
+		for _, c := range s.calls {
+			if c.At >= x.from && c.At < until {
+				got++
+			}
+		}
+		if float64(got) < 0.95*allowed-owed-2 {
+			fail("era %d: %d calls of %.1f allowed in %.0f µs, with %.0f owed\n%+v", e, got, allowed, length, owed, s.plan)
+		}
+	}
+}
+
+// owedBefore is how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far.
+func (s *scene) owedBefore(e int, burst func(*bucket.Rules) int64) float64 {
+	most := int64(0)
+	for i := range s.eras[:e] {
+		most = max(most, burst(&s.eras[i].rules))
+	}
+	return float64(most)
+}
