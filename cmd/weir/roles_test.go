@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ import (
 func roleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
 	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
-		t.Setenv("WEIR_"+user+"_PASSWORD", "secret-of-"+strings.ToLower(user))
+		t.Setenv("NATS_"+user+"_PASSWORD", "secret-of-"+strings.ToLower(user))
 	}
 	opts, err := server.ProcessConfigFile(file)
 	if err != nil {
@@ -282,5 +283,32 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	_, err := StartWorker(t.Context(), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
+	}
+}
+
+// TestOperatorModeHasTheSameRoles compares the lists of nsc.sh with those of accounts.conf.
+func TestOperatorModeHasTheSameRoles(t *testing.T) {
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+		t.Setenv("NATS_"+user+"_PASSWORD", "secret")
+	}
+	opts, err := server.ProcessConfigFile(filepath.Join(deployDir, "nats", "accounts.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := strings.ReplaceAll(mustRead(t, filepath.Join(deployDir, "nats", "nsc.sh")), "\\\n", " ")
+	for _, u := range opts.Users {
+		if u.Permissions == nil {
+			continue
+		}
+		line := regexp.MustCompile(`(?m)^nsc add user .*--name ` + u.Username + `\b.*$`).FindString(script)
+		for flag, want := range map[string][]string{"--allow-pub": u.Permissions.Publish.Allow, "--allow-sub": u.Permissions.Subscribe.Allow} {
+			var got []string
+			for _, m := range regexp.MustCompile(flag+` '([^']+)'`).FindAllStringSubmatch(line, -1) {
+				got = append(got, m[1])
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s %s: nsc.sh has\n%v\naccounts.conf\n%v", u.Username, flag, got, want)
+			}
+		}
 	}
 }

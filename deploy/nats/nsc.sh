@@ -8,7 +8,7 @@ set -eu
 ACCOUNT=${ACCOUNT:-WEIR}
 
 nsc add account "$ACCOUNT"
-nsc edit account "$ACCOUNT" --js-enable 1
+nsc edit account "$ACCOUNT" --js-enable 0    # no tiers: streams of one replica and of three
 
 nsc add user --account "$ACCOUNT" --name producer \
   --allow-pub 'weir.jobs.>' \

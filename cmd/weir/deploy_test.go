@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.yaml.in/yaml/v3"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+var deployDir = filepath.Join("..", "..", "deploy")
+
+// deployFiles are the texts of deploy by their paths in it.
+func deployFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(deployDir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files[path] = mustRead(t, filepath.Join(deployDir, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// object is a YAML or JSON document.
+type object = map[string]any
+
+// documents reads all documents of a YAML text.
+func documents(t *testing.T, name, text string) []object {
+	t.Helper()
+	var all []object
+	for d := yaml.NewDecoder(strings.NewReader(text)); ; {
+		var o object
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, o)
+	}
+}
+
+// at walks into maps by keys; nil where there is nothing.
+func at(o any, path ...string) any {
+	for _, key := range path {
+		m, _ := o.(object)
+		o = m[key]
+	}
+	return o
+}
+
+// TestDeployedVariablesExist: what deploy sets, weir reads.
+func TestDeployedVariablesExist(t *testing.T) {
+	known := []string{}
+	for _, s := range (&config.Settings{}).Redacted() {
+		known = append(known, s.Name)
+	}
+	seen := map[string]bool{}
+	for path, text := range deployFiles(t) {
+		for _, name := range regexp.MustCompile(`\bWEIR_[A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
+			if stream := slices.Contains(commonStreams[:], name) || name == "WEIR_NAME"; !slices.Contains(known, name) && !stream {
+				t.Errorf("deploy/%s: weir knows no %s", path, name)
+			}
+			seen[name] = true
+		}
+	}
+	if !seen["WEIR_HTTP_TOKEN"] || !seen["WEIR_NATS_INBOX"] || !seen["WEIR_SHUTDOWN_TIMEOUT"] {
+		t.Error("the variables are not found any more: mend this test")
+	}
+}
+
+// TestDashboardAndAlertsAskForWhatThereIs compares the names and labels in every expression with the series of a worker
+// that runs.
+func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n")
+	r.submit("weir.jobs.m.k", nil, nil)
+	r.submit("weir.jobs.m.k", nil, nil)
+	r.awaitCalls(1)
+	labels := exported(t, r)
+	expressions := append(dashboardExpressions(t), alertExpressions(t)...)
+	autoscale := documents(t, "autoscale.yaml", mustRead(t, filepath.Join(deployDir, "k8s", "autoscale.yaml")))[0]
+	for _, trigger := range at(autoscale, "spec", "triggers").([]any) {
+		expressions = append(expressions, at(trigger, "metadata", "query").(string))
+	}
+	asked := map[string]bool{}
+	for _, e := range expressions {
+		for _, series := range regexp.MustCompile(`\bweir_[a-z_]+`).FindAllString(e, -1) {
+			asked[strings.TrimSuffix(series, "_bucket")] = true
+			if labels[series] == nil {
+				t.Errorf("%s: weir exports no %s", e, series)
+			}
+		}
+		checkLabels(t, e, labels)
+		if strings.Count(e, "(") != strings.Count(e, ")") || strings.Count(e, "[") != strings.Count(e, "]") || strings.Count(e, "{") != strings.Count(e, "}") {
+			t.Errorf("%s: brackets do not match", e)
+		}
+	}
+	for series := range labels {
+		name := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(series, "")
+		if strings.HasPrefix(series, "weir_") && !asked[name] {
+			t.Errorf("nothing in deploy shows %s", name)
+		}
+	}
+}
+
+// checkLabels holds every label in an expression against those that exist, on weir's series or by Prometheus itself.
+func checkLabels(t *testing.T, expression string, labels map[string]map[string]bool) {
+	t.Helper()
+	known := map[string]bool{"le": true, "instance": true, "job": true}
+	for _, of := range labels {
+		for name := range of {
+			known[name] = true
+		}
+	}
+	for _, m := range regexp.MustCompile(`by \(([^)]*)\)|([a-z_]+)=~?"`).FindAllStringSubmatch(expression, -1) {
+		for name := range strings.SplitSeq(m[1]+m[2], ",") {
+			if !known[strings.TrimSpace(name)] {
+				t.Errorf("%s: there is no label %s", expression, name)
+			}
+		}
+	}
+}
+
+// exported are a worker's series with their labels, as its /metrics tells.
+func exported(t *testing.T, r *rig) map[string]map[string]bool {
+	t.Helper()
+	series := map[string]map[string]bool{}
+	for line := range strings.Lines(r.get("/metrics")) {
+		m := regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? \S+\n$`).FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		series[m[1]] = map[string]bool{}
+		for _, l := range regexp.MustCompile(`([a-z_]+)="`).FindAllStringSubmatch(m[2], -1) {
+			series[m[1]][l[1]] = true
+		}
+	}
+	return series
+}
+
+func dashboardExpressions(t *testing.T) []string {
+	t.Helper()
+	var dashboard struct {
+		UID    string
+		Panels []struct {
+			ID      int
+			Title   string
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	if err := json.Unmarshal([]byte(mustRead(t, filepath.Join(deployDir, "grafana", "weir.json"))), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int]bool{}
+	var all []string
+	for _, p := range dashboard.Panels {
+		if ids[p.ID] || p.Title == "" || p.GridPos.X+p.GridPos.W > 24 || len(p.Targets) == 0 {
+			t.Errorf("panel %d %q is not in order", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	if len(all) < 20 {
+		t.Errorf("the dashboard has only %d expressions", len(all))
+	}
+	return all
+}
+
+// alertExpressions also holds that every alert says what to do.
+func alertExpressions(t *testing.T) []string {
+	t.Helper()
+	var rules struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	d := yaml.NewDecoder(strings.NewReader(mustRead(t, filepath.Join(deployDir, "prometheus", "alerts.yaml"))))
+	d.KnownFields(true)
+	if err := d.Decode(&rules); err != nil {
+		t.Fatal(err)
+	}
+	runbook := strings.ToLower(mustRead(t, filepath.Join(deployDir, "runbook.md")))
+	var all []string
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			all = append(all, r.Expr)
+			anchor, ok := strings.CutPrefix(r.Annotations["runbook"], "deploy/runbook.md#")
+			if !ok || !strings.Contains(runbook, "\n## "+anchor+"\n") {
+				t.Errorf("%s: the runbook has no %q", r.Alert, r.Annotations["runbook"])
+			}
+			if _, err := time.ParseDuration(r.For + "0s"); r.Alert == "" || r.Annotations["summary"] == "" || r.Labels["severity"] == "" || err != nil {
+				t.Errorf("alert %q is not complete", r.Alert)
+			}
+		}
+	}
+	return all
+}
+
+// TestComposeHolds: every service has what it refers to, and stopping lasts longer than weir's own patience.
+func TestComposeHolds(t *testing.T) {
+	compose := documents(t, "compose.yaml", mustRead(t, filepath.Join(deployDir, "compose", "compose.yaml")))[0]
+	services, volumes, secrets := compose["services"].(object), compose["volumes"].(object), compose["secrets"].(object)
+	for name, service := range services {
+		dependencies, _ := at(service, "depends_on").(object)
+		for other := range dependencies {
+			if at(services[other], "healthcheck") == nil {
+				t.Errorf("%s waits for the health of %s, which nobody checks", name, other)
+			}
+		}
+		mounts, _ := at(service, "volumes").([]any)
+		for _, mount := range mounts {
+			source, _, _ := strings.Cut(mount.(string), ":")
+			if _, ok := volumes[source]; ok || source == "./weir.yaml" {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(deployDir, "compose", source)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		named, _ := at(service, "secrets").([]any)
+		for _, secret := range named {
+			if secrets[secret.(string)] == nil {
+				t.Errorf("%s: there is no secret %v", name, secret)
+			}
+		}
+	}
+	stop, err := time.ParseDuration(at(services["weir-1"], "stop_grace_period").(string))
+	patience, err2 := time.ParseDuration(at(services["weir-1"], "environment", "WEIR_SHUTDOWN_TIMEOUT").(string))
+	if err != nil || err2 != nil || stop <= patience {
+		t.Errorf("stop_grace_period %s, WEIR_SHUTDOWN_TIMEOUT %s: %v %v", stop, patience, err, err2)
+	}
+	example := mustRead(t, filepath.Join(deployDir, "compose", "env.example"))
+	text := mustRead(t, filepath.Join(deployDir, "compose", "compose.yaml"))
+	for _, m := range regexp.MustCompile(`\$\{([A-Z_]+)[:}]`).FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(example, "\n"+m[1]+"=") {
+			t.Errorf("env.example has no %s", m[1])
+		}
+	}
+}
+
+// TestComposeClusterForms starts three nats-servers with compose's configuration, but for addresses.
+func TestComposeClusterForms(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "nats.conf"), mustRead(t, filepath.Join(deployDir, "compose", "nats.conf")))
+	writeFile(t, filepath.Join(dir, "accounts.conf"), mustRead(t, filepath.Join(deployDir, "nats", "accounts.conf")))
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+		t.Setenv("NATS_"+user+"_PASSWORD", "s"+strings.ToLower(user))
+	}
+	var servers []*server.Server
+	var routes []string
+	for range 3 {
+		routes = append(routes, "nats://"+freePort(t))
+	}
+	for i, name := range []string{"nats-1", "nats-2", "nats-3"} {
+		t.Setenv("NATS_NAME", name)
+		opts, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(opts.Routes) != 3 || opts.ServerName != name || !opts.SyncAlways || !opts.JetStream {
+			t.Fatalf("the configuration does not say what it should: %+v", opts)
+		}
+		servers = append(servers, startNATS(t, clustered(opts, routes, i, t.TempDir())))
+	}
+	url := "nats://worker:sworker@" + servers[0].Addr().String()
+	r := &rig{t: t}
+	r.eventually("a leader", func() bool { return servers[0].JetStreamIsCurrent() && servers[0].JetStreamClusterPeers() != nil })
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
+	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
+	w, err := StartWorker(t.Context(), s, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if err := w.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// clustered puts a server of a cluster on addresses of its own.
+func clustered(opts *server.Options, routes []string, i int, dir string) *server.Options {
+	addr := strings.TrimPrefix(routes[i], "nats://")
+	opts.Host, opts.Port, opts.HTTPPort, opts.NoSigs, opts.NoLog, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, 0, true, true, dir
+	opts.JetStreamMaxStore = 64 << 30
+	opts.Cluster.Host, opts.Cluster.Port = "127.0.0.1", portOf(addr)
+	opts.Routes = server.RoutesFromStr(strings.Join(routes, ","))
+	return opts
+}
+
+// TestSystemdUnitHolds lets systemd itself judge the unit, where it is installed.
+func TestSystemdUnitHolds(t *testing.T) {
+	text := mustRead(t, filepath.Join(deployDir, "systemd", "weir.service"))
+	var stop, patience time.Duration
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "TimeoutStopSec="); ok {
+			stop, _ = time.ParseDuration(v)
+		}
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "Environment=WEIR_SHUTDOWN_TIMEOUT="); ok {
+			patience, _ = time.ParseDuration(v)
+		}
+	}
+	if patience == 0 || stop <= patience {
+		t.Errorf("TimeoutStopSec %s, WEIR_SHUTDOWN_TIMEOUT %s", stop, patience)
+	}
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	unit := filepath.Join(t.TempDir(), "weir.service")
+	writeFile(t, unit, strings.Replace(text, "ExecStart=/usr/local/bin/weir", "ExecStart="+os.Args[0], 1))
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), tool, "verify", unit)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil || out.Len() > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out.String())
+	}
+}
+
+func portOf(addr string) int {
+	_, port, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(port)
+	return n
+}
