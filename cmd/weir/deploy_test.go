@@ -291,7 +291,9 @@ func TestComposeClusterForms(t *testing.T) {
 	}
 	url := "nats://worker:sworker@" + servers[0].Addr().String()
 	r := &rig{t: t}
-	r.eventually("a leader", func() bool { return servers[0].JetStreamIsCurrent() && servers[0].JetStreamClusterPeers() != nil })
+	r.eventually("a leader that knows the others", func() bool {
+		return slices.ContainsFunc(servers, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == len(servers) })
+	})
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
