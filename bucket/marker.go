@@ -79,6 +79,31 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10)}, nil
 }
 
+// Replaced reports whether the stream's leader says that another owner has come since Own: what is known here of a call
+// is that one's to tell now, or has been told.
+func (p *Partition) Replaced(ctx context.Context) (bool, error) {
+	request := fmt.Appendf(nil, `{"last_by_subj":%q}`, ownerSubject(p.queue.api, p.number))
+	msg, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+p.name, request)
+	if err != nil {
+		return false, fmt.Errorf("owner of %s: %w", p.name, err)
+	}
+	var answer struct {
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+		Error *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(msg.Data, &answer); err != nil {
+		return false, fmt.Errorf("owner of %s: unreadable answer", p.name)
+	}
+	if answer.Error != nil && answer.Error.ErrorCode != codeNoMessage {
+		return false, fmt.Errorf("owner of %s: %w", p.name, answer.Error)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return answer.Message.Seq != p.fence, nil // none: a new owner is about to write its epoch
+}
+
 // Run stores markers until ctx ends.
 func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 

@@ -134,8 +134,42 @@ func (l *lane) keepRecord(ctx context.Context, t *task, c *CallRecord, then func
 	})
 }
 
-// persist writes until it is written. While it is not, the job stays where it is, and is not called again.
+// persist writes until it is written. While it is not, the job stays where it is, and is not called again. Where this
+// process may not have the right to call any more, another may have found the job's intent and said that nobody knows:
+// then nothing is written that says otherwise.
 func (l *lane) persist(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
+	if l.d.opts.MayCall == nil || l.d.opts.MayCall() {
+		l.put(ctx, what, t, write, then)
+		return
+	}
+	l.running.Go(func() {
+		if l.replaced(ctx, t) {
+			l.log.Warn("another worker has taken the key over and has settled the job: what is known here is dropped", "what", what,
+				"key", t.line.key, "seq", t.seq)
+			return
+		}
+		l.put(ctx, what, t, write, then)
+	})
+}
+
+// replaced asks until it knows whether another worker owns the task's partition. When ctx ends first, it may.
+func (l *lane) replaced(ctx context.Context, t *task) bool {
+	for {
+		asking, cancel := context.WithTimeout(ctx, loadTimeout)
+		replaced, err := t.line.part.bucket.Replaced(asking)
+		cancel()
+		if err == nil {
+			return replaced
+		}
+		select {
+		case <-time.After(persistRetry):
+		case <-ctx.Done():
+			return true
+		}
+	}
+}
+
+func (l *lane) put(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
 	l.running.Add(1)
 	write(func(err error) {
 		defer l.running.Done()

@@ -8,16 +8,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/fault"
 )
 
 // Bounds of one life.
 const (
-	patience   = 4 * time.Second // for a chosen point to be reached
-	yieldsFor  = 15 * time.Second
-	takesOver  = 12 * time.Second
+	patience   = 4 * time.Second  // for a chosen point to be reached
+	takesOver  = 30 * time.Second // until a second weir is ready
+	leaseGone  = 9 * time.Second  // until a weir that is stopped has lost every right
+	clingsFor  = 4 * time.Second  // a weir that was taken over
 	retryStart = 100 * time.Millisecond
 	mostStarts = 100 // of one life that ends by itself each time
 )
@@ -172,24 +171,20 @@ func (s *stage) endedByItself(p *process, err error) {
 	}
 }
 
-// takeOver stops a weir, lets another take its place as if the right to call had been lost, and lets the first go on: it
-// must find out before it calls anything.
+// takeOver stops a weir until its right to call is gone and another has taken its place, and lets it go on then: it must
+// find out before it calls anything, or says anything of what it had called.
 func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) bool {
 	if p.gone(ctx, l.delay) {
 		s.endedByItself(p, nil)
 		return false
 	}
 	p.signal(syscall.SIGSTOP)
-	err := s.dropLeases(ctx)
+	stopped := time.Now()
+	second, err := s.startWorker(name+"-second", fault.Order{})
 	if err == nil {
-		second, serr := s.startWorker(name+"-second", fault.Order{})
-		if err = serr; err == nil {
-			if err = second.awaitReady(ctx, takesOver); err != nil {
-				second.kill()
-				s.mu.Lock()
-				s.worker = nil
-				s.mu.Unlock()
-			}
+		if err = second.awaitReady(ctx, takesOver); err != nil {
+			second.kill()
+			s.forget(second)
 		}
 	}
 	if err != nil {
@@ -197,53 +192,25 @@ func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) b
 		s.kill(p, "")
 		return true
 	}
-	sleep(ctx, time.Second) // it calls
+	sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
 	p.signal(syscall.SIGCONT)
-	yielded := p.gone(ctx, yieldsFor)
-	if !yielded {
+	if !p.gone(ctx, clingsFor) {
 		p.kill()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.counts[takeover]++
-	if !yielded {
-		s.counts[clung]++
-	}
+	s.count(takeover)
 	return true
 }
 
-// The kinds that a takeover is counted as.
-const (
-	takeover kind = "taken over by a second weir"
-	clung    kind = "went on though taken over"
-)
-
-// leases is the key-value bucket in which weir keeps who may call.
-const leases = "weir_leases"
-
-func (s *stage) dropLeases(ctx context.Context) error {
-	nc, err := nats.Connect(s.url)
-	if err != nil {
-		return fmt.Errorf("drop the leases: %w", err)
+func (s *stage) forget(p *process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker == p {
+		s.worker = nil
 	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("drop the leases: %w", err)
-	}
-	kv, err := js.KeyValue(ctx, leases)
-	if err != nil {
-		return fmt.Errorf("drop the leases: %w", err)
-	}
-	keys, err := kv.Keys(ctx)
-	if err != nil {
-		return fmt.Errorf("drop the leases: %w", err)
-	}
-	for _, key := range keys {
-		err = errors.Join(err, kv.Delete(ctx, key))
-	}
-	return err
 }
+
+// takeover is how takeovers are counted.
+const takeover kind = "taken over by a second weir"
 
 // stayUp starts weir without an order and keeps it running until the end.
 func (s *stage) stayUp(ctx context.Context) error {

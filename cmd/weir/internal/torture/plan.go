@@ -54,7 +54,7 @@ func newPlan(o *Options) *plan {
 	p := &plan{}
 	points := o.Points
 	if len(points) == 0 {
-		points = slices.Clone(fault.Points())
+		points = slices.DeleteFunc(fault.Points(), func(p fault.Point) bool { return !reached(p, o) })
 		r.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	}
 	chosen := 0
@@ -80,6 +80,19 @@ func newPlan(o *Options) *plan {
 	}
 	p.addEvents(r, o)
 	return p
+}
+
+// reached reports whether a run with these options passes a point.
+func reached(p fault.Point, o *Options) bool {
+	switch p {
+	case fault.LeaseStored:
+		return o.Server == External
+	case fault.LimitsStored:
+		return o.Takeovers == 0 // the api has a shared limit
+	case fault.UnknownFound, fault.IntentStored, fault.LetterKept:
+		return !o.Idempotent
+	}
+	return true
 }
 
 func (p *plan) addEvents(r *rand.Rand, o *Options) {

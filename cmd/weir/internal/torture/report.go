@@ -141,7 +141,6 @@ func (r *Report) findings() []Finding {
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent)
-	add("yielded", r.Faults[clung], "%d of %d weirs that were taken over", r.Faults[takeover]-r.Faults[clung], r.Faults[takeover])
 	return all
 }
 

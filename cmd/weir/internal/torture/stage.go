@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -193,6 +194,10 @@ func (s *stage) configure() error {
 		s.onEnd(s.network.close)
 		url = s.network.url()
 	}
+	limits := fmt.Sprintf("\n    limits: [{name: account, rate: %d/s, burst: 1}]", s.accountRate())
+	if s.o.Takeovers > 0 {
+		limits = "" // without Redis two weirs cannot share one
+	}
 	idempotency := ""
 	if s.o.Idempotent {
 		idempotency = "idempotency: {header: Idempotency-Key}\n    "
@@ -203,13 +208,12 @@ func (s *stage) configure() error {
     price: 0.01
     timeout: %s
     jitter: %s
-    %sbucket: {rate: %d/s, capacity: 20000, in_flight: 4}
-    limits: [{name: account, rate: %d/s, burst: 1}]
+    %sbucket: {rate: %d/s, capacity: 20000, in_flight: 4}%s
     keys:
       %s: {rate: %d/s, capacity: %d}
       %s: {rate: 1/%s, capacity: 20}
     retry: {attempts: 1000, min: 100ms, max: 1s, hold: key}
-`, apiName, url, callTimeout, jitter, idempotency, s.o.Rate, s.accountRate(), burstKey, burstRate, burstHolds, slowKey, slowPer)
+`, apiName, url, callTimeout, jitter, idempotency, s.o.Rate, limits, burstKey, burstRate, burstHolds, slowKey, slowPer)
 	if err := os.WriteFile(filepath.Join(s.o.Dir, "weir.yaml"), []byte(yaml), 0o600); err != nil {
 		return fmt.Errorf("write weir.yaml: %w", err)
 	}
@@ -223,7 +227,7 @@ func (s *stage) loads() []load {
 	every := time.Duration(s.o.Keys) * time.Second / time.Duration(s.o.Jobs)
 	loads := []load{
 		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
-		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 2},
+		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
 	}
 	for k := range s.o.Keys {
 		loads = append(loads, load{key: fmt.Sprintf("k%d", k+1), every: every, many: 1, first: 1})
@@ -236,7 +240,7 @@ func (s *stage) workerEnv(instance string, order fault.Order) []string {
 	order.Bug = s.o.Bug
 	env := append([]string{
 		"WEIR_CONFIG=" + filepath.Join(s.o.Dir, "weir.yaml"), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=",
-		"WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
+		"WEIR_PARTITIONS=" + strconv.Itoa(partitions), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
 	}, order.Env()...)
 	if s.o.Server == External {
 		return append(env, "WEIR_NATS_URL="+s.url, "WEIR_REPLICAS=1")
@@ -304,9 +308,11 @@ func (s *stage) evidence(ctx context.Context, receipts []Receipt, w *witness) (*
 // rates are the limits of each key, and of all together under "".
 func (s *stage) rates() map[string]bucket.Rate {
 	rates := map[string]bucket.Rate{
-		"":       {Count: int64(s.accountRate()), Per: time.Second, Burst: 1},
 		burstKey: {Count: burstRate, Per: time.Second, Burst: 1},
 		slowKey:  {Count: 1, Per: slowPer, Burst: 1},
+	}
+	if s.o.Takeovers == 0 {
+		rates[""] = bucket.Rate{Count: int64(s.accountRate()), Per: time.Second, Burst: 1}
 	}
 	for k := range s.o.Keys {
 		rates[fmt.Sprintf("k%d", k+1)] = bucket.Rate{Count: int64(s.o.Rate), Per: time.Second, Burst: 1}

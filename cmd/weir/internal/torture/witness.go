@@ -1,19 +1,28 @@
 package torture
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 )
 
-// witness listens to the intents that weir writes down, as anybody can who may subscribe: after a run it says of which
-// jobs a call was announced.
+// partitions of the api's queue.
+const partitions = 4
+
+// witness knows the intents that weir writes down: it listens to them, as anybody may, and reads those that are in the
+// queue whenever the server was away. After a run it says of which jobs a call was announced.
 type witness struct {
-	nc *nats.Conn
+	nc   *nats.Conn
+	work sync.WaitGroup
 
 	mu   sync.Mutex
 	seen map[place]struct{}
@@ -27,25 +36,52 @@ type place struct {
 
 func startWitness(url string) (*witness, error) {
 	w := &witness{seen: map[place]struct{}{}}
-	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second))
+	read := func(nc *nats.Conn) { w.work.Go(func() { w.read(nc) }) }
+	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
+		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second),
+		nats.ConnectHandler(read), nats.ReconnectHandler(read))
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
 	}
 	w.nc = nc
-	if _, err := nc.Subscribe("weir.q."+apiName+".*.i.*", w.take); err != nil {
+	if _, err := nc.Subscribe("weir.q."+apiName+".*.i.*", func(m *nats.Msg) { w.take(m.Subject, m.Data) }); err != nil {
 		nc.Close()
 		return nil, fmt.Errorf("listen to intents: %w", err)
 	}
 	return w, nil
 }
 
-func (w *witness) take(m *nats.Msg) {
-	var intents []struct {
-		Seq uint64 `json:"seq"`
+// read reads the intents that are in the queue now: weir has not yet, it has just lost its server too, or starts.
+func (w *witness) read(nc *nats.Conn) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		return
 	}
-	tokens := strings.Split(m.Subject, ".")
-	if json.Unmarshal(m.Data, &intents) != nil || len(tokens) < 5 {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for p := range partitions {
+		stream, err := js.Stream(ctx, bucket.StreamName(apiName, p))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return // before the first weir
+		} else if err != nil {
+			continue // the server is away again, and will be back
+		}
+		subject := jetstream.WithGetMsgSubject("weir.q." + apiName + "." + strconv.Itoa(p) + ".i.*")
+		for seq := uint64(1); ; seq++ {
+			m, err := stream.GetMsg(ctx, seq, subject)
+			if err != nil {
+				break
+			}
+			w.take(m.Subject, m.Data)
+			seq = m.Sequence
+		}
+	}
+}
+
+func (w *witness) take(subject string, data []byte) {
+	var intents []bucket.Intent
+	tokens := strings.Split(subject, ".")
+	if json.Unmarshal(data, &intents) != nil || len(tokens) < 5 {
 		return
 	}
 	w.mu.Lock()
@@ -58,6 +94,7 @@ func (w *witness) take(m *nats.Msg) {
 // announced returns where the jobs are of which a call was announced.
 func (w *witness) announced() map[place]struct{} {
 	w.nc.Close()
+	w.work.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.seen
