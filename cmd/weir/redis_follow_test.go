@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// applyCommand runs `weir config apply` and waits until the worker runs by what it applied. It returns the api's time by
+// then, and how many calls had been made before.
+func (r *rig) applyCommand(yaml string) (by int64, calls int) {
+	r.t.Helper()
+	file := filepath.Join(r.t.TempDir(), "new.yaml")
+	writeFile(r.t, file, fmt.Sprintf(yaml, r.api.URL()))
+	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
+	before := r.worker.follower.version.Load()
+	root := rootCommand()
+	var said bytes.Buffer
+	root.SetOut(&said)
+	root.SetErr(&said)
+	root.SetArgs([]string{"config", "apply", "-f", file, "--yes"})
+	if err := root.ExecuteContext(r.t.Context()); err != nil {
+		r.t.Fatalf("%v\n%s", err, said.String())
+	}
+	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() > before })
+	return int64(time.Since(r.api.Started())), len(r.api.All())
+}
+
+// TestRedisLimitsFollowed applies other limits while calls run through a real Redis: a raised limit helps at once, a lowered
+// one binds at once, one that is made to watch holds nothing, and no window sees more than the rules of its time.
+func TestRedisLimitsFollowed(t *testing.T) {
+	const yaml = `
+apis:
+  pay:
+    url: %%s
+    idempotency: {header: Idempotency-Key}
+    jitter: 20ms
+    bucket: {rate: 100/s, capacity: 5000, in_flight: 8}
+    limits:
+      - {name: account, rate: %s}
+      - {name: three, quota: %d/3s, window: sliding, shadow: %v}
+`
+	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, fmt.Sprintf(yaml, "60/s", 400, false))
+	r.submitMany(0, 600)
+	r.awaitCalls(60)
+	_, first := r.applyCommand(fmt.Sprintf(yaml, "150/s", 400, false))
+	r.awaitCalls(first + 200)
+	by, second := r.applyCommand(fmt.Sprintf(yaml, "20/s", 400, false))
+	r.awaitCalls(second + 30)
+	until := int64(time.Since(r.api.Started()))
+	r.applyCommand(fmt.Sprintf(yaml, "150/s", 30, true)) // a quota that would hold nearly all
+	arrivals := r.awaitCalls(600)
+	if n := len(arrivals); n != 600 {
+		t.Errorf("%d calls of 600 jobs", n)
+	}
+
+	all := func(int64) bool { return true }
+	checkStamps(t, "60/s", stampsOf(arrivals[:first], all), everySecond(60))
+	checkStamps(t, "all", stampsOf(arrivals, all), everySecond(150))
+	checkStamps(t, "20/s", stampsOf(arrivals, func(at int64) bool { return at > by && at < until }), everySecond(20))
+	checkStamps(t, "three", stampsOf(arrivals[:second+30], all),
+		bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 400, Window: bucket.Sliding, Per: 3 * time.Second}})
+	for what, part := range map[string][]fakeapi.Arrival{"first": arrivals[first : first+200], "second": arrivals[second+30:]} {
+		if best := bestSecondOf(stampsOf(part, all)); best < 100 {
+			t.Errorf("the %s raise to 150/s let at best %d calls into a second", what, best)
+		}
+	}
+	for _, key := range fakeapi.KeysOf(arrivals) {
+		checkOrder(t, fakeapi.OfKey(arrivals, key))
+	}
+}
+
+// bestSecondOf is the most arrivals in one second.
+func bestSecondOf(stamps []bucket.Arrival) int64 {
+	return bucket.Check(stamps, bucket.Claim{Limit: everySecond(1)}).Worst
+}
