@@ -47,6 +47,24 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 	}
 }
 
+// TestSlidingWindowCounterAtItsWorst: what comes late in a window counts, a window later, as if it had come evenly. 100 at its
+// end and then as many as are let in are nearly 200 within a minute: an estimate is no limit for calls that cost money.
+func TestSlidingWindowCounterAtItsWorst(t *testing.T) {
+	x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
+	var in []Arrival
+	for at := minute + 59_900_000; at < minute+179_000_000; at += 100_000 {
+		for range 100 {
+			if x.Admit("k", at, 1).Verdict != Admitted {
+				break
+			}
+			in = append(in, Arrival{At: int64(at) * 1000})
+		}
+	}
+	if v := Check(in, Claim{Limit: sliding(199, time.Minute)}); v.Worst != 199 {
+		t.Errorf("%d in the worst minute, want 199", v.Worst)
+	}
+}
+
 func TestSoftLetsAPartMoreIn(t *testing.T) {
 	for _, c := range []struct{ n, soft, want int64 }{{100, 10, 110}, {500, 5, 525}} {
 		for _, alg := range []Algorithm{FixedWindow, SlidingLog, SlidingWindowCounter} {

@@ -39,6 +39,45 @@ func TestIntervalOfTheWorkedExamples(t *testing.T) {
 	}
 }
 
+// TestTheWorstWindow counts what can arrive in one window when a burst is late and the rest is not: with the obvious
+// interval Per/Count it is too much, with ours exactly what is allowed.
+func TestTheWorstWindow(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		rate         Rate
+		jitter       time.Duration
+		naive, exact int64
+	}{
+		{"100/s burst 10", Rate{100, time.Second, 10}, 50 * time.Millisecond, 114, 100},
+		{"100/s burst 1", Rate{100, time.Second, 1}, 50 * time.Millisecond, 105, 100},
+		{"60/min burst 5", Rate{60, time.Minute, 5}, 100 * time.Millisecond, 65, 60},
+		{"1000/s burst 100", Rate{1000, time.Second, 100}, 2 * time.Millisecond, 1101, 1000},
+	} {
+		rules := Rules{Jitter: c.jitter}
+		if err := rules.validateRate(c.rate); err != nil {
+			t.Fatal(err)
+		}
+		worst := func(interval Interval) int64 {
+			var g gcra
+			arrivals := make([]Arrival, 3*c.rate.Count)
+			for i := range arrivals {
+				at := g.slot(t0, interval, c.rate.Burst, 1)
+				g.take(at, interval, 1)
+				if arrivals[i].At = int64(at) * 1000; at < t0.Add(c.jitter) {
+					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000 // late, as all may be until the first window begins
+				}
+			}
+			return Check(arrivals, Claim{Limit: rateOf(c.rate.Count, c.rate.Per, c.rate.Burst), Jitter: c.jitter}).Worst
+		}
+		if got := worst(Interval{c.rate.Per.Microseconds() / c.rate.Count, 1}); got != c.naive {
+			t.Errorf("%s: %d in a window at the obvious interval, want %d", c.name, got, c.naive)
+		}
+		if got := worst(rules.Interval(c.rate)); got != c.exact {
+			t.Errorf("%s: %d in a window, want %d", c.name, got, c.exact)
+		}
+	}
+}
+
 // TestIntervalIsSafeAndTight checks the formula itself: n+1 calls never fit, and n nearly do.
 func TestIntervalIsSafeAndTight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

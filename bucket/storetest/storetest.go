@@ -45,6 +45,7 @@ func Run(t *testing.T, open Open, scenes int) {
 		{"quota", quotaTests},
 		{"settle", settleTests},
 		{"rules", rulesTests},
+		{"mistakes of others", mistakeTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, c := range group.tests {
