@@ -28,6 +28,14 @@ func checkID(id string) error {
 	return nil
 }
 
+// checkMsgID leaves room for what a redrive adds to an id; whether it is one, the other headers tell.
+func checkMsgID(id string) error {
+	if len(id) > MaxIDBytes && len(id) <= maxRedriveIDBytes {
+		return checkID(id[len(id)-MaxIDBytes:])
+	}
+	return checkID(id)
+}
+
 func checkMethod(method string, allowed []string) error {
 	if slices.Contains(allowed, method) {
 		return nil
@@ -107,8 +115,8 @@ func checkHeaderValue(v string) error {
 	return nil
 }
 
-// parseDeadline takes an RFC 3339 time, or a duration from now.
-func parseDeadline(value string, now time.Time) (time.Time, error) {
+// ParseDeadline reads what Weir-Deadline says: an RFC 3339 time, or a duration from now.
+func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
 		d, err := time.ParseDuration(value)

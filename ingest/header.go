@@ -37,7 +37,17 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
 			first = refuse(Invalid, "header %s: %v", clip(name), err)
 		}
 	}
+	redrive := j.isRedrive(msgID)
+	if len(msgID) > MaxIDBytes && !redrive {
+		if first == nil {
+			first = refuse(Invalid, "header %s: %v", HeaderMsgID, checkID(msgID))
+		}
+		msgID = ""
+	}
 	j.ID, j.DedupeID = firstOf(j.ID, msgID), firstOf(msgID, j.ID)
+	if redrive {
+		j.DedupeID = redriveMark + msgID
+	}
 	return first
 }
 
@@ -46,7 +56,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	value := values[0]
 	switch strings.ToLower(name) {
 	case "nats-msg-id":
-		err = set(msgID, value, checkID(value))
+		err = set(msgID, value, checkMsgID(value))
 	case "weir-job-id":
 		err = set(&j.ID, value, checkID(value))
 	case "weir-method":
@@ -58,7 +68,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	case "weir-reply-to":
 		err = set(&j.ReplyTo, value, checkReplyTo(value))
 	case "weir-deadline":
-		at, bad := parseDeadline(value, now)
+		at, bad := ParseDeadline(value, now)
 		err = set(&j.Deadline, at, bad)
 	case "weir-cost":
 		cost, bad := parseCost(value, rule.MaxCost)

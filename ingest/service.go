@@ -49,6 +49,7 @@ type Refused struct {
 	Header          nats.Header
 	Body            []byte // nil when it was too large to keep
 	ReplyTo         string
+	Redrives        int
 	Refusal         *Refusal
 }
 
@@ -138,12 +139,12 @@ func (s *Service) handle(req micro.Request) {
 	api, ok := s.opts.APIs()[name]
 	if !ok {
 		job, _ := Parse(msg, &anyRule, time.Now())
-		in.key, in.jobID, in.replyTo = job.Key, job.ID, job.ReplyTo
+		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
 	job, refusal := Parse(msg, api.Rule, time.Now())
-	in.key, in.jobID, in.replyTo = job.Key, job.ID, job.ReplyTo
+	in.read(job)
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
 	}
@@ -175,6 +176,12 @@ type submission struct {
 	reply                                string
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
+	redrives                             int
+}
+
+// read notes whose job it is.
+func (in *submission) read(job *Job) {
+	in.key, in.jobID, in.replyTo, in.redrives = job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
@@ -204,7 +211,8 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		body = nil
 	}
 	in.service.opts.Bury(Refused{
-		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, ReplyTo: in.replyTo, Refusal: refusal,
+		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, ReplyTo: in.replyTo,
+		Redrives: in.redrives, Refusal: refusal,
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
 			in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
