@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,10 @@ var ErrNoLetter = errors.New("there is no such dead letter")
 type Kept struct {
 	Letter
 
-	Seq    uint64
-	Stored time.Time // the server's clock
-	Size   int       // of the body, in bytes
+	Seq       uint64
+	Stored    time.Time // the server's clock
+	Size      int       // of the body, in bytes
+	Published string    // the subject
 }
 
 // Filter chooses letters. The zero value of a field chooses all.
@@ -276,6 +278,7 @@ type reader struct {
 	stream   jetstream.Stream
 	consumer jetstream.Consumer
 	pending  uint64 // letters before it when it was made
+	batch    int    // letters of one request
 }
 
 func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (*reader, error) {
@@ -288,7 +291,7 @@ func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.Con
 	if err != nil {
 		return nil, fmt.Errorf("read the dead letters: %w", err)
 	}
-	return &reader{stream: b.stream, consumer: consumer, pending: consumer.CachedInfo().NumPending}, nil
+	return &reader{stream: b.stream, consumer: consumer, pending: consumer.CachedInfo().NumPending, batch: batch}, nil
 }
 
 // close lets the consumer go at once; it would go by itself after a while.
@@ -298,10 +301,21 @@ func (r *reader) close(ctx context.Context) {
 
 // read gives every letter up to the sequence last to take, until take fails.
 func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) error {
+	var failed error
+	_, err := r.readUntil(ctx, last, func(k Kept) bool {
+		failed = take(k)
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// readUntil gives every letter up to the sequence last to take, until take wants no more. end says that there are none
+// behind the last one given.
+func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (more bool)) (end bool, err error) {
 	for left := r.pending; left > 0 && ctx.Err() == nil; {
-		msgs, err := r.consumer.FetchNoWait(int(min(left, batch)))
+		msgs, err := r.consumer.FetchNoWait(int(min(left, uint64(r.batch))))
 		if err != nil {
-			return fmt.Errorf("read the dead letters: %w", err)
+			return false, fmt.Errorf("read the dead letters: %w", err)
 		}
 		got := uint64(0)
 		for msg := range msgs.Messages() {
@@ -311,27 +325,27 @@ func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) e
 				continue
 			}
 			if k.Seq > last {
-				return nil
+				return true, nil
 			}
-			if err := take(k); err != nil {
-				return err
+			if !take(k) {
+				return false, nil
 			}
 		}
 		if err := msgs.Error(); err != nil {
-			return fmt.Errorf("read the dead letters: %w", err)
+			return false, fmt.Errorf("read the dead letters: %w", err)
 		}
 		if got == 0 {
-			return nil // some were deleted meanwhile
+			return true, nil // some were deleted meanwhile
 		}
 		left -= min(left, got)
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
+		return false, fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
 	}
-	return nil
+	return true, nil
 }
 
-// readKept reads a listed letter.
+// readKept reads a letter; a listed one has no body.
 func readKept(msg jetstream.Msg) (Kept, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -339,8 +353,11 @@ func readKept(msg jetstream.Msg) (Kept, bool) {
 	}
 	k := readLetter(msg.Subject(), msg.Headers())
 	k.Seq, k.Stored = meta.Sequence.Stream, meta.Timestamp
-	if size, err := strconv.Atoi(k.Header.Get(headerSize)); err == nil {
-		k.Size = size
+	if body := msg.Data(); len(body) > 0 {
+		k.Body, k.Size = body, len(body)
+	}
+	if size, err := strconv.Atoi(k.Header.Get(headerSize)); err == nil && k.Size == 0 {
+		k.Size = size // the body was left out
 	}
 	return k, true
 }
@@ -360,7 +377,10 @@ func readLetter(subject string, h nats.Header) Kept {
 	l := Letter{
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo),
+		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut,
+	}
+	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
+		l.Accepted = at
 	}
 	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAt)); err == nil {
 		l.At = at
@@ -372,5 +392,5 @@ func readLetter(subject string, h nats.Header) Kept {
 			l.API, l.Reason, l.Key = api, Reason(tokens[3]), key
 		}
 	}
-	return Kept{Letter: l}
+	return Kept{Letter: l, Published: subject}
 }

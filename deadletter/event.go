@@ -23,6 +23,8 @@ const (
 	ResumedEvent   EventType = "resumed"
 	BudgetEvent    EventType = "budget"
 	ConfigEvent    EventType = "config"
+	RedrivenEvent  EventType = "redriven" // an operator redrove letters
+	PurgedEvent    EventType = "purged"   // an operator deleted letters
 )
 
 // cloudEventType is the content type of a CloudEvent in structured mode.
@@ -56,6 +58,15 @@ type DeadData struct {
 	Status        int    `json:"status,omitempty"`
 	Billed        Billed `json:"billed"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+}
+
+// OperationData is what redriven and purged events tell.
+type OperationData struct {
+	Who        string `json:"who"`
+	Selection  string `json:"selection"` // the filter as it was given, or the letters' numbers; empty: all
+	Letters    int    `json:"letters"`   // redriven or purged
+	Overflowed int    `json:"overflowed,omitempty"`
+	Refused    int    `json:"refused,omitempty"`
 }
 
 // HoldData is what held and resumed events tell.

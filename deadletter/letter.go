@@ -58,8 +58,13 @@ const (
 	HeaderAttempts = "Weir-Dead-Attempts"
 	HeaderStatus   = "Weir-Dead-Status"
 	HeaderBilled   = "Weir-Dead-Billed"
+	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer handed the job in, where known
+	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderOutcome  = "Weir-Outcome"
 )
+
+// bodyLeftOut says that the job's body was too large to keep.
+const bodyLeftOut = "left out"
 
 // maxDetailBytes bounds Weir-Dead-Detail.
 const maxDetailBytes = 512
@@ -72,6 +77,8 @@ type Letter struct {
 	Detail          string // what happened, fit for anybody: no payload, no address, no secret
 	Header          nats.Header
 	Body            []byte
+	BodyLeftOut     bool      // it was too large to keep
+	Accepted        time.Time // when the job came in; zero: unknown
 	At              time.Time
 	Attempts        int
 	Status          int // of the last answer, 0 for none
@@ -105,12 +112,26 @@ func (l *Letter) facts() map[string]string {
 	facts := map[string]string{
 		ingest.HeaderAPI: l.API, ingest.HeaderKey: ingest.HeaderText(l.Key), ingest.HeaderRedrives: strconv.Itoa(l.Redrives),
 		HeaderReason: string(l.Reason), HeaderDetail: cleanDetail(l.Detail), HeaderAt: l.At.UTC().Format(time.RFC3339Nano),
-		HeaderAttempts: strconv.Itoa(l.Attempts), HeaderStatus: strconv.Itoa(l.Status), HeaderBilled: string(l.Billed),
+		HeaderAttempts: strconv.Itoa(l.Attempts), HeaderStatus: strconv.Itoa(l.Status), HeaderBilled: string(l.billed()),
+	}
+	if !l.Accepted.IsZero() {
+		facts[HeaderAccepted] = l.Accepted.UTC().Format(time.RFC3339Nano)
+	}
+	if l.BodyLeftOut {
+		facts[HeaderBody] = bodyLeftOut
 	}
 	if l.JobID != "" {
 		facts[ingest.HeaderJobID] = l.JobID
 	}
 	return facts
+}
+
+// billed is what is known of all calls of the job: of those before it was redriven, its own header tells.
+func (l *Letter) billed() Billed {
+	if l.Redrives == 0 {
+		return l.Billed
+	}
+	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
 }
 
 // msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. A

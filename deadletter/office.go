@@ -97,7 +97,7 @@ func (o *Office) Bury(l *Letter, done func(seq uint64, err error)) {
 	o.bury(l, func(seq uint64) Event {
 		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
 			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
-			Billed: l.Billed, DeadLetterSeq: seq,
+			Billed: l.billed(), DeadLetterSeq: seq,
 		}}
 	}, done)
 }
@@ -116,8 +116,9 @@ func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	fault.Pass(fault.RefusalNext)
 	l := &Letter{
 		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
-		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo,
+		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo, Redrives: r.Redrives,
 	}
+	l.Accepted, l.BodyLeftOut = l.At, r.Refusal.Code == ingest.TooLarge
 	if !validAPI(r.API) || r.Refusal.Code == ingest.UnknownAPI {
 		l.API = ""
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/ingest"
 )
 
 // ErrNoLedger says that no call was ever recorded on a server.
@@ -18,6 +17,7 @@ var ErrNoLedger = errors.New("there is no ledger: weir has not run on this serve
 // LedgerFilter chooses records. The zero value chooses all.
 type LedgerFilter struct {
 	API   string
+	Key   string // needs an API
 	Since time.Time // stored then or later
 }
 
@@ -36,7 +36,10 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, f LedgerFilter, tak
 	}
 	subject := callsPrefix + ">"
 	if f.API != "" {
-		subject = callsPrefix + ingest.Token(f.API) + ".>"
+		subject = CallsOf(f.API)
+	}
+	if f.API != "" && f.Key != "" {
+		subject = (&CallRecord{API: f.API, Key: f.Key}).Subject()
 	}
 	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy}
 	if !f.Since.IsZero() {

@@ -153,10 +153,14 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 
 func (l *lane) letter(t *task, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
 	j := t.job
+	var accepted time.Time
+	if t.accepted != 0 {
+		accepted = t.accepted.Time()
+	}
 	return &deadletter.Letter{
 		API: l.name, Key: t.line.key, JobID: j.ID, Origin: fmt.Sprintf("%s.%d", t.line.part.bucket.Name(), t.seq), Reason: reason, Detail: detail,
 		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed,
-		Redrives: j.Redrives, ReplyTo: j.ReplyTo,
+		Redrives: j.Redrives, ReplyTo: j.ReplyTo, Accepted: accepted,
 	}
 }
 

@@ -189,6 +189,7 @@ func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
 		return
 	}
 	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
+	t.accepted = bucket.MicrosOf(entry.Time)
 	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.billed.Worst(deadletter.NotBilled)))
 }
 

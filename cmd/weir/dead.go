@@ -20,13 +20,14 @@ import (
 func deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "Look at the dead letters",
-		Long: `Looks at the dead letters: jobs that will not be called again unless somebody redrives them. They are read straight from
-the stream WEIR_DEAD, whether or not a weir runs.`,
-		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17",
+		Short: "Look at the dead letters, redrive, purge or export them",
+		Long: `Looks at the dead letters, redrives, purges or exports them: jobs that will not be called again unless somebody redrives
+them. They are read straight from the stream WEIR_DEAD, whether or not a weir runs; a redrive needs one.`,
+		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
 		RunE:    group,
 	}
-	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand())
+	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(),
+		deadPurgeCommand(), deadExportCommand())
 	return cmd
 }
 
@@ -75,6 +76,49 @@ func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 		return filter, usage(err)
 	}
 	return filter, nil
+}
+
+// selection reads the flags, and the numbers of letters that stand in their place.
+func (f *letterFlags) selection(args []string, now time.Time) (deadletter.Selection, error) {
+	if len(args) == 0 {
+		filter, err := f.filter(now)
+		return deadletter.Selection{Filter: filter}, err
+	}
+	if *f != (letterFlags{}) {
+		return deadletter.Selection{}, usage(errors.New("name letters by their numbers or choose them by flags, not both"))
+	}
+	var s deadletter.Selection
+	for _, arg := range args {
+		seq, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || seq == 0 {
+			return s, usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", arg))
+		}
+		s.Seqs = append(s.Seqs, seq)
+	}
+	return s, nil
+}
+
+// String says which letters are meant, for the notification.
+func (f *letterFlags) String() string {
+	var parts []string
+	for _, part := range [][2]string{
+		{"api", f.api}, {"key", f.key}, {"reason", f.reason}, {"since", f.since}, {"until", f.until}, {"status", f.status},
+	} {
+		if part[1] != "" {
+			parts = append(parts, part[0]+"="+part[1])
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// scope ends a selection at the letters that are there now.
+func (c *connection) scope(ctx context.Context, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
+	scope, err := b.Scope(ctx, s)
+	var missing *deadletter.MissingError
+	if errors.As(err, &missing) {
+		return nil, notFound(err)
+	}
+	return scope, c.explain(err)
 }
 
 // readTime reads a point in time, or how long ago it was; zero for no text.

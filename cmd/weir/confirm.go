@@ -1,0 +1,22 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// possible reports whether a command that asks can get a yes: it was given, or somebody is there to ask.
+func (c *confirmation) possible(cmd *cobra.Command) bool {
+	file, ok := cmd.InOrStdin().(*os.File)
+	return c.yes || ok && isTerminal(file) && isTerminal(cmd.ErrOrStderr())
+}
+
+// insist is ask for what cannot be undone or costs money: nobody there is a no.
+func (c *confirmation) insist(cmd *cobra.Command, question string) error {
+	if !c.possible(cmd) {
+		return refused(errors.New("nothing was done: nobody is there to be asked, and --yes is not given. " + question))
+	}
+	return c.ask(cmd, question)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"weir/deadletter"
+)
+
+// exportedLetter is a letter as export prints it: complete, so that it could be published again.
+type exportedLetter struct {
+	Seq     uint64              `json:"seq"`
+	Stored  time.Time           `json:"stored"`
+	Subject string              `json:"subject"`
+	Headers map[string][]string `json:"headers"`
+	// HeadersBase64 are those with a value that is no text.
+	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
+	bodyJSON
+}
+
+func deadExportCommand() *cobra.Command {
+	flags, out, as, raw := letterFlags{}, "", asJSON, false
+	cmd := &cobra.Command{
+		Use:   "export [SEQ...]",
+		Short: "Write dead letters out, whole",
+		Long: `Writes dead letters out as JSON, one a line, the oldest first: number, time, subject, every header and the body, as text or,
+where it is none, in base64. --raw writes nothing but the bodies, each with a line break behind it. It deletes nothing.`,
+		Example: "  weir dead export --api credit-check --out letters.jsonl\n  weir dead export --reason invalid | jq .headers",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			selection, err := flags.selection(args, time.Now())
+			if err != nil {
+				return err
+			}
+			c, err := dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			print := printExported
+			if raw {
+				print = printBody
+			}
+			return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
+				return c.export(ctx, cmd, selection, func(k *deadletter.Kept) error { return print(w, k) })
+			})
+		},
+	}
+	flags.add(cmd.Flags())
+	cmd.Flags().StringVar(&out, "out", "", "the file to write, which is complete or not there (default stdout)")
+	cmd.Flags().BoolVar(&raw, "raw", false, "the bodies only")
+	as.add(cmd.Flags(), "one JSON object a line, which is what it does in any case")
+	cmd.MarkFlagsMutuallyExclusive("raw", "json")
+	return cmd
+}
+
+func (c *connection) export(ctx context.Context, cmd *cobra.Command, selection deadletter.Selection, write func(*deadletter.Kept) error) error {
+	b, err := c.browse(ctx)
+	if err != nil {
+		return err
+	}
+	scope, err := c.scope(ctx, b, selection)
+	if err != nil {
+		return err
+	}
+	walk, bar, written := scope.Walk(deadletter.Whole), newProgressBar(cmd.ErrOrStderr(), "exported", 0), 0
+	defer bar.clear()
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil {
+			return c.explain(err)
+		}
+		if len(chunk) == 0 {
+			break
+		}
+		for i := range chunk {
+			if err := write(&chunk[i]); err != nil {
+				return fmt.Errorf("write dead letter %d: %w", chunk[i].Seq, err)
+			}
+			written++
+		}
+		read, of := walk.Progress()
+		bar.of = max(1, int(of))
+		bar.at(int(read))
+	}
+	if written == 0 {
+		return noLetters(selection.Filter)
+	}
+	return nil
+}
+
+func printExported(w io.Writer, k *deadletter.Kept) error {
+	e := exportedLetter{
+		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, bodyJSON: jsonBody(k.Body),
+	}
+	for name, values := range k.Header {
+		if utf8.ValidString(strings.Join(values, "")) {
+			e.Headers[name] = values
+			continue
+		}
+		if e.HeadersBase64 == nil {
+			e.HeadersBase64 = map[string][][]byte{}
+		}
+		for _, v := range values {
+			e.HeadersBase64[name] = append(e.HeadersBase64[name], []byte(v))
+		}
+	}
+	return printJSON(w, e)
+}
+
+func printBody(w io.Writer, k *deadletter.Kept) error {
+	if _, err := w.Write(k.Body); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+// writeTo gives write a buffered writer to a file, or to out where no file is named. The file appears when it is
+// complete and on disk.
+func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error) {
+	if file == "" {
+		buffered := bufio.NewWriterSize(out, 1<<16)
+		return errors.Join(write(buffered), buffered.Flush())
+	}
+	part, err := os.Create(file + ".part")
+	if err != nil {
+		return usage(fmt.Errorf("--out: %w", err))
+	}
+	defer func() {
+		if err != nil {
+			_ = part.Close()
+			_ = os.Remove(part.Name()) // it is not complete
+		}
+	}()
+	buffered := bufio.NewWriterSize(part, 1<<16)
+	if err := write(buffered); err != nil {
+		return err
+	}
+	if err := errors.Join(buffered.Flush(), part.Sync(), part.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	if err := os.Rename(part.Name(), file); err != nil {
+		return fmt.Errorf("write %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+)
+
+// planJSON is what a redrive would do, as --json prints it.
+type planJSON struct {
+	DryRun      bool                    `json:"dry_run"`
+	Letters     int                     `json:"letters"`
+	Keys        int                     `json:"keys"`
+	Oldest      *time.Time              `json:"oldest,omitempty"`
+	Cost        string                  `json:"cost"`
+	BilledOnce  int                     `json:"billed_before"`
+	BilledCost  string                  `json:"billed_before_cost"`
+	MaybeBilled int                     `json:"maybe_billed"`
+	DurationMS  int64                   `json:"duration_ms"`
+	Rate        string                  `json:"rate"`
+	Slowest     string                  `json:"slowest,omitempty"`
+	Overflow    int64                   `json:"no_room_now"`
+	Settled     int                     `json:"settled"`
+	Skipped     map[deadletter.Skip]int `json:"skipped"`
+}
+
+// printPlan tells what would be done: on stdout where that is all that is asked for, and else as talk.
+func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
+	out := cmd.ErrOrStderr()
+	if f.dryRun {
+		out = cmd.OutOrStdout()
+	}
+	if f.as == asJSON {
+		if !f.dryRun {
+			return nil // the tally is the one object
+		}
+		j := planJSON{
+			DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
+			BilledCost: config.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
+			Rate: f.rate, Slowest: p.Slowest, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
+		}
+		if !p.Oldest.IsZero() {
+			j.Oldest = new(p.Oldest.UTC())
+		}
+		return printJSON(out, j)
+	}
+	t := &table{}
+	if p.Letters > 0 {
+		t.row("letters", fmt.Sprintf("%d of %d keys, the oldest %s old", p.Letters, p.Keys, brief(time.Since(p.Oldest))))
+	} else {
+		t.row("letters", "0")
+	}
+	cost := config.Money(p.Cost).String()
+	if p.BilledBefore > 0 {
+		cost += fmt.Sprintf("; %d of them were billed before, and would cost %s again", p.BilledBefore, config.Money(p.BilledBeforeCost))
+	}
+	t.row("cost", cost)
+	if p.MaybeBilled > 0 {
+		t.row("warning", fmt.Sprintf("the calls of %d of them may have been billed: the api may bill them twice", p.MaybeBilled))
+	}
+	duration := brief(p.Duration())
+	if p.Draining > p.Publishing {
+		duration += ": " + p.Slowest
+	} else if p.Letters > 0 {
+		duration += ": --rate " + f.rate
+	}
+	t.row("duration", duration)
+	if p.Overflow > 0 {
+		t.row("overflow", fmt.Sprintf("%d find no room in their buckets now", p.Overflow))
+	}
+	if p.Settled > 0 {
+		t.row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
+	}
+	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
+		t.row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipTexts[skip])
+	}
+	return t.print(out)
+}
+
+// skipTexts say why letters stay, and what would change that.
+var skipTexts = map[deadletter.Skip]string{
+	deadletter.SkipUnknown:     "of unknown outcome: --include-unknown redrives them, and the api may bill them twice",
+	deadletter.SkipDeadline:    "whose deadline has passed: --drop-deadline redrives them",
+	deadletter.SkipResubmitted: "whose producer has sent the job again since: purge them",
+	deadletter.SkipSameID:      "whose id another job has got since: redrive that one first",
+	deadletter.SkipNoBody:      "whose body was too large to keep (413): their producer must send them again",
+	deadletter.SkipNoAPI:       "of apis that are not configured",
+	deadletter.SkipNoKey:       "without a key: their producer must send them again",
+	deadletter.SkipForeign:     "that weir did not write",
+}
+
+func skippedText(skipped map[deadletter.Skip]int) string {
+	var texts []string
+	for _, skip := range slices.Sorted(maps.Keys(skipped)) {
+		texts = append(texts, strconv.Itoa(skipped[skip])+" "+skipTexts[skip])
+	}
+	return strings.Join(texts, "; ")
+}
+
+// tallyJSON is what a redrive did, as --json prints it.
+type tallyJSON struct {
+	Redriven   int                     `json:"redriven"`
+	Known      int                     `json:"known_already"`
+	Overflowed int                     `json:"overflowed"`
+	Refused    int                     `json:"refused"`
+	Settled    int                     `json:"settled"`
+	Skipped    map[deadletter.Skip]int `json:"skipped"`
+	Left       int                     `json:"not_deleted"`
+}
+
+func printTally(out io.Writer, t *deadletter.Tally, as format) error {
+	if as == asJSON {
+		return printJSON(out, tallyJSON{t.Redriven, t.Known, t.Overflowed, t.Refused, t.Settled, t.Skipped, t.Left})
+	}
+	tab := &table{}
+	tab.row("redriven", strconv.Itoa(t.Redriven+t.Known))
+	for _, line := range []struct {
+		name string
+		n    int
+		what string
+	}{
+		{"overflowed", t.Overflowed, "again, each a new letter"},
+		{"refused", t.Refused, "again, each a new letter"},
+		{"settled", t.Settled, "whose job had gone on: the letter is deleted"},
+		{"not deleted", t.Left, "though the job has gone on"},
+	} {
+		if line.n > 0 {
+			tab.row(line.name, strconv.Itoa(line.n)+" "+line.what)
+		}
+	}
+	for _, skip := range slices.Sorted(maps.Keys(t.Skipped)) {
+		tab.row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipTexts[skip])
+	}
+	return tab.print(out)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+)
+
+// purgeFlags are what the command line says about a purge.
+type purgeFlags struct {
+	letterFlags
+
+	args    []string
+	rate    string
+	dryRun  bool
+	confirm confirmation
+	as      format
+}
+
+func deadPurgeCommand() *cobra.Command {
+	f := purgeFlags{}
+	cmd := &cobra.Command{
+		Use:   "purge [SEQ...]",
+		Short: "Delete dead letters for good",
+		Long: `Deletes dead letters for good: their jobs will never be called, and nobody can redrive them. Letters that come while it
+works stay. --dry-run says how many there are; ` + "`weir dead export`" + ` keeps a copy. Without --yes it asks; where nobody is there
+to answer it does nothing, and ends with 4.`,
+		Example: `  weir dead purge --reason invalid --until 7d --dry-run
+  weir dead purge --api credit-check --reason rejected --status 4xx --yes
+  weir dead purge 17 18 --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.args = args
+			return f.run(cmd)
+		},
+	}
+	f.add(cmd.Flags())
+	f.confirm.add(cmd.Flags())
+	f.as.add(cmd.Flags(), "one JSON object")
+	cmd.Flags().StringVar(&f.rate, "rate", "", "letters per duration, as in 500/s (default as fast as the server can)")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be deleted")
+	return cmd
+}
+
+// purgeJSON is what a purge does or did, as --json prints it.
+type purgeJSON struct {
+	DryRun      bool       `json:"dry_run"`
+	Letters     int        `json:"letters"`
+	Bytes       int64      `json:"bytes"`
+	Oldest      *time.Time `json:"oldest,omitempty"`
+	Newest      *time.Time `json:"newest,omitempty"`
+	Billed      int        `json:"billed"`
+	MaybeBilled int        `json:"maybe_billed"`
+	Cost        string     `json:"cost"` // of deleting: nothing is called
+	DurationMS  int64      `json:"duration_ms"`
+	Purged      int        `json:"purged"`
+}
+
+func (f *purgeFlags) run(cmd *cobra.Command) error {
+	var rate *bucket.Rate
+	if f.rate != "" {
+		r, err := config.ParseRate(f.rate)
+		if err != nil {
+			return usage(fmt.Errorf("--rate: %w", err))
+		}
+		rate = &r
+	}
+	selection, err := f.letterFlags.selection(f.args, time.Now())
+	if err != nil {
+		return err
+	}
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	b, err := c.browse(ctx)
+	if err != nil {
+		return err
+	}
+	scope, err := c.scope(ctx, b, selection)
+	if err != nil {
+		return err
+	}
+	found, err := scope.Contents(ctx)
+	if err != nil {
+		return c.explain(err)
+	}
+	if found.Letters == 0 {
+		return noLetters(selection.Filter)
+	}
+	told := purgeTold(found, rate)
+	if f.dryRun {
+		told.DryRun = true
+		return f.print(cmd, told)
+	}
+	if err := f.confirm.insist(cmd, fmt.Sprintf("Delete these %d letters for good?", found.Letters)); err != nil {
+		return err
+	}
+	right, err := c.takeLetterRight(ctx)
+	if err != nil {
+		return err
+	}
+	defer right.give()
+	bar := newProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
+	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: rate, Valid: right.lease.Valid, Told: bar.at})
+	bar.clear()
+	return errors.Join(f.finish(cmd, c, told), c.explain(err))
+}
+
+func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
+	told := &purgeJSON{
+		Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
+		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: config.Money(0).String(),
+	}
+	if rate != nil {
+		told.DurationMS = int64(float64(found.Letters-1) * rate.Per.Seconds() * 1e3 / float64(rate.Count))
+	}
+	return told
+}
+
+// finish tells what was purged, here and to whoever listens.
+func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) error {
+	if told.Purged > 0 {
+		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
+			Who: whoami(), Selection: strings.TrimSpace(f.String() + " " + strings.Join(f.args, " ")), Letters: told.Purged,
+		}}
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)
+		}
+	}
+	return f.print(cmd, told)
+}
+
+func (f *purgeFlags) print(cmd *cobra.Command, told *purgeJSON) error {
+	if f.as == asJSON {
+		return printJSON(cmd.OutOrStdout(), told)
+	}
+	t := &table{}
+	t.row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, brief(time.Since(*told.Oldest))))
+	t.row("bodies", fmt.Sprintf("%d bytes", told.Bytes))
+	t.row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
+	if told.DryRun {
+		t.row("cost", told.Cost+": nothing is called")
+		t.row("duration", brief(time.Duration(told.DurationMS)*time.Millisecond))
+	} else {
+		t.row("purged", fmt.Sprint(told.Purged))
+	}
+	return t.print(cmd.OutOrStdout())
+}

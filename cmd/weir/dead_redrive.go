@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+	"weir/dispatcher"
+)
+
+// redriveFlags are what the command line says about a redrive.
+type redriveFlags struct {
+	letterFlags
+
+	args           []string
+	rate           string
+	dryRun         bool
+	includeUnknown bool
+	dropDeadline   bool
+	confirm        confirmation
+	as             format
+	publishing     bucket.Rate
+	selection      deadletter.Selection
+	bar            *progressBar
+}
+
+func deadRedriveCommand() *cobra.Command {
+	f := redriveFlags{}
+	cmd := &cobra.Command{
+		Use:   "redrive [SEQ...]",
+		Short: "Hand dead letters in again",
+		Long: `Hands the jobs of dead letters in again, through the door every producer uses: they wait in the buckets of their keys, go
+at their rates, and may overflow again. Those of a key go in their order. A letter is deleted once the queue has taken its
+job. One that is refused again leaves a new letter in place of the old one.
+
+A job keeps its id, and so its idempotency key; headers and body are as its producer sent them. It may be interrupted at any
+time and started again: what was redriven before is recognised, by the queue, the letters and the ledger.
+
+Left alone are letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the api may bill
+them twice); letters whose deadline has passed (--drop-deadline); those whose producer has sent the same job again since; and
+those whose body was too large to keep.
+
+--dry-run says what it would do: how many, what they cost by the api's price, and how long their buckets and the shared
+limits need. Without --yes it asks; where nobody is there to answer it does nothing.
+
+Exit code 4: nothing was done without --yes, nothing could be redriven, or some were refused again. 3: nothing matches.`,
+		Example: `  weir dead redrive --api credit-check --reason overflow --since 2h --dry-run
+  weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
+  weir dead redrive 17 18`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.args = args
+			return f.run(cmd)
+		},
+	}
+	f.add(cmd.Flags())
+	f.confirm.add(cmd.Flags())
+	f.as.add(cmd.Flags(), "one JSON object")
+	cmd.Flags().StringVar(&f.rate, "rate", "100/s", "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
+	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the jobs' deadlines")
+	return cmd
+}
+
+// run is the way of a redrive: choose, count, ask, publish, tell.
+func (f *redriveFlags) run(cmd *cobra.Command) error {
+	var err error
+	if f.publishing, err = config.ParseRate(f.rate); err != nil {
+		return usage(fmt.Errorf("--rate: %w", err))
+	}
+	if f.selection, err = f.letterFlags.selection(f.args, time.Now()); err != nil {
+		return err
+	}
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	b, err := c.browse(ctx)
+	if err != nil {
+		return err
+	}
+	if f.dryRun || !f.confirm.possible(cmd) {
+		_, plan, err := f.plan(ctx, cmd, c, b, nil)
+		if err != nil || f.dryRun {
+			return err
+		}
+		return f.confirm.insist(cmd, f.question(plan))
+	}
+	right, err := c.takeLetterRight(ctx)
+	if err != nil {
+		return err
+	}
+	defer right.give()
+	r, plan, err := f.plan(ctx, cmd, c, b, right)
+	if err != nil {
+		return err
+	}
+	if plan.Letters+plan.Settled == 0 {
+		return refused(fmt.Errorf("none of these letters can be redriven: %s", skippedText(plan.Skipped)))
+	}
+	if err := f.confirm.insist(cmd, f.question(plan)); err != nil {
+		return err
+	}
+	tally, err := r.Run(ctx)
+	return f.tell(cmd, c, tally, err)
+}
+
+func (f *redriveFlags) question(p *deadletter.Plan) string {
+	return fmt.Sprintf("Redrive these %d letters, for %s?", p.Letters, config.Money(p.Cost))
+}
+
+// plan reads what is to be redriven, and prints it.
+func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
+	current, ok := c.running(ctx)
+	if !ok {
+		return nil, nil, notFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
+	}
+	scope, err := c.scope(ctx, b, f.selection)
+	if err != nil {
+		return nil, nil, err
+	}
+	f.bar = newProgressBar(cmd.ErrOrStderr(), "redriven", 0)
+	o := deadletter.RedriveOptions{
+		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: f.publishing,
+		Valid: func() bool { return right != nil && right.lease.Valid() },
+		Told:  func(t *deadletter.Tally) { f.bar.at(t.Done()) },
+	}
+	if f.includeUnknown {
+		o.Unknown = deadletter.IncludeUnknowns
+	}
+	if f.dropDeadline {
+		o.Deadline = deadletter.DropDeadline
+	}
+	r := deadletter.NewRedrive(scope, o)
+	plan, err := r.Plan(ctx)
+	if err != nil {
+		return nil, nil, c.explain(err)
+	}
+	if !plan.Found() {
+		return nil, nil, noLetters(f.selection.Filter)
+	}
+	f.bar.of = max(1, plan.Letters+plan.Settled)
+	return r, plan, f.printPlan(cmd, plan)
+}
+
+// termsOf looks up what a redrive must know of an api.
+func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
+	return func(name string) (deadletter.Terms, bool) {
+		api, ok := current.API(name)
+		if !ok {
+			return deadletter.Terms{}, false
+		}
+		return deadletter.Terms{
+			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, KeyInSubject: api.Key.From == config.KeyFromSubject,
+		}, true
+	}
+}
+
+// traces reads calls from the ledger.
+func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
+	f := dispatcher.LedgerFilter{API: q.API, Key: q.Key, Since: q.Since}
+	_, err := dispatcher.ReadLedger(ctx, c.js, f, func(r *dispatcher.CallRecord, _, _ uint64) error {
+		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Started: r.Started})
+		return nil
+	})
+	if errors.Is(err, dispatcher.ErrNoLedger) {
+		return nil // no call, no trace
+	}
+	return err
+}
+
+// tell says what came of the redrive.
+func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tally, failed error) error {
+	f.bar.clear()
+	if err := printTally(cmd.OutOrStdout(), t, f.as); err != nil {
+		return err
+	}
+	if t.Redriven+t.Known+t.Overflowed+t.Refused > 0 {
+		e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
+			Who: whoami(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
+		}}
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)
+		}
+	}
+	switch {
+	case errors.Is(failed, deadletter.ErrNobody):
+		return unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.at))
+	case errors.Is(failed, deadletter.ErrUnanswered):
+		return unreachable(failed)
+	case errors.Is(failed, context.Canceled):
+		return errors.New("stopped: what was not redriven is still a letter; start it again to go on")
+	case failed != nil:
+		return c.explain(failed)
+	case t.Left > 0:
+		return fmt.Errorf("%d letters could not be deleted though their jobs have gone on: the next redrive recognises them", t.Left)
+	case t.Overflowed+t.Refused > 0:
+		return refused(fmt.Errorf("of %d letters %d overflowed again and %d were refused otherwise; each is a new letter",
+			t.Redriven+t.Known+t.Overflowed+t.Refused, t.Overflowed, t.Refused))
+	case t.Redriven+t.Known+t.Settled == 0:
+		return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(t.Skipped)))
+	}
+	return nil
+}
+
+// said is the selection as it was given.
+func (f *redriveFlags) said() string {
+	return strings.TrimSpace(f.String() + " " + strings.Join(f.args, " "))
+}

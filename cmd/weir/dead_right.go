@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// lettersLease is the lease of whoever redrives or purges. Two at once could publish a job for one of them to be queued
+// and for the other to overflow, and so end it twice.
+const lettersLease = "lease.dead-letters"
+
+// letterRight is the right to redrive and purge.
+type letterRight struct {
+	lease *bucket.Lease
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
+// alive. give it back.
+func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) {
+	kv, err := c.js.KeyValue(ctx, controlBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, notFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", controlBucket))
+	} else if err != nil {
+		return nil, c.explain(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "somewhere"
+	}
+	lease, err := bucket.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
+	var held *bucket.LeaseHeldError
+	if errors.As(err, &held) {
+		return nil, refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
+	} else if err != nil {
+		return nil, c.explain(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	right := &letterRight{lease: lease, stop: stop, ended: make(chan error, 1)}
+	go func() { right.ended <- lease.Keep(ctx) }()
+	return right, nil
+}
+
+// give gives the right back.
+func (r *letterRight) give() {
+	r.stop()
+	<-r.ended // what could not be given back ends by itself
+}

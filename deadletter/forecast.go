@@ -1,0 +1,119 @@
+package deadletter
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+)
+
+// Terms are what an api's configuration says that a redrive must know.
+type Terms struct {
+	Rules        bucket.Rules
+	Price        int64 // of a call, in millionths of the currency unit
+	Idempotent   bool
+	KeyInSubject bool // its jobs name their key in the subject, not in a header or the body
+}
+
+// load is what one api is about to get.
+type load struct {
+	jobs  int64
+	units []float64        // by the limits that all keys share
+	keys  map[string]int64 // jobs by key; as many as there are letters, at the most
+}
+
+func (l *load) add(k *Kept, rules *bucket.Rules) {
+	if l.keys == nil {
+		l.keys, l.units = map[string]int64{}, make([]float64, len(rules.Shared))
+	}
+	l.jobs++
+	l.keys[k.Key]++
+	for i := range rules.Shared {
+		l.units[i] += units(k, &rules.Shared[i].Cost)
+	}
+}
+
+// units is what a letter's job takes from a limit; what only its body says counts as one.
+func units(k *Kept, cost *bucket.CostSource) float64 {
+	if cost.Constant > 0 {
+		return float64(cost.Constant)
+	}
+	if cost.Header != "" {
+		if n, err := strconv.ParseInt(k.Header.Get(cost.Header), 10, 64); err == nil && n > 0 {
+			return float64(n)
+		}
+	}
+	return 1
+}
+
+// drain is how long the api's limits need for the load behind what waits already, and which of them needs longest.
+func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest time.Duration, slowest string) {
+	slower := func(seconds float64, what string) {
+		if d := durationOf(seconds); d > longest {
+			longest, slowest = d, what
+		}
+	}
+	ahead := float64(0)
+	for _, n := range waiting {
+		ahead += float64(n)
+	}
+	for key, n := range l.keys {
+		limits := t.Rules.For(key)
+		calls := float64(n+int64(waiting[key])) - float64(limits.Rate.Burst)
+		slower(calls/t.Rules.Interval(limits.Rate).PerSecond(), "the bucket of "+api+"/"+key)
+	}
+	for i := range t.Rules.Shared {
+		limit := &t.Rules.Shared[i]
+		if limit.Shadow {
+			continue
+		}
+		what, all := fmt.Sprintf("limit %s of %s", limit.Name, api), l.units[i]+ahead
+		switch {
+		case limit.Rate != nil:
+			slower((all-float64(limit.Rate.Burst))/t.Rules.Interval(*limit.Rate).PerSecond(), what)
+		case limit.Quota != nil:
+			slower(periods(all, t.Rules.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
+		case limit.Budget != nil:
+			spent := float64(t.Price) * (float64(l.jobs) + ahead)
+			slower(periods(spent, t.Rules.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
+		}
+	}
+	return longest, slowest
+}
+
+// overflow is how many jobs of the load find no room beside what waits now, if they all came at once.
+func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
+	for key, jobs := range l.keys {
+		n += max(0, jobs-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))
+	}
+	return n
+}
+
+// periods is how many periods of a quota must pass before all is through, if it is unused now.
+func periods(all float64, count int64) float64 { return max(0, math.Ceil(all/float64(count))-1) }
+
+// period is a quota's length; of a calendar's month, the longest.
+func period(q *bucket.Quota) time.Duration {
+	const day = 24 * time.Hour
+	switch {
+	case q.Window != bucket.Calendar:
+		return q.Per
+	case q.Unit == bucket.Hour:
+		return time.Hour
+	case q.Unit == bucket.Day:
+		return day
+	case q.Unit == bucket.Week:
+		return 7 * day
+	}
+	return 31 * day
+}
+
+// durationOf converts seconds; what no Duration can hold is the longest one.
+func durationOf(seconds float64) time.Duration {
+	if seconds >= math.MaxInt64/1e9 {
+		return math.MaxInt64
+	}
+	return time.Duration(max(0, seconds) * 1e9)
+}

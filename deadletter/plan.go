@@ -1,0 +1,260 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+)
+
+// MaxRedrive is how many letters one redrive takes on: it keeps 40 bytes or so of each in memory.
+const MaxRedrive = 1_000_000
+
+// Skip is why a letter stays where it is: a closed set.
+type Skip string
+
+// The reasons for leaving a letter alone.
+const (
+	SkipUnknown     Skip = "unknown"      // its call may have been processed, and would be billed again
+	SkipDeadline    Skip = "deadline"     // its deadline has passed
+	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job again since
+	SkipSameID      Skip = "same_id"      // another job has been given its id since, and has a letter too
+	SkipNoBody      Skip = "no_body"      // it was too large, and was not kept
+	SkipNoAPI       Skip = "no_api"       // its api is not configured
+	SkipNoKey       Skip = "no_key"       // it names none
+	SkipForeign     Skip = "not_a_letter" // weir did not write it
+)
+
+// UnknownPolicy says what becomes of letters whose call may have been processed.
+type UnknownPolicy int
+
+// The policies for letters of unknown outcome.
+const (
+	SkipUnknowns UnknownPolicy = iota
+	IncludeUnknowns
+)
+
+// DeadlinePolicy says what becomes of a letter's deadline.
+type DeadlinePolicy int
+
+// The policies for deadlines.
+const (
+	KeepDeadline DeadlinePolicy = iota // a letter whose deadline has passed stays
+	DropDeadline
+)
+
+// CallsQuery is whose calls are asked for: those of a key of an api, or of all its keys where Key is "".
+type CallsQuery struct {
+	API, Key string
+	Since    time.Time // recorded then or later
+}
+
+// CallsReader reads the ledger.
+type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) error
+
+// RedriveOptions are what a redrive needs. All are required but the policies.
+type RedriveOptions struct {
+	Conn    *nats.Conn
+	Browser *Browser
+	Terms   func(api string) (Terms, bool) // of a configured api; must not change during a redrive
+	Calls   CallsReader
+	Unknown UnknownPolicy
+	// Deadline is what becomes of deadlines that have passed.
+	Deadline DeadlinePolicy
+	Rate     bucket.Rate // of publishing; its burst is not used
+	// Valid reports whether this process still is the only one that redrives. It is asked before every letter.
+	Valid func() bool
+	// Told is called after every letter, one call at a time.
+	Told func(t *Tally)
+}
+
+// Redrive is a selection that is to be redriven. It is used once, by one goroutine.
+type Redrive struct {
+	opts  RedriveOptions
+	scope *Scope
+	jobs  map[identity]standing
+}
+
+// Plan is what a redrive would do.
+type Plan struct {
+	Letters int // to be published
+	Keys    int
+	Oldest  time.Time // when the oldest of them was stored
+	Cost    int64     // of one call each, in millionths
+
+	BilledBefore     int   // of them, letters of calls that were charged already
+	BilledBeforeCost int64 // what they would cost again, in millionths
+	MaybeBilled      int   // of them, letters of calls that may have been charged
+
+	Settled  int          // letters whose job has gone on since; they are deleted, not published
+	Skipped  map[Skip]int // left where they are
+	Overflow int64        // that would find no room now, if they all came at once
+
+	Publishing time.Duration // at the given rate
+	Draining   time.Duration // until the last is called, as far as the limits tell
+	Slowest    string        // what takes Draining
+}
+
+// Duration is until the last letter's job is called.
+func (p *Plan) Duration() time.Duration { return max(p.Publishing, p.Draining) }
+
+// Found reports whether the selection holds any letter at all.
+func (p *Plan) Found() bool { return p.Letters+p.Settled+len(p.Skipped) > 0 }
+
+// NewRedrive makes a redrive of a scope.
+func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
+	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
+		panic("deadletter: NewRedrive without all that it needs")
+	}
+	return &Redrive{opts: o, scope: scope, jobs: map[identity]standing{}}
+}
+
+// Plan reads the selection and what became of its jobs since. It changes nothing.
+func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
+	now := time.Now()
+	found := registry{jobs: r.jobs, apis: map[string]*reach{}}
+	err := r.eachHeader(ctx, func(k *Kept) error {
+		if _, skip := r.exclude(k, now); skip != "" {
+			return nil
+		}
+		if len(r.jobs) >= MaxRedrive {
+			return fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", MaxRedrive)
+		}
+		found.add(k)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := found.trace(ctx, r.opts.Browser, r.opts.Calls); err != nil {
+		return nil, err
+	}
+	p, loads := &Plan{Skipped: map[Skip]int{}}, map[string]*load{}
+	if err := r.eachHeader(ctx, func(k *Kept) error { r.count(p, loads, k, now); return nil }); err != nil {
+		return nil, err
+	}
+	return p, r.forecast(ctx, p, loads)
+}
+
+func (r *Redrive) eachHeader(ctx context.Context, take func(k *Kept) error) error {
+	walk := r.scope.Walk(HeadersOnly)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return err
+		}
+		for i := range chunk {
+			if err := take(&chunk[i]); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// exclude says why a letter is not redriven, as far as it tells itself.
+func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
+	terms, configured := r.opts.Terms(k.API)
+	if k.API == "" {
+		configured = false
+	}
+	switch {
+	case k.JobID == "" || k.Reason == "":
+		return terms, SkipForeign
+	case k.BodyLeftOut:
+		return terms, SkipNoBody
+	case !configured:
+		return terms, SkipNoAPI
+	case terms.KeyInSubject && k.Key == "":
+		return terms, SkipNoKey
+	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, &terms):
+		return terms, SkipUnknown
+	case r.opts.Deadline == KeepDeadline && !k.Deadline().IsZero() && !k.Deadline().After(now):
+		return terms, SkipDeadline
+	}
+	return terms, ""
+}
+
+// unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
+// unknown is of a call that carried no idempotency key, whatever the configuration says by now.
+func unsafeToRepeat(k *Kept, terms *Terms) bool {
+	return k.Reason == Unknown || k.Billed == BilledUnknown && !terms.Idempotent
+}
+
+// fate is what is to become of a letter that is not excluded.
+type fate int
+
+const (
+	publish    fate = iota
+	settled         // its job has been redriven: the letter is deleted
+	superseded      // the same, if the newest letter under its id is of the same request
+	leave           // its producer has sent the job again
+)
+
+func (r *Redrive) fate(k *Kept) (f fate, newest uint64) {
+	s, known := r.jobs[identify(k.API, k.Key, k.JobID)]
+	switch {
+	case !known, s.since == resubmitted:
+		return leave, s.seq
+	case s.seq != k.Seq:
+		return superseded, s.seq
+	case s.since == redriven:
+		return settled, s.seq
+	}
+	return publish, s.seq
+}
+
+func (r *Redrive) count(p *Plan, loads map[string]*load, k *Kept, now time.Time) {
+	terms, skip := r.exclude(k, now)
+	if skip != "" {
+		p.Skipped[skip]++
+		return
+	}
+	switch f, _ := r.fate(k); f {
+	case leave:
+		p.Skipped[SkipResubmitted]++
+		return
+	case settled, superseded:
+		p.Settled++
+		return
+	}
+	p.Letters++
+	p.Cost += terms.Price
+	if p.Oldest.IsZero() || k.Stored.Before(p.Oldest) {
+		p.Oldest = k.Stored
+	}
+	switch k.Billed {
+	case BilledYes:
+		p.BilledBefore++
+		p.BilledBeforeCost += terms.Price
+	case BilledUnknown:
+		p.MaybeBilled++
+	}
+	if loads[k.API] == nil {
+		loads[k.API] = &load{}
+	}
+	loads[k.API].add(k, &terms.Rules)
+}
+
+// forecast adds what the limits say.
+func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load) error {
+	p.Publishing = durationOf(float64(max(0, p.Letters-1)) * r.opts.Rate.Per.Seconds() / float64(r.opts.Rate.Count))
+	for api, l := range loads {
+		depths, err := bucket.Depths(ctx, r.opts.Browser.js, api)
+		if err != nil {
+			return err
+		}
+		waiting := make(map[string]uint64, len(depths))
+		for _, d := range depths {
+			waiting[d.Key] = d.Jobs
+		}
+		terms, _ := r.opts.Terms(api)
+		p.Keys += len(l.keys)
+		p.Overflow += l.overflow(&terms, waiting)
+		if d, what := l.drain(api, &terms, waiting); d > p.Draining {
+			p.Draining, p.Slowest = d, what
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+)
+
+// Contents is what a scope holds.
+type Contents struct {
+	Letters int
+	Bytes   int64 // of the bodies
+	Oldest  time.Time
+	Newest  time.Time
+	Billed  int // letters of calls that were charged
+	Maybe   int // letters of calls that may have been
+}
+
+// Contents counts the letters of a scope. It reads no bodies.
+func (s *Scope) Contents(ctx context.Context) (*Contents, error) {
+	c, walk := &Contents{}, s.Walk(HeadersOnly)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return c, err
+		}
+		for i := range chunk {
+			k := &chunk[i]
+			c.Letters++
+			c.Bytes += int64(k.Size)
+			if c.Oldest.IsZero() {
+				c.Oldest = k.Stored
+			}
+			c.Newest = k.Stored
+			switch k.Billed {
+			case BilledYes:
+				c.Billed++
+			case BilledUnknown:
+				c.Maybe++
+			}
+		}
+	}
+}
+
+// deletesAtOnce is how many deletions are on their way.
+const deletesAtOnce = 64
+
+// PurgeOptions are how a purge goes about it. All are required but Rate.
+type PurgeOptions struct {
+	Rate  *bucket.Rate // nil: as fast as the server takes it
+	Valid func() bool  // as for a redrive
+	Told  func(deleted int)
+}
+
+// Purge deletes the letters of a scope for good and returns how many, as far as it got. Where the server itself can tell
+// which letters are meant it deletes them all at once; otherwise they go one by one, the oldest first.
+func (s *Scope) Purge(ctx context.Context, o PurgeOptions) (int, error) {
+	if s.seqs == nil && o.Rate == nil && s.filter.Status == (StatusRange{}) && s.filter.Since.IsZero() {
+		return s.purgeAtOnce(ctx, o)
+	}
+	turn := pace{}
+	if o.Rate != nil {
+		turn.every = o.Rate.Per / time.Duration(max(1, o.Rate.Count))
+	}
+	var deleted atomic.Int64
+	walk := s.Walk(HeadersOnly)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return int(deleted.Load()), err
+		}
+		group, each := errgroup.WithContext(ctx)
+		group.SetLimit(deletesAtOnce)
+		for i := range chunk {
+			if err := turn.wait(each); err != nil {
+				break // the group says why
+			}
+			group.Go(func() error {
+				if !o.Valid() {
+					return ErrRightLost
+				}
+				if err := s.browser.Delete(each, chunk[i].Seq); err != nil {
+					return err
+				}
+				deleted.Add(1)
+				return nil
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return int(deleted.Load()), err
+		}
+		o.Told(int(deleted.Load()))
+		if ctx.Err() != nil {
+			return int(deleted.Load()), fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// purgeAtOnce has the server delete all letters of a subject up to the scope's last.
+func (s *Scope) purgeAtOnce(ctx context.Context, o PurgeOptions) (int, error) {
+	c, err := s.Contents(ctx)
+	if err != nil || c.Letters == 0 {
+		return 0, err
+	}
+	if !o.Valid() {
+		return 0, ErrRightLost
+	}
+	err = s.browser.stream.Purge(ctx, jetstream.WithPurgeSubject(s.filter.subject()), jetstream.WithPurgeSequence(s.walk.last+1))
+	if err != nil {
+		return 0, fmt.Errorf("purge the dead letters: %w", err)
+	}
+	o.Told(c.Letters)
+	return c.Letters, nil
+}

@@ -1,0 +1,233 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"weir/ingest"
+)
+
+// Bounds of a redrive.
+const (
+	keysAtOnce  = 64 // whose letters are on their way; one of each key
+	answerWait  = 30 * time.Second
+	storeTries  = 5 // for one letter, while the intake says that nothing can be stored
+	storePause  = time.Second
+	deleteTries = 3
+)
+
+// Why a redrive ends early. What it has not come to stays as it was.
+var (
+	ErrNobody     = errors.New("nobody takes jobs")
+	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
+	ErrRightLost  = errors.New("another process may redrive or purge by now")
+)
+
+// Tally is what a redrive did.
+type Tally struct {
+	Redriven   int          // taken by the queue, letter deleted
+	Known      int          // the queue had them already: letter deleted
+	Overflowed int          // refused with 429: a new letter, in the old one's place
+	Refused    int          // refused otherwise: the same
+	Settled    int          // the job had gone on: letter deleted
+	Skipped    map[Skip]int // left where they are
+	Left       int          // could not be deleted though the job has gone on; the next redrive does it
+}
+
+// Done is how many letters have been dealt with.
+func (t *Tally) Done() int {
+	n := t.Redriven + t.Known + t.Overflowed + t.Refused + t.Settled + t.Left
+	for _, skipped := range t.Skipped {
+		n += skipped
+	}
+	return n
+}
+
+// run is a redrive under way.
+type run struct {
+	*Redrive
+
+	pace  pace
+	mu    sync.Mutex
+	tally Tally
+}
+
+// Run redrives what Plan found. Letters of one key go one after another, in the order of their sequences; each is
+// published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can be
+// stored; what was done by then is in the tally in any case.
+func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
+	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}}
+	x.pace.every = r.opts.Rate.Per / time.Duration(max(1, r.opts.Rate.Count))
+	walk := r.scope.Walk(Whole)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return &x.tally, err
+		}
+		if err := x.chunk(ctx, chunk); err != nil {
+			return &x.tally, err
+		}
+	}
+}
+
+func (x *run) chunk(ctx context.Context, chunk []Kept) error {
+	type bucketName struct{ api, key string }
+	var order []bucketName
+	byKey := map[bucketName][]*Kept{}
+	for i := range chunk {
+		k := &chunk[i]
+		name := bucketName{k.API, k.Key}
+		if byKey[name] == nil {
+			order = append(order, name)
+		}
+		byKey[name] = append(byKey[name], k)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(keysAtOnce)
+	for _, name := range order {
+		group.Go(func() error {
+			for _, k := range byKey[name] {
+				if err := x.letter(ctx, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// letter brings one letter to its end.
+func (x *run) letter(ctx context.Context, k *Kept) error {
+	terms, skip := x.exclude(k, time.Now())
+	if skip != "" {
+		x.skip(skip)
+		return nil
+	}
+	f, newest := x.fate(k)
+	if f == superseded {
+		other, err := x.opts.Browser.Get(ctx, newest)
+		if err != nil && !errors.Is(err, ErrNoLetter) {
+			return err
+		}
+		if err != nil || !k.sameRequest(&other.Letter) {
+			x.skip(SkipSameID)
+			return nil
+		}
+	}
+	switch f {
+	case leave:
+		x.skip(SkipResubmitted)
+		return nil
+	case settled, superseded:
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Settled++ })
+		return nil
+	}
+	if err := x.pace.wait(ctx); err != nil {
+		return err
+	}
+	answer, err := x.publish(ctx, k.resubmission(terms.KeyInSubject, x.opts.Deadline))
+	if err != nil {
+		return fmt.Errorf("letter %d: %w", k.Seq, err)
+	}
+	return x.settle(ctx, k, answer)
+}
+
+func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++ }) }
+
+// publish hands a job to the intake and returns its answer. What is on its way is not given up when ctx ends: what
+// becomes of it decides about the letter.
+func (x *run) publish(ctx context.Context, msg *nats.Msg) ([]byte, error) {
+	for try := 1; ; try++ {
+		if !x.opts.Valid() {
+			return nil, ErrRightLost
+		}
+		waiting, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerWait)
+		reply, err := x.opts.Conn.RequestMsgWithContext(waiting, msg)
+		cancel()
+		switch {
+		case errors.Is(err, nats.ErrNoResponders):
+			return nil, ErrNobody
+		case errors.Is(err, nats.ErrMaxPayload):
+			return nil, fmt.Errorf("with its headers it is larger than the server takes: raise the server's max_payload: %w", err)
+		case err != nil:
+			return nil, fmt.Errorf("%w (%w)", ErrUnanswered, err)
+		}
+		var refusal *ingest.Refusal
+		if _, err := ingest.ParseAnswer(reply.Data); !errors.As(err, &refusal) || refusal.Code != ingest.Unavailable {
+			return reply.Data, nil
+		}
+		if try == storeTries {
+			return nil, fmt.Errorf("after %d tries: %w", try, refusal)
+		}
+		if err := rest(ctx, storePause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// settle draws the consequence of the intake's answer. A refusal has stored a letter of its own, with one redrive more,
+// and so the old one goes as well: a job has one letter. Only where the api is unknown by now it is the new one that
+// goes, since it does not say for which api it is.
+func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
+	receipt, err := ingest.ParseAnswer(answer)
+	var refusal *ingest.Refusal
+	switch {
+	case errors.As(err, &refusal) && refusal.LetterSeq == 0:
+		return fmt.Errorf("letter %d: refused without a letter, so that it stays: %w", k.Seq, refusal)
+	case errors.As(err, &refusal) && refusal.Code == ingest.UnknownAPI:
+		x.delete(ctx, refusal.LetterSeq, func(t *Tally) { t.Skipped[SkipNoAPI]++ })
+	case errors.As(err, &refusal) && refusal.Code == ingest.Throttled:
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Overflowed++ })
+	case errors.As(err, &refusal):
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Refused++ })
+	case err != nil:
+		return fmt.Errorf("letter %d: %w: %w", k.Seq, ErrUnanswered, err)
+	case receipt.Job != k.JobID:
+		return fmt.Errorf("letter %d of job %s: the intake took it for job %s: it is no weir of this version", k.Seq, k.JobID, receipt.Job)
+	case receipt.Duplicate:
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Known++ })
+	default:
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Redriven++ })
+	}
+	return nil
+}
+
+// delete deletes a letter and notes what for, or that it is left.
+func (x *run) delete(ctx context.Context, seq uint64, what func(*Tally)) {
+	if err := x.opts.Browser.Delete(context.WithoutCancel(ctx), seq); err != nil {
+		what = func(t *Tally) { t.Left++ }
+	}
+	x.note(what)
+}
+
+func (x *run) note(what func(*Tally)) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	what(&x.tally)
+	x.opts.Told(&x.tally)
+}
+
+// Delete deletes a letter for good, and tries again when the server does not answer. One that is gone is no error.
+func (b *Browser) Delete(ctx context.Context, seq uint64) error {
+	for try := 1; ; try++ {
+		err := b.stream.DeleteMsg(ctx, seq)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+			if _, err := b.stream.GetMsg(ctx, seq); errors.Is(err, jetstream.ErrMsgNotFound) {
+				return nil
+			}
+		}
+		if try == deleteTries || ctx.Err() != nil {
+			return fmt.Errorf("delete dead letter %d: %w", seq, err)
+		}
+	}
+}

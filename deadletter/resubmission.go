@@ -1,0 +1,70 @@
+package deadletter
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/ingest"
+)
+
+// Deadline is until when the letter's job was to be called; zero: it has no deadline that can be read. A duration counts
+// from when the job came in or, where a letter does not say that, from when it died.
+func (l *Letter) Deadline() time.Time {
+	for name, values := range l.Header {
+		if strings.EqualFold(name, ingest.HeaderDeadline) && len(values) == 1 {
+			from := l.Accepted
+			if from.IsZero() {
+				from = l.At
+			}
+			if at, err := ingest.ParseDeadline(values[0], from); err == nil {
+				return at
+			}
+		}
+	}
+	return time.Time{}
+}
+
+// resubmission is the letter's job as it is published once more, through the door that every producer uses: its own
+// headers and its body, under a message id of its own and the job's old id. A deadline is written as the time it meant,
+// or left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
+// refused, or has been done. A bill goes along, so that the next letter still knows it.
+func (l *Letter) resubmission(keyInSubject bool, deadline DeadlinePolicy) *nats.Msg {
+	subject := ingest.SubjectPrefix + l.API
+	if keyInSubject {
+		subject += "." + ingest.Token(l.Key)
+	}
+	h := make(nats.Header, len(l.Header))
+	for name, values := range l.Header {
+		lower := strings.ToLower(name)
+		switch {
+		case l.ours(name), strings.HasPrefix(lower, "nats-"), strings.EqualFold(name, ingest.HeaderJobNats+"Msg-Id"):
+		case lower == "weir-deadline" && deadline == DropDeadline:
+		case lower == "weir-deadline" && !l.Deadline().IsZero():
+			h[name] = []string{l.Deadline().UTC().Format(time.RFC3339Nano)}
+		default:
+			h[name] = values
+		}
+	}
+	n := l.Redrives + 1
+	h[ingest.HeaderMsgID] = []string{ingest.RedriveID(l.JobID, n)}
+	h[ingest.HeaderJobID] = []string{l.JobID}
+	h[ingest.HeaderRedrives] = []string{strconv.Itoa(n)}
+	if l.Billed == BilledYes || l.Billed == BilledUnknown {
+		h[HeaderBilled] = []string{string(l.Billed)}
+	}
+	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
+}
+
+// sameRequest reports whether two letters are of one request to the api: the same id may have been given to another job
+// when the first was long forgotten.
+func (l *Letter) sameRequest(other *Letter) bool {
+	for _, name := range []string{ingest.HeaderMethod, ingest.HeaderPath, ingest.HeaderQuery} {
+		if l.Header.Get(name) != other.Header.Get(name) {
+			return false
+		}
+	}
+	return bytes.Equal(l.Body, other.Body)
+}

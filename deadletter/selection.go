@@ -1,0 +1,162 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Selection is the letters that an operator means: those that Filter chooses or, where Seqs names any, those.
+type Selection struct {
+	Filter Filter
+	Seqs   []uint64
+}
+
+// MissingError says that a letter which was named is not there.
+type MissingError struct{ Seq uint64 }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("there is no dead letter %d: it never was, or it was redriven, purged or too old", e.Seq)
+}
+
+// Scope is a selection that has stopped growing: letters that come later are not in it, so that a redrive never meets
+// the letters it causes itself.
+type Scope struct {
+	browser *Browser
+	filter  Filter
+	seqs    []uint64 // in order; nil: all that the filter chooses
+	walk    span
+}
+
+// Scope ends a selection at the letters that are there now. It fails with a *MissingError when a letter that was named
+// is not there.
+func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
+	scope := &Scope{browser: b, filter: s.Filter}
+	if len(s.Seqs) == 0 {
+		walk, err := b.span(ctx, s.Filter)
+		scope.walk = walk
+		return scope, err
+	}
+	scope.seqs = slices.Compact(slices.Sorted(slices.Values(s.Seqs)))
+	for _, seq := range scope.seqs {
+		if _, err := b.Get(ctx, seq); errors.Is(err, ErrNoLetter) {
+			return nil, &MissingError{seq}
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return scope, nil
+}
+
+// Parts says what of the letters is read.
+type Parts int
+
+// The parts.
+const (
+	HeadersOnly Parts = iota
+	Whole
+)
+
+// Bounds of what one chunk holds in memory.
+const (
+	chunkLetters = 256
+	chunkBytes   = 8 << 20
+	headerChunk  = 4096 // letters without their bodies
+)
+
+// Walk reads the letters of a scope in the order of their sequences, a bounded number at a time. It may rest between two
+// chunks as long as it likes: nothing on the server waits for it.
+type Walk struct {
+	scope *Scope
+	parts Parts
+	next  uint64 // sequence
+	at    int    // in the scope's seqs
+	of    uint64 // letters that match the filter's subject, as counted when the walk began
+	read  uint64 // of them
+	begun bool
+}
+
+// Walk begins to read the scope's letters.
+func (s *Scope) Walk(parts Parts) *Walk { return &Walk{scope: s, parts: parts, next: s.walk.first} }
+
+// Progress is how many letters were read, and how many there are to read.
+func (w *Walk) Progress() (read, of uint64) { return w.read, w.of }
+
+// Chunk is the next letters: at most 256, or 8 MiB, and a single one that is larger; without their bodies at most 4096.
+// At the end it is empty. Letters that are gone are left out.
+func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
+	if w.scope.seqs != nil {
+		return w.named(ctx)
+	}
+	most := chunkLetters
+	if w.parts == HeadersOnly {
+		most = headerChunk
+	}
+	var chunk []Kept
+	for len(chunk) == 0 && w.next <= w.scope.walk.last {
+		r, err := w.reader(ctx)
+		if err != nil {
+			return nil, err
+		}
+		size := 0
+		end, err := r.readUntil(ctx, w.scope.walk.last, func(k Kept) bool {
+			w.read++
+			w.next = k.Seq + 1
+			if w.scope.filter.chooses(&k) {
+				chunk, size = append(chunk, k), size+len(k.Body)
+			}
+			return len(chunk) < most && size < chunkBytes
+		})
+		r.close(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if end {
+			w.next = w.scope.walk.last + 1
+		}
+	}
+	return chunk, nil
+}
+
+func (w *Walk) reader(ctx context.Context) (*reader, error) {
+	r, err := w.scope.browser.reader(ctx, w.scope.filter, func(c *jetstream.ConsumerConfig) {
+		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.next
+		c.HeadersOnly = w.parts == HeadersOnly
+	})
+	if err != nil {
+		return nil, err
+	}
+	if w.parts == Whole {
+		r.batch = w.scope.browser.wholeBatch()
+	}
+	if !w.begun {
+		w.begun, w.of = true, r.pending-min(r.pending, w.scope.walk.later)
+	}
+	return r, nil
+}
+
+// named reads the letters that were named, one by one.
+func (w *Walk) named(ctx context.Context) ([]Kept, error) {
+	w.of = uint64(len(w.scope.seqs))
+	var chunk []Kept
+	for size := 0; w.at < len(w.scope.seqs) && len(chunk) < chunkLetters && size < chunkBytes; w.at++ {
+		k, err := w.scope.browser.Get(ctx, w.scope.seqs[w.at])
+		if errors.Is(err, ErrNoLetter) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		w.read++
+		chunk, size = append(chunk, k), size+len(k.Body)
+	}
+	return chunk, nil
+}
+
+// wholeBatch is how many whole letters may be on their way at once: as many as chunkBytes holds if each is as large as
+// the server lets a message be.
+func (b *Browser) wholeBatch() int {
+	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), chunkLetters))
+}

@@ -1,0 +1,184 @@
+package deadletter
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// A letter says how its job ended, not what became of it since. A redrive may have been killed between the receipt and
+// the letter's deletion; or its producer, told 429, has sent the same job again, and it was called. JetStream's memory of
+// message ids is too short to tell, so before anything is published the queue, the letters and the ledger are read for
+// traces of the same jobs. The queue comes first: a job leaves it only once its letter or its record is stored.
+
+// identity is a job of a key of an api: a hash, so that a million of them fit into memory.
+type identity [16]byte
+
+func identify(api, key, job string) (id identity) {
+	sum := sha256.Sum256([]byte(ingest.Token(api) + " " + ingest.Token(key) + " " + job))
+	copy(id[:], sum[:])
+	return id
+}
+
+// standing is what is known of a job that has a letter.
+type standing struct {
+	seq      uint64 // its newest letter
+	redrives int    // of that letter
+	died     int64  // of that letter, in nanoseconds since 1970
+	since    progress
+}
+
+// progress is what became of a job since its newest letter.
+type progress uint8
+
+const (
+	nothing     progress = iota
+	resubmitted          // its producer has sent it again, and it waits or was called
+	redriven             // somebody has redriven it
+)
+
+// Trace is what the ledger tells of a call.
+type Trace struct {
+	Key, Job string
+	Redrives int
+	Started  time.Time
+}
+
+// registry is the jobs that have a selected letter.
+type registry struct {
+	jobs map[identity]standing
+	apis map[string]*reach
+}
+
+// reach is where traces of one api's jobs are looked for.
+type reach struct {
+	keys  map[string]struct{} // nil: all; there are more than maxReach
+	since time.Time           // when the first letter was stored
+}
+
+// maxReach is how many keys are looked up each on its own; beyond it the whole api is read.
+const maxReach = 16
+
+// add notes a letter that may be redriven, or superseded by another.
+func (r *registry) add(k *Kept) {
+	r.newest(identify(k.API, k.Key, k.JobID), k)
+	at := r.apis[k.API]
+	if at == nil {
+		at = &reach{keys: map[string]struct{}{}, since: k.Stored}
+		r.apis[k.API] = at
+	}
+	if at.keys != nil {
+		at.keys[k.Key] = struct{}{}
+		if len(at.keys) > maxReach {
+			at.keys = nil
+		}
+	}
+}
+
+// newest notes a letter unless a later life of the job has one, or a later refusal.
+func (r *registry) newest(id identity, k *Kept) {
+	s, known := r.jobs[id]
+	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
+		died := k.At
+		if died.IsZero() {
+			died = k.Stored
+		}
+		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, died: died.UnixNano()}
+	}
+}
+
+// met notes a call of a job.
+func (r *registry) met(api, key, job string, redrives int, called time.Time) {
+	id := identify(api, key, job)
+	s, known := r.jobs[id]
+	if !known || called.UnixNano() <= s.died {
+		return // an earlier life of the job
+	}
+	if s.since = max(s.since, resubmitted); redrives > s.redrives {
+		s.since = redriven
+	}
+	r.jobs[id] = s
+}
+
+// trace looks for what became of the jobs.
+func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader) error {
+	waiting := map[identity]int{}
+	for api, at := range r.apis {
+		for _, key := range at.each() {
+			err := bucket.Waiting(ctx, b.js, api, key, func(key string, h nats.Header) {
+				id := identify(api, key, h.Get(ingest.HeaderJobID))
+				if _, known := r.jobs[id]; known {
+					waiting[id] = max(waiting[id], redrivesIn(h)+1)
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for api, at := range r.apis {
+		if err := r.laterLetters(ctx, b, api, at); err != nil {
+			return err
+		}
+		for _, key := range at.each() {
+			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) {
+				r.met(api, t.Key, t.Job, t.Redrives, t.Started)
+			})
+			if err != nil {
+				return fmt.Errorf("what became of the jobs of api %s: %w", api, err)
+			}
+		}
+	}
+	for id, n := range waiting {
+		s := r.jobs[id]
+		if s.since = max(s.since, resubmitted); n-1 > s.redrives {
+			s.since = redriven
+		}
+		r.jobs[id] = s
+	}
+	return nil
+}
+
+// each is the keys to look up; "" stands for all.
+func (at *reach) each() []string {
+	if at.keys == nil {
+		return []string{""}
+	}
+	keys := make([]string, 0, len(at.keys))
+	for key := range at.keys {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// laterLetters finds letters of the same jobs that are not selected.
+func (r *registry) laterLetters(ctx context.Context, b *Browser, api string, at *reach) error {
+	for _, key := range at.each() {
+		err := b.Each(ctx, Filter{API: api, Key: key, Since: at.since}, func(k Kept, _, _ uint64) error {
+			id := identify(api, k.Key, k.JobID)
+			if _, known := r.jobs[id]; known {
+				r.newest(id, &k)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// redrivesIn reads how often a waiting job was redriven.
+func redrivesIn(h nats.Header) int {
+	n, err := strconv.Atoi(h.Get(ingest.HeaderRedrives))
+	if err != nil {
+		return 0
+	}
+	return n
+}
