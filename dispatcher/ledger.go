@@ -17,7 +17,7 @@ var ErrNoLedger = errors.New("there is no ledger: weir has not run on this serve
 // LedgerFilter chooses records. The zero value chooses all.
 type LedgerFilter struct {
 	API   string
-	Key   string // needs an API
+	Key   string    // needs an API
 	Since time.Time // stored then or later
 }
 

@@ -73,7 +73,7 @@ func (f *purgeFlags) run(cmd *cobra.Command) error {
 		}
 		rate = &r
 	}
-	selection, err := f.letterFlags.selection(f.args, time.Now())
+	selection, err := f.selection(f.args, time.Now())
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (f *redriveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if plan.Letters+plan.Settled == 0 {
-		return refused(fmt.Errorf("none of these letters can be redriven: %s", skippedText(plan.Skipped)))
+		return f.tell(cmd, c, &deadletter.Tally{Skipped: plan.Skipped}, nil)
 	}
 	if err := f.confirm.insist(cmd, f.question(plan)); err != nil {
 		return err

@@ -50,5 +50,5 @@ func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) 
 // give gives the right back.
 func (r *letterRight) give() {
 	r.stop()
-	<-r.ended // what could not be given back ends by itself
+	_ = <-r.ended // what could not be given back ends by itself
 }

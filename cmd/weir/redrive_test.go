@@ -1,0 +1,377 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// redrive runs the command against the rig's server and returns what it did, and its exit code.
+func (r *rig) redrive(args ...string) (did tallyJSON, code int) {
+	r.t.Helper()
+	out, code := r.command(append([]string{"dead", "redrive", "--yes", "--json"}, args...)...)
+	if out != "" {
+		if err := json.Unmarshal([]byte(out), &did); err != nil {
+			r.t.Fatalf("%s: %v", out, err)
+		}
+	}
+	return did, code
+}
+
+// command runs a command of weir against the rig's server.
+func (r *rig) command(args ...string) (stdout string, code int) {
+	r.t.Helper()
+	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
+	root := rootCommand()
+	var out, talk bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&talk)
+	root.SetArgs(args)
+	err := root.ExecuteContext(r.t.Context())
+	if err != nil {
+		r.t.Logf("weir %v: %v", args, err)
+	}
+	var coded *exit
+	switch {
+	case err == nil:
+		return out.String(), 0
+	case errors.As(err, &coded):
+		return out.String(), coded.code
+	}
+	return out.String(), exitFailed
+}
+
+// perBody counts the api's calls by the body that they had.
+func (r *rig) perBody() map[string]int {
+	calls := map[string]int{}
+	for _, a := range r.api.All() {
+		calls[string(a.Body)]++
+	}
+	return calls
+}
+
+// TestRedriveAfterOverflow floods two buckets and redrives what overflowed: every job is called exactly once on an api
+// that is not idempotent, those of a key in the order of their letters, and never over the rate.
+func TestRedriveAfterOverflow(t *testing.T) {
+	const jobs, capacity = 60, 20
+	r := newRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay: {url: %s, price: 0.10, jitter: 20ms, bucket: {rate: 50/s, capacity: 20}, keys: {b: {capacity: 90}}}
+`)
+	for i := range jobs {
+		for _, key := range []string{"a", "b"} {
+			r.submit("weir.jobs.pay."+key, fmt.Appendf(nil, "%s-%d", key, i), map[string]string{"Weir-Path": "/" + key})
+		}
+	}
+	overflowed := r.messages(deadletter.Stream)
+	r.eventually("room", func() bool { return r.waiting("pay") == 0 })
+	if overflowed == 0 || overflowed > jobs-capacity {
+		t.Fatalf("%d of %d jobs overflowed", overflowed, 2*jobs)
+	}
+	out, code := r.command("dead", "redrive", "--dry-run", "--json")
+	var plan planJSON
+	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 0 {
+		t.Fatalf("%s: exit code %d, %v", out, code, err)
+	}
+	if plan.Letters != overflowed || plan.Keys != 1 || plan.Cost != fmt.Sprintf("%.2f", float64(overflowed)/10) || plan.DurationMS == 0 ||
+		plan.Overflow != int64(max(0, overflowed-capacity)) {
+		t.Errorf("the plan for %d letters is %+v", overflowed, plan)
+	}
+	if n := r.messages(deadletter.Stream); n != overflowed || len(r.api.All()) != 2*jobs-overflowed {
+		t.Fatalf("a dry run left %d of %d letters, after %d calls", n, overflowed, len(r.api.All()))
+	}
+	letters := r.letters("pay", "a")
+	if did, code := r.redrive("--rate", "45/s"); code != 0 || did.Redriven != overflowed {
+		t.Errorf("redriven: exit code %d, %+v", code, did)
+	}
+	arrivals := r.awaitCalls(2 * jobs)
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	for body, n := range r.perBody() {
+		if n != 1 {
+			t.Errorf("%s was called %d times", body, n)
+		}
+	}
+	of := fakeapi.OfKey(arrivals, "a")
+	for i, letter := range letters {
+		if got := of[len(of)-len(letters)+i].Body; !bytes.Equal(got, letter.Data) {
+			t.Fatalf("letter %d of the key is %q, and the call in its place is of %q", i, letter.Data, got)
+		}
+	}
+	checkRate(t, of, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
+	if n := r.messages(deadletter.Stream); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+}
+
+// TestRedriveKeepsTheJob redrives a job twice that says all that a job can say: what the api gets is the same each time,
+// the idempotency key too, and every letter counts the redrives before it.
+func TestRedriveKeepsTheJob(t *testing.T) {
+	api := startOrdered(t, map[string][]string{"p": {"status=400", "status=422"}})
+	r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    methods: [POST, PUT]
+    idempotency: {header: Idempotency-Key}
+    forward_headers: [Content-Type, X-Source]
+    bucket: {rate: 100/s, capacity: 20}
+`, api.URL()))
+	ends, err := r.nc.SubscribeSync("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := map[string]string{
+		"Nats-Msg-Id": "sent-1", "Weir-Job-Id": "order-7", "Weir-Method": "PUT", "Weir-Path": "/a/p", "Weir-Query": "x=1", "X-Own": "kept",
+		"Weir-Header-X-Source": "shop", "Content-Type": "text/csv", "Weir-Reply-To": "mine", "Weir-Deadline": "1h", "Weir-Cost": "3",
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	}
+	body := []byte("a\x00b\xff")
+	if a := r.submit("weir.jobs.pay.k%201", body, header); a.Error != nil {
+		t.Fatal(a.Error)
+	}
+	for n := range 2 {
+		r.ended("pay", "k%201", 1)
+		letter := r.letters("pay", "k%201")[0]
+		if letter.Header.Get("Weir-Redrives") != strconv.Itoa(n) || !bytes.Equal(letter.Data, body) || letter.Header.Get("X-Own") != "kept" ||
+			letter.Header.Get("Weir-Job-Id") != "order-7" {
+			t.Errorf("letter %d is %v %q", n, letter.Header, letter.Data)
+		}
+		if did, code := r.redrive(strconv.FormatUint(letter.Sequence, 10)); code != 0 || did.Redriven != 1 {
+			t.Fatalf("redrive %d: exit code %d, %+v", n+1, code, did)
+		}
+		r.awaitCalls(n + 2)
+	}
+	r.eventually("a result", func() bool { return len(r.results("pay", "k%201")) == 1 })
+	if n := r.messages(deadletter.Stream); n != 0 {
+		t.Errorf("%d letters beside the result", n)
+	}
+	arrivals := r.api.All()
+	for _, a := range arrivals {
+		if a.Method != "PUT" || a.Path != "/a/p" || a.Query != "x=1" || !bytes.Equal(a.Body, body) || a.Header("Idempotency-Key") != "order-7" ||
+			a.Header("Content-Type") != "text/csv" {
+			t.Errorf("the api got %+v", a)
+		}
+	}
+	for _, outcome := range []string{"rejected", "rejected", "done"} {
+		if msg, err := ends.NextMsg(5 * time.Second); err != nil || msg.Header.Get("Weir-Outcome") != outcome {
+			t.Errorf("whoever waits was told %v %v, want %s", msg, err, outcome)
+		}
+	}
+}
+
+// TestRedriveOverflowsAgain: what finds no room again is one letter again, a new one that knows of the redrive.
+func TestRedriveOverflowsAgain(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  pay: {url: %s, bucket: {rate: 1/h, capacity: 3}}
+`)
+	r.submit("weir.jobs.pay.k", nil, nil) // is called at once, the next in an hour
+	r.awaitCalls(1)
+	r.eventually("an empty bucket", func() bool { return r.depth("pay", "k") == 0 })
+	for i := range 8 {
+		r.submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+	}
+	for round := 1; round <= 2; round++ {
+		did, code := r.redrive()
+		if code != exitRefused || did.Overflowed != 5 || did.Redriven != 0 {
+			t.Errorf("round %d: exit code %d, %+v", round, code, did)
+		}
+		jobs := map[string]int{}
+		for _, letter := range r.letters("pay", "k") {
+			jobs[letter.Header.Get("Weir-Job-Id")]++
+			if letter.Header.Get("Weir-Redrives") != strconv.Itoa(round) {
+				t.Errorf("round %d: a letter says %v", round, letter.Header)
+			}
+		}
+		for i := 3; i < 8; i++ {
+			if jobs[fmt.Sprint(i)] != 1 || len(jobs) != 5 {
+				t.Errorf("round %d: the letters are of %v", round, jobs)
+			}
+		}
+	}
+	if depth := r.depth("pay", "k"); depth != 3 {
+		t.Errorf("%d jobs wait", depth)
+	}
+}
+
+// resubmission is what a redrive publishes for a letter: a test publishes it in its place, and so is a redrive that was
+// killed before it deleted the letter.
+func resubmission(job string, n int) map[string]string {
+	return map[string]string{"Nats-Msg-Id": ingest.RedriveID(job, n), "Weir-Job-Id": job, "Weir-Redrives": strconv.Itoa(n)}
+}
+
+// TestRedriveGoesOnAfterAKill: whatever became of a job whose redrive was killed between the receipt and the deletion,
+// and however long ago, the next redrive does not hand it in again. The api is not idempotent.
+func TestRedriveGoesOnAfterAKill(t *testing.T) {
+	api := startOrdered(t, map[string][]string{
+		"waits": {"status=400"}, "called": {"status=400"}, "died": {"status=400", "status=404"}, "fresh": {"status=400"},
+	})
+	r := rigOn(t, api, fmt.Sprintf(`
+dedupe: 1s
+apis:
+  pay: {url: %s, bucket: {rate: 100/s, capacity: 4}, keys: {full: {rate: 1/h, capacity: 1}, waits: {rate: 1/h}}}
+`, api.URL()))
+	keys := []string{"waits", "called", "died", "fresh"}
+	for _, key := range keys {
+		r.submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key})
+		r.ended("pay", key, 1)
+	}
+	r.submit("weir.jobs.pay.full", nil, nil)
+	r.awaitCalls(len(keys) + 1)
+	r.eventually("an empty bucket", func() bool { return r.depth("pay", "full") == 0 })
+	r.submit("weir.jobs.pay.full", nil, map[string]string{"Nats-Msg-Id": "first"})
+	r.submit("weir.jobs.pay.full", []byte("again"), map[string]string{"Nats-Msg-Id": "again"})
+
+	for _, key := range []string{"waits", "called", "died"} {
+		header := resubmission(key, 1)
+		header["Weir-Path"] = "/" + key
+		r.submit("weir.jobs.pay."+key, []byte(key), header)
+	}
+	r.submit("weir.jobs.pay.full", []byte("again"), resubmission("again", 1)) // overflows again
+	r.submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"})
+	r.ended("pay", "called", 2)
+	r.ended("pay", "died", 2)
+	r.eventually("the ids to be forgotten", func() bool {
+		return !r.submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"}).Duplicate
+	})
+	did, code := r.redrive("--reason", "rejected")
+	if code != 0 || did.Redriven != 2 || did.Settled != 3 {
+		t.Errorf("exit code %d, %+v: one was never redriven, one died again, and three had gone on", code, did)
+	}
+	did, code = r.redrive("--key", "full")
+	if code != exitRefused || did.Settled != 1 || did.Overflowed != 1 {
+		t.Errorf("exit code %d, %+v: one of two letters had a later one", code, did)
+	}
+	r.ended("pay", "died", 1)
+	r.ended("pay", "fresh", 1)
+	want := map[string]int{"": 1, "waits": 1, "called": 2, "died": 3, "fresh": 2}
+	calls := r.perBody()
+	delete(calls, "probe")
+	if !maps.Equal(calls, want) {
+		t.Errorf("calls %v, want %v", calls, want)
+	}
+	if letters := r.letters("pay", "full"); len(letters) != 1 || letters[0].Header.Get("Weir-Redrives") != "2" {
+		t.Errorf("%d letters of a job that overflowed thrice", len(letters))
+	}
+	if depth := r.depth("pay", "waits"); depth != 1 {
+		t.Errorf("%d jobs wait where one was redriven", depth)
+	}
+}
+
+// TestRedriveLeavesAlone is what a redrive does not touch without an explicit word.
+func TestRedriveLeavesAlone(t *testing.T) {
+	api := startOrdered(t, map[string][]string{"unsure": {"status=500"}, "sure": {"status=400"}})
+	r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay: {url: "%s", price: 1.00, bucket: {rate: 100/s, capacity: 5}, keys: {slow: {rate: 1/h, capacity: 1}}}
+`, api.URL()))
+	r.submit("weir.jobs.pay.unsure", []byte("unsure"), map[string]string{"Weir-Path": "/unsure"})
+	r.ended("pay", "unsure", 1)
+	r.submit("weir.jobs.pay.slow", nil, nil)
+	r.awaitCalls(2)
+	r.eventually("an empty bucket", func() bool { return r.depth("pay", "slow") == 0 })
+	r.submit("weir.jobs.pay.slow", nil, nil) // waits for an hour
+
+	for _, deadline := range []string{"1ms", time.Now().Add(50 * time.Millisecond).UTC().Format(time.RFC3339Nano)} {
+		if a := r.submit("weir.jobs.pay.slow", []byte("late"), map[string]string{"Weir-Deadline": deadline}); a.Letter == 0 {
+			t.Fatalf("answered %+v", a)
+		}
+	}
+	r.submit("weir.jobs.pay.slow", nil, nil) // overflows, and has no deadline
+	r.eventually("the deadlines", func() bool { return r.skips("slow")[deadletter.SkipDeadline] == 2 })
+	if did, code := r.redrive("--reason", "unknown"); code != exitRefused || did.Redriven != 0 || len(r.letters("pay", "unsure")) != 1 {
+		t.Errorf("unknown: exit code %d, %+v", code, did)
+	}
+	if did, code := r.redrive("--reason", "unknown", "--include-unknown"); code != 0 || did.Redriven != 1 {
+		t.Errorf("unknown, included: exit code %d, %+v", code, did)
+	}
+	r.eventually("its result", func() bool { return len(r.results("pay", "unsure")) == 1 })
+	if did, code := r.redrive("--key", "slow", "--drop-deadline"); code != exitRefused || did.Overflowed != 3 {
+		t.Errorf("without deadlines: exit code %d, %+v", code, did)
+	}
+	for _, letter := range r.letters("pay", "slow") {
+		if letter.Header.Get("Weir-Deadline") != "" {
+			t.Errorf("a dropped deadline stands in the next letter: %v", letter.Header)
+		}
+	}
+}
+
+// skips is what a dry run says it would leave alone of a key.
+func (r *rig) skips(key string) map[deadletter.Skip]int {
+	out, _ := r.command("dead", "redrive", "--key", key, "--dry-run", "--json")
+	var plan planJSON
+	if err := json.Unmarshal([]byte(out), &plan); err != nil {
+		r.t.Fatalf("%s: %v", out, err)
+	}
+	return plan.Skipped
+}
+
+// TestRedriveSeesWhatProducersDid: a producer that was told 429 sends the same job again, and it is called; its letter is
+// not redriven then. A job that a producer calls like a redrive of another is a job of its own.
+func TestRedriveSeesWhatProducersDid(t *testing.T) {
+	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
+apis:
+  pay: {url: %s, bucket: {rate: 20/s, capacity: 1}}
+`)
+	send := func(id string) answer {
+		return r.submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id})
+	}
+	// overflow returns a job that was refused once, and never taken.
+	overflow := func(name string) (id string, seq string) {
+		n := 0
+		r.eventually("an overflow", func() bool {
+			n++
+			send(fmt.Sprintf("%s-before-%d", name, n))
+			id = fmt.Sprintf("%s-%d", name, n)
+			seq = strconv.FormatUint(send(id).Letter, 10)
+			return seq != "0"
+		})
+		return id, seq
+	}
+	taken := func(id string) {
+		r.eventually("room for "+id, func() bool { return send(id).Error == nil })
+		r.eventually("its call", func() bool { return r.waiting("pay") == 0 && r.perBody()[id] == 1 })
+	}
+	again, letter := overflow("again")
+	taken(again)
+	if did, code := r.redrive(letter); code != exitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+		t.Errorf("a job that was sent again: exit code %d, %+v", code, did)
+	}
+	x, letter := overflow("x")
+	taken(x + ".r1")
+	if did, code := r.redrive(letter); code != 0 || did.Redriven != 1 {
+		t.Errorf("a job beside one that is called like its redrive: exit code %d, %+v", code, did)
+	}
+	r.eventually("its call", func() bool { return r.perBody()[x] == 1 })
+	if calls := r.perBody(); calls[again] != 1 || calls[x+".r1"] != 1 {
+		t.Errorf("calls %v", calls)
+	}
+}
+
+// TestRedriveKeyElsewhere redrives a job whose key stands in a header.
+func TestRedriveKeyElsewhere(t *testing.T) {
+	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
+apis:
+  pay: {url: %s, key: {from: "header:X-Customer"}, bucket: {rate: 100/s, capacity: 1}}
+`)
+	r.eventually("an overflow", func() bool {
+		return r.submit("weir.jobs.pay", []byte("b"), map[string]string{"X-Customer": "c 1"}).Letter > 0
+	})
+	before := len(r.letters("pay", "c%201"))
+	if did, code := r.redrive("--key", "c 1", "--rate", "20/s"); code != 0 || did.Redriven != before {
+		t.Errorf("exit code %d, %+v of %d", code, did, before)
+	}
+	if n := r.messages(deadletter.Stream); n != 0 {
+		t.Errorf("%d letters are left", n)
+	}
+}
