@@ -95,6 +95,9 @@ func (f *redriveFlags) run(cmd *cobra.Command) error {
 		if err != nil || f.dryRun {
 			return err
 		}
+		if plan.Letters+plan.Settled == 0 {
+			return f.tell(cmd, c, &deadletter.Tally{Skipped: plan.Skipped}, nil)
+		}
 		return f.confirm.insist(cmd, f.question(plan))
 	}
 	right, err := c.takeLetterRight(ctx)
@@ -151,6 +154,9 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 		return nil, nil, noLetters(f.selection.Filter)
 	}
 	f.bar.of = max(1, plan.Letters+plan.Settled)
+	if plan.Letters+plan.Settled == 0 && !f.dryRun {
+		return r, plan, nil // the tally says as much
+	}
 	return r, plan, f.printPlan(cmd, plan)
 }
 

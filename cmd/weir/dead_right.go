@@ -18,7 +18,7 @@ const lettersLease = "lease.dead-letters"
 type letterRight struct {
 	lease *bucket.Lease
 	stop  context.CancelFunc
-	ended chan error
+	ended chan struct{}
 }
 
 // takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
@@ -42,13 +42,16 @@ func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) 
 		return nil, c.explain(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	right := &letterRight{lease: lease, stop: stop, ended: make(chan error, 1)}
-	go func() { right.ended <- lease.Keep(ctx) }()
+	right := &letterRight{lease: lease, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(right.ended)
+		_ = lease.Keep(ctx) // Valid tells what matters; what cannot be given back ends by itself
+	}()
 	return right, nil
 }
 
 // give gives the right back.
 func (r *letterRight) give() {
 	r.stop()
-	_ = <-r.ended // what could not be given back ends by itself
+	<-r.ended
 }
