@@ -42,6 +42,8 @@ type RetryMark struct {
 	Reason    string `json:"reason"`
 	Billed    string `json:"billed,omitempty"`   // what is known of the charges so far
 	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
+	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
+	Ends string `json:"ends,omitempty"`
 }
 
 // Markers writes one partition's markers. It is safe for concurrent use.
@@ -141,9 +143,13 @@ func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
 	if err != nil {
 		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
 	}
+	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
+	if mark.Ends != "" {
+		name += "-end" // beside the mark of the last call
+	}
 	m.w.Write(&nats.Msg{
-		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)), Data: data,
-		Header: nats.Header{ingest.HeaderMsgID: {fmt.Sprintf("retry.%d.%d", mark.Seq, mark.Calls)}},
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data,
+		Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
 	}, done)
 }
 

@@ -1,6 +1,15 @@
 package dispatcher
 
-import "slices"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
 
 // Cancelled is what became of the wish to cancel a job: a closed set.
 type Cancelled string
@@ -9,14 +18,134 @@ type Cancelled string
 const (
 	CancelTaken   Cancelled = "cancelled" // the job becomes a letter
 	CancelCalling Cancelled = "calling"   // its call runs, or its outcome is being stored: too late
-	CancelGone    Cancelled = "gone"      // it has ended
+	CancelReading Cancelled = "reading"   // its queue is being read after a start or a takeover: try again
+	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
+
+// CancelAnswer tells what became of one job.
+type CancelAnswer struct {
+	Key     string    `json:"key"`
+	Seq     uint64    `json:"seq"`
+	Verdict Cancelled `json:"verdict,omitempty"`
+	Outcome string    `json:"outcome,omitempty"` // of a job that ended meanwhile: done, or a letter's reason
+}
+
+// Cancellation names a job that is not to be called. Key may be "": then the job of every key with this id is meant.
+type Cancellation struct{ API, Key, Job, Why string }
+
+// Cancel ends the unfinished jobs that c names and that are not being called, of the partitions owned here. It returns
+// when their letters are stored, or ctx ends. It reads the headers of every waiting job, or of those of the key.
+func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
+	answers := []CancelAnswer{}
+	err := d.find(ctx, c, func(l *lane, e bucket.Entry) error {
+		a, err := l.cancel(ctx, e, c.Why)
+		answers = append(answers, a)
+		return err
+	})
+	return answers, err
+}
+
+// Find is Cancel without cancelling: its answers have no verdict.
+func (d *Dispatcher) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
+	answers := []CancelAnswer{}
+	err := d.find(ctx, c, func(_ *lane, e bucket.Entry) error {
+		answers = append(answers, CancelAnswer{Key: e.Key, Seq: e.Seq})
+		return nil
+	})
+	return answers, err
+}
+
+func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane, e bucket.Entry) error) error {
+	l := d.lane(c.API)
+	if l == nil {
+		return ErrNoAPI
+	}
+	for _, p := range l.parts {
+		if c.Key != "" && l.queue.Partition(c.Key) != p.bucket {
+			continue
+		}
+		found, err := p.bucket.Find(ctx, c.Job, c.Key)
+		if err != nil {
+			return err
+		}
+		for _, e := range found {
+			if err := take(l, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cancel ends one job and waits until it has ended.
+func (l *lane) cancel(ctx context.Context, e bucket.Entry, why string) (CancelAnswer, error) {
+	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
+	var t *task
+	l.change(func(s *schedule) {
+		if t, a.Verdict = s.cancel(e.Key, e.Seq); t != nil && t.ended == nil {
+			t.ended, t.why = make(chan struct{}), why
+		}
+	})
+	if t == nil {
+		return a, nil
+	}
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		return a, fmt.Errorf("job %d of %s/%s is cancelled, but its letter is not stored yet: %w", e.Seq, l.name, e.Key, context.Cause(ctx))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a.Outcome = t.outcome; t.outcome != string(deadletter.Cancelled) {
+		a.Verdict = CancelGone
+	}
+	return a, nil
+}
+
+// buryCancelled makes a letter of a cancelled job.
+func (l *lane) buryCancelled(ctx context.Context, t *task) {
+	if t.job != nil {
+		t.terms.call.conns.release()
+	} else if !l.reload(ctx, t, func() { l.buryCancelled(ctx, t) }) {
+		return
+	}
+	detail := "cancelled by an operator"
+	if t.why != "" {
+		detail += ": " + t.why
+	}
+	l.bury(ctx, t, deadletter.Cancelled, detail, nil)
+}
+
+// reload loads a settling task's message. It reports false when that failed: then again is called later, or never when
+// the lane stops.
+func (l *lane) reload(ctx context.Context, t *task, again func()) bool {
+	entry, err := l.load(ctx, t)
+	if err != nil {
+		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		if ctx.Err() == nil {
+			l.running.Add(1)
+			time.AfterFunc(loadRetry, func() { defer l.running.Done(); again() })
+		}
+		return false
+	}
+	l.mu.Lock()
+	if t.terms == nil {
+		t.terms = l.s.terms
+	}
+	l.mu.Unlock()
+	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
+	t.accepted = bucket.MicrosOf(entry.Time)
+	return true
+}
 
 // cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
 func (s *schedule) cancel(key string, seq uint64) (*task, Cancelled) {
 	l := s.lines[key]
-	if l == nil || l.rank(seq) == 0 {
+	switch {
+	case l == nil || l.rank(seq) == 0:
 		return nil, CancelGone
+	case !l.part.open:
+		return nil, CancelReading
 	}
 	i := slices.IndexFunc(l.tasks, func(t *task) bool { return t.seq == seq })
 	var t *task

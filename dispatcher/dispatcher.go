@@ -69,8 +69,9 @@ type Dispatcher struct {
 	down    atomic.Int32 // lanes whose store does not answer
 	added   chan *lane   // while it runs
 
-	mu    sync.Mutex
-	lanes []*lane
+	mu     sync.Mutex
+	lanes  []*lane
+	pauses map[string]map[string]Pause // by api and key
 }
 
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
@@ -84,7 +85,7 @@ const (
 
 // Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
-	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane)}
+	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), pauses: map[string]map[string]Pause{}}
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
@@ -123,6 +124,9 @@ func (d *Dispatcher) add(o LaneOptions) *lane {
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for key, p := range d.pauses[l.name] {
+		l.s.pause(key, p)
+	}
 	d.lanes = append(d.lanes, l)
 	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.name, b.name) })
 	return l

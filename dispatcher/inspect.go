@@ -35,6 +35,7 @@ type APIState struct {
 	Keys       int    `json:"keys"`       // with unfinished jobs
 	Jobs       int    `json:"jobs"`       // unfinished
 	InFlight   int    `json:"in_flight"`  // calls running
+	Paused     int    `json:"paused"`     // by an operator: keys, the api as a whole being one
 }
 
 // RateState is a key's rate, and what remains of it once jitter and headroom are taken off.

@@ -174,6 +174,9 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 		for _, t := range fx.load {
 			l.running.Go(func() { l.prepare(hard, t) })
 		}
+		for _, t := range fx.cancel {
+			l.running.Go(func() { l.buryCancelled(hard, t) })
+		}
 		for _, t := range fx.expire {
 			l.running.Go(func() { l.expire(hard, t) })
 		}

@@ -76,7 +76,11 @@ type task struct {
 	missing   int               // times its message was not found
 	called    bool              // its call has ended, and its outcome is being stored
 	unsent    bool              // its call has started and the request has not left yet
+	ends      []uint64          // of the marks that say that it ends
 	cancelled bool              // an operator's word
+	why       string            // of it
+	ended     chan struct{}     // closed when the job has ended, if somebody waits for that
+	outcome   string            // then
 	unknown   bool              // found with an intent and no outcome: it must not be called
 }
 

@@ -1,10 +1,18 @@
 package dispatcher
 
 import (
+	"errors"
+	"maps"
 	"time"
 
 	"weir/bucket"
 )
+
+// MaxPauses bounds the keys of an api that are paused one by one.
+const MaxPauses = 10_000
+
+// ErrTooManyPauses refuses to pause one more key.
+var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
 // Pause is an operator's word that a key, or a whole api, is not to be called until they say so again.
 type Pause struct {
@@ -84,4 +92,45 @@ func (s *schedule) touchAll() {
 	for _, l := range s.lines {
 		s.touch(l)
 	}
+}
+
+// Pause keeps a key of an api, or with "" the whole api, from being called from now on: calls that run may end. It may
+// come before the api's lane.
+func (d *Dispatcher) Pause(api, key string, p Pause) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.pauses[api]
+	if of == nil {
+		of = map[string]Pause{}
+		d.pauses[api] = of
+	}
+	if _, known := of[key]; !known && len(of) > MaxPauses {
+		return ErrTooManyPauses
+	}
+	of[key] = p
+	for _, l := range d.lanes {
+		if l.name == api {
+			l.change(func(s *schedule) { s.pause(key, p) })
+		}
+	}
+	return nil
+}
+
+// Resume ends a pause. What an answer of the api or a limit holds besides goes on holding.
+func (d *Dispatcher) Resume(api, key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pauses[api], key)
+	for _, l := range d.lanes {
+		if l.name == api {
+			l.change(func(s *schedule) { s.resume(key, l.now()) })
+		}
+	}
+}
+
+// Pauses are those of an api that are in force here, by key, "" for the whole api.
+func (d *Dispatcher) Pauses(api string) map[string]Pause {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.pauses[api])
 }

@@ -10,7 +10,6 @@ import (
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/deadletter"
-	"weir/ingest"
 )
 
 // replayIntent notes an intent found at the start.
@@ -54,7 +53,7 @@ func (l *lane) replayMark(p *part, e bucket.Entry) {
 	}
 	old, again := p.replay.marks[mark.Seq]
 	switch _, ok := p.replay.jobs[mark.Seq]; {
-	case !ok || again && old.Calls >= mark.Calls:
+	case !ok || again && mark.Ends == "" && (old.Ends != "" || old.Calls >= mark.Calls):
 		p.bucket.Discard(e.Seq)
 		return
 	case again:
@@ -93,6 +92,10 @@ func (l *lane) open(ctx context.Context, p *part) {
 			t.intents = []*intentMark{intent.mark}
 		}
 		switch {
+		case mark.Ends != "":
+			t.phase = settling
+			last = CallRecord{Outcome: mark.Ends, Detail: mark.Reason}
+			l.running.Go(func() { l.endAgain(ctx, t, last) })
 		case called && last.Final:
 			t.phase = settling
 			l.running.Go(func() { l.endAgain(ctx, t, last) })
@@ -179,17 +182,9 @@ func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
 		l.finish(t, Done)
 		return
 	}
-	entry, err := l.load(ctx, t)
-	if err != nil {
-		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		if ctx.Err() == nil {
-			l.running.Add(1)
-			time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.endAgain(ctx, t, last) })
-		}
+	if !l.reload(ctx, t, func() { l.endAgain(ctx, t, last) }) {
 		return
 	}
-	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
-	t.accepted = bucket.MicrosOf(entry.Time)
 	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.billed.Worst(deadletter.NotBilled)))
 }
 

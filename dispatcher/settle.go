@@ -85,10 +85,27 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
 	if c == nil {
-		l.buryLetter(ctx, t, letter)
+		l.keepEnd(ctx, t, letter)
 		return
 	}
 	l.keepRecord(ctx, t, c, func() { l.buryLetter(ctx, t, letter) })
+}
+
+// keepEnd notes that a job which is not called becomes a letter, and then buries it: after a crash between the letter and
+// the job's deletion what kept it from being called may be past, and the ledger knows nothing of it.
+func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) {
+	mark := bucket.RetryMark{
+		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.billed), Ends: string(letter.Reason), Reason: letter.Detail,
+	}
+	var seq uint64
+	l.persist(ctx, "end", t, func(done func(error)) {
+		t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
+	}, func() {
+		l.mu.Lock()
+		t.ends = append(t.ends, seq)
+		l.mu.Unlock()
+		l.buryLetter(ctx, t, letter)
+	})
 }
 
 func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
@@ -203,7 +220,14 @@ func (l *lane) finish(t *task, outcome string) {
 		if t.markSeq != 0 {
 			p.bucket.Discard(t.markSeq)
 		}
+		for _, seq := range t.ends {
+			p.bucket.Discard(seq)
+		}
 		s.finished(t)
+		if t.ended != nil {
+			t.outcome = outcome
+			close(t.ended)
+		}
 		if stalled && p.open {
 			p.open, p.stalled = false, true
 			time.AfterFunc(time.Second, func() { l.unstall(p) })

@@ -96,7 +96,7 @@ func (l *line) nextRetry() (next *task) {
 			return nil
 		}
 	}
-	if next == nil || next.notBefore >= never-1 || l.first != 0 && !(next.limited && next.calls == 0) {
+	if next == nil || next.notBefore >= never-1 || l.first != 0 && (!next.limited || next.calls > 0) {
 		return nil
 	}
 	return next

@@ -134,7 +134,7 @@ func keysTable(out io.Writer, buckets []dispatcher.KeyState) error {
 	t.row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
 	for _, k := range buckets {
 		t.row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
-			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), brief(ms(k.WaitMS)), waitingText(k.Waits))
+			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), waitText(k.WaitMS), waitingText(k.Waits))
 	}
 	return t.print(out)
 }
@@ -146,6 +146,14 @@ func rateText(r dispatcher.RateState) string {
 }
 
 // waitingText says in words what a bucket's next job waits for.
+// waitText is a wait, "-" where nobody can say.
+func waitText(wait int64) string {
+	if wait < 0 {
+		return "-"
+	}
+	return brief(ms(wait))
+}
+
 func waitingText(w dispatcher.Waiting) string {
 	until := ""
 	if w.Until != nil {
@@ -168,6 +176,8 @@ func waitingText(w dispatcher.Waiting) string {
 		return "held" + until + because
 	case dispatcher.WaitAPIHeld:
 		return "the api is held" + until + because
+	case dispatcher.WaitPaused:
+		return "`weir resume`: " + visible(w.Why)
 	case dispatcher.WaitRetry:
 		return "retry" + until
 	case dispatcher.WaitLimiter:

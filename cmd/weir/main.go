@@ -91,8 +91,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	root.AddCommand(demoCommand(), fakeAPICommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(), deadCommand(), configCommand(), verifyCommand(), versionCommand(),
-		tortureCommand(), natsServerCommand())
+	root.AddCommand(demoCommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), tortureCommand(),
+		versionCommand(), fakeAPICommand(), natsServerCommand())
 	return root
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,8 +20,10 @@ import (
 // queue group; whoever asks gathers the answers.
 const (
 	operatorService = "weir-operator"
-	keysSubject     = "weir.operator.keys." // + api
-	showSubject     = "weir.operator.show." // + api.keytoken
+	keysSubject     = "weir.operator.keys."   // + api
+	showSubject     = "weir.operator.show."   // + api.keytoken
+	pausedSubject   = "weir.operator.paused." // + api.keytoken
+	cancelSubject   = "weir.operator.cancel." // + api
 )
 
 // How long answers are waited for: the first, and each further one.
@@ -28,7 +31,15 @@ const (
 	firstAnswer = 5 * time.Second
 	nextAnswer  = 500 * time.Millisecond
 	showTimeout = 4 * time.Second // of the owner itself, loading jobs
+
+	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
 )
+
+// answerWaits are how long answers are waited for.
+type answerWaits struct{ first, next time.Duration }
+
+// cancelWaits are for owners that read their queues first, one sooner than another.
+var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
 // inquiry is what a question says besides its subject.
 type inquiry struct {
@@ -50,7 +61,7 @@ const (
 )
 
 // startOperator answers operators for what this process dispatches, until stop is called.
-func startOperator(nc *nats.Conn, d *dispatcher.Dispatcher) (stop func() error, err error) {
+func startOperator(nc *nats.Conn, d *dispatcher.Dispatcher, instance string) (stop func() error, err error) {
 	service, err := micro.AddService(nc, micro.Config{
 		Name: operatorService, Version: version(), QueueGroupDisabled: true,
 		Description: "tells operators what waits, and why",
@@ -58,20 +69,36 @@ func startOperator(nc *nats.Conn, d *dispatcher.Dispatcher) (stop func() error, 
 	if err != nil {
 		return nil, fmt.Errorf("start the operators' service: %w", err)
 	}
-	o := operator{dispatch: d, most: int(nc.MaxPayload())}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o := operator{dispatch: d, instance: instance, most: int(nc.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{}}
 	err = errors.Join(
 		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
+		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
 	)
 	if err != nil {
+		cancel(errStopped)
 		return nil, errors.Join(fmt.Errorf("start the operators' service: %w", err), service.Stop())
 	}
-	return service.Stop, nil
+	return func() error {
+		err := service.Stop()
+		cancel(errStopped)
+		o.searches.Wait()
+		return err
+	}, nil
 }
 
+// mostSearches bounds the queues that are searched for jobs at once.
+const mostSearches = 4
+
 type operator struct {
-	dispatch *dispatcher.Dispatcher
-	most     int // bytes of an answer
+	dispatch  *dispatcher.Dispatcher
+	instance  string
+	most      int             // bytes of an answer
+	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
+	searching chan struct{}
+	searches  *sync.WaitGroup
 }
 
 func (o operator) keys(req micro.Request) {
@@ -116,6 +143,58 @@ func (o operator) show(req micro.Request) {
 	_ = req.Respond(data)
 }
 
+// paused says whether a pause is in force here.
+func (o operator) paused(req micro.Request) {
+	api, token, _ := strings.Cut(strings.TrimPrefix(req.Subject(), pausedSubject), ".")
+	key, err := "", error(nil)
+	if token != ingest.Token("") {
+		key, err = ingest.ParseToken(token)
+	}
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	_, paused := o.dispatch.Pauses(api)[key]
+	_ = req.Respond(marshal(pausedAnswer{o.instance, paused}))
+}
+
+// cancel looks for a job, or ends it. It answers from a goroutine of its own: a long queue takes a while to read, and
+// other questions must not wait for it.
+func (o operator) cancel(req micro.Request) {
+	api := strings.TrimPrefix(req.Subject(), cancelSubject)
+	var q cancelQuestion
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	select {
+	case o.searching <- struct{}{}:
+	default:
+		respondError(req, errors.New("too many jobs are being cancelled at once: try again"))
+		return
+	}
+	o.searches.Go(func() {
+		defer func() { <-o.searching }()
+		ctx, cancel := context.WithTimeout(o.ctx, cancelTimeout)
+		defer cancel()
+		state, err := o.dispatch.State(api)
+		if err != nil {
+			respondError(req, err)
+			return
+		}
+		reply, wanted := cancelReply{APIState: state}, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why}
+		if q.Look {
+			reply.Jobs, err = o.dispatch.Find(ctx, wanted)
+		} else {
+			reply.Jobs, err = o.dispatch.Cancel(ctx, wanted)
+		}
+		if err != nil {
+			reply.Err = err.Error()
+		}
+		_ = req.Respond(marshal(reply)) // whoever asked has gone: nothing to do
+	})
+}
+
 // readInquiry is the limit that was asked for, 1 when nothing sensible was.
 func readInquiry(req micro.Request) int {
 	var in inquiry
@@ -157,19 +236,23 @@ var errNobody = errors.New("no dispatching weir answers")
 // ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
 // satisfied or no more come. It fails with errNobody when nobody answered at all.
 func (c *connection) ask(subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
+	return c.askFor(subject, marshal(inquiry{limit}), answerWaits{firstAnswer, nextAnswer}, take)
+}
+
+func (c *connection) askFor(subject string, question []byte, waits answerWaits, take func(data []byte, err *operatorError) (enough bool)) error {
 	inbox := c.nc.NewRespInbox()
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return c.explain(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest(subject, inbox, marshal(inquiry{limit})); err != nil {
+	if err := c.nc.PublishRequest(subject, inbox, question); err != nil {
 		return c.explain(err)
 	}
-	for wait := firstAnswer; ; wait = nextAnswer {
+	for wait := waits.first; ; wait = waits.next {
 		msg, err := sub.NextMsg(wait)
 		switch {
-		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout) && wait == firstAnswer:
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout) && wait == waits.first:
 			return unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.at))
 		case errors.Is(err, nats.ErrTimeout):
 			return nil

@@ -46,6 +46,9 @@ func parked(attempts int, ledger ...string) outcomeOf {
 	return outcomeOf{end: end{as: "unknown", attempts: attempts, billed: "unknown", ledger: ledger}}
 }
 
+// uncalled is a letter of a job that was never called.
+func uncalled(reason string) outcomeOf { return outcomeOf{end: end{as: reason, billed: "no"}} }
+
 var leftovers = []left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
 	{what: "an intent", intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
@@ -76,6 +79,14 @@ var leftovers = []left{
 	},
 	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
 	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{calls: 1, results: 1}, once: outcomeOf{results: 1}},
+	{
+		what: "the mark of an end", mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: uncalled("cancelled"), once: uncalled("cancelled"),
+	},
+	{
+		what: "an intent and the mark of an end", intents: []int{1}, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		safe: uncalled("over_budget"), once: uncalled("over_budget"),
+	},
 	{what: "one intent of two jobs", jobs: 2, intents: []int{1}, safe: outcomeOf{calls: 2, results: 2}, once: outcomeOf{}},
 }
 

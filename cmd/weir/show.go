@@ -90,7 +90,7 @@ func printBucket(out io.Writer, d *dispatcher.KeyDetail, now time.Time) error {
 	t.row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
 	t.row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
 	t.row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
-	t.row("wait", brief(ms(d.WaitMS))+" for a job that came now")
+	t.row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.row("waits for", waitingText(d.Waits))
 	if err := t.print(out); err != nil {
 		return err

@@ -42,6 +42,7 @@ type Worker struct {
 	opened   []*openAPI // at the start
 	dispatch *dispatcher.Dispatcher
 	follower *follower
+	pauses   *pauses
 	redis    redisstore.Client // nil where limits are counted in the process
 	leased   *bucket.Lease     // to dispatch, with an external server
 	intake   *ingest.Service
@@ -120,6 +121,7 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
+		w.lowerGo(func() error { return w.pauses.run(w.soft) })
 	}
 	w.onStop("dispatch and storage", w.wait)
 	if w.dispatch != nil {
@@ -150,6 +152,9 @@ func (w *Worker) open(ctx context.Context) (err error) {
 	}
 	if w.settings.Has(config.RoleDispatch) {
 		if w.dispatch, err = dispatcher.Open(ctx, w.dispatchOptions(w.config)); err != nil {
+			return err
+		}
+		if w.pauses, err = openPauses(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -237,7 +242,7 @@ func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
 	}
-	stop, err := startOperator(w.nc, w.dispatch)
+	stop, err := startOperator(w.nc, w.dispatch, w.settings.Instance)
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}

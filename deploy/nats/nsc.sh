@@ -49,6 +49,7 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.operator.>' \
   --allow-pub 'weir.jobs.>' \
   --allow-pub 'weir.events.config.>' \
+  --allow-pub 'weir.events.held.>' --allow-pub 'weir.events.resumed.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$JS.API.INFO' \

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/dispatcher"
+)
+
+const pausedYAML = `
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 200/s, capacity: 500, in_flight: 1}
+    keys: {idle: {rate: 1/h}}
+`
+
+func (r *rig) putPause(key string) {
+	r.t.Helper()
+	if _, err := r.worker.control.Put(r.t.Context(), pauseEntry("pay", key), marshal(dispatcher.Pause{At: time.Now(), By: "test"})); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.dispatch.Pauses("pay")[key]; return ok })
+}
+
+// TestPauseSurvivesRestarts: nothing that is paused is called, before a restart, at it, or after it; what is resumed while
+// nobody runs is called from the next start on.
+func TestPauseSurvivesRestarts(t *testing.T) {
+	api := startOrdered(t, nil)
+	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
+	for i := range 60 {
+		r.pay("paused", fmt.Sprint("p", i))
+		r.pay("free", fmt.Sprint("f", i))
+	}
+	r.putPause("paused")
+	calls := len(r.api.Arrivals("paused")) // one may run still
+	r.eventually("the free key's jobs to end", func() bool { return len(r.results("pay", "free")) == 60 })
+	if n := len(r.api.Arrivals("paused")); n > calls+1 {
+		t.Fatalf("%d calls of the paused key started after its pause", n-calls)
+	}
+	calls = len(r.api.Arrivals("paused"))
+	r.stop()
+	r.start()
+	r.pay("free", "after")
+	r.eventually("a call of the free key after the restart", func() bool { return len(r.results("pay", "free")) == 61 })
+	if n := len(r.api.Arrivals("paused")); n != calls {
+		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
+	}
+	r.putPause("") // the api as well, and then the key's own word is taken back
+	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "paused")); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.start()
+	if _, ok := r.worker.dispatch.Pauses("pay")["paused"]; ok || len(r.api.Arrivals("paused")) != calls {
+		t.Fatal("a pause that was taken back is in force, or a paused api was called")
+	}
+	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("all jobs to end", func() bool { return len(r.results("pay", "paused")) == 60 })
+	if n := len(r.api.Arrivals("paused")); n != 60 {
+		t.Errorf("%d calls of 60 jobs", n)
+	}
+	if n := r.messages("WEIR_DEAD"); n != 0 {
+		t.Errorf("%d letters: a pause ends no job", n)
+	}
+}
+
+// TestCancelTakesNoSlot cancels every other job of a queue that is being called: none of them is called, every one is a
+// letter, and the rest are called in order.
+func TestCancelTakesNoSlot(t *testing.T) {
+	api := startOrdered(t, nil)
+	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
+	for i := range 200 {
+		r.pay("k", fmt.Sprint("j", i))
+	}
+	cancelled := map[string]bool{}
+	for i := 199; i > 0; i -= 8 {
+		answers, err := r.worker.dispatch.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range answers {
+			if a.Verdict == dispatcher.CancelTaken {
+				cancelled[fmt.Sprint("j", i)] = true
+			}
+		}
+	}
+	if len(cancelled) == 0 {
+		t.Fatal("nothing could be cancelled")
+	}
+	r.eventually("all jobs to end", func() bool { return r.waiting("pay") == 0 })
+	last := -1
+	for _, a := range r.api.Arrivals("k") {
+		var n int
+		if _, err := fmt.Sscanf(string(a.Body), "j%d", &n); err != nil {
+			t.Fatal(err)
+		}
+		if cancelled[string(a.Body)] {
+			t.Errorf("%s was called after it was cancelled", a.Body)
+		}
+		if n <= last {
+			t.Errorf("job %d was called after job %d", n, last)
+		}
+		last = n
+	}
+	if n := len(r.api.Arrivals("k")); n != 200-len(cancelled) {
+		t.Errorf("%d calls of 200 jobs, %d cancelled", n, len(cancelled))
+	}
+	letters := r.letters("pay", "k")
+	if len(letters) != len(cancelled) {
+		t.Fatalf("%d letters of %d cancelled jobs", len(letters), len(cancelled))
+	}
+	for _, l := range letters {
+		if l.Header.Get("Weir-Dead-Reason") != "cancelled" || l.Header.Get("Weir-Dead-Billed") != "no" {
+			header, _ := json.Marshal(l.Header)
+			t.Errorf("a letter says %s", header)
+		}
+	}
+}

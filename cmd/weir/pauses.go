@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/dispatcher"
+	"weir/ingest"
+)
+
+// Operators' pauses are kept in the control bucket, one entry a pause: pause.<api>, or pause.<api>.<key token>, in which %
+// is written = because a key-value bucket has no % in its keys.
+const pausePrefix = "pause."
+
+func pauseEntry(api, key string) string {
+	if key == "" {
+		return pausePrefix + api
+	}
+	return pausePrefix + api + "." + strings.ReplaceAll(ingest.Token(key), "%", "=")
+}
+
+// parsePauseEntry reads what pauseEntry wrote.
+func parsePauseEntry(entry string) (api, key string, err error) {
+	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
+	if !of {
+		return api, "", nil
+	}
+	key, err = ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
+	return api, key, err
+}
+
+// pauses keeps a dispatching worker to the pauses in NATS.
+type pauses struct {
+	kv       jetstream.KeyValue
+	dispatch *dispatcher.Dispatcher
+	log      *slog.Logger
+	watcher  jetstream.KeyWatcher
+	inForce  map[string]struct{} // entries
+}
+
+// openPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
+// an operator has paused.
+func openPauses(ctx context.Context, w *Worker) (*pauses, error) {
+	p := &pauses{kv: w.control, dispatch: w.dispatch, log: w.log.With("component", "pauses"), inForce: map[string]struct{}{}}
+	if err := p.watch(w.base); err != nil {
+		return nil, err
+	}
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *pauses) watch(ctx context.Context) error {
+	watcher, err := p.kv.Watch(ctx, pausePrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch the pauses: %w", err)
+	}
+	p.watcher = watcher
+	return nil
+}
+
+// catchUp takes all that is there when a watch begins. What is in force and not there was resumed meanwhile.
+func (p *pauses) catchUp(ctx context.Context) error {
+	there := map[string]struct{}{}
+	for {
+		select {
+		case entry, open := <-p.watcher.Updates():
+			switch {
+			case !open:
+				return errors.New("the watch of the pauses has ended")
+			case entry == nil:
+				for gone := range p.inForce {
+					if _, ok := there[gone]; !ok {
+						p.resume(gone)
+					}
+				}
+				return nil
+			}
+			if entry.Operation() == jetstream.KeyValuePut {
+				there[entry.Key()] = struct{}{}
+			}
+			p.take(entry)
+		case <-ctx.Done():
+			return fmt.Errorf("read the pauses: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// run follows until ctx ends.
+func (p *pauses) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := p.follow(ctx); err == nil {
+			continue
+		} else if ctx.Err() == nil {
+			p.log.Warn("pauses cannot be watched; those in force stay so; trying again", "err", err)
+		}
+		pause(ctx, followRetry)
+		if err := p.watch(ctx); err == nil {
+			err = p.catchUp(ctx)
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+		}
+	}
+	return nil
+}
+
+func (p *pauses) follow(ctx context.Context) error {
+	for {
+		select {
+		case entry, open := <-p.watcher.Updates():
+			if !open {
+				return errors.New("the watch of the pauses has ended")
+			}
+			if entry != nil {
+				p.take(entry)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take puts one word in force.
+func (p *pauses) take(entry jetstream.KeyValueEntry) {
+	if entry.Operation() != jetstream.KeyValuePut {
+		p.resume(entry.Key())
+		return
+	}
+	api, key, err := parsePauseEntry(entry.Key())
+	if err != nil {
+		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
+		return
+	}
+	var word dispatcher.Pause
+	if json.Unmarshal(entry.Value(), &word) != nil {
+		word = dispatcher.Pause{At: entry.Created()} // its entry says what matters
+	}
+	if err := p.dispatch.Pause(api, key, word); err != nil {
+		p.log.Error("a pause cannot be put in force", "api", api, "key", key, "err", err)
+		return
+	}
+	p.inForce[entry.Key()] = struct{}{}
+	p.log.Info("paused", "api", api, "key", key, "by", word.By, "reason", word.Why)
+}
+
+func (p *pauses) resume(entry string) {
+	if _, ok := p.inForce[entry]; !ok {
+		return
+	}
+	delete(p.inForce, entry)
+	if api, key, err := parsePauseEntry(entry); err == nil {
+		p.dispatch.Resume(api, key)
+		p.log.Info("resumed", "api", api, "key", key)
+	}
+}
