@@ -38,6 +38,7 @@ type RetryMark struct {
 	Seq       uint64 `json:"seq"`
 	Calls     int    `json:"calls"`    // made so far
 	Attempts  int    `json:"attempts"` // of them, those that count against the retry budget
+	Crashes   int    `json:"crashes,omitempty"` // of them, those over which weir crashed
 	NotBefore Micros `json:"not_before"`
 	Reason    string `json:"reason"`
 	Billed    string `json:"billed,omitempty"`   // what is known of the charges so far

@@ -24,13 +24,9 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.unprepared(ctx, t, err)
 		return
 	}
-	job, refusal := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
-	l.mu.Lock()
-	t.job, t.accepted = job, bucket.MicrosOf(entry.Time)
-	unknown := t.unknown
-	l.mu.Unlock()
+	refusal, err := l.read(t, entry)
 	switch now := l.now(); {
-	case unknown:
+	case t.unknown:
 		l.unstage(t)
 		l.settleUnknown(ctx, t)
 		return
@@ -42,14 +38,13 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.unstage(t)
 		l.bury(ctx, t, deadletter.Invalid, refusal.Description, nil)
 		return
-	case !job.Deadline.IsZero() && now >= bucket.MicrosOf(job.Deadline):
-		l.unstage(t)
-		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
-		return
-	}
-	if t.costs, err = t.terms.costs(job); err != nil {
+	case err != nil:
 		l.unstage(t)
 		l.bury(ctx, t, deadletter.Invalid, err.Error(), nil)
+		return
+	case !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline):
+		l.unstage(t)
+		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 		return
 	}
 	if slot, err := l.recall(ctx, t.line); err != nil {
@@ -308,7 +303,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r := t.terms.call.call(ctx, t.job, func() { fault.Pass(fault.CallSent); l.sent(t) })
+	r := l.call(ctx, t, func() { fault.Pass(fault.CallSent); l.sent(t) })
 	l.sent(t)
 	t.terms.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())

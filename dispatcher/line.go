@@ -69,6 +69,7 @@ type task struct {
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	calls     int           // made so far
 	attempts  int           // of them, those that count
+	crashes   int           // of them, those over which weir crashed
 	intended  int           // the call number its newest intent covers, 0 for none
 	intents   []*intentMark
 	markSeq   uint64            // of its retry mark, 0 for none

@@ -80,6 +80,7 @@ func (l *lane) open(ctx context.Context, p *part) {
 		t := line.extract(seq)
 		t.markSeq, t.terms = mark.seq, l.s.terms
 		t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
+		t.crashes = mark.Crashes
 		t.notBefore = max(mark.NotBefore, last.NotBefore, 1)
 		if mark.Pushback {
 			l.holdAgain(line, mark.NotBefore, mark.Reason)

@@ -18,7 +18,7 @@ const persistRetry = time.Second
 // first, and only then is the job let go of.
 func (l *lane) settle(ctx context.Context, t *task, r response) {
 	api := t.terms.api
-	out := judge(l.judgedBy(t), r, time.Now())
+	out := t.crashed(judge(l.judgedBy(t), r, time.Now()))
 	l.mu.Lock()
 	if out.verdict != pushback {
 		t.attempts++
@@ -122,7 +122,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 	c.NotBefore = notBefore
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.pushedBack(),
-		Billed: string(t.billed),
+		Billed: string(t.billed), Crashes: t.crashes,
 	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64

@@ -1,0 +1,82 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// mostCrashes is how often the handling of one job may crash before it is parked.
+const mostCrashes = 2
+
+// crash is a panic while one job was handled. It is that job's alone: the others go on.
+type crash struct {
+	cause any
+	stack []byte
+}
+
+func (c *crash) Error() string { return fmt.Sprintf("weir crashed over it: %v", c.cause) }
+
+// contained runs what depends on one job's own data, and returns its panic. It must not be used around what holds a lock
+// or changes what jobs share: a panic there has to end the process.
+func contained(what func()) (c *crash) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c = &crash{cause, debug.Stack()}
+		}
+	}()
+	what()
+	return nil
+}
+
+// read makes a task's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
+// would every time, and it was not called.
+func (l *lane) read(t *task, e bucket.Entry) (refusal *ingest.Refusal, err error) {
+	var job *ingest.Job
+	var costs []int64
+	c := contained(func() {
+		job, refusal = ingest.Restore(ingest.Message{Key: t.line.key, Header: e.Header, Body: e.Data}, t.terms.api.Rule, e.Time)
+		if refusal == nil {
+			costs, err = t.terms.costs(job)
+		}
+	})
+	if c != nil {
+		l.tellCrash(t, c)
+		job = &ingest.Job{API: l.name, Key: t.line.key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		err = c
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.job, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
+	return refusal, err
+}
+
+// call makes a task's call. Of one that crashes nobody knows whether it was sent.
+func (l *lane) call(ctx context.Context, t *task, wrote func()) response {
+	r := response{started: time.Now()}
+	if c := contained(func() { r = t.terms.call.call(ctx, t.job, wrote) }); c != nil {
+		l.tellCrash(t, c)
+		t.crashes++
+		r = response{sent: true, err: c, started: r.started, ended: time.Now()}
+	}
+	return r
+}
+
+func (l *lane) tellCrash(t *task, c *crash) {
+	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", t.line.key, "seq", t.seq,
+		"err", c, "stack", string(c.stack))
+}
+
+// crashed parks a job that has crashed too often instead of trying it again.
+func (t *task) crashed(o outcome) outcome {
+	if o.verdict == retry && t.crashes >= mostCrashes {
+		o.verdict, o.reason = dead, deadletter.Exhausted
+		o.detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", t.crashes, o.detail)
+	}
+	return o
+}
