@@ -36,6 +36,7 @@ type Event struct {
 	API, Key string // "" for api-wide
 	Data     any
 	Trace    string // the job's traceparent, if any
+	ID       string // "": a new one. An event sent again under its id is stored once
 }
 
 // ThrottledData is what a throttled event tells.
@@ -85,7 +86,10 @@ func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 
 // message renders the event as a CloudEvent 1.0 in structured mode, the only one the NATS binding 1.0.2 knows.
 func (e Event) message(now time.Time) *nats.Msg {
-	id := uuid.Must(uuid.NewV7()).String()
+	id := e.ID
+	if id == "" {
+		id = uuid.Must(uuid.NewV7()).String()
+	}
 	event := struct {
 		SpecVersion string `json:"specversion"`
 		ID          string `json:"id"`

@@ -97,6 +97,24 @@ func (l *lane) heard(err error) {
 	}
 }
 
+// HeardOfLimiter says whether an api's limits could be reached just now: where no call waits, nobody else would notice.
+func (d *Dispatcher) HeardOfLimiter(api string, err error) {
+	if l := d.lane(api); l != nil {
+		l.heard(err)
+	}
+}
+
+// Price is what one call of an api costs now, in millionths; 0 for an api that is not dispatched here.
+func (d *Dispatcher) Price(api string) int64 {
+	l := d.lane(api)
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.terms.api.Price
+}
+
 // settleGrants tells the store the ends of grants: at once, or where it is elsewhere in the background.
 func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
 	if len(uses) == 0 {

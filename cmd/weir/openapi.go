@@ -16,6 +16,7 @@ type openAPI struct {
 	// Where this replica dispatches:
 	lane   dispatcher.LaneOptions
 	limits keeper
+	watch  *levelWatch
 }
 
 // keeper keeps what one api's limits have counted where a restart finds it.
@@ -53,6 +54,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 		a.limits, a.lane = shared, dispatcher.LaneOptions{
 			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 		}
+		a.watch = w.newLevelWatch(a.name, shared.store.Levels)
 		return nil
 	}
 	if err := w.takeOver(ctx, api); err != nil {
@@ -70,6 +72,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 		tat, _ := store.TAT(key)
 		return tat
 	}}
+	a.watch = w.newLevelWatch(a.name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
 	return nil
 }
 
@@ -85,5 +88,6 @@ func (w *Worker) runAPI(a *openAPI) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
 		w.lowerGo(func() error { return a.limits.run(w.base) })
+		w.lowerGo(func() error { return a.watch.run(w.soft) })
 	}
 }

@@ -41,6 +41,7 @@ type Worker struct {
 	office   *deadletter.Office
 	opened   []*openAPI // at the start
 	dispatch *dispatcher.Dispatcher
+	levels   levelBook // of the shared limits
 	follower *follower
 	pauses   *pauses
 	redis    redisstore.Client // nil where limits are counted in the process
@@ -157,6 +158,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 		if w.pauses, err = openPauses(ctx, w); err != nil {
 			return err
 		}
+		w.registry.MustRegister(&w.levels)
 	}
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)

@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+)
+
+// Levels tells how much of the shared limits is used, over all replicas, as bucket.Memory does.
+func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
+	now, err := s.Touch(ctx) // forgets what counts no more
+	if err != nil {
+		return nil, err
+	}
+	s.rulesMu.RLock()
+	defer s.rulesMu.RUnlock()
+	var fields []string
+	for _, l := range s.rules.Shared {
+		for _, f := range []string{":u", ":s", ":e", ":sum", ":h", ":x"} {
+			fields = append(fields, l.Name+f)
+		}
+	}
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	values, err := s.client.HMGet(ctx, s.prefix+"state", fields...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the limits in redis: %w", err)
+	}
+	number := func(limit, field int) int64 {
+		text, _ := values[6*limit+field].(string)
+		n, _ := strconv.ParseInt(text, 10, 64) // nil where nothing was counted
+		return n
+	}
+	var levels []bucket.Level
+	for i, l := range s.rules.Shared {
+		quota := l.Quota
+		if l.Budget != nil {
+			quota = &l.Budget.Quota
+		}
+		if quota == nil && !l.Shadow {
+			continue
+		}
+		level := bucket.Level{Limit: l, Held: number(i, 4), Unknown: number(i, 5) == 1}
+		switch {
+		case quota == nil:
+		case quota.Window == bucket.Sliding:
+			level.Used, level.Count = number(i, 3), s.rules.Capacity(l)
+		default:
+			level.Start, level.End = quota.Period(now)
+			level.Count = s.rules.Capacity(l)
+			if number(i, 1) == int64(level.Start) && number(i, 2) == int64(level.End) {
+				level.Used = number(i, 0)
+			}
+		}
+		levels = append(levels, level)
+	}
+	return levels, nil
+}
+
+// Ahead is how far the clock of Redis is ahead of ours, and by how much that may be wrong: half the way there and back.
+func (s *Store) Ahead(ctx context.Context) (ahead, wrong time.Duration, err error) {
+	sent := time.Now()
+	theirs, err := s.client.Time(ctx).Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask redis for the time: %w", err)
+	}
+	half := time.Since(sent) / 2
+	return theirs.Sub(sent.Add(half)), half, nil
+}
