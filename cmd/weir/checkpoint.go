@@ -84,9 +84,20 @@ func (c *checkpointer) run(ctx context.Context) error {
 		case <-tick.C:
 		case <-c.wake:
 		case <-ctx.Done():
-			return c.save(context.WithoutCancel(ctx), 0)
+			return c.last(context.WithoutCancel(ctx))
 		}
 	}
+}
+
+// last stores the last checkpoint. The one before may have been given up on its way and be stored all the same: then the
+// first try only finds that out.
+func (c *checkpointer) last(ctx context.Context) (err error) {
+	for range 2 {
+		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
+			break
+		}
+	}
+	return err
 }
 
 func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {

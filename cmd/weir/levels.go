@@ -22,7 +22,8 @@ import (
 type levelWatch struct {
 	api     string
 	read    func(context.Context) ([]bucket.Level, error)
-	heard   func(error) // whether the limits could be read
+	heard   func(error)   // whether the limits could be read
+	unknown func() string // why what was used of a limit is not known
 	price   func() int64
 	office  *deadletter.Office
 	control jetstream.KeyValue
@@ -65,7 +66,7 @@ func budgetKey(api string) string { return "budget." + api }
 
 func (w *Worker) newLevelWatch(api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
-		api: api, read: read, heard: func(error) {}, price: func() int64 { return w.dispatch.Price(api) },
+		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return w.dispatch.Price(api) },
 		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), now: w.now,
 	}
 	if w.redis != nil {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/fakeapi"
 )
@@ -108,15 +111,16 @@ func TestBudgetIsTold(t *testing.T) {
 
 // TestShadowIsTold: what a limit would have held is a metric, and in show and verify.
 func TestShadowIsTold(t *testing.T) {
-	r := newRig(t, fakeapi.Options{}, `
+	const yaml = `
 apis:
   pay:
-    url: %s
-    bucket: {rate: 100/s, capacity: 500}
+    url: %%s
+    bucket: {rate: %s, capacity: 500}
     limits:
       - {name: maybe, quota: 5/3h, window: sliding, shadow: true}
       - {name: daily, quota: 100/day, tz: UTC}
-`)
+`
+	r := newRig(t, fakeapi.Options{}, fmt.Sprintf(yaml, "100/s"))
 	for range 12 {
 		r.submit("weir.jobs.pay.k", nil, nil)
 	}
@@ -124,4 +128,32 @@ apis:
 	r.eventually("the metric", func() bool {
 		return strings.Contains(r.get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} 7`)
 	})
+	found, code := r.verify()
+	if l := limitFound(t, found["pay"], "maybe"); code != 0 || !l.Shadow || l.Verdict != bucket.Fail || l.Worst != 12 || l.Allowed != 5 {
+		t.Errorf("verify: exit code %d, %+v", code, l)
+	}
+	r.submit("weir.jobs.pay.slow", nil, nil)
+	r.follow(fmt.Sprintf(yaml, "1/h"))
+	for range 3 {
+		r.submit("weir.jobs.pay.slow", nil, nil)
+	}
+	c, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var shown *keyShown
+	r.eventually("what show says of the limits", func() bool {
+		shown, err = c.show("pay", "slow", 1)
+		return err == nil && len(shown.Limits) == 2 && shown.Limits[0].Held >= 8
+	})
+	var text bytes.Buffer
+	if err := printBucket(&text, shown, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"only watches: would have held", "of 100 used until"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("show does not say %q:\n%s", want, &text)
+		}
+	}
 }

@@ -55,6 +55,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 		}
 		a.watch = w.newLevelWatch(a.name, shared.store.Levels)
+		a.watch.unknown = shared.unknown
 		return nil
 	}
 	if err := w.takeOver(ctx, api); err != nil {

@@ -61,8 +61,8 @@ const (
 )
 
 // startOperator answers operators for what this process dispatches, until stop is called.
-func startOperator(nc *nats.Conn, d *dispatcher.Dispatcher, instance string) (stop func() error, err error) {
-	service, err := micro.AddService(nc, micro.Config{
+func startOperator(w *Worker) (stop func() error, err error) {
+	service, err := micro.AddService(w.nc, micro.Config{
 		Name: operatorService, Version: version(), QueueGroupDisabled: true,
 		Description: "tells operators what waits, and why",
 	})
@@ -70,7 +70,10 @@ func startOperator(nc *nats.Conn, d *dispatcher.Dispatcher, instance string) (st
 		return nil, fmt.Errorf("start the operators' service: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	o := operator{dispatch: d, instance: instance, most: int(nc.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{}}
+	o := operator{
+		dispatch: w.dispatch, levels: &w.levels, instance: w.settings.Instance, most: int(w.nc.MaxPayload()), ctx: ctx,
+		searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{},
+	}
 	err = errors.Join(
 		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
@@ -94,6 +97,7 @@ const mostSearches = 4
 
 type operator struct {
 	dispatch  *dispatcher.Dispatcher
+	levels    *levelBook
 	instance  string
 	most      int             // bytes of an answer
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
@@ -135,10 +139,11 @@ func (o operator) show(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	data := marshal(detail)
-	for len(data) > o.most && len(detail.Next) > 1 {
-		detail.Next = detail.Next[:len(detail.Next)/2]
-		data = marshal(detail)
+	shown := keyShown{detail, o.levels.shown(api)}
+	data := marshal(shown)
+	for len(data) > o.most && len(shown.Next) > 1 {
+		shown.Next = shown.Next[:len(shown.Next)/2]
+		data = marshal(shown)
 	}
 	_ = req.Respond(data)
 }

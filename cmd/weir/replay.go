@@ -23,7 +23,7 @@ type replay struct {
 	jitter time.Duration
 
 	keys   map[string]*keyReplay
-	shared []*bucket.Checking // as the api's limits; nil for one that only watches
+	shared []*bucket.Checking // as the api's limits
 
 	early    earliest
 	settled  int64 // when the last call that was checked had started
@@ -71,11 +71,7 @@ func newReplay(a *config.API, since time.Time) *replay {
 		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
 	}
 	for _, l := range a.Rules.Shared {
-		var c *bucket.Checking
-		if !l.Shadow {
-			c = bucket.NewChecking(bucket.Claim{Limit: l, Jitter: r.jitter})
-		}
-		r.shared = append(r.shared, c)
+		r.shared = append(r.shared, bucket.NewChecking(bucket.Claim{Limit: l, Jitter: r.jitter}))
 	}
 	return r
 }
@@ -153,7 +149,7 @@ func (r *replay) check(before int64) {
 		key.rate.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
 		key.inFlight.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
 		for i, c := range r.shared {
-			if c != nil && a.costs[i] > 0 {
+			if a.costs[i] > 0 {
 				c.Add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]})
 			}
 		}

@@ -34,6 +34,7 @@ type sharedLimits struct {
 	kept  redisMark
 	doubt bool               // some of what was counted may be unknown
 	open  map[int64]struct{} // grants that have not ended
+	why   string             // what was lost could not be added up yet, and what to do
 }
 
 // redisMark is what is kept of a state: which one it is, and how many asks it had counted.
@@ -253,6 +254,13 @@ func (s *sharedLimits) run(ctx context.Context) error {
 	}
 }
 
+// unknown says why what was lost is not added up yet.
+func (s *sharedLimits) unknown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
 // seed adds up from the ledger what quotas and budgets had counted that were lost, and tries again until it has.
 func (s *sharedLimits) seed(ctx context.Context) {
 	told := ""
@@ -265,7 +273,7 @@ func (s *sharedLimits) seed(ctx context.Context) {
 		}
 		if err == nil && len(unknown) == 0 {
 			s.mu.Lock()
-			s.doubt = s.kept.Epoch != epoch
+			s.doubt, s.why = s.kept.Epoch != epoch, ""
 			s.mu.Unlock()
 			return
 		}
@@ -274,6 +282,9 @@ func (s *sharedLimits) seed(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
+			s.mu.Lock()
+			s.why = told
+			s.mu.Unlock()
 			s.log.Warn("quotas count as used up until the ledger is added up; trying again", "limits", strings.Join(unknown, ", "), "err", err)
 		}
 		select {

@@ -53,13 +53,13 @@ when, and its first jobs with the times at which their calls should start.`,
 }
 
 // show asks the key's owner.
-func (c *connection) show(api, key string, limit int) (*dispatcher.KeyDetail, error) {
-	var detail *dispatcher.KeyDetail
+func (c *connection) show(api, key string, limit int) (*keyShown, error) {
+	var detail *keyShown
 	failed := error(nil)
 	err := c.ask(showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong == nil:
-			detail = &dispatcher.KeyDetail{}
+			detail = &keyShown{}
 			if json.Unmarshal(data, detail) != nil {
 				detail, failed = nil, errors.New("a dispatcher's answer cannot be read: is it another version?")
 			}
@@ -84,7 +84,7 @@ func (c *connection) show(api, key string, limit int) (*dispatcher.KeyDetail, er
 	return detail, err
 }
 
-func printBucket(out io.Writer, d *dispatcher.KeyDetail, now time.Time) error {
+func printBucket(out io.Writer, d *keyShown, now time.Time) error {
 	t := &table{}
 	t.row("bucket", d.API+"/"+visible(d.Key)+" in "+d.Stream)
 	t.row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
@@ -92,6 +92,9 @@ func printBucket(out io.Writer, d *dispatcher.KeyDetail, now time.Time) error {
 	t.row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
 	t.row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.row("waits for", waitingText(d.Waits))
+	for i := range d.Limits {
+		t.row("limit "+d.Limits[i].Limit, d.Limits[i].text())
+	}
 	if err := t.print(out); err != nil {
 		return err
 	}

@@ -175,6 +175,7 @@ type limitJSON struct {
 	Allowed      int64          `json:"allowed"`
 	Unit         unit           `json:"unit"`
 	Per          string         `json:"per"`
+	Shadow       bool           `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
 	Burst        float64        `json:"burst,omitempty"`
 	BurstAllowed int64          `json:"burst_allowed,omitempty"`
 }
@@ -193,7 +194,7 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
 		for _, l := range v.Limits {
 			t.row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
-				amount(l.Allowed, l.Unit)+" "+l.Per, burstFound(l), string(l.Verdict))
+				amount(l.Allowed, l.Unit)+" "+l.Per, burstFound(l), verdictText(l))
 		}
 		if as == asJSON {
 			if err := printJSON(cmd.OutOrStdout(), v); err != nil {
@@ -229,6 +230,17 @@ func amount(n int64, u unit) string {
 		return config.Money(n).String()
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// verdictText says of a limit that only watches what it would have done.
+func verdictText(l limitJSON) string {
+	switch {
+	case !l.Shadow:
+		return string(l.Verdict)
+	case l.Verdict == bucket.Fail:
+		return "only watches: would have held calls"
+	}
+	return "only watches: would have held none"
 }
 
 func burstFound(l limitJSON) string {
@@ -291,15 +303,13 @@ func (r *replay) verdict() verifiedJSON {
 		}
 	}
 	for i, c := range r.shared {
-		if c != nil {
-			v.Limits = append(v.Limits, limitOf(r.api.Rules.Shared[i], c))
-		}
+		v.Limits = append(v.Limits, limitOf(r.api.Rules.Shared[i], c))
 	}
 	if r.Late > 0 {
 		v.Verdict = bucket.Inconclusive
 	}
 	for _, l := range v.Limits {
-		if l.Verdict == bucket.Fail {
+		if l.Verdict == bucket.Fail && !l.Shadow {
 			v.Verdict = bucket.Fail
 		}
 	}
@@ -312,7 +322,7 @@ func (r *replay) verdict() verifiedJSON {
 func limitOf(l bucket.Limit, c *bucket.Checking) limitJSON {
 	v := c.Verdict()
 	j := limitJSON{
-		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: inUnits, Per: "at once",
+		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: inUnits, Per: "at once", Shadow: l.Shadow,
 	}
 	switch {
 	case l.Rate != nil:

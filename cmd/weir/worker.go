@@ -244,7 +244,7 @@ func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
 	}
-	stop, err := startOperator(w.nc, w.dispatch, w.settings.Instance)
+	stop, err := startOperator(w)
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}

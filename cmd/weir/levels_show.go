@@ -1,0 +1,85 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher"
+)
+
+// keyShown is a key's bucket with the limits that all keys share, as far as they count something.
+type keyShown struct {
+	dispatcher.KeyDetail
+	Limits []limitShown `json:"limits,omitempty"`
+}
+
+// limitShown is what operators see of a limit's level.
+type limitShown struct {
+	Limit   string     `json:"limit"`
+	Used    int64      `json:"used"`
+	Count   int64      `json:"count"`
+	Unit    unit       `json:"unit"`
+	Until   *time.Time `json:"until,omitempty"`   // of the period
+	Shadow  bool       `json:"shadow,omitempty"`  // it only watches
+	Held    int64      `json:"held,omitempty"`    // calls that it would have held
+	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
+	Why     string     `json:"why,omitempty"`     // it could not be, and what to do
+}
+
+// shown are an api's levels for operators.
+func (b *levelBook) shown(api string) (limits []limitShown) {
+	for _, l := range b.of(api) {
+		s := limitShown{
+			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: inUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
+		}
+		if l.Limit.Budget != nil {
+			s.Unit = inMoney
+		}
+		if l.Start < l.End {
+			until := l.End.Time()
+			s.Until = &until
+		}
+		limits = append(limits, s)
+	}
+	return limits
+}
+
+// why says what keeps a limit's count unknown.
+func (b *levelBook) why(api string, l bucket.Level) string {
+	if !l.Unknown {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.watches {
+		if w.api == api {
+			return w.unknown()
+		}
+	}
+	return ""
+}
+
+// text says in words how much of a limit is used.
+func (l *limitShown) text() string {
+	text := ""
+	switch {
+	case l.Unknown:
+		text = "counts as used up: what was used is not known"
+		if l.Why != "" {
+			text += ": " + l.Why
+		}
+	case l.Count > 0:
+		text = amount(l.Used, l.Unit) + " of " + amount(l.Count, l.Unit) + " used"
+		if l.Until != nil {
+			text += " until " + clockTime(*l.Until)
+		}
+	}
+	if l.Shadow {
+		if text != "" {
+			text += ", "
+		}
+		text += "only watches: would have held " + strconv.FormatInt(l.Held, 10) + " calls"
+	}
+	return text
+}
