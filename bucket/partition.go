@@ -97,7 +97,9 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 	id := ingest.StoredID(j.Key, j.DedupeID)
 	if f, known := p.recall(id, time.Now()); known {
 		p.mu.Unlock()
-		done(ingest.Receipt{Stream: p.name, Seq: f.Seq, Job: j.ID, Key: j.Key, Duplicate: true}, nil)
+		done(p.placed(ingest.Receipt{
+			Stream: p.name, Seq: f.Seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, f.Seq),
+		}, limits), nil)
 		return
 	}
 	position := p.book.depth(j.Key) + 1
@@ -274,12 +276,17 @@ func (p *Partition) answer(e *entrant) {
 	if receipt.Duplicate {
 		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
 	}
-	if receipt.Position > 0 {
-		if at := p.queue.eta(e.limits, e.job.Key, receipt.Position); at != 0 {
-			receipt.ETA = at.Time()
+	e.done(p.placed(receipt, e.limits), nil)
+}
+
+// placed adds to a receipt when its job is called, if that is still to come.
+func (p *Partition) placed(r ingest.Receipt, limits KeyLimits) ingest.Receipt {
+	if r.Position > 0 {
+		if at := p.queue.eta(limits, r.Key, r.Position); at != 0 {
+			r.ETA = at.Time()
 		}
 	}
-	e.done(receipt, nil)
+	return r
 }
 
 // settle brings the book up to date with an entrant's answer: it counts what is in the stream, once. It is called with

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go"
+	"weir/ingest"
 )
 
 // ErrWriterFull says that a Writer holds as many messages as it may; nothing was stored.
@@ -18,6 +20,7 @@ type Writer struct {
 	x        *exchange
 	max      int // messages
 	maxBytes int
+	known    map[string]uint64 // sequences by message id, of what the stream has and does not know; not changed while Run runs
 
 	mu      sync.Mutex
 	waiting []writing
@@ -79,6 +82,16 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 func (w *Writer) store(ctx context.Context, group []writing) {
+	group = slices.DeleteFunc(group, func(x writing) bool {
+		seq, known := w.known[x.msg.Header.Get(ingest.HeaderMsgID)]
+		if known {
+			x.done(seq, nil)
+		}
+		return known
+	})
+	if len(group) == 0 {
+		return
+	}
 	msgs := make([]*nats.Msg, len(group))
 	for i := range group {
 		msgs[i] = group[i].msg

@@ -82,6 +82,15 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 	return office, nil
 }
 
+// Remember makes the office know the letters that stand in a stream which does not know them itself: after it was
+// restored. It must be called before Run.
+func (o *Office) Remember(ctx context.Context, js jetstream.JetStream) error {
+	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	return nil
+}
+
 // Run stores letters and events until ctx ends.
 func (o *Office) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)

@@ -60,11 +60,13 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	}
 	if w.server != nil {
 		w.room = w.server.MaxStore()
-		return nil
+		return refuseMoved(ctx, w.js)
 	}
 	check := serverCheck{nc: nc, js: w.js, denied: &w.denied, settings: s, file: file, log: w.log}
-	w.room, err = check.run(ctx)
-	return err
+	if w.room, err = check.run(ctx); err != nil {
+		return err
+	}
+	return refuseMoved(ctx, w.js)
 }
 
 // maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.

@@ -36,6 +36,11 @@ func dial() (*connection, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	return dialAs(settings)
+}
+
+// dialAs connects as settings say.
+func dialAs(settings *config.Settings) (*connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
 		url, at = defaultNATSURL, defaultNATSURL

@@ -290,10 +290,7 @@ func TestComposeClusterForms(t *testing.T) {
 		servers = append(servers, startNATS(t, clustered(opts, routes, i, t.TempDir())))
 	}
 	url := "nats://worker:sworker@" + servers[0].Addr().String()
-	r := &rig{t: t}
-	r.eventually("a leader that knows the others", func() bool {
-		return slices.ContainsFunc(servers, func(s *server.Server) bool { return len(s.JetStreamClusterPeers()) == len(servers) })
-	})
+	awaitCluster(t, servers)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})

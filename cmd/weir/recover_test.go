@@ -92,14 +92,45 @@ var leftovers = []left{
 
 // TestRecovery leaves a worker's streams in every state in which a death can leave them, and starts one.
 func TestRecovery(t *testing.T) {
+	r, notBefore := leftRig(t)
+	r.start()
+	r.checkLeftovers(notBefore)
+	letters := r.messages("WEIR_DEAD")
+	calls := len(r.api.All())
+	r.stop()
+	r.start()
+	if n, m := r.messages("WEIR_DEAD"), len(r.api.All()); n != letters || m != calls {
+		t.Errorf("another restart made %d letters of %d, %d calls of %d", n, letters, m, calls)
+	}
+}
+
+// TestRecoveryAfterMove does the same on another server, to which everything was moved in the state in which the death
+// left it.
+func TestRecoveryAfterMove(t *testing.T) {
+	r, notBefore := leftRig(t)
+	url := startTarget(t)
+	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	s := externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there")
+	w, err := StartWorker(t.Context(), s, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rigBeside(t, w, r.api).checkLeftovers(notBefore)
+}
+
+// leftRig is a weir that died, with a job in every state, and the times before which they must not be called.
+func leftRig(t *testing.T) (r *rig, notBefore map[string]time.Time) {
+	t.Helper()
 	orders := map[string][]string{}
 	for i, c := range leftovers {
 		orders[fmt.Sprintf("safe-%d", i)], orders[fmt.Sprintf("once-%d", i)] = c.orders, c.orders
 	}
 	api := startOrdered(t, orders)
-	r := rigOn(t, api, fmt.Sprintf(outcomeYAML, api.URL(), "127.0.0.1:1", "127.0.0.1:1"))
+	r = rigOn(t, api, fmt.Sprintf(outcomeYAML, api.URL(), "127.0.0.1:1", "127.0.0.1:1"))
 	r.stop()
-	notBefore := map[string]time.Time{}
+	notBefore = map[string]time.Time{}
 	r.offline(func(o *offline) {
 		for i, c := range leftovers {
 			for _, api := range []string{"safe", "once"} {
@@ -112,11 +143,16 @@ func TestRecovery(t *testing.T) {
 			o.put(queueName(api, 0, "r", "gone"), "", bucket.RetryMark{Seq: 1 << 40, Calls: 1}, nil)
 		}
 	})
-	r.start()
+	return r, notBefore
+}
+
+// checkLeftovers waits until every job that was left has ended, and holds how.
+func (r *rig) checkLeftovers(notBefore map[string]time.Time) {
+	r.t.Helper()
 	for _, api := range []string{"safe", "once"} {
 		r.eventually("an empty queue", func() bool { return r.waiting(api) == 0 })
 		for i, c := range leftovers {
-			t.Run(api+" "+c.what, func(t *testing.T) {
+			r.t.Run(api+" "+c.what, func(t *testing.T) {
 				key, want := fmt.Sprintf("%s-%d", api, i), map[string]outcomeOf{"safe": c.safe, "once": c.once}[api]
 				if want.as != "" {
 					r.checkLeft(t, api, key, want)
@@ -141,13 +177,6 @@ func TestRecovery(t *testing.T) {
 				}
 			})
 		}
-	}
-	letters := r.messages("WEIR_DEAD")
-	calls := len(r.api.All())
-	r.stop()
-	r.start()
-	if n, m := r.messages("WEIR_DEAD"), len(r.api.All()); n != letters || m != calls {
-		t.Errorf("another restart made %d letters of %d, %d calls of %d", n, letters, m, calls)
 	}
 }
 

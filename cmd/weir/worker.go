@@ -170,7 +170,7 @@ func (w *Worker) open(ctx context.Context) (err error) {
 			w.dispatch.AddLane(a.lane)
 		}
 	}
-	return nil
+	return w.rememberMoved(ctx)
 }
 
 func (w *Worker) officeOptions(c *config.Config) deadletter.Options {

@@ -100,10 +100,16 @@ type environment struct {
 
 // ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
 // file system only to see whether weir.yaml, the credentials and the CA file are there.
-func ReadSettings() (*Settings, error) {
+func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
+
+// ReadSettingsFor is ReadSettings with another address in the place of WEIR_NATS_URL, unless it is empty.
+func ReadSettingsFor(address string) (*Settings, error) {
 	var env environment
 	if err := envconfig.Process("weir", &env); err != nil {
 		return nil, &Errors{Problems: []Problem{{Path: "WEIR_", Message: err.Error()}}}
+	}
+	if address != "" {
+		env.NatsURL = address
 	}
 	v := &variables{}
 	s := &Settings{

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// moveBucket is where both ends of a move note it. It is never moved itself.
+const moveBucket = "weir_move"
+
+// Keys of the two notes. One server can have both: it was moved to, and is moved from now.
+const (
+	leavingKey  = "leaving"
+	arrivingKey = "arriving"
+)
+
+// moveNote keeps weir from starting where jobs are not, or not yet: a job that is in two places would be called twice.
+type moveNote struct {
+	ID   string    `json:"id"`
+	From string    `json:"from"`
+	To   string    `json:"to"`
+	Who  string    `json:"who"`
+	At   time.Time `json:"at"`
+	Done bool      `json:"done"`
+}
+
+// readMove reads a note; nil where there is none.
+func readMove(ctx context.Context, js jetstream.JetStream, key string) (*moveNote, error) {
+	kv, err := js.KeyValue(ctx, moveBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil //nolint:nilnil // no note is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("key-value bucket %s: %w", moveBucket, err)
+	}
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // no note is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("the note of a move (%s in %s): %w", key, moveBucket, err)
+	}
+	var n moveNote
+	if err := json.Unmarshal(entry.Value(), &n); err != nil {
+		return nil, fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", key, moveBucket, err)
+	}
+	return &n, nil
+}
+
+// writeMove keeps a note. It is on disk, as far as the server promises that, when it returns.
+func writeMove(ctx context.Context, js jetstream.JetStream, replicas int, key string, n moveNote) error {
+	kv, err := js.KeyValue(ctx, moveBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: moveBucket, Description: "weir: from where and to where jobs were moved", Replicas: replicas,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("key-value bucket %s: %w", moveBucket, explainStart(err))
+	}
+	data, err := json.Marshal(n)
+	if err != nil {
+		panic("a note that JSON cannot carry: " + err.Error())
+	}
+	if _, err := kv.Put(ctx, key, data); err != nil {
+		return fmt.Errorf("note the move: %w", err)
+	}
+	return nil
+}
+
+func dropMove(ctx context.Context, js jetstream.JetStream, key string) error {
+	kv, err := js.KeyValue(ctx, moveBucket)
+	if err == nil {
+		err = kv.Purge(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("forget the move: %w", err)
+	}
+	return nil
+}
+
+// rememberMoved makes queues, results and letters know the ids of what was moved here, as long as that matters: a server that
+// restores a stream has its messages and does not know their ids.
+func (w *Worker) rememberMoved(ctx context.Context) error {
+	arrived, err := readMove(ctx, w.js, arrivingKey)
+	if err != nil || arrived == nil || time.Since(arrived.At) > w.config.Dedupe+2*time.Hour {
+		return err
+	}
+	for _, a := range w.opened {
+		if err := a.queue.Remember(ctx, w.config.Dedupe); err != nil {
+			return fmt.Errorf("api %s: %w", a.name, err)
+		}
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Remember(ctx); err != nil {
+			return err
+		}
+	}
+	return w.office.Remember(ctx, w.js)
+}
+
+// refuseMoved keeps a worker from a server whose jobs are elsewhere, or are still on their way here.
+func refuseMoved(ctx context.Context, js jetstream.JetStream) error {
+	left, err := readMove(ctx, js, leavingKey)
+	if err != nil {
+		return err
+	}
+	if left != nil {
+		what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
+		if left.Done {
+			what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
+		}
+		return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, left.To, left.Who, clockTime(left.At), fix)
+	}
+	arriving, err := readMove(ctx, js, arrivingKey)
+	if err != nil {
+		return err
+	}
+	if arriving != nil && !arriving.Done {
+		return fmt.Errorf("jobs are being moved to this server from %s (by %s, at %s), and not all are here: end that with the same `weir move`, or take it back with `weir move --abandon`",
+			arriving.From, arriving.Who, clockTime(arriving.At))
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/dispatcher"
+)
+
+const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n"
+
+// TestMoveRefuses: nothing is moved under a weir that runs, or on top of another's jobs, and nothing is changed then.
+func TestMoveRefuses(t *testing.T) {
+	url := startTarget(t)
+	r := newRig(t, fakeapi.Options{}, moveShortYAML)
+	data := filepath.Join(r.dir, "data")
+	source := r.worker.NATSURL()
+	refuse := func(what string, code int, text string, args ...string) {
+		t.Helper()
+		got := command(t, []string{"WEIR_REPLICAS=1"}, append([]string{"move"}, args...)...)
+		if got.code != code || !strings.Contains(got.stderr, text) {
+			t.Errorf("%s: ended with %+v, want %d %q", what, got, code, text)
+		}
+	}
+	refuse("a weir runs on the data", exitRefused, "another weir uses the data directory", "--from", data, "--to", url)
+	refuse("a weir runs at the source", exitRefused, "a weir runs on", "--from", source, "--to", url)
+	refuse("nothing at the source", exitNotFound, "weir has not run on", "--from", url, "--to", source)
+	refuse("a directory of another kind", exitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
+	refuse("no target", exitUsage, "--to", "--from", data)
+	refuse("nobody at the target", exitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
+	refuse("no move to take back", exitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(1)
+	r.stop()
+	w, err := StartWorker(t.Context(), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refuse("a weir and its streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	w.Stop()
+	if err := w.Wait(); err != nil {
+		t.Error(err)
+	}
+	refuse("streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	r.start() // it was not told to be left
+}
+
+// TestMoveAbandoned takes a move back that was killed: the target is empty again, and weir goes on at the source.
+func TestMoveAbandoned(t *testing.T) {
+	url, other := startTarget(t), startTarget(t)
+	r := newRig(t, fakeapi.Options{}, moveShortYAML)
+	data := filepath.Join(r.dir, "data")
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(1)
+	r.stop()
+	env := []string{"WEIR_REPLICAS=1"}
+	if killedMove(t, data, url, 2) {
+		t.Fatal("the move ended before it could be killed")
+	}
+	if got := command(t, env, "move", "--from", data, "--to", other); got.code != exitRefused || !strings.Contains(got.stderr, "on their way to "+url) {
+		t.Errorf("a move to elsewhere meanwhile: %+v", got)
+	}
+	if got := command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.code != exitRefused {
+		t.Errorf("a move is taken back with its copies left: %+v", got)
+	}
+	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := weirStreams(t.Context(), js); err != nil || len(left) > 0 {
+		t.Errorf("%d streams are left at the target, %v", len(left), err)
+	}
+	r.start()
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(2)
+	r.stop()
+	if got := command(t, env, "move", "--from", data, "--to", url); got.code != 0 {
+		t.Errorf("the same move again: %+v", got)
+	}
+	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != exitRefused {
+		t.Errorf("a move that is done is taken back: %+v", got)
+	}
+}
+
+// TestMoveBetweenServers moves from one server to another, neither of them weir's own, and onto itself, which is refused.
+func TestMoveBetweenServers(t *testing.T) {
+	from, to := startTarget(t), startTarget(t)
+	api := startOrdered(t, nil)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
+	w, err := StartWorker(t.Context(), externalSettings(t, from, file, "first"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rigBeside(t, w, api)
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(1)
+	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != exitRefused {
+		t.Errorf("under a weir that runs: %+v", got)
+	}
+	r.stop()
+	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != exitRefused {
+		t.Errorf("onto itself: %+v", got)
+	}
+	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if w, err = StartWorker(t.Context(), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
+		t.Fatal(err)
+	}
+	r = rigBeside(t, w, api)
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(2)
+}
+
+// TestMovedLettersStandOnce: a letter whose job was not deleted before the move is not written a second time after it.
+// The server that restored the stream has forgotten its id.
+func TestMovedLettersStandOnce(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, moveShortYAML)
+	r.stop()
+	r.offline(func(o *offline) {
+		o.leave("pay", "k", left{record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}})
+		name := bucket.StreamName("pay", bucket.PartitionOf("k", 4))
+		s, err := o.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.put("weir.dead.pay.rejected.k", fmt.Sprintf("letter.%s.%d", name, s.CachedInfo().State.LastSeq), "pay", nil)
+	})
+	url := startTarget(t)
+	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	w, err := StartWorker(t.Context(), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := rigBeside(t, w, r.api)
+	there.eventually("the job's deletion", func() bool { return there.waiting("pay") == 0 })
+	if n := there.messages("WEIR_DEAD"); n != 1 {
+		t.Errorf("%d letters of one job", n)
+	}
+	if n := len(r.api.All()); n != 0 {
+		t.Errorf("%d calls of a job that had ended", n)
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+)
+
+// check refuses what cannot be moved, before anything is changed. done is true where this move was made already.
+func (m *mover) check(ctx context.Context) (done bool, err error) {
+	if m.streams, err = weirStreams(ctx, m.from.js); err != nil {
+		return false, m.from.explain(err)
+	}
+	if len(m.streams) == 0 {
+		return false, notFound(fmt.Errorf("there is nothing to move: weir has not run on %s", m.from.at))
+	}
+	if err := m.checkTarget(ctx); err != nil {
+		return false, err
+	}
+	leaving, err := readMove(ctx, m.from.js, leavingKey)
+	if err != nil {
+		return false, m.from.explain(err)
+	}
+	arriving, err := readMove(ctx, m.to.js, arrivingKey)
+	if err != nil {
+		return false, m.to.explain(err)
+	}
+	begun := leaving != nil && arriving != nil && leaving.ID == arriving.ID
+	switch {
+	case begun && arriving.Done:
+		m.talk("everything was moved from %s to %s at %s already", m.from.at, m.to.at, clockTime(arriving.At))
+		return true, nil
+	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.at):
+		return false, refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.at, leaving.To))
+	case arriving != nil && !arriving.Done && !begun:
+		return false, refused(fmt.Errorf("%s is the target of a move from %s that is not done: end that first, or take it back with --abandon", m.to.at, arriving.From))
+	case begun:
+		m.note.ID = leaving.ID
+		m.talk("going on with the move that was begun at %s", clockTime(leaving.At))
+	default:
+		if leaving != nil {
+			m.note.ID = leaving.ID
+		}
+		if err := m.refuseContent(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, m.quiet(ctx)
+}
+
+// refuseContent fails when the target has streams of weir.
+func (m *mover) refuseContent(ctx context.Context) error {
+	there, err := weirStreams(ctx, m.to.js)
+	if err != nil {
+		return m.to.explain(err)
+	}
+	if len(there) > 0 {
+		return refused(fmt.Errorf("%s has %d streams of weir already, %s the first, with %d messages: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
+			m.to.at, len(there), there[0].Config.Name, there[0].State.Msgs))
+	}
+	return nil
+}
+
+// checkTarget looks whether weir could run there at all, and could be given what the source has.
+func (m *mover) checkTarget(ctx context.Context) error {
+	check := serverCheck{
+		nc: m.to.nc, js: m.to.js, denied: m.to.denied, settings: &config.Settings{Replicas: m.replicas}, log: slog.New(slog.DiscardHandler),
+	}
+	if v, err := m.from.configVersion(ctx); err == nil {
+		check.file = &configFile{config: v.config}
+	}
+	if err := errors.Join(check.version(), check.payload()); err != nil {
+		return err
+	}
+	if _, err := check.account(ctx); err != nil {
+		return unreachable(err)
+	}
+	var from, to [2]int
+	_, err := fmt.Sscanf(m.from.nc.ConnectedServerVersion(), "%d.%d", &from[0], &from[1])
+	_, err2 := fmt.Sscanf(m.to.nc.ConnectedServerVersion(), "%d.%d", &to[0], &to[1])
+	if err == nil && err2 == nil && (to[0] < from[0] || to[0] == from[0] && to[1] < from[1]) {
+		return refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target, it may not be able to read what the other writes",
+			m.to.at, m.to.nc.ConnectedServerVersion(), m.from.at, m.from.nc.ConnectedServerVersion()))
+	}
+	return nil
+}
+
+// quiet fails when a weir runs at either end.
+func (m *mover) quiet(ctx context.Context) error {
+	if !m.inside {
+		if err := refuseRunning(ctx, m.from); err != nil {
+			return err
+		}
+	}
+	return refuseRunning(ctx, m.to)
+}
+
+// copy makes one stream exist at the target as it is at the source, whatever an earlier try has left.
+func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, err error) {
+	name := s.Config.Name
+	there, err := m.to.js.Stream(ctx, name)
+	switch {
+	case err == nil && differs(s, there.CachedInfo()) == "":
+		return 0, nil
+	case err == nil:
+		// Left by a try that was broken off: no weir has run there since, and the source has it all.
+		if err := m.to.js.DeleteStream(ctx, name); err != nil {
+			return 0, fmt.Errorf("remove what is left of %s on %s: %w", name, m.to.at, m.to.explain(err))
+		}
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return 0, m.to.explain(err)
+	}
+	c := streamCopy{from: m.from.nc, to: m.to.nc, name: name, replicas: m.replicas}
+	for start := time.Now(); ; {
+		sent, err = c.run(ctx)
+		var api *jetstream.APIError
+		// A server gives up a restore whose sender has died, but not at once.
+		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && sleepFor(ctx, settlePoll) {
+			continue
+		}
+		return sent, err
+	}
+}
+
+// codeRestoreNameInUse is what a server says while a stream is there, or is being restored.
+const codeRestoreNameInUse = 10130
+
+// verify compares every stream with its copy, and the source with what it was when the move began.
+func (m *mover) verify(ctx context.Context) error {
+	now, err := weirStreams(ctx, m.from.js)
+	if err != nil {
+		return m.from.explain(err)
+	}
+	if len(now) != len(m.streams) {
+		return fmt.Errorf("%s had %d streams and has %d: something works there; run the same command again", m.from.at, len(m.streams), len(now))
+	}
+	for i, s := range m.streams {
+		if why := differs(s, now[i]); why != "" {
+			return fmt.Errorf("%s on %s has changed while it was copied (%s): something works there; stop it and run the same command again", s.Config.Name, m.from.at, why)
+		}
+		copied, err := awaitCopies(ctx, m.to, s.Config.Name)
+		if err != nil {
+			return err
+		}
+		if why := differs(s, copied); why != "" {
+			return fmt.Errorf("the copy of %s on %s is not right: %s; run the same command again", s.Config.Name, m.to.at, why)
+		}
+	}
+	return nil
+}
+
+// abandon takes back a move that is not done.
+func (m *mover) abandon(ctx context.Context) error {
+	leaving, err := readMove(ctx, m.from.js, leavingKey)
+	if err != nil {
+		return m.from.explain(err)
+	}
+	arriving, err := readMove(ctx, m.to.js, arrivingKey)
+	if err != nil {
+		return m.to.explain(err)
+	}
+	switch {
+	case leaving == nil:
+		return notFound(fmt.Errorf("no move from %s was begun", m.from.at))
+	case leaving.Done || arriving != nil && arriving.ID == leaving.ID && arriving.Done:
+		return refused(fmt.Errorf("the move from %s to %s is done: weir may have called jobs there since", m.from.at, leaving.To))
+	case (arriving == nil || arriving.ID != leaving.ID) && leaving.To != m.to.at:
+		return refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that what was copied there goes too", m.from.at, leaving.To))
+	}
+	if arriving != nil && arriving.ID == leaving.ID {
+		if err := m.dropCopies(ctx); err != nil {
+			return err
+		}
+	}
+	if err := dropMove(ctx, m.from.js, leavingKey); err != nil {
+		return m.from.explain(err)
+	}
+	m.talk("the move to %s is taken back: weir starts on %s again", m.to.at, m.from.at)
+	return nil
+}
+
+// dropCopies removes what this move put on the target: it had nothing of weir before.
+func (m *mover) dropCopies(ctx context.Context) error {
+	if err := refuseRunning(ctx, m.to); err != nil {
+		return err
+	}
+	copies, err := weirStreams(ctx, m.to.js)
+	if err != nil {
+		return m.to.explain(err)
+	}
+	for _, s := range copies {
+		if err := m.to.js.DeleteStream(ctx, s.Config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("remove %s from %s: %w", s.Config.Name, m.to.at, m.to.explain(err))
+		}
+	}
+	return m.to.explain(dropMove(ctx, m.to.js, arrivingKey))
+}

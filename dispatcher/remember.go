@@ -1,0 +1,21 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Remember makes the dispatcher know the newest results and records that stand in streams which do not know them
+// themselves: after they were restored. It must be called before Run.
+func (d *Dispatcher) Remember(ctx context.Context) error {
+	since := time.Now().Add(-tailAge)
+	err := errors.Join(
+		d.results.Remember(ctx, d.opts.JetStream, ResultsStream, since),
+		d.calls.Remember(ctx, d.opts.JetStream, CallsStream, since))
+	if err != nil {
+		return fmt.Errorf("results and ledger: %w", err)
+	}
+	return nil
+}
