@@ -1,0 +1,136 @@
+package deadletter
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+var diedAt = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
+
+// readBack is a letter as the stream keeps it.
+func readBack(l *Letter) *Kept {
+	msg := l.Message()
+	k := readLetter(msg.Subject, msg.Header)
+	k.Body, k.Size, k.Stored = msg.Data, len(msg.Data), diedAt
+	return &k
+}
+
+// TestResubmission is what a redrive publishes: all that the job brought and nothing that the letter added, but its bill.
+func TestResubmission(t *testing.T) {
+	k := readBack(&Letter{
+		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Rejected, Detail: "422", Body: []byte("a\x00"), At: diedAt,
+		Accepted: diedAt.Add(-time.Minute), Attempts: 2, Status: 422, Billed: BilledYes, Redrives: 1, ReplyTo: "mine",
+		Header: nats.Header{
+			"Nats-Msg-Id": {"sent-1"}, "Nats-TTL": {"1h"}, "Weir-Job-Id": {"job-1"}, "Weir-Deadline": {"2m"}, "Weir-Reply-To": {"mine"},
+			"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Redrives": {"1"}, "Weir-Dead-Reason": {"forged"},
+		},
+	})
+	want := nats.Header{
+		"Nats-Msg-Id": {"job-1.r2"}, "Weir-Job-Id": {"job-1"}, "Weir-Redrives": {"2"}, "Weir-Job-Nats-TTL": {"1h"}, "Weir-Reply-To": {"mine"},
+		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"},
+		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, // a duration counts from when the job came in
+	}
+	msg := k.resubmission(true, KeepDeadline)
+	if msg.Subject != "weir.jobs.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
+		t.Errorf("%s %v %q\nwant %v", msg.Subject, msg.Header, msg.Data, want)
+	}
+	delete(want, "Weir-Deadline")
+	if msg := k.resubmission(false, DropDeadline); msg.Subject != "weir.jobs.credit" || !reflect.DeepEqual(msg.Header, want) {
+		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
+	}
+	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10}
+	j, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data}, rule, diedAt)
+	if refusal != nil || j.ID != "job-1" || j.Redrives != 2 || j.Path != "/p" || j.ReplyTo != "mine" {
+		t.Fatalf("the intake reads %+v, %v", j, refusal)
+	}
+	again := readBack(&Letter{API: "credit", Key: "a b", JobID: j.ID, Reason: Overflow, Header: j.Header, Redrives: j.Redrives, Billed: NotBilled})
+	if again.Billed != BilledYes || again.Redrives != 2 {
+		t.Errorf("the next letter has forgotten the bill: %+v", again)
+	}
+	forged := readBack(&Letter{API: "credit", JobID: "x", Reason: Overflow, Header: nats.Header{"Weir-Dead-Billed": {"yes"}}, Billed: NotBilled})
+	if forged.Billed != NotBilled {
+		t.Error("a job that was never redriven says it was billed, and is believed")
+	}
+}
+
+// TestExclude is which letters a redrive leaves alone, and by which word it does not.
+func TestExclude(t *testing.T) {
+	now := diedAt.Add(time.Hour)
+	for _, c := range []struct {
+		what       string
+		letter     Letter
+		idempotent bool
+		want       Skip
+		included   Skip // with every word said
+	}{
+		{"overflow", Letter{Reason: Overflow}, false, "", ""},
+		{"rejected and billed", Letter{Reason: Rejected, Billed: BilledYes}, false, "", ""},
+		{"unknown", Letter{Reason: Unknown, Billed: BilledUnknown}, false, SkipUnknown, ""},
+		{"unknown, though nobody says so of the bill", Letter{Reason: Unknown, Billed: BilledYes}, false, SkipUnknown, ""},
+		{"unknown before the api became idempotent", Letter{Reason: Unknown, Billed: BilledUnknown}, true, SkipUnknown, ""},
+		{"exhausted on an idempotent api", Letter{Reason: Exhausted, Billed: BilledUnknown}, true, "", ""},
+		{"exhausted before the api was no longer idempotent", Letter{Reason: Exhausted, Billed: BilledUnknown}, false, SkipUnknown, ""},
+		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
+		{"a deadline that has passed", Letter{Reason: Expired, Header: nats.Header{"Weir-Deadline": {"30s"}}}, false, SkipDeadline, ""},
+		{"a deadline to come", Letter{Reason: Rejected, Header: nats.Header{"weir-deadline": {"2h"}}}, false, "", ""},
+		{"of no api", Letter{Reason: Invalid, API: ingest.NoToken}, false, SkipNoAPI, SkipNoAPI},
+	} {
+		if c.letter.API == "" {
+			c.letter.API = "credit"
+		}
+		c.letter.Key, c.letter.JobID, c.letter.At, c.letter.Accepted = "k", "job", diedAt, diedAt
+		if c.letter.API == ingest.NoToken {
+			c.letter.API = ""
+		}
+		r := &Redrive{opts: RedriveOptions{Terms: func(api string) (Terms, bool) {
+			return Terms{Idempotent: c.idempotent, KeyInSubject: true}, api == "credit"
+		}}}
+		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {
+			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+		}
+		r.opts.Unknown, r.opts.Deadline = IncludeUnknowns, DropDeadline
+		if _, got := r.exclude(readBack(&c.letter), now); got != c.included {
+			t.Errorf("%s, with every word said: %q, want %q", c.what, got, c.included)
+		}
+	}
+}
+
+// TestDrain: how long a load takes is what its slowest limit needs, behind what waits already.
+func TestDrain(t *testing.T) {
+	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
+	account := bucket.Rate{Count: 20, Per: time.Second, Burst: 1}
+	for _, c := range []struct {
+		what    string
+		shared  []bucket.Limit
+		waiting map[string]uint64
+		want    time.Duration
+		slowest string
+	}{
+		{"two buckets side by side", nil, nil, 10 * time.Second, "the bucket of credit/a"},
+		{"behind others", nil, map[string]uint64{"b": 200}, 25 * time.Second, "the bucket of credit/b"},
+		{"a shared rate", []bucket.Limit{{Name: "account", Rate: &account, Cost: bucket.CostSource{Header: "Weir-Cost"}}}, nil, 15 * time.Second, "limit account of credit"},
+		{"a quota", []bucket.Limit{{Name: "daily", Quota: &bucket.Quota{Count: 50, Window: bucket.Calendar, Unit: bucket.Day}}}, nil, 48 * time.Hour, "limit daily of credit"},
+		{"a budget", []bucket.Limit{{Name: "spend", Budget: &bucket.Budget{Quota: bucket.Quota{Count: 75_000_000, Window: bucket.Sliding, Per: time.Hour}}}}, nil, time.Hour, "limit spend of credit"},
+	} {
+		terms := &Terms{Price: 1_000_000, Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 60}, Shared: c.shared}}
+		l := &load{}
+		for range 100 {
+			l.add(&Kept{Letter: Letter{Key: "a", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		}
+		for range 50 {
+			l.add(&Kept{Letter: Letter{Key: "b", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		}
+		got, slowest := l.drain("credit", terms, c.waiting)
+		if got.Round(time.Second) < c.want-time.Second || got.Round(time.Second) > c.want+time.Second || slowest != c.slowest {
+			t.Errorf("%s: %s for %s, want %s for %s", c.what, got, slowest, c.want, c.slowest)
+		}
+		if n := l.overflow(terms, map[string]uint64{"b": 30}); n != 40+20 {
+			t.Errorf("%d find no room, want 60", n)
+		}
+	}
+}
