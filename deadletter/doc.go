@@ -9,5 +9,8 @@
 // A crash between the two repeats the burial, and the letter's message id, made of the job's id and not of the reason,
 // keeps a second one out. A job that was refused has no such second try, so each refusal is a letter of its own.
 //
+// A redrive publishes a letter's job again and then deletes the letter, in this order. What keeps a job from being called
+// twice by it, and why it reads the queue and the ledger first, stands in standing.go.
+//
 // Events are CloudEvents 1.0 in structured mode on weir.events.<type>.<api>.<key>, kept for a day in WEIR_EVENTS.
 package deadletter
