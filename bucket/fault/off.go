@@ -14,6 +14,9 @@ func Planted(Bug) bool { return false }
 // Points are none in this build.
 func Points() []Point { return nil }
 
+// Rare is false in this build.
+func (Point) Rare() bool { return false }
+
 // Bugs are none in this build.
 func Bugs() []Bug { return nil }
 

@@ -4,6 +4,7 @@ package fault
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,10 +15,10 @@ import (
 // Built reports whether this build has points and bugs.
 const Built = true
 
-// The environment of a process with an order.
+// The environment of a process with an order. The names do not begin with WEIR_: those are settings, and checked.
 const (
-	crashVariable   = "WEIR_CRASH" // a point, a colon, and which time it is passed
-	plantedVariable = "WEIR_PLANTED"
+	crashVariable   = "TORTURE_CRASH" // a point, a colon, and which time it is passed
+	plantedVariable = "TORTURE_PLANTED"
 )
 
 // Points are all there are.
@@ -26,6 +27,13 @@ func Points() []Point {
 		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
 		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, LimitsStored,
 	}
+}
+
+// Rare reports a point that is passed a few times in a life at the most.
+func (p Point) Rare() bool {
+	return slices.Contains([]Point{
+		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored,
+	}, p)
 }
 
 // Bugs are all there are.

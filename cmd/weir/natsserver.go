@@ -41,6 +41,7 @@ func natsServerCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:4222", "address to listen on")
 	f.StringVar(&o.Dir, "dir", "nats-data", "its store")
+	f.Int64Var(&o.MaxStore, "max-store", 0, "bytes its store may take (default: four fifths of the disk)")
 	f.StringVar(&durability, "durability", string(config.DurabilityAlways), "always or interval: when it syncs")
 	return cmd
 }

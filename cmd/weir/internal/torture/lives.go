@@ -23,13 +23,16 @@ const (
 
 // torment goes through the plan and returns when weir is up for good.
 func (s *stage) torment(ctx, faults context.Context) error {
+	eventful, stop := context.WithCancel(ctx)
+	defer stop()
 	events := make(chan error, 1)
-	go func() { events <- s.happen(ctx, faults) }()
-	err := s.live(ctx, faults)
-	if err != nil {
-		s.over.Store(int64(len(s.plan.lives))) // the events need not wait for more
+	go func() { events <- s.happen(eventful, faults) }()
+	if err := s.live(ctx, faults); err != nil {
+		stop()
+		<-events
+		return err
 	}
-	return errors.Join(err, <-events)
+	return <-events
 }
 
 // live lets weir live and die as often as the plan says, and then starts it for good.

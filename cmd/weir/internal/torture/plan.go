@@ -43,17 +43,11 @@ type plan struct {
 	events []event
 }
 
-// coldPoints are passed a few times in a life at the most.
-var coldPoints = []fault.Point{
-	fault.LeaseStored, fault.EpochDropped, fault.EpochStored, fault.UnknownFound, fault.RefusalNext, fault.LetterStored,
-	fault.EventStored, fault.LetterKept, fault.LimitsStored, fault.RetryStored,
-}
-
 func newPlan(o *Options) *plan {
 	r := rand.New(rand.NewPCG(o.Seed, 0x7765697274))
 	p := &plan{}
 	points := o.Points
-	if len(points) == 0 {
+	if len(points) == 0 && fault.Built {
 		points = slices.DeleteFunc(fault.Points(), func(p fault.Point) bool { return !reached(p, o) })
 		r.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	}
@@ -64,7 +58,7 @@ func newPlan(o *Options) *plan {
 		case len(points) > 0 && (n%2 == 0 || len(o.Points) > 0):
 			point := points[chosen%len(points)]
 			nth := 1 + r.IntN(30)
-			if slices.Contains(coldPoints, point) {
+			if point.Rare() {
 				nth = 1 + r.IntN(2)
 			}
 			l.order = fault.Order{Point: point, Nth: nth}

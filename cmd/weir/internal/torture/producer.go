@@ -51,7 +51,7 @@ const answerWithin = 2 * time.Second
 // startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends.
 func startProducers(ctx context.Context, url, dir string, loads []load) (*producers, error) {
 	nc, err := nats.Connect(url, nats.Name("torture producer"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second))
+		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
 	if err != nil {
 		return nil, fmt.Errorf("connect the producers: %w", err)
 	}
@@ -176,3 +176,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// nothingNew keeps nats.go from writing to stderr that the server is away: it is what a run is about.
+func nothingNew(*nats.Conn, *nats.Subscription, error) {}

@@ -89,6 +89,8 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	faults, stop := context.WithCancel(ctx)
 	defer stop()
 	if o.Duration > 0 {
@@ -99,9 +101,14 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = s.torment(ctx, faults)
-	receipts, perr := producing.end()
-	if err = errors.Join(err, perr); err != nil {
+	if err := s.torment(ctx, faults); err != nil {
+		stop()
+		cancel()
+		_, _ = producing.end() // it has nobody to submit to
+		return nil, err
+	}
+	receipts, err := producing.end()
+	if err != nil {
 		return nil, err
 	}
 	waiting, err := s.drain(ctx)
@@ -132,10 +139,15 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 		if err := s.setUpDisk(); err != nil {
 			return err
 		}
+		s.onEnd(func() error {
+			if s.server == nil {
+				return nil
+			}
+			return s.server.stop(stopWithin)
+		})
 		if err := s.startServer(ctx); err != nil {
 			return err
 		}
-		s.onEnd(func() error { return s.server.stop(stopWithin) })
 	}
 	return s.configure()
 }
@@ -171,9 +183,11 @@ func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
 
 // startServer starts the nats-server where it was before.
 func (s *stage) startServer(ctx context.Context) error {
-	p, err := s.start(program{name: "nats-server", args: []string{
-		"nats-server", "--listen", s.url[len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability,
-	}, mark: "listening nats"})
+	args := []string{"nats-server", "--listen", s.url[len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability}
+	if s.disk != nil {
+		args = append(args, "--max-store", strconv.Itoa(1<<40)) // so that the disk is full before the server says so
+	}
+	p, err := s.start(program{name: "nats-server", args: args, mark: "listening nats"})
 	if err != nil {
 		return err
 	}

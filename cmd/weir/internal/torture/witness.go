@@ -38,7 +38,7 @@ func startWitness(url string) (*witness, error) {
 	w := &witness{seen: map[place]struct{}{}}
 	read := func(nc *nats.Conn) { w.work.Go(func() { w.read(nc) }) }
 	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
-		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second),
+		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew),
 		nats.ConnectHandler(read), nats.ReconnectHandler(read))
 	if err != nil {
 		return nil, fmt.Errorf("connect the witness: %w", err)
