@@ -2,11 +2,12 @@
 
 GO            ?= go
 FUZZTIME      ?= 10s
+SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test unit fuzz lint vuln build bench clean
+.PHONY: help run test unit fuzz lint vuln build torture bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -54,6 +55,10 @@ redis: # the tests of the shared limits run a real redis-server
 	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends redis-server) >/dev/null \
 	  || sudo apt-get install -y --no-install-recommends redis-server; \
 	  else echo "install redis-server 7 to run the tests"; exit 1; fi; }
+
+torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
+	$(GO) build -trimpath -tags torture -o bin/weir-torture ./cmd/weir
+	bin/weir-torture torture $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: ## run the benchmarks beside their references
 	$(GO) test -run '^$$' -bench . -benchmem ./...

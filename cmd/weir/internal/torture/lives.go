@@ -29,8 +29,7 @@ func (s *stage) torment(ctx, faults context.Context) error {
 	go func() { events <- s.happen(eventful, faults) }()
 	if err := s.live(ctx, faults); err != nil {
 		stop()
-		<-events
-		return err
+		return errors.Join(err, <-events)
 	}
 	return <-events
 }
