@@ -79,6 +79,7 @@ func (s *stage) replaceServer(ctx context.Context, server *process, after time.D
 
 // fill takes the server's disk away for a while. JetStream writes nothing more after that until it is started again.
 func (s *stage) fill(ctx context.Context, server *process, last time.Duration) error {
+	s.awaitWorker(ctx) // else nobody writes
 	if err := s.disk.fill(); err != nil {
 		return err
 	}
@@ -87,6 +88,25 @@ func (s *stage) fill(ctx context.Context, server *process, last time.Duration) e
 		return fmt.Errorf("free the disk: %w", err)
 	}
 	return s.replaceServer(ctx, server, 0)
+}
+
+// awaitWorker waits until a weir is up, but not forever: it may be killed again and again.
+func (s *stage) awaitWorker(ctx context.Context) {
+	for limit := time.Now().Add(takesOver); time.Now().Before(limit); {
+		s.mu.Lock()
+		worker := s.worker
+		s.mu.Unlock()
+		if worker != nil {
+			select {
+			case <-worker.ready:
+				return
+			default:
+			}
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
 }
 
 // pause stops a process for a while.

@@ -66,7 +66,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 	}
 	known := map[string]bool{}
 	for _, p := range e.Receipts {
-		known[p.ID] = true
+		known[p.ID] = p.Code == 0
 		if p.Code != 0 {
 			r.Refused++
 			if overflows[p.ID] == 0 {
@@ -98,7 +98,8 @@ func (e *Evidence) judgeEnds(r *Report) {
 	r.Lost = max(0, r.Lost-e.Waiting)
 	for id := range called {
 		if !known[id] {
-			r.Unasked++ // of a job whose producer was stopped before it had its receipt
+			r.Unasked++
+			r.example("called though not accepted", id)
 		}
 	}
 }

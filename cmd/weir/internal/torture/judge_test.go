@@ -60,6 +60,7 @@ func TestJudge(t *testing.T) {
 		{"no end", false, func(e *Evidence) { delete(e.Ends.Results, "k-1") }, "lost"},
 		{"still queued", false, func(e *Evidence) { delete(e.Ends.Results, "k-1"); e.Waiting = 1 }, "lost"},
 		{"result and letter", false, func(e *Evidence) { e.Ends.Results["k-3"] = 1 }, "ended twice"},
+		{"called though refused", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second)) }, "called"},
 		{"two results", true, func(e *Evidence) { e.Ends.Results["k-3"] = 2 }, "ended twice"},
 		{"called again", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "k-1", 3*time.Second)) }, "called twice"},
 		{"called again after 429", false, func(e *Evidence) {

@@ -31,7 +31,10 @@ var toxics = []toxic{
 
 // network is the way between weir and the api.
 type network struct {
-	proxy *toxiproxy.Proxy
+	server *toxiproxy.ApiServer
+	api    string // its address
+	listen string // the proxy's, always the same
+	proxy  *toxiproxy.Proxy
 
 	mu    sync.Mutex
 	spans []span // during which it was not as it should be
@@ -42,29 +45,47 @@ type span struct{ from, to time.Time }
 
 // newNetwork starts a proxy before the api.
 func newNetwork(api string) (*network, error) {
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(server, "api", "127.0.0.1:0", strings.TrimPrefix(api, "http://"))
-	if err := proxy.Start(); err != nil {
-		return nil, fmt.Errorf("start a proxy before the api: %w", err)
+	n := &network{
+		server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
+		api:    strings.TrimPrefix(api, "http://"), listen: "127.0.0.1:0",
 	}
-	return &network{proxy: proxy}, nil
+	if err := n.start(""); err != nil {
+		return nil, err
+	}
+	n.listen = n.proxy.Listen
+	return n, nil
 }
 
-func (n *network) url() string { return "http://" + n.proxy.Listen }
+// start starts a proxy, with a toxic if one is given. A toxic is never put on or taken off a proxy that has connections:
+// toxiproxy 2.5.0 deadlocks when a connection ends at that moment.
+func (n *network) start(toxic string) error {
+	n.proxy = toxiproxy.NewProxy(n.server, "api", n.listen, n.api)
+	if toxic != "" {
+		if _, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+			return fmt.Errorf("prepare a proxy before the api: %w", err)
+		}
+	}
+	if err := n.proxy.Start(); err != nil {
+		return fmt.Errorf("start a proxy before the api: %w", err)
+	}
+	return nil
+}
 
-// spoil applies a toxic for a while. It blocks as long.
+func (n *network) url() string { return "http://" + n.listen }
+
+// spoil cuts every connection to the api, lets the new ones suffer for a while, and cuts them too. It blocks as long.
 func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error {
 	n.mu.Lock()
 	n.spans = append(n.spans, span{from: time.Now()})
 	n.mu.Unlock()
-	if _, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(t.json)); err != nil {
-		return fmt.Errorf("spoil the network (%s): %w", t.name, err)
+	n.proxy.Stop()
+	if err := n.start(t.json); err != nil {
+		return err
 	}
 	sleep(ctx, last)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := n.proxy.Toxics.RemoveToxic(limit, "t"); err != nil {
-		return fmt.Errorf("mend the network: %w", err)
+	n.proxy.Stop()
+	if err := n.start(""); err != nil {
+		return err
 	}
 	n.mu.Lock()
 	n.spans[len(n.spans)-1].to = time.Now()

@@ -43,7 +43,7 @@ type Report struct {
 	Waiting              int `json:"waiting"`
 	Lost                 int `json:"lost"`
 	EndedTwice           int `json:"ended_twice"`
-	Unasked              int `json:"unasked"`
+	Unasked              int `json:"unasked"` // jobs called that were refused, or never submitted
 	CalledTwice          int `json:"called_twice"`
 	Repeats              int `json:"repeats"` // with the same idempotency key, or called twice
 	BilledTwice          int `json:"billed_twice"`
@@ -117,7 +117,7 @@ func (r *Report) findings() []Finding {
 		all = append(all, Finding{outcome, name, fmt.Sprintf(format, args...)})
 	}
 	add("accepted", 0, "%d, of them %d with a result", r.Accepted, r.Results)
-	add("called", 0, "%d of them, in %d calls (%d answered 429)", r.Called, r.Calls, r.PushedBack)
+	add("called", r.Unasked, "%d of them, in %d calls (%d answered 429); %d other jobs", r.Called, r.Calls, r.PushedBack, r.Unasked)
 	add("lost", r.Lost+r.Waiting, "%d; %d still wait", r.Lost, r.Waiting)
 	add("ended twice", r.EndedTwice, "%d", r.EndedTwice)
 	if r.Idempotent {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ const (
 const (
 	startWithin = 90 * time.Second // a weir may wait for an earlier one's lease, or for a server that is stopped
 	stopWithin  = 30 * time.Second
-	drainWithin = 5 * time.Minute
+	stuckAfter  = 2 * time.Minute // without fewer jobs in the queue
 )
 
 // stage is everything a run consists of.
@@ -262,7 +263,7 @@ func (s *stage) workerEnv(instance string, order fault.Order) []string {
 	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.url[len("nats://"):])
 }
 
-// drain waits until nothing is queued and returns how many jobs still are after drainWithin.
+// drain waits until nothing is queued and returns how many jobs still are when no more are called.
 func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 	nc, err := nats.Connect(s.url)
 	if err != nil {
@@ -274,16 +275,20 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 		return 0, fmt.Errorf("JetStream: %w", err)
 	}
 	s.talk("no more faults; what is queued is called")
-	for limit := time.Now().Add(drainWithin); ; {
+	least, since := math.MaxInt, time.Now()
+	for {
 		depths, err := bucket.Depths(ctx, js, apiName)
 		waiting = 0
 		for _, d := range depths {
 			waiting += int(d.Jobs)
 		}
+		if err == nil && waiting < least {
+			least, since = waiting, time.Now()
+		}
 		switch {
 		case err == nil && waiting == 0:
 			return 0, nil
-		case time.Now().After(limit):
+		case time.Since(since) > stuckAfter:
 			return waiting, err
 		case !sleep(ctx, 200*time.Millisecond):
 			return waiting, context.Cause(ctx)
