@@ -10,7 +10,9 @@ import (
 // each other, not the api: letting a few too many in costs nobody money. So they may estimate (sliding_window), let a
 // part more in and say so (soft), or lend a key what the others leave free (elastic). Each counts per key.
 //
-// A job that is refused does not count. Counting it, as some limiters do, locks a client out for as long as it retries.
+// A job that is not taken does not count, whoever refuses it: this limit, another one, or the full bucket behind them.
+// Counting it, as some limiters do, locks a client out for as long as it retries. Nor does a job that is sent again under
+// its id. What of this is known only when the stream has answered is taken back then.
 //
 // How much may be admitted in the worst window, of limit N per P: token_bucket and leaky_bucket Burst + N (they are the
 // same mathematics: the one looks at what is left, the other at what is owed); fixed_window 2N, around an edge;
@@ -31,6 +33,7 @@ const (
 type Admittance struct {
 	Verdict AdmitVerdict
 	Retry   time.Duration // for Refused: when it would fit, if nothing else came; 0 when its cost never can
+	at      Micros        // when it was counted
 }
 
 // Admitter applies one Admission to all keys of an api. It is safe for concurrent use. Keys that have been idle for two of
@@ -88,19 +91,19 @@ func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
 	s := x.state(key, now)
 	if x.fits(s, now, cost, x.hard) <= now {
 		x.count(s, now, cost)
-		return Admittance{Verdict: Admitted}
+		return Admittance{Verdict: Admitted, at: now}
 	}
 	retry := x.fits(s, now, cost, x.soft)
 	if retry <= now {
 		x.count(s, now, cost)
-		return Admittance{Verdict: OverSoft}
+		return Admittance{Verdict: OverSoft, at: now}
 	}
 	if x.admission.Elastic {
 		keys := int64(len(x.recent) + len(x.older))
 		free := x.together.fits(now, Micros(ceilMicros(x.admission.Rate.Per)), cost, x.admission.Rate.Count*min(keys, maxCost/x.admission.Rate.Count))
 		if free <= now {
 			x.together.add(now, Micros(ceilMicros(x.admission.Rate.Per)), cost) // not against the key's own
-			return Admittance{Verdict: Borrowed}
+			return Admittance{Verdict: Borrowed, at: now}
 		}
 		retry = min(retry, free)
 	}
@@ -108,6 +111,32 @@ func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
 		return Admittance{Verdict: Refused}
 	}
 	return Admittance{Verdict: Refused, Retry: now.Until(retry)}
+}
+
+// TakeBack undoes what a job of that cost counted which was let in, and then not taken after all.
+func (x *Admitter) TakeBack(key string, let Admittance, cost int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	cost = max(1, cost)
+	per := Micros(ceilMicros(x.admission.Rate.Per))
+	if x.admission.Elastic {
+		x.together.takeBack(let.at, per, cost)
+	}
+	s := x.recent[key]
+	if s == nil {
+		s = x.older[key]
+	}
+	if s == nil || let.Verdict == Borrowed || let.Verdict == Refused {
+		return
+	}
+	switch x.admission.Algorithm {
+	case FixedWindow, SlidingWindowCounter:
+		s.window.takeBack(let.at, per, cost)
+	case SlidingLog:
+		s.log.giveBack(let.at, cost, 0)
+	default:
+		s.bucket.untake(x.interval, cost)
+	}
 }
 
 // state finds a key's state or makes it, and turns the generations.
@@ -195,6 +224,15 @@ func (w *windowCount) turn(now, per Micros) {
 func (w *windowCount) add(now, per Micros, cost int64) {
 	w.turn(now, per)
 	w.present += cost
+}
+
+func (w *windowCount) takeBack(at, per Micros, cost int64) {
+	switch at - at%per {
+	case w.start:
+		w.present = max(0, w.present-cost)
+	case w.start - per:
+		w.before = max(0, w.before-cost)
+	}
 }
 
 // fits is the sliding window counter: it takes the window before as evenly filled and weighs it by the part that still

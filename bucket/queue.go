@@ -141,22 +141,23 @@ func (q *Queue) Stream(key string) string { return q.Partition(key).name }
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
 	h := q.house.Load()
 	limits := h.rules.For(j.Key)
-	q.Partition(j.Key).put(j, limits, q.admit(j, h.admitters, limits), done)
+	let, refusal := q.admit(j, h.admitters, limits)
+	if let != nil {
+		done = let.answered(done)
+	}
+	q.Partition(j.Key).put(j, limits, refusal, done)
 }
 
-// admit asks the admission limits. A job that one of them lets in and another refuses has counted against the first.
-func (q *Queue) admit(j *ingest.Job, admitters []*Admitter, limits KeyLimits) *ingest.Refusal {
-	now := MicrosOf(time.Now())
-	for _, x := range admitters {
-		if a := x.Admit(j.Key, now, j.Cost); a.Verdict == Refused {
-			return &ingest.Refusal{
-				Code: ingest.Throttled, RetryAfter: a.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)),
-				Capacity:    limits.Capacity,
-				Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
-			}
-		}
+// admit asks the admission limits.
+func (q *Queue) admit(j *ingest.Job, admitters []*Admitter, limits KeyLimits) (*letIn, *ingest.Refusal) {
+	let, no := letThrough(j, admitters)
+	if no == nil {
+		return let, nil
 	}
-	return nil
+	return nil, &ingest.Refusal{
+		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
+		Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
+	}
 }
 
 func (q *Queue) eta(limits KeyLimits, key string, position int) Micros {

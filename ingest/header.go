@@ -139,7 +139,7 @@ var unhonoured = []string{
 
 // carriedByLetters are the headers that a letter has and that do no harm when somebody publishes it again.
 func carriedByLetters(lower string) bool {
-	return lower == "weir-api" || lower == "weir-key" ||
+	return lower == "weir-api" || lower == "weir-key" || lower == "weir-over-soft" ||
 		strings.HasPrefix(lower, "weir-dead-") || strings.HasPrefix(lower, "weir-job-nats-")
 }
 

@@ -24,6 +24,7 @@ const (
 	HeaderReplyTo    = "Weir-Reply-To"
 	HeaderRedrives   = "Weir-Redrives"
 	HeaderJobNats    = "Weir-Job-Nats-" // what a job's own Nats- headers are renamed to
+	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
 
@@ -50,6 +51,7 @@ type Job struct {
 	Cost     int64     // from Weir-Cost, 1 when absent
 	ReplyTo  string
 	Redrives int
+	OverSoft bool // an admission limit let it in only within its soft part
 
 	// Header is the job's own header as it is stored: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
@@ -114,9 +116,14 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 // Message is the job as the queue stores it under subject. Its message id holds the key, so that the same id under
 // two keys is two jobs, in one partition as in two.
 func (j *Job) Message(subject string) *nats.Msg {
-	header := make(nats.Header, len(j.Header)+1)
+	header := make(nats.Header, len(j.Header)+2)
 	for name, values := range j.Header {
-		header[name] = values
+		if !strings.EqualFold(name, HeaderOverSoft) {
+			header[name] = values
+		}
+	}
+	if j.OverSoft {
+		header[HeaderOverSoft] = []string{"true"}
 	}
 	header[HeaderMsgID] = []string{StoredID(j.Key, j.DedupeID)}
 	return &nats.Msg{Subject: subject, Header: header, Data: j.Body}

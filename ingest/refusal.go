@@ -47,6 +47,8 @@ type Receipt struct {
 	Job       string `json:"job"`
 	Key       string `json:"key"`
 	Duplicate bool   `json:"duplicate,omitempty"`
+	// OverSoft says that an admission limit let the job in only within its soft part.
+	OverSoft bool `json:"over_soft,omitempty"`
 	// Position counts the unfinished jobs of the key up to and with this one; 0 for a job that is finished.
 	Position int `json:"position"`
 	// ETA is when its call should start; zero when unknown or finished.

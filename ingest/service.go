@@ -75,6 +75,7 @@ type Service struct {
 	open     open // jobs not answered yet
 	accepted *prometheus.CounterVec
 	refused  *prometheus.CounterVec
+	overSoft *prometheus.CounterVec
 }
 
 // Start begins to take jobs.
@@ -90,13 +91,17 @@ func Start(o Options) (*Service, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_jobs_throttled_total", Help: "Jobs refused because their bucket was full, would be late, or an admission limit said no.",
 		}, []string{"api"}),
+		overSoft: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_jobs_over_soft_total", Help: "Jobs stored above an admission limit, within its soft part.",
+		}, []string{"api"}),
 	}
 	if o.Registerer != nil {
-		o.Registerer.MustRegister(s.accepted, s.refused)
+		o.Registerer.MustRegister(s.accepted, s.refused, s.overSoft)
 	}
 	for api := range o.APIs() {
 		s.accepted.WithLabelValues(api)
 		s.refused.WithLabelValues(api)
+		s.overSoft.WithLabelValues(api)
 	}
 	var err error
 	s.micro, err = micro.AddService(o.Conn, micro.Config{
@@ -162,6 +167,9 @@ func (s *Service) handle(req micro.Request) {
 		}
 		if !receipt.Duplicate {
 			s.accepted.WithLabelValues(name).Inc()
+		}
+		if receipt.OverSoft {
+			s.overSoft.WithLabelValues(name).Inc()
 		}
 		in.answer(receipt.Answer(time.Now()))
 	})

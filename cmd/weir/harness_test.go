@@ -191,6 +191,7 @@ type answer struct {
 	Seq       uint64
 	Job, Key  string
 	Duplicate bool
+	OverSoft  bool `json:"over_soft"`
 	Position  int
 	ETAms     *int64 `json:"eta_ms"`
 	Letter    uint64 `json:"dead_letter_seq"`
