@@ -45,6 +45,9 @@ type RetryMark struct {
 	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`
+
+	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
+	Key string `json:"key,omitempty"`
 }
 
 // Markers writes one partition's markers. It is safe for concurrent use.
@@ -151,6 +154,19 @@ func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
 	m.w.Write(&nats.Msg{
 		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data,
 		Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
+	}, done)
+}
+
+// Hold stores that a key, or with "" the api, must not be called before until, and calls done once with the mark's
+// sequence.
+func (m *Markers) Hold(key string, until Micros, why string, done func(seq uint64, err error)) {
+	data, err := json.Marshal(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true})
+	if err != nil {
+		panic("bucket: a hold that JSON cannot carry: " + err.Error())
+	}
+	id := "hold-" + nuid.Next()
+	m.w.Write(&nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, id), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}},
 	}, done)
 }
 

@@ -42,6 +42,8 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 				at = max(at, l.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
 				t.phase, t.grant, t.at, t.base = granted, a.Grants[k], at, s.offset.base
 				l.tat, l.cold = t.grant.TAT+shift, false
+				t.asked = r.sent
+				s.paced(t)
 				continue
 			}
 			s.refuse(t, &a.Wait, r.came, &out)
@@ -188,6 +190,7 @@ func (s *schedule) floor(l *line) bucket.Micros {
 const longWait = 2 * time.Second
 
 func (s *schedule) withdraw(t *task, until bucket.Micros) {
+	s.noProbe(t)
 	t.phase, t.notBefore, t.job, t.limited = resting, until.Add(-s.pace.lead), nil, true
 	s.staged--
 }

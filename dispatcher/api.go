@@ -19,6 +19,7 @@ type API struct {
 	Rule        *ingest.Rule
 	Rules       bucket.Rules
 	Retry       Retry
+	Breaker     Breaker
 	MaxResult   int64 // bytes of an answer's body that are kept
 }
 
@@ -34,4 +35,6 @@ type Retry struct {
 	Min, Max time.Duration // of the backoff
 	On       []int         // answers that mean "not processed"
 	HoldAPI  bool          // pushback holds the api, not only the key
+	Obey     bool          // an answer whose headers say that nothing is left holds like a pushback
+	Adaptive *Adaptive     // nil: pushback does not lower the rate
 }

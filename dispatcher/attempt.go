@@ -58,9 +58,6 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.unconnected(ctx, t, err)
 		return
 	}
-	l.mu.Lock()
-	l.s.away = 0
-	l.mu.Unlock()
 	if !l.needsIntent(t) {
 		l.change(func(*schedule) { l.made(t) })
 		return
@@ -127,8 +124,8 @@ func (l *lane) gone(ctx context.Context, t *task) bool {
 	return err == nil && gone
 }
 
-// unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt.
-// The whole api is held for a moment, so that the jobs that wait do not use up their attempts on a host that is away.
+// unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt,
+// unless the breaker was open.
 func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	if ctx.Err() != nil {
 		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
@@ -136,21 +133,16 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	}
 	now := time.Now()
 	l.mu.Lock()
+	probe := l.s.probe == t
 	l.s.unstage(t)
+	if probe {
+		l.s.probe = t // it still is: its failure is to be heard of first
+	}
 	t.grant, t.at = bucket.Grant{}, bucket.MicrosOf(now)
 	t.calls++
-	if held := l.s.held; held <= l.now() {
-		l.s.away = min(l.s.away+1, 100)
-		until := l.now().Add(backoff(t.terms.api.Retry.Min, min(t.terms.api.Retry.Max, mostAway), int(l.s.away)))
-		l.s.hold(nil, until, "there is no connection to the api")
-		l.tellHold(deadletter.HeldEvent, nil, until, "there is no connection to the api")
-	}
 	l.mu.Unlock()
 	l.settle(ctx, t, response{err: telling(err), started: now, ended: now})
 }
-
-// mostAway bounds how long an api is held because it cannot be reached.
-const mostAway = 10 * time.Second
 
 // needsIntent reports whether the job's next call must be written down before it starts.
 func (l *lane) needsIntent(t *task) bool {

@@ -16,19 +16,8 @@ func TestBackoff(t *testing.T) {
 		for range min(n, 60) - 1 {
 			full = min(2*full, most)
 		}
-		if d := backoff(least, most, n); d < full/2 || d > full {
+		if d := backoff(least, most, n, rapid.Float64Range(0, 1).Draw(t, "jitter")); d < full/2 || d > full {
 			t.Fatalf("backoff %v to %v after %d failures: %v, not from %v to %v", least, most, n, d, full/2, full)
 		}
 	})
-}
-
-// TestBackoffSpreads keeps jobs that failed together from coming back together.
-func TestBackoffSpreads(t *testing.T) {
-	seen := map[time.Duration]bool{}
-	for range 100 {
-		seen[backoff(time.Second, time.Minute, 3)] = true
-	}
-	if len(seen) < 90 {
-		t.Errorf("100 backoffs are only %d different ones", len(seen))
-	}
 }

@@ -37,6 +37,8 @@ var (
 	errTimeout  = errors.New("the api did not answer in time")
 	errSwitched = errors.New("the api switched to another protocol unasked")
 	errNotHTTP  = errors.New("the answer is not HTTP")
+
+	errNoRequest = errors.New("the request could not be made")
 )
 
 // call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. It never follows a
@@ -53,7 +55,7 @@ func (c *caller) call(ctx context.Context, j *ingest.Job, wrote func()) response
 	r := response{started: time.Now()}
 	req, err := c.request(ctx, j)
 	if err != nil {
-		r.err, r.ended = err, time.Now()
+		r.err, r.ended = fmt.Errorf("%w: %w", errNoRequest, err), time.Now()
 		return r
 	}
 	answer, err := c.conns.transport.RoundTrip(req)
@@ -115,7 +117,7 @@ func (c *caller) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	}
 	req, err := http.NewRequestWithContext(ctx, j.Method, base.Scheme+"://"+base.Host, bytes.NewReader(j.Body))
 	if err != nil {
-		return nil, fmt.Errorf("build the request: %w", telling(err))
+		return nil, telling(err)
 	}
 	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
 	req.GetBody = nil                                  // with it the transport would send again on its own

@@ -30,6 +30,10 @@
 // letter is stored, the ledger's record is stored, the job's message is deleted. A crash between two of these repeats
 // what follows, and message ids keep it from being kept twice.
 //
+// hear (feedback.go) takes in what the end of a call says of those to come: pushback and headers (pushback.go) hold the
+// key or the api, a hold ends in a slow start (governor.go, pacing.go), failures in a row open the api's breaker
+// (breaker.go). All of them only keep calls from being asked for; none of them grants one.
+//
 // # Recovery
 //
 // Opening a partition reads its stream. No call starts before all that was in it at the takeover has been read, since
@@ -54,7 +58,7 @@
 //	I1  no HTTP call without a grant, and none outside its slot
 //	I2  calls of a key start in the order its jobs were accepted, retries excepted
 //	I3  a job is deleted only after its result or its letter, and its record, are durable
-//	I4  waiting, holds and pushback never use up an attempt
+//	I4  waiting, holds, pushback and an open breaker never use up an attempt
 //	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
 //	I6  without slots to be had calls hold; intake goes on
 //	I7  Run returns only when every goroutine it started has

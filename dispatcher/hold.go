@@ -26,7 +26,7 @@ func (s *schedule) countHeld(now bucket.Micros) int {
 			delete(s.heldKeys, l)
 		}
 	}
-	if s.held > now {
+	if max(s.held, s.breaker.until) > now {
 		return len(s.heldKeys) + 1
 	}
 	return len(s.heldKeys)
@@ -50,7 +50,7 @@ func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.
 		return 0
 	}
 	limits := s.limitsOf(key)
-	held := s.held
+	held := max(s.held, s.breaker.until)
 	if l := s.lines[key]; l != nil {
 		tat, held = max(tat, l.tat), max(held, l.held)
 		if position -= l.count(granted, calling, settling); position < 1 {

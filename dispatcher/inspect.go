@@ -251,7 +251,7 @@ func (s *schedule) forecast(l *line, n int, now bucket.Micros) bucket.Micros {
 	if l.paused || s.paused.api != nil {
 		return never
 	}
-	from := max(now, l.held, s.held)
+	from := max(now, s.heldUntil(l))
 	if l.blocked {
 		from = max(from, s.until)
 	}

@@ -59,6 +59,7 @@ type lane struct {
 	took   time.Duration // to make a job ready, lately
 	down   time.Time     // since when the store does not answer, zero while it does
 	ended  []bucket.Use  // to be told to a store that is elsewhere
+	marks  map[string]holdMark
 	wake   chan struct{}
 	tell   chan struct{} // there is something in ended
 
@@ -70,7 +71,7 @@ type lane struct {
 func newLane(d *Dispatcher, o LaneOptions) *lane {
 	l := &lane{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
-		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1),
+		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1), marks: map[string]holdMark{},
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 	l.s = newSchedule(&o.API.Rules, pace{
@@ -166,6 +167,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 		l.settleGrants(ctx, fx.unused)
 		l.letGo(fx.stale)
 		for _, line := range fx.resumed {
+			l.forgetHold(line)
 			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
 		}
 		for _, t := range fx.start {

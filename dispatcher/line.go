@@ -36,6 +36,7 @@ type line struct {
 	cold                    bool          // the store must be told tat: it may have forgotten
 	pushes                  int16         // pushbacks in a row
 	unsure                  bool          // a call may have been running when the worker died
+	governor                *governor     // nil until a hold of its own, or pushback
 }
 
 // phase is how far a task has come. It only grows, except that a forfeited grant and a retry lead back.
@@ -62,6 +63,7 @@ type task struct {
 	staged    bucket.Micros // when it began to be made ready
 	grant     bucket.Grant  // by the store's clock
 	at, last  bucket.Micros // when its call may start, by ours
+	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // the offset's, when they were reckoned
 	costs     []int64
 	taken     []int64       // the costs of its last call, as far as its answer told them
@@ -73,6 +75,7 @@ type task struct {
 	intended  int           // the call number its newest intent covers, 0 for none
 	intents   []*intentMark
 	markSeq   uint64            // of its retry mark, 0 for none
+	spared    int               // calls that failed while the breaker was open, and did not count
 	billed    deadletter.Billed // what is known of the charges of its calls so far
 	missing   int               // times its message was not found
 	called    bool              // its call has ended, and its outcome is being stored

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,7 +25,9 @@ type outcome struct {
 	reason  deadletter.Reason // when dead
 	detail  string
 	billed  deadletter.Billed
-	after   time.Duration // of a pushback: what the api asked for, 0 when it did not say
+	fault   bool          // the api did not answer, or with a fault of its own
+	after   time.Duration // before the job's next call at least, because the api asks for it
+	hold    advice        // what the api says of all calls to come
 }
 
 // name is the outcome as the ledger and the metrics have it: a closed set.
@@ -40,9 +43,25 @@ func (o outcome) name() string {
 	return string(o.reason)
 }
 
-// judge says what a response means. An api that is not idempotent is called again only when the call is known not to
-// have been processed.
+// judge says what a response means, for its job and for the calls to come.
 func judge(api *API, r response, now time.Time) outcome {
+	out := classify(api, r)
+	switch {
+	case out.verdict == pushback:
+		out.hold = askedToWait(r.header, now)
+	case api.Retry.Obey:
+		out.hold = usedUp(r.header, now)
+	}
+	if out.verdict == retry {
+		out.after = askedToWait(r.header, now).wait
+	}
+	out.fault = out.verdict != pushback && (r.status == 0 || r.status >= 500 || r.cut) && !errors.Is(r.err, errNoRequest)
+	return out
+}
+
+// classify says what is to become of the job. An api that is not idempotent is called again only when the call is known
+// not to have been processed.
+func classify(api *API, r response) outcome {
 	idempotent := api.Idempotency != nil
 	switch {
 	case !r.sent:
@@ -52,10 +71,7 @@ func judge(api *API, r response, now time.Time) outcome {
 	case r.status == 0:
 		return unknown(deadletter.BilledUnknown, "sent, but no answer: %v", r.err)
 	case slices.Contains(api.Retry.On, r.status) || r.status == 429 || r.status == 503:
-		return outcome{
-			verdict: pushback, billed: deadletter.NotBilled, after: askedToWait(r.header, now).wait,
-			detail: fmt.Sprintf("the api pushed back with %d", r.status),
-		}
+		return outcome{verdict: pushback, billed: deadletter.NotBilled, detail: fmt.Sprintf("the api pushed back with %d", r.status)}
 	case r.status < 400 && !r.cut:
 		return outcome{verdict: delivered, billed: deadletter.BilledYes}
 	case r.status < 400 && idempotent:

@@ -20,6 +20,7 @@ func (s *schedule) sent(t *task, now bucket.Micros) {
 
 // unstage takes a staging task back out, to be settled without a call.
 func (s *schedule) unstage(t *task) {
+	s.noProbe(t)
 	t.phase = settling
 	s.staged--
 	s.touch(t.line)
@@ -54,6 +55,7 @@ func (s *schedule) byInFlight() bool {
 
 // rest lets a task wait for its retry. Its message is dropped from memory.
 func (s *schedule) rest(t *task, notBefore bucket.Micros) {
+	s.noProbe(t)
 	s.settled(t)
 	t.phase, t.notBefore, t.job = resting, notBefore, nil
 	s.touch(t.line)

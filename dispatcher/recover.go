@@ -51,6 +51,10 @@ func (l *lane) replayMark(p *part, e bucket.Entry) {
 		l.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
+	if mark.Seq == 0 {
+		l.replayHold(p, mark, e.Seq)
+		return
+	}
 	old, again := p.replay.marks[mark.Seq]
 	switch _, ok := p.replay.jobs[mark.Seq]; {
 	case !ok || again && mark.Ends == "" && (old.Ends != "" || old.Calls >= mark.Calls):

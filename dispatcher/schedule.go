@@ -44,7 +44,9 @@ type schedule struct {
 	held     bucket.Micros // no call of the api before
 	why      string
 	pushes   int16              // pushbacks in a row
-	away     int16              // connections in a row that could not be made
+	breaker  breaker            // of the api
+	probe    *task              // the one call that may be made while the breaker is not closed
+	governor governor           // of the api, where pushback holds it
 	heldKeys map[*line]struct{} // with a hold that may still last
 	paused   pauses
 	jobs     int  // unfinished
@@ -145,10 +147,11 @@ func (s *schedule) step(now bucket.Micros) effects {
 	}
 	if s.held != 0 && s.held <= now {
 		s.held = 0
+		s.governor.restart(now)
 		fx.resumed = append(fx.resumed, nil)
 	}
 	s.unblock(now)
-	for s.queue.size > 0 && s.staged < s.pace.maxStaged && len(fx.asks) < maxAsks {
+	for s.queue.size > 0 && s.room() && len(fx.asks) < maxAsks {
 		l := s.queue.pop()
 		l.queued = false
 		s.advance(l, now, &fx)
@@ -166,47 +169,6 @@ func (s *schedule) step(now bucket.Micros) effects {
 	return fx
 }
 
-// full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
-// stored no more is paid for.
-func (s *schedule) full() bool {
-	return s.calls >= s.pace.maxCalls || s.settling >= min(maxSettling, s.pace.maxCalls)
-}
-
-// maxSettling bounds the calls that have ended and whose outcome is not stored yet.
-const maxSettling = 512
-
-// unblock gives the lines whose turn it is the next round of asks: what one freed slot costs must not grow with the
-// number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
-// cheaper calls of others, asked for behind it, would take for ever what it waits for.
-func (s *schedule) unblock(now bucket.Micros) {
-	if s.full() || now < s.until || s.rounds > 0 {
-		return
-	}
-	most := maxAsks
-	if s.failures > 0 {
-		most = 1 // it tries whether the store is there again
-	}
-	for range most {
-		l := s.blocked.pop()
-		if l == nil {
-			return
-		}
-		l.blocked, l.called = false, true
-		s.touch(l)
-		if l.costly {
-			return
-		}
-	}
-}
-
-// block lets a line wait for the shared limit.
-func (s *schedule) block(l *line) {
-	if !l.blocked {
-		l.blocked = true
-		s.blocked.push(l)
-	}
-}
-
 // maxAsks bounds the asks of one round trip to a store.
 const maxAsks = 64
 
@@ -215,6 +177,7 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 	if l.held != 0 && l.held <= now {
 		l.held = 0
 		delete(s.heldKeys, l)
+		l.restart(now)
 		fx.resumed = append(fx.resumed, l)
 	}
 	s.startDue(l, now, fx)
@@ -241,8 +204,8 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		l.called = false
 		s.blocked.lend(l, 0) // it had nothing to ask for
 	}
-	if l.empty() && l.cold && l.tat > now {
-		due = min(due, l.tat) // what the store has not been told yet must not be forgotten with the line
+	if l.empty() {
+		due = min(due, s.memory(l, now))
 	}
 	s.timers.set(l, due)
 	if due == never && l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
@@ -254,11 +217,11 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 // withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'
 // jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
 func (s *schedule) withdrawReady(l *line, until, now bucket.Micros, fx *effects) {
-	if until <= now.Add(longWait) {
+	if until <= now.Add(longWait) && s.breaker.closed() {
 		return
 	}
 	for _, t := range l.tasks {
-		if t.phase == ready {
+		if t.phase == ready && t != s.probe {
 			s.withdraw(t, until)
 			fx.stale = append(fx.stale, t)
 		}
@@ -274,14 +237,14 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 		if t == nil && at == never {
 			return never
 		}
-		at = max(at, bucket.Forecast(*l.limits, interval, l.tat, now, int(ungranted)+1))
+		at = max(at, l.earliest(), bucket.Forecast(*l.limits, interval, l.tat, now, int(ungranted)+1))
 		if at > now.Add(s.pace.lead) {
 			return at.Add(-s.pace.lead)
 		}
-		if ungranted+int64(l.count(granted)) >= min(l.limits.InFlight, maxAsks) {
+		if ungranted+int64(l.count(granted)) >= l.atOnce() {
 			return never // a call of this line that ends will touch it
 		}
-		if s.staged >= s.pace.maxStaged {
+		if !s.room() {
 			s.awaitRoom(l)
 			return never
 		}
@@ -290,6 +253,9 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 			l.insert(t)
 		}
 		t.phase, t.limited = staging, false
+		if !s.breaker.closed() {
+			s.probe = t
+		}
 		s.staged++
 		ungranted++
 		fx.load = append(fx.load, t)
@@ -297,13 +263,6 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 			s.awaitRoom(l) // a job a turn
 			return never
 		}
-	}
-}
-
-func (s *schedule) awaitRoom(l *line) {
-	if !l.queued {
-		l.queued = true
-		s.queue.push(l)
 	}
 }
 
@@ -366,6 +325,9 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if hold := s.heldUntil(l); hold > now {
 		return hold // a slot before it could not be used
 	}
+	if again, may := s.mayAsk(l, now, fx); !may {
+		return again
+	}
 	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !l.called {
 		s.block(l)
 		return never
@@ -376,7 +338,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 	if slot := bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1); slot > now.Add(s.pace.ahead) {
 		return slot.Add(-s.pace.ahead)
 	}
-	if len(s.rules.Shared) > 0 {
+	if len(s.rules.Shared) > 0 || s.slows(l) {
 		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
 	}
 	for _, t := range tasks {
@@ -394,7 +356,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Mi
 
 // next is when step has something to do again, as far as time goes.
 func (s *schedule) next(now bucket.Micros) bucket.Micros {
-	if len(s.turns) > 0 || s.queue.size > 0 && s.staged < s.pace.maxStaged {
+	if len(s.turns) > 0 || s.queue.size > 0 && s.room() {
 		return now
 	}
 	next := s.timers.next()

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"weir/bucket"
@@ -19,8 +20,11 @@ const persistRetry = time.Second
 func (l *lane) settle(ctx context.Context, t *task, r response) {
 	api := t.terms.api
 	out := t.crashed(judge(l.judgedBy(t), r, time.Now()))
+	e := ending{outcome: out, sent: r.sent, now: l.now(), jitter: rand.Float64()}
+	e.started = e.now.Add(-max(0, time.Since(r.started)))
 	l.mu.Lock()
-	if out.verdict != pushback {
+	f := l.s.hear(t, e)
+	if out.verdict != pushback && !f.free {
 		t.attempts++
 	}
 	t.billed = t.billed.Worst(out.billed)
@@ -34,21 +38,21 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	if out.billed != deadletter.NotBilled {
 		l.d.metrics.spend.WithLabelValues(l.name).Add(float64(api.Price) / 1e6)
 	}
+	l.tellNews(f.news)
+	l.keepHold(t.line.part, f.hold)
 	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.status,
 		"outcome", out.name(), "reason", out.detail)
 
 	switch out.verdict {
 	case delivered:
-		l.calm(t)
 		l.keepResult(ctx, t, r, out)
 	case dead:
-		l.calm(t)
 		l.bury(ctx, t, out.reason, out.detail, l.record(t, r, out))
 	case retry:
-		l.calm(t)
-		l.again(ctx, t, l.record(t, r, out), l.now().Add(backoff(api.Retry.Min, api.Retry.Max, t.attempts)))
+		wait := backoff(api.Retry.Min, api.Retry.Max, max(t.attempts, 1), rand.Float64())
+		l.again(ctx, t, l.record(t, r, out), max(l.now().Add(wait), f.notBefore))
 	case pushback:
-		l.again(ctx, t, l.record(t, r, out), l.pushedBack(t, out))
+		l.again(ctx, t, l.record(t, r, out), f.notBefore)
 	default:
 		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.verdict)) // judge has a bug
 	}
@@ -259,40 +263,18 @@ func (l *lane) expire(ctx context.Context, t *task) {
 	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 }
 
-// pushedBack holds the key, or the api where keys share limits, and returns until when.
-func (l *lane) pushedBack(t *task, out outcome) bucket.Micros {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now, line := l.now(), t.line
-	pushes, held := &line.pushes, line.held
-	if t.terms.api.Retry.HoldAPI {
-		pushes, held, line = &l.s.pushes, l.s.held, nil
+// tellNews sends the events of holds that have begun or ended.
+func (l *lane) tellNews(all []news) {
+	for _, n := range all {
+		l.tellHold(n.event(), n.line, n.until, n.why)
 	}
-	*pushes = min(*pushes+1, 100)
-	wait := out.after
-	if wait == 0 {
-		wait = backoff(t.terms.api.Retry.Min, t.terms.api.Retry.Max, int(*pushes))
+	if len(all) > 0 {
+		l.kick()
 	}
-	until := now.Add(wait)
-	l.s.hold(line, until, out.detail)
-	if held <= now {
-		l.tellHold(deadletter.HeldEvent, line, until, out.detail)
-	}
-	return until
-}
-
-// calm forgets the pushbacks in a row: the api has answered otherwise.
-func (l *lane) calm(t *task) {
-	l.mu.Lock()
-	t.line.pushes, l.s.pushes = 0, 0
-	l.mu.Unlock()
 }
 
 func (l *lane) tellHold(kind deadletter.EventType, line *line, until bucket.Micros, why string) {
-	e := deadletter.Event{Type: kind, API: l.name}
-	if line != nil {
-		e.Key = line.key
-	}
+	e := deadletter.Event{Type: kind, API: l.name, Key: news{line: line}.key()}
 	data := deadletter.HoldData{Why: why}
 	if kind == deadletter.HeldEvent {
 		at := until.Time()

@@ -46,6 +46,12 @@ type simulation struct {
 	maxInAPI  int
 	steps     int
 
+	api     *API
+	outages []outage
+	grudges map[*line]*grudge
+	probing *task
+	free    int // calls that failed and used up no attempt
+
 	skew      time.Duration // of a store that is elsewhere: its clock is this much ahead
 	way, back time.Duration // there and back, at best
 	losses    int           // one round of asks in so many is lost, 0 for none
@@ -109,9 +115,11 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
 	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
+	m.openAPI()
 	m.s = newSchedule(&m.rules, pace{
 		lead: 25 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: 1 + m.rnd.IntN(64), maxCalls: 1 + m.rnd.IntN(32),
 	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
+	m.s.terms = &terms{api: m.api}
 	return m
 }
 
@@ -282,12 +290,20 @@ func (m *simulation) step() {
 	for _, t := range fx.start {
 		m.start(t)
 	}
+	m.checkOpen(fx)
 	for _, t := range fx.load {
 		t.terms, t.costs = m.s.terms, m.costsOf(t.seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
 			t.job = &ingest.Job{Cost: 1}
+			if m.unreachable() {
+				m.unconnected(t)
+				return
+			}
 			m.s.loaded(t)
 		})
+	}
+	for _, l := range fx.resumed {
+		m.resumed(l)
 	}
 	for _, t := range fx.cancel {
 		if !m.cancelled[t.seq] {
@@ -336,6 +352,8 @@ func (m *simulation) start(t *task) {
 		}
 		m.firsts[key] = t.seq
 	}
+	m.checkBreaker(t)
+	m.checkSlowStart(t)
 	t.calls++
 	m.calling[key]++
 	m.inFlight++
@@ -343,12 +361,13 @@ func (m *simulation) start(t *task) {
 	if int64(m.calling[key]) > m.rules.Key.InFlight {
 		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.rules.Key.InFlight)
 	}
-	m.after(m.upTo(m.busy), func() { m.leave(t) })
+	started := m.now
+	m.after(m.upTo(m.busy), func() { m.leave(t, started) })
 }
 
 // leave is the moment a call's request has left: late, on a busy machine. What a key's own calls make up for, calls of
 // other keys under a shared limit do not.
-func (m *simulation) leave(t *task) {
+func (m *simulation) leave(t *task, started bucket.Micros) {
 	key := t.line.key
 	m.s.sent(t, m.now)
 	at := int64(m.now) * 1000
@@ -356,35 +375,15 @@ func (m *simulation) leave(t *task) {
 	for i, name := range m.made[t.seq] {
 		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: t.costs[i]})
 	}
-	m.after(m.upTo(40*time.Millisecond), func() { m.end(t) })
+	m.after(m.upTo(40*time.Millisecond), func() { m.end(t, started) })
 }
 
-func (m *simulation) end(t *task) {
+func (m *simulation) end(t *task, started bucket.Micros) {
 	m.calling[t.line.key]--
 	m.inFlight--
 	m.tell([]bucket.Use{{Key: t.line.key, Grant: t.grant, Costs: t.costs}})
 	m.s.ended(t)
-	fate := 1
-	if m.outcome > 0 && t.calls < 6 {
-		fate = m.rnd.IntN(m.outcome)
-	}
-	m.after(m.upTo(5*time.Millisecond), func() {
-		switch {
-		case fate == 0 && m.rnd.IntN(2) == 0:
-			until := m.now.Add(m.upTo(300 * time.Millisecond))
-			line := t.line
-			if m.rnd.IntN(4) == 0 {
-				line = nil
-			}
-			m.s.hold(line, until, "pushback")
-			m.s.rest(t, until)
-		case fate == 0:
-			m.s.rest(t, m.now.Add(m.upTo(200*time.Millisecond)))
-		default:
-			m.s.finished(t)
-			m.finished++
-		}
-	})
+	m.heard(t, m.fate(t, started))
 }
 
 // claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of
@@ -450,7 +449,7 @@ func TestSimulationOfAStoreElsewhere(t *testing.T) {
 // steady is a simulation of one api at rate without shared limits or failures, whose loop wakes up to 2 ms late.
 func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m := newSimulation(t, 1)
-	m.late, m.outcome, m.words, m.tenants = 2*time.Millisecond, 0, 0, 1
+	m.late, m.outcome, m.words, m.tenants, m.outages = 2*time.Millisecond, 0, 0, 1, nil
 	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
 	m.openStore()
 	m.s.reseat()

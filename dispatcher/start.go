@@ -23,7 +23,7 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 		if t.phase != granted || t.at > now {
 			continue
 		}
-		if s.drain || s.barred || t.cancelled || now > s.latest(t) || s.heldUntil(l) > now {
+		if s.drain || s.barred || t.cancelled || now > s.latest(t) || s.heldUntil(l) > now || !s.mayCall(t) || s.outdated(t) {
 			s.giveBack(l, t, fx)
 			return
 		}
@@ -78,6 +78,7 @@ func (s *schedule) giveBack(l *line, first *task, fx *effects) {
 }
 
 func (s *schedule) expire(t *task, fx *effects) {
+	s.noProbe(t)
 	t.phase = settling
 	s.staged--
 	fx.expire = append(fx.expire, t)

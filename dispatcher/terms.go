@@ -144,7 +144,7 @@ func (l *lane) letGo(stale []*task) {
 func (s *schedule) adopt(next *terms) {
 	s.terms, s.rules = next, &next.api.Rules
 	s.pace.late = lateness(s.rules)
-	s.until, s.by, s.away = 0, "", 0
+	s.until, s.by = 0, ""
 	s.reseat()
 }
 
@@ -153,7 +153,7 @@ func (s *schedule) adopt(next *terms) {
 func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 	gap := false
 	for _, t := range l.tasks {
-		if t.phase == ready && (gap || t.terms != s.terms) {
+		if t.phase == ready && (gap || t.terms != s.terms || !s.mayCall(t)) {
 			s.withdraw(t, now)
 			s.touch(l)
 			fx.stale = append(fx.stale, t)

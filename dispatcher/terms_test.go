@@ -28,7 +28,11 @@ func (m *simulation) change() epoch {
 		m.t.Fatal(err)
 	}
 	m.rules = rules
-	m.s.adopt(&terms{api: &API{Rules: rules}})
+	api := *m.api
+	api.Rules = rules
+	m.api = &api
+	clear(m.grudges)
+	m.s.adopt(&terms{api: m.api})
 	for _, l := range m.s.lines {
 		m.s.rebind(l, m.now)
 	}

@@ -17,6 +17,7 @@ const (
 	WaitLimit    WaitFor = "limit"     // a limit shared by all keys
 	WaitHeld     WaitFor = "held"      // the key is held
 	WaitAPIHeld  WaitFor = "api_held"  // the api is held
+	WaitSlowed   WaitFor = "slowed"    // a slow start after a hold, or a rate that pushback has lowered
 	WaitPaused   WaitFor = "paused"    // an operator must resume the key, or the api
 	WaitRetry    WaitFor = "retry"     // its failed jobs wait for their retries
 	WaitLimiter  WaitFor = "limiter"   // the store of the limits does not answer
@@ -51,6 +52,10 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 	case l.paused:
 		p := s.paused.keys[l.key]
 		return Waiting{For: WaitPaused, Why: p.String()}
+	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
+		return Waiting{For: WaitAPIHeld, Why: "one call tries whether the api answers again"}
+	case s.breaker.until > max(now, l.held, s.held):
+		return waitUntil(WaitAPIHeld, s.breaker.until, "its calls kept failing")
 	case s.held > now && s.held >= l.held:
 		return waitUntil(WaitAPIHeld, s.held, s.why)
 	case l.held > now:
@@ -59,6 +64,9 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		return waitUntil(WaitRate, s.nextStart(l), "")
 	case int64(l.count(calling)) >= l.limits.InFlight:
 		return Waiting{For: WaitInFlight}
+	}
+	if at := max(l.earliest(), s.governor.earliest()); at > now {
+		return waitUntil(WaitSlowed, at, "")
 	}
 	slot := bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)
 	switch {

@@ -178,6 +178,8 @@ func waitingText(w dispatcher.Waiting) string {
 		return "the api is held" + until + because
 	case dispatcher.WaitPaused:
 		return "`weir resume`: " + visible(w.Why)
+	case dispatcher.WaitSlowed:
+		return "slowed" + until + ": the api has pushed back"
 	case dispatcher.WaitRetry:
 		return "retry" + until
 	case dispatcher.WaitLimiter:

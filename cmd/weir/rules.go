@@ -55,7 +55,12 @@ func dispatchAPI(a *config.API, c *config.Config) *dispatcher.API {
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
 		Retry: dispatcher.Retry{
 			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, HoldAPI: a.Retry.Hold == config.HoldAPI,
+			Obey: a.Retry.Headers == config.ObeyHeaders,
 		},
+		Breaker: dispatcher.Breaker{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
+	}
+	if r := a.Retry.Adaptive; r != nil {
+		api.Retry.Adaptive = &dispatcher.Adaptive{Floor: r.Floor, Recover: r.Recover}
 	}
 	if a.Idempotency != nil {
 		api.Idempotency = &dispatcher.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}

@@ -24,6 +24,7 @@ type API struct {
 	Key            KeySource
 	Rules          bucket.Rules // Overrides stand the most exact pattern first
 	Retry          Retry
+	Breaker        Breaker
 
 	line int // of its name in the file
 }
@@ -50,7 +51,7 @@ func readAPI(e entry) API {
 		e.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
 	f, ok := e.fields("url", "methods", "headers", "forward_headers", "timeout", "max_body", "price", "idempotency",
-		"key", "bucket", "limits", "admit", "keys", "retry", "headroom", "jitter")
+		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "headroom", "jitter")
 	if !ok {
 		return a
 	}
@@ -75,6 +76,7 @@ func readAPI(e entry) API {
 		checkRules(e.value, a.Rules)
 	}
 	a.Retry = readRetry(f, len(a.Rules.Shared) > 0)
+	a.Breaker = readBreaker(f, a.Retry)
 	return a
 }
 

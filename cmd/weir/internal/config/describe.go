@@ -71,6 +71,15 @@ func (d description) api(path string, a API) {
 	d.duration(path+".retry", "max", a.Retry.Max)
 	d.set(path+".retry", "on", orNone(strings.Trim(fmt.Sprint(a.Retry.On), "[]")))
 	d.set(path+".retry", "hold", string(a.Retry.Hold))
+	d.set(path+".retry", "headers", string(a.Retry.Headers))
+	adaptive := "none"
+	if r := a.Retry.Adaptive; r != nil {
+		adaptive = "floor " + strconv.FormatInt(r.Floor, 10) + "%, recover " + FormatDuration(r.Recover)
+	}
+	d.set(path+".retry", "adaptive", adaptive)
+	d.number(path+".breaker", "failures", int64(a.Breaker.Failures))
+	d.duration(path+".breaker", "min", a.Breaker.Min)
+	d.duration(path+".breaker", "max", a.Breaker.Max)
 }
 
 func (d description) rules(path string, r bucket.Rules) {

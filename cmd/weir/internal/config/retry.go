@@ -18,10 +18,46 @@ type Retry struct {
 	Min, Max time.Duration // of the backoff: 1ms to 24h
 	On       []int         // statuses that mean "not processed": 400 to 599
 	Hold     Scope
+	Headers  Obedience
+	Adaptive *Adaptive // nil: the rate does not follow pushback
+}
+
+// Obedience says what an answer's RateLimit headers do, in all their spellings.
+type Obedience string
+
+const (
+	// ObeyHeaders holds calls until the time that an answer names whose headers say that nothing is left.
+	ObeyHeaders Obedience = "obey"
+	// IgnoreHeaders reads nothing but what a pushback says.
+	IgnoreHeaders Obedience = "ignore"
+)
+
+// Adaptive says how the rate follows pushback: each halves it, and it grows back by the clock.
+type Adaptive struct {
+	Floor   int64         // percent of the configured rate that stay at least: 1 to 99
+	Recover time.Duration // from nothing back to the configured rate: 1s to 24h
+}
+
+func readAdaptive(f fields) *Adaptive {
+	v, ok := f.byName["adaptive"]
+	if !ok {
+		return nil
+	}
+	adaptive, _ := v.fields("floor", "recover")
+	return &Adaptive{
+		Floor: read(adaptive, "floor", 10, func(text string) (int64, error) {
+			percent, err := percentIn(99)(text)
+			if err == nil && percent == 0 {
+				return 0, refuse("write 1% to 99%", "a floor of nothing would stop all calls for good")
+			}
+			return percent, err
+		}),
+		Recover: read(adaptive, "recover", time.Minute, durationIn(time.Second, day)),
+	}
 }
 
 func readRetry(f fields, shared bool) Retry {
-	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey}
+	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders}
 	if shared {
 		r.Hold = HoldAPI
 	}
@@ -30,7 +66,7 @@ func readRetry(f fields, shared bool) Retry {
 		return r
 	}
 	before := len(v.doc.problems)
-	retry, _ := v.fields("attempts", "min", "max", "on", "hold")
+	retry, _ := v.fields("attempts", "min", "max", "on", "hold", "headers", "adaptive")
 	r.Attempts = int(read(retry, "attempts", int64(r.Attempts), wholeIn(1, 1000)))
 	backoff := durationIn(time.Millisecond, day)
 	r.Min = read(retry, "min", r.Min, backoff)
@@ -48,5 +84,7 @@ func readRetry(f fields, shared bool) Retry {
 		})
 	}
 	r.Hold = read(retry, "hold", r.Hold, oneOf(HoldAPI, HoldKey))
+	r.Headers = read(retry, "headers", r.Headers, oneOf(ObeyHeaders, IgnoreHeaders))
+	r.Adaptive = readAdaptive(retry)
 	return r
 }

@@ -139,7 +139,8 @@ func (b *Behaviour) validate() error {
 	}
 }
 
-// ParseBehaviour reads a behaviour from text: orders "name=value" or "name" separated by semicolons, blanks around them ignored.
+// ParseBehaviour reads a behaviour from text: orders "name=value" or "name" separated by semicolons, blanks around them ignored. A
+// semicolon within a value is written \;
 //
 //	status=503            informational=103     (may be repeated)
 //	delay=200ms           retry-after=Fri, 31 Dec 2027 23:59:59 GMT
@@ -148,7 +149,8 @@ func (b *Behaviour) validate() error {
 //	echo     text=some words     size=1000000     drip=10ms     drip-size=16
 func ParseBehaviour(text string) (Behaviour, error) {
 	var b Behaviour
-	for order := range strings.SplitSeq(text, ";") {
+	for order := range strings.SplitSeq(strings.ReplaceAll(text, `\;`, "\x00"), ";") {
+		order = strings.ReplaceAll(order, "\x00", ";")
 		name, value, _ := strings.Cut(strings.TrimSpace(order), "=")
 		if name == "" {
 			continue

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestNothingLeft lets an answer in order say that no call is left, in several spellings: what it holds is not called
+// before its window opens again, also over a restart.
+func TestNothingLeft(t *testing.T) {
+	for _, c := range []struct {
+		what, order string
+		holds       string
+		least       time.Duration
+		restart     bool
+	}{
+		{"draft", `header=RateLimit: "burst"\;r=0`, "key", 0, false},
+		{"old", "header=X-RateLimit-Remaining: 0;header=X-RateLimit-Reset: 2", "key", 2 * time.Second, false},
+		{"old, the api", "header=X-RateLimit-Remaining: 0;header=X-RateLimit-Reset: 2", "api", 2 * time.Second, false},
+		{"go", "header=x-ratelimit-remaining-requests: 0;header=x-ratelimit-reset-requests: 1.5s", "key", 1500 * time.Millisecond, false},
+		{"503 with a reset alone", "status=503;header=X-RateLimit-Reset: 1", "api", time.Second, false},
+		{"429 by the api's clock", "status=429;header=X-RateLimit-Remaining: 0;header=X-RateLimit-Reset: 1772370002;header=Date: Sun, 01 Mar 2026 13:00:00 GMT", "api", 2 * time.Second, false},
+		{"pair", "header=X-Shop-Api-Call-Limit: 40/40", "key", 400 * time.Millisecond, false},
+		{"restart", "header=RateLimit-Remaining: 0;header=RateLimit-Reset: 7", "key", 7 * time.Second, true},
+		{"restart, the api", "header=RateLimit-Remaining: 0;header=RateLimit-Reset: 7", "api", 7 * time.Second, true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			api := startOrdered(t, map[string][]string{"spent": {c.order}})
+			r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 1000/s, capacity: 50}
+    retry: {attempts: 3, min: 400ms, max: 1s, hold: %s}
+`, api.URL(), c.holds))
+			events, err := r.nc.SubscribeSync("weir.events.*.pay.>")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.pay("spent", "first")
+			r.ended("pay", "spent", 1)
+			if c.least > 0 {
+				checkEvent(t, events, "held", map[string]string{"key": "spent", "api": "_"}[c.holds])
+			}
+			if c.restart {
+				r.stop()
+				r.start()
+			}
+			r.pay("spent", "second")
+			r.pay("other", "other")
+			if c.holds == "key" {
+				r.ended("pay", "other", 1)
+			}
+			r.ended("pay", "spent", 2)
+			r.ended("pay", "other", 1)
+			checkHeld(t, r.api.All(), c.holds, c.least)
+		})
+	}
+}
+
+// checkHeld holds the calls after the first, which is answered with a hold, to it.
+func checkHeld(t *testing.T, arrivals []fakeapi.Arrival, holds string, least time.Duration) {
+	t.Helper()
+	until := arrivals[0].At + int64(least)
+	for _, a := range arrivals[1:] {
+		if a.At < until && (a.Key == arrivals[0].Key || holds == "api") {
+			t.Errorf("%s %q was called %v before the hold was over", a.Key, a.Body, time.Duration(until-a.At))
+		}
+		if a.Key == "other" && holds == "key" && least > time.Second && a.At >= until {
+			t.Errorf("the hold of one key held another")
+		}
+	}
+}
+
+// startBroken starts an api that fails as ordered while it is broken.
+func startBroken(t *testing.T, o fakeapi.Options, order string) (api *fakeapi.API, broken *atomic.Bool) {
+	t.Helper()
+	failing, err := fakeapi.ParseBehaviour(order)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken = new(atomic.Bool)
+	broken.Store(true)
+	o.Key = fakeapi.KeyFrom{Segment: -1}
+	o.Script = func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
+		if broken.Load() {
+			return failing
+		}
+		return fakeapi.Behaviour{}
+	}
+	if api, err = fakeapi.Start(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	return api, broken
+}
+
+const breakerYAML = `
+apis:
+  pay:
+    url: %s
+    timeout: %s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 1000/s, capacity: 50}
+    limits: [{name: few, in_flight: 2}]
+    retry: {attempts: 3, min: 5ms, max: 20ms}
+    breaker: {failures: 3, min: 300ms, max: 600ms}
+`
+
+// TestBreaker breaks an api until the breaker has opened several times in a row: meanwhile one call at a time tries it.
+// When it works again every job is done, none of them having used up its attempts.
+func TestBreaker(t *testing.T) {
+	const jobs, probes = 20, 5
+	for what, order := range map[string]string{"500": "status=500", "reset": "reset=body", "hang": "hang"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			api, broken := startBroken(t, fakeapi.Options{}, order)
+			r := rigOn(t, api, fmt.Sprintf(breakerYAML, api.URL(), "100ms"))
+			events, err := r.nc.SubscribeSync("weir.events.*.pay.>")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range jobs {
+				r.pay(fmt.Sprintf("key-%d", i%10), fmt.Sprintf("job-%d", i))
+			}
+			checkEvent(t, events, "held", "_")
+			opened := len(r.api.All())
+			r.eventually("some probes", func() bool { return len(r.api.All()) >= opened+probes })
+			failed := r.api.All()
+			broken.Store(false)
+			for k := range 10 {
+				r.ended("pay", fmt.Sprintf("key-%d", k), jobs/10)
+			}
+			for i, a := range failed[opened+1:] {
+				if gap := time.Duration(a.At - failed[opened+i].At); gap < 200*time.Millisecond {
+					t.Errorf("two calls %v apart while the breaker was open", gap)
+				}
+			}
+			if opened > 3+2 {
+				t.Errorf("%d calls failed before the breaker opened, and two may run at once", opened)
+			}
+			for k := range 10 {
+				for _, letter := range r.letters("pay", fmt.Sprintf("key-%d", k)) {
+					t.Errorf("a job was given up while its api was broken: %v", letter.Header)
+				}
+				for _, result := range r.results("pay", fmt.Sprintf("key-%d", k)) {
+					if n := number(t, result.Header, "Weir-Attempts"); n > 3 {
+						t.Errorf("%d attempts", n)
+					}
+				}
+			}
+			r.eventually("the event that it is over", func() bool {
+				msg, err := events.NextMsg(time.Second)
+				return err == nil && msg.Subject == "weir.events.resumed.pay._"
+			})
+		})
+	}
+}
+
+// TestUnreachable: while nobody listens at the api's address jobs wait, and use up no attempt but those that opened the
+// breaker.
+func TestUnreachable(t *testing.T) {
+	const jobs = 12
+	address := closedPort(t)
+	r := rigOn(t, nil, fmt.Sprintf(breakerYAML, "http://"+address, "1s"))
+	events, err := r.nc.SubscribeSync("weir.events.held.pay.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobs {
+		r.pay(fmt.Sprintf("key-%d", i), fmt.Sprintf("job-%d", i))
+	}
+	for range 6 {
+		checkEvent(t, events, "held", "_")
+	}
+	api, err := fakeapi.Start(fakeapi.Options{Listen: address, Key: fakeapi.KeyFrom{Segment: -1}})
+	if err != nil {
+		t.Skipf("somebody has taken the port meanwhile: %v", err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	r.api = api
+	attempts := 0
+	for i := range jobs {
+		key := fmt.Sprintf("key-%d", i)
+		r.ended("pay", key, 1)
+		for _, letter := range r.letters("pay", key) {
+			t.Errorf("a job was given up: %v", letter.Header)
+		}
+		for _, result := range r.results("pay", key) {
+			attempts += number(t, result.Header, "Weir-Attempts") - 1
+		}
+	}
+	if attempts > 3 {
+		t.Errorf("%d attempts were used up by calls that could not be made, and three open the breaker", attempts)
+	}
+	if n := len(api.All()); n != jobs {
+		t.Errorf("%d calls for %d jobs", n, jobs)
+	}
+}
+
+// TestAdaptiveRate pushes two calls back: the calls after them come slower than configured, and in the end as fast again.
+func TestAdaptiveRate(t *testing.T) {
+	const jobs = 900
+	api, err := fakeapi.Start(fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1},
+		Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+			if q.Number == 50 || q.Number == 60 {
+				return fakeapi.Behaviour{Status: http.StatusTooManyRequests, RetryAfter: "0.01"}
+			}
+			return fakeapi.Behaviour{}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    bucket: {rate: 200/s, capacity: 1000, in_flight: 8}
+    retry: {adaptive: {floor: 10%%, recover: 4s}}
+`, api.URL()))
+	for i := range jobs {
+		r.pay("key", fmt.Sprintf("job-%d", i))
+	}
+	r.ended("pay", "key", jobs)
+	arrivals := r.api.All()
+	meanGap := func(from, n int) time.Duration {
+		return time.Duration(arrivals[from+n].At-arrivals[from].At) / time.Duration(n)
+	}
+	slowest, fastest := time.Duration(0), time.Hour
+	for i := 80; i+40 < len(arrivals); i++ {
+		slowest, fastest = max(slowest, meanGap(i, 40)), min(fastest, meanGap(i, 40))
+	}
+	if first := meanGap(80, 40); first < 8*time.Millisecond {
+		t.Errorf("%v between calls after two pushbacks at 5 ms configured", first)
+	}
+	if fastest > 7*time.Millisecond {
+		t.Errorf("%v between calls at best after a recovery at 5 ms configured, %v at worst", fastest, slowest)
+	}
+	checkRateOf(t, arrivals, 200)
+}

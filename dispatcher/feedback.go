@@ -1,0 +1,168 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// ending is the end of a task's call as the schedule is told of it.
+type ending struct {
+	outcome
+	sent         bool // at least a byte of it
+	started, now bucket.Micros
+	jitter       float64 // from 0 to 1
+}
+
+// feedback is what the end of a call means beyond its job's own end.
+type feedback struct {
+	notBefore bucket.Micros // of the job's next call, if there is to be one
+	free      bool          // the call does not count as an attempt
+	hold      news          // that nothing else keeps over a restart, if until is not 0
+	news      []news
+}
+
+// news is a hold that has begun, or with until 0 one that has ended. No line stands for the api.
+type news struct {
+	line  *line
+	until bucket.Micros
+	why   string
+}
+
+func (n news) event() deadletter.EventType {
+	if n.until == 0 {
+		return deadletter.ResumedEvent
+	}
+	return deadletter.HeldEvent
+}
+
+// hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
+// probe's answer closes the breaker.
+func (s *schedule) hear(t *task, e ending) feedback {
+	f := feedback{notBefore: e.now.Add(e.after)}
+	s.hearFault(t, e, &f)
+	retry, scope, pushes := &t.terms.api.Retry, t.line, &t.line.pushes
+	if retry.HoldAPI {
+		scope, pushes = nil, &s.pushes
+	}
+	var wait time.Duration
+	switch {
+	case e.verdict == pushback:
+		*pushes = min(*pushes+1, 100)
+		if wait = e.hold.wait; wait == 0 {
+			wait = backoff(retry.Min, retry.Max, int(*pushes), e.jitter)
+		}
+		f.notBefore = e.now.Add(wait)
+		s.lower(scope, retry.Adaptive, e)
+	case e.fault:
+		t.line.pushes, s.pushes = 0, 0
+	default:
+		t.line.pushes, s.pushes = 0, 0
+		s.governor.answered(e.started, e.now)
+		if g := t.line.governor; g != nil {
+			g.answered(e.started, e.now)
+		}
+	}
+	if e.verdict != pushback && e.hold.header != "" {
+		if wait = e.hold.wait; e.hold.spent {
+			wait = retry.Min
+		}
+	}
+	if wait > 0 {
+		n := news{scope, e.now.Add(wait), e.why()}
+		s.holdFor(n, e.now, &f)
+		if e.verdict != pushback {
+			f.hold = n
+		}
+	}
+	return f
+}
+
+// why says what a hold is for.
+func (e ending) why() string {
+	why := "the api says that no call is left"
+	if e.verdict == pushback {
+		why = e.detail
+	}
+	if e.hold.header != "" {
+		why += " (" + e.hold.header + ")"
+	}
+	return why
+}
+
+// holdFor holds a line or the api, which is news unless it is held already.
+func (s *schedule) holdFor(n news, now bucket.Micros, f *feedback) {
+	held := s.held
+	if n.line != nil {
+		held = n.line.held
+	}
+	s.hold(n.line, n.until, n.why)
+	if held <= now {
+		f.news = append(f.news, n)
+	}
+}
+
+// hearFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
+// is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
+// for ever; but where nothing was sent it cannot be the job.
+func (s *schedule) hearFault(t *task, e ending, f *feedback) {
+	o, probe := t.terms.api.Breaker, s.probe == t
+	if e.fault && e.verdict == retry && !s.breaker.closed() && (!e.sent || t.spared < t.terms.api.Retry.Attempts) {
+		f.free = true
+		t.spared++
+	}
+	switch {
+	case probe:
+		s.probe = nil
+		if e.fault {
+			s.breaker.open(o, e.now, e.jitter)
+			s.tripped(e, f)
+			break
+		}
+		s.breaker.close(e.now)
+		s.governor.restart(e.now)
+		f.news = append(f.news, news{why: "the api answers again"})
+	case !e.fault:
+		s.breaker.worked(e.started)
+	case s.breaker.failed(o, e.started, e.now, e.jitter):
+		s.tripped(e, f)
+	}
+	if e.fault && !s.breaker.closed() {
+		f.notBefore = max(f.notBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
+	}
+}
+
+// tripped tells that the breaker has opened. What was made ready goes back.
+func (s *schedule) tripped(e ending, f *feedback) {
+	f.news = append(f.news, news{until: s.breaker.until, why: "its calls keep failing: " + e.detail})
+	s.touchAll()
+}
+
+// probeTurn is how long the job whose call was the probe lets others go before it.
+const probeTurn = time.Second
+
+// lower lets pushback lower a rate that adapts.
+func (s *schedule) lower(scope *line, a *Adaptive, e ending) {
+	if a == nil {
+		return
+	}
+	g := &s.governor
+	if scope != nil {
+		if scope.governor == nil {
+			scope.governor = &governor{}
+		}
+		g = scope.governor
+	}
+	g.pushedBack(a, e.started, e.now)
+}
+
+// mayCall reports whether the breaker lets a task be called.
+func (s *schedule) mayCall(t *task) bool { return s.breaker.closed() || s.probe == t }
+
+// noProbe takes in that a task will not be called now.
+func (s *schedule) noProbe(t *task) {
+	if s.probe == t {
+		s.probe = nil
+	}
+}

@@ -1,0 +1,173 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// outage is a time in which every call fails, or with dials not even a connection can be had.
+type outage struct {
+	from, until bucket.Micros
+	dials       bool
+}
+
+// grudge is what a line's slow start is held to: the pause behind the first call after its hold.
+type grudge struct {
+	first bucket.Micros
+	pause time.Duration
+}
+
+// openAPI draws how the api behaves, and what is configured for it.
+func (m *simulation) openAPI() {
+	m.grudges = map[*line]*grudge{}
+	m.api = &API{Rules: m.rules, Retry: Retry{
+		Attempts: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, HoldAPI: m.rnd.IntN(3) == 0, Obey: m.rnd.IntN(4) > 0,
+	}}
+	if m.rnd.IntN(3) == 0 {
+		m.api.Retry.Adaptive = &Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
+	}
+	m.api.Breaker = Breaker{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
+	for range []int{0, 0, 1, 2}[m.rnd.IntN(4)] {
+		from := m.now.Add(m.upTo(time.Second))
+		m.outages = append(m.outages, outage{from, from.Add(m.upTo(2 * time.Second)), m.rnd.IntN(2) == 0})
+	}
+}
+
+func (m *simulation) unreachable() bool {
+	for _, o := range m.outages {
+		if o.dials && o.from <= m.now && m.now < o.until {
+			return true
+		}
+	}
+	return false
+}
+
+// unconnected is a job for which there is no connection.
+func (m *simulation) unconnected(t *task) {
+	probe := m.s.probe == t
+	m.s.unstage(t)
+	if probe {
+		m.s.probe = t
+	}
+	t.calls++
+	m.heard(t, ending{outcome: outcome{verdict: retry, fault: true}, started: m.now, now: m.now, jitter: m.rnd.Float64()})
+}
+
+// fate draws how a call ends.
+func (m *simulation) fate(t *task, started bucket.Micros) ending {
+	e := ending{sent: true, started: started, now: m.now, jitter: m.rnd.Float64(), outcome: outcome{verdict: delivered}}
+	for _, o := range m.outages {
+		if o.from <= m.now && m.now < o.until {
+			e.verdict, e.fault = retry, true
+			return e
+		}
+	}
+	if m.outcome == 0 || t.calls > 5 || m.rnd.IntN(m.outcome) > 0 {
+		return e
+	}
+	switch m.rnd.IntN(5) {
+	case 0:
+		e.verdict = pushback
+	case 1:
+		e.verdict, e.hold = pushback, advice{wait: m.upTo(300 * time.Millisecond), header: "retry-after"}
+	case 2:
+		if m.api.Retry.Obey {
+			e.hold = advice{wait: m.upTo(300 * time.Millisecond), header: "ratelimit"}
+		}
+	case 3:
+		if m.api.Retry.Obey {
+			e.hold = advice{spent: true, header: "x-shop-call-limit"}
+		}
+	case 4:
+		e.verdict, e.fault = retry, true
+	}
+	return e
+}
+
+// heard lets the schedule hear of a call's end, holds what it makes of it to the promises, and stores the outcome, which
+// takes its time.
+func (m *simulation) heard(t *task, e ending) {
+	open := !m.s.breaker.closed()
+	if m.probing == t {
+		m.probing = nil
+	}
+	f := m.s.hear(t, e)
+	if f.free && (!open || e.verdict != retry) {
+		m.t.Fatalf("a call did not count that ended with %s, the breaker open: %v", e.name(), open)
+	}
+	if e.verdict != pushback && !f.free {
+		t.attempts++
+	} else {
+		m.free++
+	}
+	if e.hold.wait > 0 && max(t.line.held, m.s.held) < e.now.Add(e.hold.wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.hold.wait, e.now.Until(max(t.line.held, m.s.held)))
+	}
+	notBefore := max(f.notBefore, m.now.Add(m.upTo(200*time.Millisecond)))
+	m.after(m.upTo(5*time.Millisecond), func() {
+		if e.verdict == delivered {
+			m.s.finished(t)
+			m.finished++
+			return
+		}
+		m.s.rest(t, notBefore)
+	})
+}
+
+// checkBreaker holds a call that starts to the breaker: none while it is open, and then one.
+func (m *simulation) checkBreaker(t *task) {
+	b := &m.s.breaker
+	if b.closed() {
+		return
+	}
+	if !b.halfOpen(m.now) {
+		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
+	}
+	if m.probing != nil || m.s.probe != t {
+		m.t.Fatalf("a second call started while the breaker was half open")
+	}
+	m.probing = t
+}
+
+// checkOpen holds a step to what an open breaker burns: neither intents nor grants, but for the probe's.
+func (m *simulation) checkOpen(fx effects) {
+	if m.s.breaker.closed() {
+		return
+	}
+	for _, t := range fx.load {
+		if t != m.s.probe {
+			m.t.Fatalf("job %d was made ready while the breaker was not closed", t.seq)
+		}
+	}
+	for _, tasks := range fx.asked {
+		if len(tasks) != 1 || tasks[0] != m.s.probe {
+			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(tasks))
+		}
+	}
+}
+
+// resumed takes in that a hold is over.
+func (m *simulation) resumed(l *line) {
+	if l == nil {
+		return
+	}
+	m.grudges[l] = &grudge{}
+}
+
+// checkSlowStart holds the first two calls of a line after its hold to the pause between them.
+func (m *simulation) checkSlowStart(t *task) {
+	g := m.grudges[t.line]
+	if g == nil {
+		return
+	}
+	interval := m.rules.Interval(m.rules.Key.Rate).Duration()
+	if g.first == 0 {
+		g.first, g.pause = m.now, min(16*interval, max(interval, mostRamp))
+		return
+	}
+	delete(m.grudges, t.line)
+	if slack := m.s.pace.ahead + m.s.pace.late + m.late; g.first.Until(m.now) < g.pause-slack {
+		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
+	}
+}

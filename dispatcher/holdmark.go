@@ -1,0 +1,90 @@
+package dispatcher
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// holdMark is a stored mark of a hold that no job's retry mark speaks of: the answer that asked for it ended its job.
+type holdMark struct {
+	part  *part
+	seq   uint64 // 0 while it is being stored
+	until bucket.Micros
+}
+
+// lastingHold is from when on a hold is stored: a restart takes about as long.
+const lastingHold = 3 * time.Second
+
+// keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
+// it is stored a crash forgets the hold, which costs a call that is pushed back.
+func (l *lane) keepHold(p *part, n news) {
+	l.mu.Lock()
+	key := n.key()
+	former := l.marks[key]
+	if n.until < l.now().Add(lastingHold) || n.until < former.until.Add(time.Second) {
+		l.mu.Unlock()
+		return
+	}
+	l.marks[key] = holdMark{part: p, until: n.until}
+	l.mu.Unlock()
+	l.running.Add(1)
+	p.markers.Hold(key, n.until, n.why, func(seq uint64, err error) {
+		defer l.running.Done()
+		if err != nil {
+			l.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.until.Time(), "err", err)
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		former.discard()
+		mark := holdMark{p, seq, n.until}
+		if l.marks[key].until != n.until {
+			mark.discard() // it is over, or there is a longer one
+			return
+		}
+		l.marks[key] = mark
+	})
+}
+
+// replayHold holds what was held before the start. Called with the lock held.
+func (l *lane) replayHold(p *part, mark bucket.RetryMark, seq uint64) {
+	m := holdMark{p, seq, mark.NotBefore}
+	former := l.marks[mark.Key]
+	if m.until <= l.now() || m.until <= former.until {
+		m.discard()
+		return
+	}
+	former.discard()
+	l.marks[mark.Key] = m
+	var line *line
+	if mark.Key != "" {
+		line = l.s.line(mark.Key, p)
+	}
+	l.s.hold(line, m.until, mark.Reason)
+}
+
+// forgetHold drops the mark of a hold that is over.
+func (l *lane) forgetHold(line *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := news{line: line}.key()
+	if m := l.marks[key]; m.until <= l.now() {
+		m.discard()
+		delete(l.marks, key)
+	}
+}
+
+func (m holdMark) discard() {
+	if m.seq != 0 {
+		m.part.bucket.Discard(m.seq)
+	}
+}
+
+// key is what the news are of, "" for the api.
+func (n news) key() string {
+	if n.line == nil {
+		return ""
+	}
+	return n.line.key
+}

@@ -1,0 +1,60 @@
+package dispatcher
+
+import "weir/bucket"
+
+// room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
+func (s *schedule) room() bool {
+	if !s.breaker.closed() {
+		return s.probe == nil
+	}
+	return s.staged < s.pace.maxStaged
+}
+
+// awaitRoom lets a line wait for room to make a job ready.
+func (s *schedule) awaitRoom(l *line) {
+	if !l.queued {
+		l.queued = true
+		s.queue.push(l)
+	}
+}
+
+// full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
+// stored no more is paid for.
+func (s *schedule) full() bool {
+	return s.calls >= s.pace.maxCalls || s.settling >= min(maxSettling, s.pace.maxCalls)
+}
+
+// maxSettling bounds the calls that have ended and whose outcome is not stored yet.
+const maxSettling = 512
+
+// unblock gives the lines whose turn it is the next round of asks: what one freed slot costs must not grow with the
+// number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
+// cheaper calls of others, asked for behind it, would take for ever what it waits for.
+func (s *schedule) unblock(now bucket.Micros) {
+	if s.full() || now < s.until || s.rounds > 0 {
+		return
+	}
+	most := maxAsks
+	if s.failures > 0 || s.governor.slows() {
+		most = 1 // it tries whether the store is there again; or no more than one may go on
+	}
+	for range most {
+		l := s.blocked.pop()
+		if l == nil {
+			return
+		}
+		l.blocked, l.called = false, true
+		s.touch(l)
+		if l.costly {
+			return
+		}
+	}
+}
+
+// block lets a line wait for the shared limit.
+func (s *schedule) block(l *line) {
+	if !l.blocked {
+		l.blocked = true
+		s.blocked.push(l)
+	}
+}
