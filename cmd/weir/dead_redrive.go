@@ -91,12 +91,14 @@ func (f *redriveFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if f.dryRun || !f.confirm.possible(cmd) {
+		askedFor := f.dryRun
+		f.dryRun = askedFor || f.as == asJSON // the plan is all there is to tell
 		_, plan, err := f.plan(ctx, cmd, c, b, nil)
-		if err != nil || f.dryRun {
+		if err != nil || askedFor {
 			return err
 		}
 		if plan.Letters+plan.Settled == 0 {
-			return f.tell(cmd, c, &deadletter.Tally{Skipped: plan.Skipped}, nil)
+			return noneRedriven(plan.Skipped)
 		}
 		return f.confirm.insist(cmd, f.question(plan))
 	}
@@ -215,9 +217,13 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 		return refused(fmt.Errorf("of %d letters %d overflowed again and %d were refused otherwise; each is a new letter",
 			t.Redriven+t.Known+t.Overflowed+t.Refused, t.Overflowed, t.Refused))
 	case t.Redriven+t.Known+t.Settled == 0:
-		return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(t.Skipped)))
+		return noneRedriven(t.Skipped)
 	}
 	return nil
+}
+
+func noneRedriven(skipped map[deadletter.Skip]int) error {
+	return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
 }
 
 // said is the selection as it was given.
