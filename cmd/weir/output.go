@@ -147,11 +147,19 @@ func brief(d time.Duration) string {
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
 	case d < time.Hour:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+		return withoutZeroSeconds(d.Round(time.Second))
 	case d < 48*time.Hour:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+		return withoutZeroSeconds(d.Round(time.Minute))
 	}
 	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}
+
+// withoutZeroSeconds writes 5m for 5m0s, and leaves 5m20s alone.
+func withoutZeroSeconds(d time.Duration) string {
+	if d%time.Minute != 0 {
+		return d.String()
+	}
+	return strings.TrimSuffix(d.String(), "0s")
 }
 
 // clockTime writes a point in time for people, in UTC, to the millisecond.
