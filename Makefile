@@ -7,7 +7,7 @@ GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test unit fuzz lint vuln build torture bench clean
+.PHONY: help run test unit fuzz simulate lint vuln build torture bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -27,6 +27,12 @@ vet:
 
 unit: redis ## run the tests with the race detector
 	$(GO) test -race -p 1 -timeout 25m ./...
+
+SEED  ?= 0
+SEEDS ?= 100000
+
+simulate: ## run more seeds through the schedule in virtual time: SEED=first SEEDS=how many of each
+	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(SEED) -seeds $(SEEDS)
 
 fuzz: ## run every fuzz target briefly
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \

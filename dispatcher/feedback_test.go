@@ -106,6 +106,7 @@ func (m *simulation) heard(t *task, e ending) {
 	}
 	notBefore := max(f.notBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
+		m.keepRecord(t)
 		if e.verdict == delivered {
 			m.s.finished(t)
 			m.finished++

@@ -151,10 +151,10 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 	known := l.recorded(line.key, line.limits)
 	interval := l.s.rules.Interval(line.limits.Rate)
 	intents := l.s.terms.api.Idempotency == nil || interval.Duration() >= slowBucket
-	if known > now || intents && !line.unsure {
+	if intents && !line.unsure {
 		return known
 	}
-	return now.Add(interval.Duration() * time.Duration(line.limits.Rate.Burst))
+	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
 }
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,

@@ -94,6 +94,7 @@ func (s *schedule) line(key string, p *part) *line {
 	l := s.lines[key]
 	if l == nil {
 		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.knownTAT(key)}
+		l.cold = l.tat != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
 		_, l.paused = s.paused.keys[key]
 		s.join(l)
 		s.lines[key] = l

@@ -4,7 +4,9 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -43,6 +45,8 @@ type simulation struct {
 	tenants   int           // that the keys are of
 	costs     []int64       // a job takes one of these from every weighted limit
 	words     int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
+	crashes   crashes
+	life      int // of the process: it grows with every crash
 	maxInAPI  int
 	steps     int
 
@@ -205,7 +209,18 @@ func (m *simulation) tell(uses []bucket.Use) {
 	m.after(m.leg(m.way), func() { m.settle(uses) })
 }
 
+// after lets the process do something, unless it has died by then.
 func (m *simulation) after(d time.Duration, do func()) {
+	life := m.life
+	m.outside(d, func() {
+		if m.life == life {
+			do()
+		}
+	})
+}
+
+// outside lets the rest of the world do something.
+func (m *simulation) outside(d time.Duration, do func()) {
 	heap.Push(&m.next, event{m.now.Add(d), do})
 }
 
@@ -220,7 +235,7 @@ func (m *simulation) upTo(most time.Duration) time.Duration {
 func (m *simulation) run(keys, jobs int) {
 	for range jobs {
 		key := fmt.Sprintf("t%d.k%d", m.rnd.IntN(m.tenants), m.rnd.IntN(keys))
-		m.after(m.upTo(500*time.Millisecond), func() {
+		m.outside(m.upTo(500*time.Millisecond), func() {
 			m.seq++
 			m.accepted[key] = append(m.accepted[key], m.seq)
 			m.s.push(key, m.seq, m.part)
@@ -235,7 +250,7 @@ func (m *simulation) run(keys, jobs int) {
 // speak is the operator's word: a job is cancelled after a while, or a key or the api paused for a while.
 func (m *simulation) speak(key string, seq uint64) {
 	if m.rnd.IntN(2) == 0 {
-		m.after(m.upTo(300*time.Millisecond), func() {
+		m.outside(m.upTo(300*time.Millisecond), func() {
 			if _, c := m.s.cancel(key, seq); c == CancelTaken {
 				m.cancelled[seq] = true
 			}
@@ -246,7 +261,7 @@ func (m *simulation) speak(key string, seq uint64) {
 		key = ""
 	}
 	m.s.pause(key, Pause{})
-	m.after(m.upTo(400*time.Millisecond), func() { m.s.resume(key, m.now) })
+	m.outside(m.upTo(400*time.Millisecond), func() { m.s.resume(key, m.now) })
 }
 
 // drain goes on until this many jobs have finished.
@@ -370,6 +385,7 @@ func (m *simulation) start(t *task) {
 func (m *simulation) leave(t *task, started bucket.Micros) {
 	key := t.line.key
 	m.s.sent(t, m.now)
+	m.mayLeave(t)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
 	for i, name := range m.made[t.seq] {
@@ -419,10 +435,28 @@ func (m *simulation) check() {
 	}
 }
 
+var (
+	firstSeed = flag.Uint64("seed", 0, "the first seed of the simulations")
+	moreSeeds = flag.Uint64("seeds", 0, "how many seeds each simulation runs, 0 for as many as each has in the test run")
+)
+
+// seeds are those of a simulation: n of them, or as many as the flags say.
+func seeds(n uint64) iter.Seq[uint64] {
+	if *moreSeeds > 0 {
+		n = *moreSeeds
+	}
+	return func(yield func(uint64) bool) {
+		for i := range n {
+			if !yield(*firstSeed + i) {
+				return
+			}
+		}
+	}
+}
+
 // TestSimulation runs seeds through the pure core. One seed alone: go test ./dispatcher -run Simulation/seed=7.
 func TestSimulation(t *testing.T) {
-	const seeds = 10_000
-	for seed := range uint64(seeds) {
+	for seed := range seeds(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
@@ -435,8 +469,7 @@ func TestSimulation(t *testing.T) {
 // TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and does
 // not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
 func TestSimulationOfAStoreElsewhere(t *testing.T) {
-	const seeds = 10_000
-	for seed := range uint64(seeds) {
+	for seed := range seeds(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed).sendAway()
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))

@@ -72,8 +72,7 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 // TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and are
 // called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
 func TestSimulationOfChanges(t *testing.T) {
-	const seeds = 3_000
-	for seed := range uint64(seeds) {
+	for seed := range seeds(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			m.rules.Key.Rate.Burst = 1

@@ -1,0 +1,216 @@
+package dispatcher
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// crashes are what a simulation in which the process dies remembers besides: what would be in NATS.
+type crashes struct {
+	once   bool                     // the api is not idempotent: what was in the air is parked
+	ledger map[string]bucket.Micros // the pace of every key, by the store's clock
+	saved  bucket.Snapshot          // the last checkpoint
+	found  map[uint64]remains
+	parked map[uint64]bool
+	died   int
+}
+
+// remains are what a crash leaves of one job that was called or about to be.
+type remains struct {
+	seq       uint64
+	calls     int
+	notBefore bucket.Micros
+	inAir     bool // its last call has an intent and no record
+	cancelled bool
+}
+
+// mortal makes the process of a simulation die a few times.
+func (m *simulation) mortal() *simulation {
+	m.crashes = crashes{
+		ledger: map[string]bucket.Micros{}, found: map[uint64]remains{}, parked: map[uint64]bool{}, once: m.rnd.IntN(2) == 0,
+	}
+	m.rules.Lease = 500 * time.Millisecond
+	m.openStore()
+	if m.s.clock == OwnClock {
+		m.s.tatOf = func(key string) bucket.Micros {
+			tat, _ := m.store.TAT(key)
+			return max(tat, m.crashes.ledger[key])
+		}
+		m.store.Restore(bucket.Snapshot{})
+		m.keepCheckpoints()
+	}
+	for range 1 + m.rnd.IntN(5) {
+		m.outside(m.upTo(900*time.Millisecond), m.crash)
+	}
+	for range 20 {
+		m.outside(m.upTo(time.Second), m.twice)
+	}
+	return m
+}
+
+// keepCheckpoints is what the worker does for limits that are counted in it.
+func (m *simulation) keepCheckpoints() {
+	s := m.store.Checkpoint(300 * time.Millisecond)
+	store := m.store
+	m.after(m.upTo(10*time.Millisecond), func() {
+		m.crashes.saved = s
+		store.Saved(s)
+	})
+	m.after(40*time.Millisecond, m.keepCheckpoints)
+}
+
+// twice is something that the schedule is told again, or for nothing.
+func (m *simulation) twice() {
+	switch m.rnd.IntN(5) {
+	case 0:
+		m.s.touchAll()
+	case 1:
+		m.s.permitFreed()
+	case 2:
+		m.s.hold(nil, m.s.held, "again")
+	case 3:
+		m.s.resume("nobody", m.now)
+	case 4:
+		for key, p := range m.s.paused.keys {
+			m.s.pause(key, p)
+		}
+	}
+	m.step()
+}
+
+// keepRecord is the ledger's part of a call's end.
+func (m *simulation) keepRecord(t *task) {
+	if m.crashes.ledger != nil {
+		key := t.line.key
+		m.crashes.ledger[key] = max(m.crashes.ledger[key], t.grant.TAT, m.s.floor(t.line))
+	}
+}
+
+// mayLeave holds the schedule to calling nothing again that nobody knows of.
+func (m *simulation) mayLeave(t *task) {
+	if m.crashes.parked[t.seq] {
+		m.t.Fatalf("job %d was called after it was parked as unknown", t.seq)
+	}
+}
+
+// crash ends the process and starts another, which finds in the stream what was not deleted.
+func (m *simulation) crash() {
+	m.life++
+	m.crashes.died++
+	old := m.s
+	m.calling, m.inFlight = map[string]int{}, 0
+	if old.clock == OwnClock {
+		m.openStore()
+		m.store.Restore(m.crashes.saved)
+		m.keepCheckpoints()
+	}
+	m.s = newSchedule(&m.rules, old.pace, old.tatOf)
+	m.s.clock, m.s.terms = old.clock, old.terms
+	m.probing, m.grudges = nil, map[*line]*grudge{}
+	for key, p := range old.paused.keys {
+		m.s.pause(key, p)
+	}
+	if p := old.paused.api; p != nil {
+		m.s.pause("", *p)
+	}
+	m.part = &part{}
+	for _, key := range sortedKeys(old.lines) {
+		m.reread(old.lines[key])
+	}
+	m.after(m.upTo(30*time.Millisecond), m.reopen)
+}
+
+func sortedKeys(lines map[string]*line) []string {
+	keys := make([]string, 0, len(lines))
+	for key := range lines {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// reread pushes a line's jobs again, and tells what is to be known of them besides.
+func (m *simulation) reread(l *line) {
+	var seqs []uint64
+	for _, t := range l.tasks {
+		seqs = append(seqs, t.seq)
+		r := remains{t.seq, t.calls, 0, t.phase == calling || t.phase == settling || m.crashes.parked[t.seq], m.cancelled[t.seq]}
+		if t.phase == resting && !t.limited {
+			r.notBefore = t.notBefore
+		}
+		if r.calls > 0 || r.cancelled {
+			m.crashes.found[t.seq] = r
+		}
+	}
+	if l.first != 0 {
+		seqs = append(append(seqs, l.first), l.more...)
+	}
+	slices.SortFunc(seqs, cmp.Compare)
+	for _, seq := range seqs {
+		m.s.push(l.key, seq, m.part)
+	}
+}
+
+// reopen does what the lane does when a partition has been read.
+func (m *simulation) reopen() {
+	for _, key := range sortedKeys(m.s.lines) {
+		line := m.s.lines[key]
+		unsure := false
+		for _, seq := range append([]uint64{line.first}, line.more...) {
+			r, ok := m.crashes.found[seq]
+			if !ok {
+				continue
+			}
+			t := line.extract(seq)
+			t.calls, t.notBefore = r.calls, max(r.notBefore, 1)
+			unsure = unsure || r.inAir
+			switch {
+			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
+				t.phase = settling
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.finished(t); m.finished++ })
+			case r.inAir && m.crashes.once:
+				m.crashes.parked[r.seq] = true
+				t.phase = staging
+				m.s.staged++
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.unstage(t) })
+				m.after(4*time.Millisecond, func() { m.keepRecord(t); m.s.finished(t); m.finished++ })
+			}
+		}
+		line.cold = true
+		known := m.crashes.ledger[key]
+		if m.s.clock == OtherClock {
+			line.floor = known
+			continue
+		}
+		if !m.crashes.once || unsure {
+			known = max(known, m.now.Add(m.s.drainTime(line.limits)))
+		}
+		line.tat = max(line.tat, known)
+	}
+	m.part.open = true
+	m.s.touchAll()
+}
+
+// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one goes on from what would be
+// in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
+func TestSimulationOfCrashes(t *testing.T) {
+	died := 0
+	for seed := range seeds(3_000) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed)
+			if m.rnd.IntN(3) == 0 {
+				m.sendAway()
+			}
+			m.mortal().run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+			died += m.crashes.died
+			m.rest()
+			m.check()
+		})
+	}
+	t.Logf("the process died %d times", died)
+}
