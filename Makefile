@@ -28,11 +28,10 @@ vet:
 unit: redis ## run the tests with the race detector
 	$(GO) test -race -p 1 -timeout 25m ./...
 
-SEED  ?= 0
 SEEDS ?= 100000
 
 simulate: ## run more seeds through the schedule in virtual time: SEED=first SEEDS=how many of each
-	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(SEED) -seeds $(SEEDS)
+	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 fuzz: ## run every fuzz target briefly
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
