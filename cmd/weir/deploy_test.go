@@ -270,7 +270,7 @@ func TestComposeClusterForms(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "nats.conf"), mustRead(t, filepath.Join(deployDir, "compose", "nats.conf")))
 	writeFile(t, filepath.Join(dir, "accounts.conf"), mustRead(t, filepath.Join(deployDir, "nats", "accounts.conf")))
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "s"+strings.ToLower(user))
 	}
 	var servers []*server.Server

@@ -37,7 +37,7 @@ none is called twice.
 
 Stop weir first. --from is the data directory of a weir with the server inside, or the address of a server; --to is the
 address of the new one, by default WEIR_NATS_URL, which has WEIR_NATS_CREDS, WEIR_NATS_CA and WEIR_REPLICAS as for serve.
-The user needs rights that no role has: the whole account's.
+The user needs the role mover of deploy/nats.
 
 It can be broken off at any time and run again. Until it is done, weir starts on neither server; when it is done, only
 on the new one. The old one keeps what it had. --abandon takes a move back that is not done.`,
@@ -122,7 +122,7 @@ func openMove(cmd *cobra.Command, f *moveFlags) (m *mover, stop func(), err erro
 	m = &mover{replicas: settings.Replicas, talk: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: "+format+"\n", args...) // talk
 	}}
-	stopSource, err := m.openSource(cmd.Context(), f, settings.NATSCA)
+	stopSource, err := m.openSource(cmd.Context(), f, settings)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,16 +135,19 @@ func openMove(cmd *cobra.Command, f *moveFlags) (m *mover, stop func(), err erro
 }
 
 // openSource connects to the server to move from, and starts it where it is a directory.
-func (m *mover) openSource(ctx context.Context, f *moveFlags, ca string) (stop func(), err error) {
+func (m *mover) openSource(ctx context.Context, f *moveFlags, settings *config.Settings) (stop func(), err error) {
 	var opts []nats.Option
+	if inbox := settings.NATSInbox; inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(inbox))
+	}
 	url, at := f.from, "the server at --from"
 	stop = func() {}
 	if strings.Contains(f.from, "://") {
 		if f.fromCreds != "" {
 			opts = append(opts, nats.UserCredentials(f.fromCreds))
 		}
-		if ca != "" {
-			opts = append(opts, nats.RootCAs(ca))
+		if settings.NATSCA != "" {
+			opts = append(opts, nats.RootCAs(settings.NATSCA))
 		}
 	} else {
 		if _, err := os.Stat(filepath.Join(f.from, "jetstream")); err != nil {

@@ -158,3 +158,34 @@ func TestMovedLettersStandOnce(t *testing.T) {
 		t.Errorf("%d calls of a job that had ended", n)
 	}
 }
+
+// TestMoveNeedsNoMoreThanItsRole moves to a server with the roles of deploy/nats as the mover, and on to another such
+// server; a worker with its own role goes on there.
+func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
+	accounts := filepath.Join(deployDir, "nats", "accounts.conf")
+	first, second := roleServer(t, accounts), roleServer(t, accounts)
+	r := newRig(t, fakeapi.Options{}, moveShortYAML)
+	r.submit("weir.jobs.pay.k", nil, nil)
+	r.awaitCalls(1)
+	r.stop()
+	env := []string{"WEIR_REPLICAS=1", "WEIR_NATS_INBOX=_INBOX.mover"}
+	if got := command(t, env, "move", "--from", filepath.Join(r.dir, "data"), "--to", first("mover")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if got := command(t, env, "move", "--from", first("mover"), "--to", second("mover")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
+	file := filepath.Join(r.dir, "weir.yaml")
+	if _, err := StartWorker(t.Context(), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+		t.Errorf("weir starts on the server in the middle: %v", err)
+	}
+	w, err := StartWorker(t.Context(), externalSettings(t, second("worker"), file, "w"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stop()
+	if err := w.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -22,7 +22,7 @@ import (
 // roleServer runs a nats-server with a configuration file, and gives the address for a user of it.
 func roleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "secret-of-"+strings.ToLower(user))
 	}
 	opts, err := server.ProcessConfigFile(file)
@@ -79,7 +79,7 @@ type roleRig struct {
 func newRoleRig(t *testing.T) *roleRig {
 	t.Helper()
 	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
-	api := startOrdered(t, map[string][]string{"bad": {"status=400"}})
+	api := startOrdered(t, map[string][]string{"bad": {"status=400", "status=400"}})
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
@@ -135,6 +135,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 			}
 		}
 	}
+	r.operate()
 	writeFile(t, r.file, strings.Replace(mustRead(t, r.file), "100/s", "90/s", 1))
 	if got := r.as("operator", "config", "apply", "--yes", "-f", r.file); got.code != 0 || strings.Contains(got.stderr, "could not be stored") {
 		t.Errorf("an operator cannot apply a configuration: %+v", got)
@@ -145,6 +146,26 @@ func TestRolesDoTheirWork(t *testing.T) {
 	}
 	if refused := r.worker.denied.explain(errors.New("")); r.worker.denied.any() {
 		t.Errorf("the worker was refused something: %v", refused)
+	}
+}
+
+// operate says everything an operator may say.
+func (r *roleRig) operate() {
+	r.t.Helper()
+	for _, c := range []struct {
+		args string
+		code int
+	}{
+		{"pause pay vip --why test", 0}, {"resume pay vip", 0}, {"pause pay", 0}, {"cancel pay no-such-job", exitNotFound}, {"resume pay", 0},
+		{"dead export", 0}, {"dead redrive 1 --yes", 0}, {"dead purge 2 --yes", 0}, {"dead purge --api pay --yes", exitNotFound},
+	} {
+		got := r.as("operator", strings.Fields(c.args)...)
+		if got.code != c.code || strings.Contains(got.stderr, "refuses") || strings.Contains(got.stderr, "could not be stored") {
+			r.t.Errorf("operator: weir %s ended with %+v", c.args, got)
+		}
+		if c.args[:8] == "dead red" {
+			r.eventually("the letter of the redriven job", func() bool { return r.messages("WEIR_DEAD") == 1 })
+		}
 	}
 }
 
@@ -163,6 +184,9 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 	for _, c := range []struct{ role, args, subject string }{
 		{"viewer", "config apply --yes -f " + r.file, "$KV.weir_config.current"},
 		{"viewer", "submit pay vip", "weir.jobs.pay.vip"},
+		{"viewer", "pause pay", "$KV.weir_control.pause.pay"},
+		{"viewer", "cancel pay some-job", "weir.operator.cancel.pay"},
+		{"viewer", "dead redrive --yes", "$KV.weir_control.lease.dead-letters"},
 		{"producer", "keys pay", "weir.operator.keys.pay"},
 		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
 		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},
@@ -185,14 +209,14 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 // TestRolesMayDoNoMore tries every subject that matters as every role, and compares with who may.
 func TestRolesMayDoNoMore(t *testing.T) {
 	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
-	const all = "producer worker operator viewer"
+	const all = "producer worker operator viewer mover"
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
 		"weir.dead.pay.rejected.k": "worker", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
 		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
 		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator",
 		"$KV.weir_config.current": "worker operator", "$KV.weir_control.x": "worker operator", "$KV.weir_leases.dispatch": "worker",
-		"$JS.API.STREAM.DELETE.WEIR_DEAD": "", "$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": "", "$JS.API.STREAM.RESTORE.WEIR_DEAD": "",
+		"$JS.API.STREAM.DELETE.WEIR_DEAD": "mover", "$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": "mover", "$JS.API.STREAM.RESTORE.WEIR_DEAD": "mover",
 		"$JS.API.STREAM.PURGE.WEIR_DEAD": "worker operator", "$JS.API.STREAM.PURGE.WEIR_pay_0": "worker",
 		"$JS.API.STREAM.PURGE.WEIR_CALLS": "worker", "$JS.API.STREAM.MSG.DELETE.WEIR_DEAD": "worker operator",
 		"$JS.API.STREAM.MSG.DELETE.WEIR_CALLS": "worker", "$JS.API.STREAM.UPDATE.WEIR_DEAD": "worker", "$JS.API.STREAM.CREATE.WEIR_x_0": "worker",
@@ -288,7 +312,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 
 // TestOperatorModeHasTheSameRoles compares the lists of nsc.sh with those of accounts.conf.
 func TestOperatorModeHasTheSameRoles(t *testing.T) {
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "SYS"} {
+	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
 		t.Setenv("NATS_"+user+"_PASSWORD", "secret")
 	}
 	opts, err := server.ProcessConfigFile(filepath.Join(deployDir, "nats", "accounts.conf"))

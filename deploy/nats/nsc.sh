@@ -49,7 +49,12 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.operator.>' \
   --allow-pub 'weir.jobs.>' \
   --allow-pub 'weir.events.config.>' \
-  --allow-pub 'weir.events.held.>' --allow-pub 'weir.events.resumed.>' \
+  --allow-pub 'weir.events.held.>' \
+  --allow-pub 'weir.events.resumed.>' \
+  --allow-pub 'weir.events.redriven.>' \
+  --allow-pub 'weir.events.purged.>' \
+  --allow-pub 'weir.events.held.>' \
+  --allow-pub 'weir.events.resumed.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$JS.API.INFO' \
@@ -116,3 +121,23 @@ nsc add user --account "$ACCOUNT" --name viewer \
   --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.viewer.>' \
   --allow-sub 'weir.events.>'
+
+nsc add user --account "$ACCOUNT" --name mover \
+  --allow-pub '$JS.API.INFO' \
+  --allow-pub '$JS.API.STREAM.NAMES' \
+  --allow-pub '$JS.API.STREAM.LIST' \
+  --allow-pub '$JS.API.STREAM.INFO.*' \
+  --allow-pub '$JS.API.STREAM.SNAPSHOT.*' \
+  --allow-pub '$JS.API.STREAM.RESTORE.*' \
+  --allow-pub '$JS.SNAPSHOT.>' \
+  --allow-pub '$JS.API.STREAM.DELETE.*' \
+  --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
+  --allow-pub '$JS.API.DIRECT.GET.KV_weir_move.>' \
+  --allow-pub '$KV.weir_move.>' \
+  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_config.>' \
+  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
+  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_leases.>' \
+  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_leases.*' \
+  --allow-pub '$JS.FC.>' \
+  --allow-pub '$SRV.PING' \
+  --allow-sub '_INBOX.mover.>'
