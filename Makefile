@@ -21,7 +21,7 @@ build: ## build bin/weir
 	$(GO) build -trimpath -o bin/weir ./cmd/weir
 
 vet:
-	$(GO) vet ./...
+	$(GO) vet ./... && $(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 
