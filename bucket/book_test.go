@@ -2,6 +2,8 @@ package bucket
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -133,6 +135,11 @@ func TestBookCountsOnce(t *testing.T) {
 					t.Skip()
 				}
 				d.finish(rapid.IntRange(0, len(d.read)-1).Draw(t, "which"))
+			},
+			"read again": func(*rapid.T) { // the partition is given up, and taken over again
+				d.p.endReading()
+				d.p.beginReading()
+				d.read, d.unread = nil, slices.Sorted(maps.Keys(d.inStream))
 			},
 			"forget": func(t *rapid.T) { // the dedupe window passes
 				for id, seq := range d.ids {

@@ -46,14 +46,13 @@ func (p *Partition) putCounted(ctx context.Context, e *entrant) (answer stored, 
 	return stored{err: unsureOf(unsure, fmt.Errorf("%w %d times in a row", errStale, countTries))}, depth
 }
 
+// lastSeq asks the stream's leader: a replica that lags would only make the condition fail.
 func (p *Partition) lastSeq(ctx context.Context, subject string) (uint64, error) {
-	msg, err := p.stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("last message of the key: %w", err)
+	m, err := p.fromLeader(ctx, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil {
+		return 0, fmt.Errorf("last message of %s: %w", subject, err)
 	}
-	return msg.Sequence, nil
+	return m, nil
 }
 
 func (p *Partition) count(ctx context.Context, subject string) (int64, error) {

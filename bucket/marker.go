@@ -36,8 +36,8 @@ type Intent struct {
 // RetryMark is what a restart must know of a job that was called and will be called again.
 type RetryMark struct {
 	Seq       uint64 `json:"seq"`
-	Calls     int    `json:"calls"`    // made so far
-	Attempts  int    `json:"attempts"` // of them, those that count against the retry budget
+	Calls     int    `json:"calls"`             // made so far
+	Attempts  int    `json:"attempts"`          // of them, those that count against the retry budget
 	Crashes   int    `json:"crashes,omitempty"` // of them, those over which weir crashed
 	NotBefore Micros `json:"not_before"`
 	Reason    string `json:"reason"`
@@ -58,19 +58,30 @@ type Markers struct {
 }
 
 // Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
-// refuses the intents of every earlier owner. The Markers work while Run runs.
+// refuses the intents of every earlier owner. It fails with ErrFenced when another owner comes at the same time. The
+// Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
-	js := p.queue.js
 	subject := ownerSubject(p.queue.api, p.number)
 	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
-	// It refuses an earlier owner's intents from then on.
-	if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
-		return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
+	// It refuses an earlier owner's intents from then on. Only those go that are known now: one that is published
+	// meanwhile is a later owner's.
+	earlier, err := p.lastSeq(ctx, subject)
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+	}
+	if earlier > 0 {
+		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier+1)); err != nil {
+			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
+		}
 	}
 	fault.Pass(fault.EpochDropped)
-	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
-		ingest.HeaderMsgID: {"owner." + nuid.Next()},
+	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
+		ingest.HeaderMsgID: {"owner." + nuid.Next()}, headerExpectedSubjSeq: {"0"},
 	}})
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == codeWrongLastSeq || api.ErrorCode == codeWrongLastSeqConst) {
+		err = fmt.Errorf("%w: %w", ErrFenced, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
@@ -83,31 +94,6 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 		return nil, err
 	}
 	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10)}, nil
-}
-
-// Replaced reports whether the stream's leader says that another owner has come since Own: what is known here of a call
-// is that one's to tell now, or has been told.
-func (p *Partition) Replaced(ctx context.Context) (bool, error) {
-	request := fmt.Appendf(nil, `{"last_by_subj":%q}`, ownerSubject(p.queue.api, p.number))
-	msg, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+p.name, request)
-	if err != nil {
-		return false, fmt.Errorf("owner of %s: %w", p.name, err)
-	}
-	var answer struct {
-		Message struct {
-			Seq uint64 `json:"seq"`
-		} `json:"message"`
-		Error *jetstream.APIError `json:"error"`
-	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return false, fmt.Errorf("owner of %s: unreadable answer", p.name)
-	}
-	if answer.Error != nil && answer.Error.ErrorCode != codeNoMessage {
-		return false, fmt.Errorf("owner of %s: %w", p.name, answer.Error)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return answer.Message.Seq != p.fence, nil // none: a new owner is about to write its epoch
 }
 
 // Run stores markers until ctx ends.

@@ -36,6 +36,8 @@ type Partition struct {
 	waiting     []*entrant          // not yet on their way to the stream
 	pending     map[string]*pending // waiting or on their way, by message id
 	reading     bool                // somebody reads the stream into the book
+	caughtUp    bool                // all that was there when the reading began is in it
+	volume      int                 // numbers the books
 	recalled    map[string]Finished // by message id
 	recallUntil time.Time
 	bytes       int
@@ -48,6 +50,7 @@ type entrant struct {
 	limits KeyLimits
 	msg    *nats.Msg
 	ticket uint32
+	volume int  // of the book that the ticket is of
 	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
 	// foregone is a refusal decided at the door: the stream is only asked whether it knows the job's id.
 	foregone *ingest.Refusal
@@ -113,7 +116,7 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 	e := &entrant{job: j, limits: limits, done: done, foregone: foregone}
 	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
 	if foregone == nil {
-		e.ticket = p.book.enter(j.Key)
+		e.ticket, e.volume = p.book.enter(j.Key), p.volume
 		if e.twin = p.pending[id] != nil; !e.twin {
 			p.pending[id] = &pending{}
 		}
@@ -243,7 +246,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		case e.foregone != nil:
 			e.msg.Header[headerExpectedID] = []string{impossibleID}
 			alone = append(alone, e)
-		case e.limits.Capacity < p.queue.ceiling.Load() && (!p.reading || place > e.limits.Capacity/2):
+		case e.limits.Capacity < p.queue.ceiling.Load() && (!p.caughtUp || place > e.limits.Capacity/2):
 			counted = append(counted, e)
 		case e.twin, place > e.limits.Capacity:
 			alone = append(alone, e)
@@ -292,8 +295,8 @@ func (p *Partition) placed(r ingest.Receipt, limits KeyLimits) ingest.Receipt {
 // settle brings the book up to date with an entrant's answer: it counts what is in the stream, once. It is called with
 // the lock held.
 func (p *Partition) settle(e *entrant) {
-	if e.foregone != nil {
-		return
+	if e.foregone != nil || e.volume != p.volume {
+		return // it has no ticket, or one of a book that is closed: the reader counts it
 	}
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	same := p.pending[id]

@@ -2,7 +2,6 @@ package bucket
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -37,52 +36,158 @@ type Entry struct {
 const (
 	readAhead     = 1024
 	readHeartbeat = time.Second
+	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
+	readWatch     = 10 * time.Second       // how often it is looked whether it has gone deaf; twice as long until it counts as that
 )
 
-// Read reads the partition's stream in order, from the oldest message on and then whatever comes, and gives every
-// entry to take. caughtUp is called once, when all that was in the stream at the start has been taken. Read blocks
-// until ctx ends or the stream is lost.
-func (p *Partition) Read(ctx context.Context, take func(Entry), caughtUp func()) error {
+// ReadOptions say what becomes of what is read. All are required.
+type ReadOptions struct {
+	Take func(Entry) // every entry, in order
+	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
+	CaughtUp func()
+	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
+	Deaf func(err error)
+}
+
+// Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
+// ends or the stream is deleted; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
+// it has returned: the book is begun anew.
+func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
+	p.beginReading()
+	defer p.endReading()
 	p.mu.Lock()
-	p.reading = true
-	p.sweeper.read, p.sweeper.order = 0, nil
-	clear(p.sweeper.deleted)
+	r := &reading{ReadOptions: o, p: p, fence: p.fence}
 	p.mu.Unlock()
-	consumer, err := p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy})
+	if r.fence == 0 {
+		p.hasCaughtUp()
+		r.CaughtUp()
+	}
+	for {
+		err := r.listen(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return fmt.Errorf("read %s: %w", p.name, err)
+		}
+		o.Deaf(err)
+		if !sleep(ctx, readRetry) {
+			return nil
+		}
+	}
+}
+
+// reading is one Read of a partition.
+type reading struct {
+	ReadOptions
+	p     *Partition
+	fence uint64 // to be read before it has caught up, 0 when it has
+	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
+}
+
+// errDeaf says that the reader was not given what its stream holds.
+var errDeaf = errors.New("messages are in the stream that were not delivered")
+
+// listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
+// that it has gone deaf.
+func (r *reading) listen(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1,
+	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", p.name, err)
+		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
 	msgs, err := consumer.Messages(jetstream.PullMaxMessages(readAhead), jetstream.PullHeartbeat(readHeartbeat))
 	if err != nil {
-		return fmt.Errorf("read %s: %w", p.name, err)
+		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
 	defer msgs.Stop()
 	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
-
-	p.mu.Lock()
-	fence := p.fence
-	p.mu.Unlock()
-	behind := fence > 0
-	if !behind {
-		caughtUp()
-	}
+	watched := make(chan struct{})
+	defer func() { cancel(nil); <-watched }()
+	go func() {
+		defer close(watched)
+		r.watch(ctx, cancel)
+	}()
 	for {
 		msg, err := msgs.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return context.Cause(ctx)
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 			continue // the ordered consumer sets itself up anew
 		case err != nil:
-			return fmt.Errorf("read %s: %w", p.name, err)
+			return fmt.Errorf("read %s: %w", r.p.name, err)
 		}
 		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
 		// lags can make the reader think that it has seen all.
-		if read := p.deliver(msg, take); behind && read >= fence {
-			behind = false
-			caughtUp()
+		if read := r.p.deliver(msg, r.Take); r.fence > 0 && read >= r.fence {
+			r.fence = 0
+			r.p.hasCaughtUp()
+			r.CaughtUp()
 		}
 	}
+}
+
+// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago.
+func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
+	tick := time.NewTicker(readWatch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		read := r.p.readTo()
+		if r.last > read {
+			deaf(errDeaf)
+			return
+		}
+		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
+		if err == nil {
+			r.last = next // 0: it has read all there is
+		}
+	}
+}
+
+// readTo is the sequence up to which the stream has been read.
+func (p *Partition) readTo() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sweeper.read
+}
+
+// beginReading begins the book anew.
+func (p *Partition) beginReading() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = true
+	p.forgetRead()
+}
+
+func (p *Partition) endReading() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading, p.caughtUp = false, false
+	p.forgetRead()
+}
+
+// forgetRead drops all that is known from the stream, and closes the book. It is called with the lock held. What is
+// finished and not deleted is forgotten too: the next owner finds it in the ledger.
+func (p *Partition) forgetRead() {
+	p.sweeper.forget()
+	p.book = newBook()
+	p.volume++
+	clear(p.pending)
+}
+
+func (p *Partition) hasCaughtUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caughtUp = true
 }
 
 // deliver hands one message on and returns how far the stream has been read.
@@ -159,15 +264,18 @@ func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 // Gone reports whether the stream's leader says that a message is not there. Get may be answered by a replica that
 // lags, and nothing may be given up on its word.
 func (p *Partition) Gone(ctx context.Context, seq uint64) (bool, error) {
-	msg, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+p.name, fmt.Appendf(nil, `{"seq":%d}`, seq))
+	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {
 		return false, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
 	}
-	var answer struct {
-		Error *jetstream.APIError `json:"error"`
+	return found == 0, nil
+}
+
+// fromLeader asks the stream's leader for a message and returns its sequence, 0 when there is none.
+func (p *Partition) fromLeader(ctx context.Context, request string) (seq uint64, err error) {
+	m, err := AskLeader(ctx, p.nc, p.name, request)
+	if err != nil || m == nil {
+		return 0, err
 	}
-	if err := json.Unmarshal(msg.Data, &answer); err != nil {
-		return false, fmt.Errorf("message %d of %s: unreadable answer", seq, p.name)
-	}
-	return answer.Error != nil && answer.Error.ErrorCode == codeNoMessage, nil
+	return m.Seq, nil
 }

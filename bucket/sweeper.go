@@ -57,6 +57,14 @@ func (p *Partition) Unswept() int {
 	return len(p.sweeper.finished)
 }
 
+// forget drops all that is known from reading the stream. It is called with the partition's lock held.
+func (s *sweeper) forget() {
+	s.read, s.order = 0, nil
+	clear(s.own)
+	clear(s.finished)
+	clear(s.deleted)
+}
+
 func (s *sweeper) finish(key string, seq uint64) {
 	s.p.mu.Lock()
 	s.finished[seq] = key

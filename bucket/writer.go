@@ -30,8 +30,12 @@ type Writer struct {
 
 type writing struct {
 	msg  *nats.Msg
+	may  func() bool // nil: always
 	done func(seq uint64, err error)
 }
+
+// ErrNotNow says that what was written must not be stored any more, or not now; it was not.
+var ErrNotNow = errors.New("the right to store it was not there")
 
 // NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work.
 func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
@@ -45,7 +49,11 @@ func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
 // Write stores m, which must carry a Nats-Msg-Id, and calls done once from the Writer's goroutine: with the sequence
 // when the stream has stored it (or had it already), with an error when it has not or when nobody knows. Write does
 // not block.
-func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) {
+func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteWhile(nil, m, done) }
+
+// WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be
+// sent, and if it says no, done gets ErrNotNow.
+func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
 	size := len(m.Data) + len(m.Subject)
 	w.mu.Lock()
 	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
@@ -53,7 +61,7 @@ func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) {
 		done(0, ErrWriterFull)
 		return
 	}
-	w.waiting = append(w.waiting, writing{m, done})
+	w.waiting = append(w.waiting, writing{m, may, done})
 	w.bytes += size
 	w.mu.Unlock()
 	select {
@@ -83,6 +91,10 @@ func (w *Writer) Run(ctx context.Context) error {
 
 func (w *Writer) store(ctx context.Context, group []writing) {
 	group = slices.DeleteFunc(group, func(x writing) bool {
+		if x.may != nil && !x.may() {
+			x.done(0, ErrNotNow)
+			return true
+		}
 		seq, known := w.known[x.msg.Header.Get(ingest.HeaderMsgID)]
 		if known {
 			x.done(seq, nil)

@@ -204,7 +204,7 @@ func (l *lane) intentFailed(p *part, err error) {
 		l.mu.Lock()
 		p.open = false
 		l.mu.Unlock()
-		l.d.fail(fmt.Errorf("api %s: stream %s: %w", l.name, p.bucket.Name(), err))
+		l.broken(p, err)
 		return
 	}
 	l.log.Error("an intent could not be stored; its calls wait", "err", err)
@@ -213,7 +213,7 @@ func (l *lane) intentFailed(p *part, err error) {
 // dropIntents lets go of a task's intents. Called with the lock held.
 func (l *lane) dropIntents(t *task) {
 	for _, mark := range t.intents {
-		if mark.users--; mark.users == 0 {
+		if mark.users--; mark.users == 0 && !t.line.part.lost.Load() {
 			t.line.part.bucket.Discard(mark.seq)
 		}
 	}
@@ -235,7 +235,7 @@ func (l *lane) withdrawIntents(ctx context.Context) {
 	tick := time.NewTicker(unsweptCheck)
 	defer tick.Stop()
 	for _, p := range l.parts {
-		for p.bucket.Unswept() > 0 {
+		for p != nil && p.bucket.Unswept() > 0 {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -285,6 +285,10 @@ func (l *lane) sent(t *task) {
 
 // attempt makes a granted call.
 func (l *lane) attempt(ctx context.Context, t *task) {
+	if !t.line.part.mayCall() {
+		l.unstart(ctx, t)
+		return
+	}
 	l.mu.Lock()
 	t.calls++
 	first := t.calls == 1
@@ -295,7 +299,15 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r := l.call(ctx, t, func() { fault.Pass(fault.CallSent); l.sent(t) })
+	guarded, barred := t.line.part.guard(ctx)
+	r := l.call(guarded, t, func() { fault.Pass(fault.CallSent); l.sent(t) })
+	if barred() && !r.sent {
+		l.mu.Lock()
+		t.calls--
+		l.mu.Unlock()
+		l.unstart(ctx, t)
+		return
+	}
 	l.sent(t)
 	t.terms.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())
@@ -306,4 +318,13 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.change(func(s *schedule) { s.ended(t) })
 	l.settle(ctx, t, r)
+}
+
+// unstart takes back a call that this process had no right to make when it came to it.
+func (l *lane) unstart(ctx context.Context, t *task) {
+	l.mu.Lock()
+	use := l.s.unstart(t)
+	l.mu.Unlock()
+	l.settleGrants(ctx, []bucket.Use{use})
+	l.kick()
 }

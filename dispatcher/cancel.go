@@ -60,8 +60,9 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 	if l == nil {
 		return ErrNoAPI
 	}
-	for _, p := range l.parts {
-		if c.Key != "" && l.queue.Partition(c.Key) != p.bucket {
+	for number := range l.parts {
+		p := l.part(number) // what others own they are asked for themselves
+		if p == nil || c.Key != "" && l.queue.Partition(c.Key) != p.bucket {
 			continue
 		}
 		found, err := p.bucket.Find(ctx, c.Job, c.Key)

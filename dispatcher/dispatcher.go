@@ -19,15 +19,18 @@ import (
 	"weir/deadletter"
 )
 
-// Options of a Dispatcher. All but Registerer are required.
+// Options of a Dispatcher. All but Registry, SharedBy and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Office    *deadletter.Office
 	Instance  string // this replica's name
 	Version   string
-	// MayCall reports whether this process has the right to call now; it is asked before calls start. nil: always.
-	MayCall    func() bool
+	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
+	Registry *bucket.Registry
+	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
+	// for this process.
+	SharedBy   string
 	Now        func() bucket.Micros // the clock of every lane and its store
 	Replicas   int
 	Dedupe     time.Duration // how long a job's id is known
@@ -65,9 +68,13 @@ type Dispatcher struct {
 	results *bucket.Writer
 	calls   *bucket.Writer
 	tail    *tail
+	owner   *owner // nil: every partition is this process's
 	failed  chan error
 	down    atomic.Int32 // lanes whose store does not answer
 	added   chan *lane   // while it runs
+
+	learners learners
+	finished map[string][]bucket.Finished // by api, as read at the start
 
 	mu     sync.Mutex
 	lanes  []*lane
@@ -85,12 +92,17 @@ const (
 
 // Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
-	d := &Dispatcher{opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), pauses: map[string]map[string]Pause{}}
+	d := &Dispatcher{
+		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: newTail(),
+		pauses: map[string]map[string]Pause{},
+	}
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
 	var err error
-	if d.tail, err = readTail(ctx, o.JetStream, o.Dedupe); err != nil {
+	if o.Registry != nil {
+		d.owner = newOwner(d, o.Registry)
+	} else if err = d.readAll(ctx); err != nil {
 		return nil, err
 	}
 	if d.results, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
@@ -106,7 +118,8 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 // AddLane adds an api. It must be called before Run. The api's queue is told whom to ask for times.
 func (d *Dispatcher) AddLane(o LaneOptions) { d.add(o) }
 
-// StartLane adds an api while Run runs, and returns when its queue has been read.
+// StartLane adds an api while Run runs, and returns when its queue has been read, or been offered to the replicas that
+// share it.
 func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
 	l := d.add(o)
 	select {
@@ -114,13 +127,17 @@ func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
 	case <-ctx.Done():
 		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
 	}
+	if d.owner != nil {
+		d.owner.update(ctx)
+		return nil
+	}
 	return l.awaitReady(ctx)
 }
 
 func (d *Dispatcher) add(o LaneOptions) *lane {
 	l := newLane(d, o)
 	o.Queue.SetOutlook(l)
-	o.Queue.Recall(d.tail.finished[o.API.Name])
+	o.Queue.Recall(d.finished[o.API.Name])
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +158,20 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	writers.Go(func() error { return d.results.Run(writing) })
 	writers.Go(func() error { return d.calls.Run(writing) })
 
-	lanes, ctx := errgroup.WithContext(soft)
+	lanes, failing := errgroup.WithContext(context.WithoutCancel(soft))
+	ctx, stopLanes := context.WithCancel(failing)
+	defer stopLanes()
+	sharing, stopSharing := context.WithCancel(failing)
+	defer stopSharing()
+	defer context.AfterFunc(soft, stopSharing)()
+	lanes.Go(func() error {
+		defer stopLanes() // a lane works until its partitions are given up
+		if d.owner != nil {
+			return d.owner.run(sharing, hard)
+		}
+		<-sharing.Done()
+		return nil
+	})
 	for _, l := range d.lanesNow() {
 		lanes.Go(func() error { return l.run(ctx, hard) })
 	}
@@ -158,18 +188,38 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 		}
 	})
 	err := lanes.Wait()
+	if d.owner != nil {
+		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
+		d.owner.end(last)
+		cancel()
+	}
 	stopWriting()
 	return errors.Join(err, writers.Wait())
 }
 
-// Ready blocks until every partition has been read up to where it stood at the start, or ctx ends.
+// Ready blocks until a job of every api would be dispatched, here or by another replica, or ctx ends.
 func (d *Dispatcher) Ready(ctx context.Context) error {
-	for _, l := range d.lanesNow() {
-		if err := l.awaitReady(ctx); err != nil {
-			return err
+	if d.owner == nil {
+		for _, l := range d.lanesNow() {
+			if err := l.awaitReady(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	tick := time.NewTicker(closeCheck)
+	defer tick.Stop()
+	for {
+		why := d.owner.unready()
+		if why == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", why, context.Cause(ctx))
 		}
 	}
-	return nil
 }
 
 func (l *lane) awaitReady(ctx context.Context) error {

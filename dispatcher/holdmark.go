@@ -76,7 +76,7 @@ func (l *lane) forgetHold(line *line) {
 }
 
 func (m holdMark) discard() {
-	if m.seq != 0 {
+	if m.seq != 0 && !m.part.lost.Load() {
 		m.part.bucket.Discard(m.seq)
 	}
 }

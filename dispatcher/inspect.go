@@ -97,7 +97,7 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	}
 	n := l.counts()
 	return APIState{
-		API: api, Instance: d.opts.Instance, Partitions: len(l.queue.Partitions()), Owned: len(l.parts),
+		API: api, Instance: d.opts.Instance, Partitions: len(l.queue.Partitions()), Owned: n.owned,
 		Keys: n.keys, Jobs: n.queued + n.calling, InFlight: n.calling,
 	}, nil
 }
@@ -130,10 +130,11 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		return KeyDetail{}, ErrNoAPI
 	}
 	partition := l.queue.Partition(key)
-	if !slices.ContainsFunc(l.parts, func(p *part) bool { return p.bucket == partition }) {
+	l.mu.Lock()
+	if l.parts[partition.Number()] == nil {
+		l.mu.Unlock()
 		return KeyDetail{}, ErrNotOwner
 	}
-	l.mu.Lock()
 	line := l.s.lines[key]
 	if line == nil || line.empty() {
 		l.mu.Unlock()

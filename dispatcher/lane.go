@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -51,21 +50,20 @@ type lane struct {
 
 	changes chan change // to be adopted by the loop
 
-	mu     sync.Mutex
-	s      *schedule
-	since  bucket.Micros // when the present terms came into force
-	parts  []*part
-	closed int           // parts not open yet
-	took   time.Duration // to make a job ready, lately
-	down   time.Time     // since when the store does not answer, zero while it does
-	ended  []bucket.Use  // to be told to a store that is elsewhere
-	marks  map[string]holdMark
-	wake   chan struct{}
-	tell   chan struct{} // there is something in ended
+	mu    sync.Mutex
+	s     *schedule
+	since bucket.Micros // when the present terms came into force
+	parts []*part       // by number, nil where it is not this process's
+	took  time.Duration // to make a job ready, lately
+	down  time.Time     // since when the store does not answer, zero while it does
+	ended []bucket.Use  // to be told to a store that is elsewhere
+	marks map[string]holdMark
+	wake  chan struct{}
+	tell  chan struct{} // there is something in ended
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of tasks
-	ready   chan struct{}  // closed when every part is open
+	ready   chan struct{}  // closed when every part is open, where all are this process's
 }
 
 func newLane(d *Dispatcher, o LaneOptions) *lane {
@@ -79,50 +77,49 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 	}, l.known)
 	l.s.clock = o.Clock
 	l.s.terms = d.newTerms(o.API, nil)
-	for _, p := range o.Queue.Partitions() {
-		l.parts = append(l.parts, &part{bucket: p, cache: map[uint64]bucket.Entry{}, replay: newReplay()})
-	}
-	l.closed = len(l.parts)
+	l.parts = make([]*part, len(o.Queue.Partitions()))
 	return l
 }
 
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
 // the lane has.
 func (l *lane) run(soft, hard context.Context) error {
-	markers, stopMarkers := context.WithCancel(context.WithoutCancel(hard))
-	defer stopMarkers()
-	var writers errgroup.Group
-	for _, p := range l.parts {
-		m, err := p.bucket.Own(soft, l.d.opts.Instance)
-		if err != nil {
-			return fmt.Errorf("api %s: %w", l.name, err)
-		}
-		p.markers = m
-		writers.Go(func() error { return m.Run(markers) })
-	}
-	readers, ctx := errgroup.WithContext(soft)
-	for _, p := range l.parts {
-		readers.Go(func() error {
-			err := p.bucket.Read(ctx, func(e bucket.Entry) { l.take(p, e) }, func() { l.open(hard, p) })
+	teller := l.startTelling(hard)
+	var opening errgroup.Group
+	ctx, cancel := context.WithCancelCause(soft)
+	defer cancel(nil)
+	if l.d.owner == nil {
+		opening.Go(func() error {
+			err := l.openAll(ctx, hard)
 			if err != nil {
-				return fmt.Errorf("api %s: %w", l.name, err)
+				cancel(err)
 			}
-			return nil
+			return err
 		})
 	}
-	teller := l.startTelling(hard)
 	l.loop(ctx, hard)
-	err := readers.Wait()
+	err := opening.Wait()
 	l.stop(hard)
 	teller()
-	stopMarkers()
-	if werr := writers.Wait(); err == nil {
-		err = werr
-	}
 	l.mu.Lock()
 	last := l.s.terms
 	l.mu.Unlock()
 	last.call.conns.close()
+	return err
+}
+
+// openAll opens every part for good: nobody else can own them.
+func (l *lane) openAll(ctx, hard context.Context) error {
+	var group errgroup.Group
+	for number := range l.parts {
+		group.Go(func() error { return l.openPart(ctx, hard, number, tenure{}) })
+	}
+	err := group.Wait()
+	if err == nil {
+		close(l.ready)
+	} else if ctx.Err() != nil {
+		return nil //nolint:nilerr // stopped before they were open
+	}
 	return err
 }
 
@@ -136,7 +133,7 @@ func (l *lane) loop(ctx, hard context.Context) {
 		if next != never {
 			wait = min(wait, max(0, l.now().Until(next)))
 		}
-		if l.d.opts.MayCall != nil {
+		if l.d.owner != nil {
 			wait = min(wait, leaseCheck) // the right to call comes and goes unasked
 		}
 		timer.Reset(wait)
@@ -156,7 +153,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		l.adoptChange()
 		l.mu.Lock()
-		l.s.allow(l.d.opts.MayCall == nil || l.d.opts.MayCall())
+		l.s.allow(l.d.owner == nil || l.d.owner.valid())
 		forfeited := l.s.forfeited
 		fx := l.s.step(l.now())
 		forfeited = l.s.forfeited - forfeited
@@ -225,17 +222,17 @@ func (l *lane) take(p *part, e bucket.Entry) {
 	case bucket.JobEntry:
 		line := l.s.push(e.Key, e.Seq, p)
 		p.keep(e)
-		if !p.open {
+		if p.replay != nil {
 			p.replay.jobs[e.Seq] = line
 			return
 		}
 		l.kick()
 	case bucket.IntentEntry:
-		if !p.open {
+		if p.replay != nil {
 			l.replayIntent(p, e)
 		}
 	case bucket.RetryEntry:
-		if !p.open {
+		if p.replay != nil {
 			l.replayMark(p, e)
 		}
 	}
@@ -258,6 +255,14 @@ func (l *lane) stop(hard context.Context) {
 	l.settleGrants(hard, unused)
 	l.running.Wait()
 	l.withdrawIntents(hard)
+	for _, p := range l.parts {
+		if p != nil {
+			l.removePart(p)
+			p.stopMarkers()
+			_ = p.writer.Wait() // what waits was answered
+		}
+	}
+	l.running.Wait()
 }
 
 func firstGranted(line *line) *task {
@@ -277,7 +282,7 @@ func (l *lane) counts() laneCounts {
 	defer l.mu.Unlock()
 	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines), calling: l.s.calls, held: l.s.countHeld(l.now())}
 	for _, p := range l.parts {
-		if p.open {
+		if p != nil && p.open {
 			n.owned++
 		}
 	}

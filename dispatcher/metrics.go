@@ -13,6 +13,7 @@ type metrics struct {
 	wait      *prometheus.HistogramVec
 	late      *prometheus.HistogramVec
 	forfeited *prometheus.CounterVec
+	deaf      *prometheus.CounterVec
 	spend     *prometheus.CounterVec
 	up        prometheus.Gauge
 }
@@ -33,12 +34,14 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		late: histogram("weir_dispatch_late_seconds", "How much later than its slot a call started.",
 			prometheus.ExponentialBucketsRange(0.0001, 1, 12)),
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
-		spend:     counter("weir_spend_total", "Money spent on calls that were or may have been billed.", "api"),
-		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
+		deaf: counter("weir_reader_restarts_total",
+			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
+		spend: counter("weir_spend_total", "Money spent on calls that were or may have been billed.", "api"),
+		up:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.spend, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.spend, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -65,6 +68,7 @@ func (m *metrics) announce(api string) {
 		m.calls.WithLabelValues(api, outcome)
 	}
 	m.forfeited.WithLabelValues(api)
+	m.deaf.WithLabelValues(api)
 	m.spend.WithLabelValues(api)
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)

@@ -1,15 +1,26 @@
 package dispatcher
 
 import (
+	"context"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 )
 
-// part is one partition of an api's queue as this process owns it.
+// part is one partition of an api's queue for as long as this process owns it: taken over again it is another part.
 type part struct {
+	tenure
+	number  int
 	bucket  *bucket.Partition
 	markers *bucket.Markers
-	open    bool // read up to the takeover: calls may start
-	stalled bool // too much that is finished is not deleted yet
+	open    bool        // read up to the takeover: calls may start
+	stalled bool        // too much that is finished is not deleted yet
+	closing bool        // its calls may end, none starts any more
+	lost    atomic.Bool // somebody else may own it: nothing about it is stored any more
+
+	stopReading, stopMarkers context.CancelFunc
+	reader, writer           errgroup.Group
 
 	// cache holds messages that were read and not needed yet, as far as its bound allows.
 	cache      map[uint64]bucket.Entry
@@ -20,6 +31,16 @@ type part struct {
 	intents   []*task // that want an intent
 	intending bool    // one is being stored
 }
+
+// tenure is by what right a partition is owned.
+type tenure struct {
+	lease *bucket.Membership // nil where nobody else can own it
+	// clean says that the owner before, if there was one, ended all its calls and stored what came of them.
+	clean bool
+}
+
+// valid reports whether nobody else can own the partition now.
+func (t tenure) valid() bool { return t.lease == nil || t.lease.Valid() }
 
 // maxCacheBytes bounds the messages a partition keeps in memory ahead of their calls; beyond it they are loaded again.
 const maxCacheBytes = 8 << 20

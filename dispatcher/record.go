@@ -74,9 +74,6 @@ type CallRecord struct {
 	Instance string        `json:"instance"`
 }
 
-// pushedBack reports whether the api said "not now".
-func (c *CallRecord) pushedBack() bool { return c.Outcome == PushedBack }
-
 // Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
 // whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
 func (c *CallRecord) Units(limit *bucket.Limit) int64 {

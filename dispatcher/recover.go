@@ -72,66 +72,88 @@ func (l *lane) replayMark(p *part, e bucket.Entry) {
 func (l *lane) open(ctx context.Context, p *part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now, found, idempotency := l.now(), p.replay, l.s.terms.api.Idempotency
-	p.replay = nil
+	found := p.replay
+	seen := 0
 	for seq, line := range found.jobs {
-		intent, intended := found.intents[seq]
-		mark, marked := found.marks[seq]
-		last, called := l.d.tail.last(p.bucket.Name(), seq)
-		if !intended && !marked && !called {
-			continue
-		}
-		t := line.extract(seq)
-		t.markSeq, t.terms = mark.seq, l.s.terms
-		t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
-		t.crashes = mark.Crashes
-		t.notBefore = max(mark.NotBefore, last.NotBefore, 1)
-		if mark.Pushback {
-			l.holdAgain(line, mark.NotBefore, mark.Reason)
-		}
-		if last.pushedBack() {
-			l.holdAgain(line, last.NotBefore, last.Detail)
-		}
-		t.billed = deadletter.Billed(mark.Billed).Worst(last.Billed)
-		if intended {
-			t.intents = []*intentMark{intent.mark}
-		}
-		switch {
-		case mark.Ends != "":
-			t.phase = settling
-			last = CallRecord{Outcome: mark.Ends, Detail: mark.Reason}
-			l.running.Go(func() { l.endAgain(ctx, t, last) })
-		case called && last.Final:
-			t.phase = settling
-			l.running.Go(func() { l.endAgain(ctx, t, last) })
-		case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
-			t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
-			line.unsure = true
-			t.phase = staging
-			l.s.staged++
-			l.running.Go(func() { l.prepare(ctx, t) })
-		case intended && intent.call > t.calls:
-			t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
-			line.unsure = true
-		}
+		l.resume(ctx, p, line, seq)
+		l.breathe(&seen)
 	}
+	now := l.now()
 	for _, line := range l.s.lines {
 		if line.part == p {
-			line.cold = true
-			if l.s.clock == OtherClock {
-				// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
-				line.floor = l.d.tail.tat(l.name, line.key)
-			} else {
-				line.tat = max(line.tat, l.floor(line, now))
-			}
+			l.pace(line, now)
 			l.s.touch(line)
 		}
+		l.breathe(&seen)
 	}
-	p.open = true
-	if l.closed--; l.closed == 0 {
-		close(l.ready)
-	}
+	p.replay = nil
+	l.d.tail.settled(p.bucket.Name())
+	p.open = !p.closing && !p.lost.Load()
 	l.kick()
+}
+
+// breathe lets others at the lock now and then: a partition with a million jobs must not keep the calls of the others.
+// What is not open yet nobody changes meanwhile.
+func (l *lane) breathe(seen *int) {
+	if *seen++; *seen%lookAtOnce == 0 {
+		l.mu.Unlock()
+		l.mu.Lock()
+	}
+}
+
+// pace makes a line go on at its key's pace. Called with the lock held.
+func (l *lane) pace(line *line, now bucket.Micros) {
+	line.cold = true
+	if l.s.clock == OtherClock {
+		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
+		line.floor = l.d.tail.tat(l.name, line.key)
+		return
+	}
+	line.tat = max(line.tat, l.floor(line, now))
+}
+
+// resume takes up one job that was found in the stream. Called with the lock held.
+func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
+	idempotency := l.s.terms.api.Idempotency
+	intent, intended := p.replay.intents[seq]
+	mark, marked := p.replay.marks[seq]
+	last, called := l.d.tail.last(p.bucket.Name(), seq)
+	if !intended && !marked && !called {
+		return
+	}
+	t := line.extract(seq)
+	t.markSeq, t.terms = mark.seq, l.s.terms
+	t.calls, t.attempts = max(mark.Calls, last.call), max(mark.Attempts, last.attempt)
+	t.crashes = mark.Crashes
+	t.notBefore = max(mark.NotBefore, last.notBefore, 1)
+	if mark.Pushback {
+		l.holdAgain(line, mark.NotBefore, mark.Reason)
+	}
+	if last.pushedBack() {
+		l.holdAgain(line, last.notBefore, last.detail)
+	}
+	t.billed = deadletter.Billed(mark.Billed).Worst(last.billed)
+	if intended {
+		t.intents = []*intentMark{intent.mark}
+	}
+	switch {
+	case mark.Ends != "":
+		t.phase = settling
+		last = lastCall{outcome: mark.Ends, detail: mark.Reason}
+		l.running.Go(func() { l.endAgain(ctx, t, last) })
+	case called && last.final:
+		t.phase = settling
+		l.running.Go(func() { l.endAgain(ctx, t, last) })
+	case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
+		t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
+		line.unsure = true
+		t.phase = staging
+		l.s.staged++
+		l.running.Go(func() { l.prepare(ctx, t) })
+	case intended && intent.call > t.calls:
+		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
+		line.unsure = true
+	}
 }
 
 // holdAgain holds what a pushback held before the restart. Called with the lock held.
@@ -151,7 +173,7 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 	known := l.recorded(line.key, line.limits)
 	interval := l.s.rules.Interval(line.limits.Rate)
 	intents := l.s.terms.api.Idempotency == nil || interval.Duration() >= slowBucket
-	if intents && !line.unsure {
+	if line.part.clean || intents && !line.unsure {
 		return known
 	}
 	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
@@ -167,13 +189,17 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	if l.s.clock == OtherClock || known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
 		return 0, nil
 	}
-	tat, err := l.d.lastTAT(ctx, l.name, line.key)
+	tat, err := l.lastTAT(ctx, line.key)
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	tat = min(tat, l.since.Add(l.s.drainTime(line.limits))) // recorded at another rate, perhaps
+	bound := l.since
+	if l.d.owner != nil {
+		bound = l.now()
+	}
+	tat = min(tat, bound.Add(l.s.drainTime(line.limits))) // recorded at another rate, perhaps
 	if tat > line.tat {
 		line.tat, line.cold = tat, true
 	}
@@ -182,15 +208,15 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
 // may be missing: it is written again, and its message id keeps it from standing twice.
-func (l *lane) endAgain(ctx context.Context, t *task, last CallRecord) {
-	if last.Outcome == Done {
+func (l *lane) endAgain(ctx context.Context, t *task, last lastCall) {
+	if last.outcome == Done {
 		l.finish(t, Done)
 		return
 	}
 	if !l.reload(ctx, t, func() { l.endAgain(ctx, t, last) }) {
 		return
 	}
-	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.billed.Worst(deadletter.NotBilled)))
+	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.outcome), last.detail, last.status, t.billed.Worst(deadletter.NotBilled)))
 }
 
 // settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -67,7 +68,7 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 	fault.Pass(fault.CallAnswered)
 	msg, replyTo := l.result(t, r), t.job.ReplyTo
 	l.persist(ctx, "result", t, func(done func(error)) {
-		l.d.results.Write(msg, func(_ uint64, err error) { done(err) })
+		l.d.results.WriteWhile(t.line.part.mayCall, msg, func(_ uint64, err error) { done(err) })
 	}, func() {
 		fault.Pass(fault.ResultStored)
 		if replyTo != "" {
@@ -125,7 +126,7 @@ func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Lette
 func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
 	mark := bucket.RetryMark{
-		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.pushedBack(),
+		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == PushedBack,
 		Billed: string(t.billed), Crashes: t.crashes,
 	}
 	l.keepRecord(ctx, t, c, func() {
@@ -148,55 +149,31 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 
 func (l *lane) keepRecord(ctx context.Context, t *task, c *CallRecord, then func()) {
 	l.persist(ctx, "ledger record", t, func(done func(error)) {
-		l.d.calls.Write(c.message(), func(_ uint64, err error) { done(err) })
+		l.d.calls.WriteWhile(t.line.part.mayCall, c.message(), func(_ uint64, err error) { done(err) })
 	}, func() {
 		fault.Pass(fault.RecordStored)
 		then()
 	})
 }
 
-// persist writes until it is written. While it is not, the job stays where it is, and is not called again. Where this
-// process may not have the right to call any more, another may have found the job's intent and said that nobody knows:
-// then nothing is written that says otherwise.
+// persist writes until it is written. While it is not, the job stays where it is, and is not called again. Where the
+// right to its partition is in doubt it waits; where it is lost the job is let go of, and nothing is stored.
 func (l *lane) persist(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
-	if l.d.opts.MayCall == nil || l.d.opts.MayCall() {
-		l.put(ctx, what, t, write, then)
-		return
-	}
-	l.running.Go(func() {
-		if l.replaced(ctx, t) {
-			l.log.Warn("another worker has taken the key over and has settled the job: what is known here is dropped", "what", what,
-				"key", t.line.key, "seq", t.seq)
-			return
-		}
-		l.put(ctx, what, t, write, then)
-	})
-}
-
-// replaced asks until it knows whether another worker owns the task's partition. When ctx ends first, it may.
-func (l *lane) replaced(ctx context.Context, t *task) bool {
-	for {
-		asking, cancel := context.WithTimeout(ctx, loadTimeout)
-		replaced, err := t.line.part.bucket.Replaced(asking)
-		cancel()
-		if err == nil {
-			return replaced
-		}
-		select {
-		case <-time.After(persistRetry):
-		case <-ctx.Done():
-			return true
-		}
-	}
-}
-
-func (l *lane) put(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
+	p := t.line.part
 	l.running.Add(1)
-	write(func(err error) {
+	ended := func(err error) {
 		defer l.running.Done()
 		switch {
 		case err == nil:
 			then()
+		case p.lost.Load():
+			l.abandon(t)
+		case errors.Is(err, bucket.ErrNotNow) && ctx.Err() == nil:
+			l.running.Add(1)
+			time.AfterFunc(leaseCheck, func() {
+				defer l.running.Done()
+				l.persist(ctx, what, t, write, then)
+			})
 		case ctx.Err() != nil:
 			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.line.key,
 				"seq", t.seq, "err", err)
@@ -210,12 +187,21 @@ func (l *lane) put(ctx context.Context, what string, t *task, write func(done fu
 				l.persist(ctx, what, t, write, then)
 			})
 		}
-	})
+	}
+	if !p.mayCall() {
+		ended(bucket.ErrNotNow)
+		return
+	}
+	write(ended)
 }
 
 // finish lets a job go whose end is durable.
 func (l *lane) finish(t *task, outcome string) {
 	p := t.line.part
+	if p.lost.Load() {
+		l.abandon(t)
+		return
+	}
 	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
 	p.bucket.Finish(t.line.key, t.seq)
 	stalled := p.bucket.Unswept() > bucket.MaxUnswept
@@ -246,7 +232,10 @@ func (l *lane) unstall(p *part) {
 		return
 	}
 	l.change(func(s *schedule) {
-		p.open, p.stalled = true, false
+		if p.stalled = false; p.closing || p.lost.Load() {
+			return
+		}
+		p.open = true
 		for _, line := range s.lines {
 			if line.part == p {
 				s.touch(line)

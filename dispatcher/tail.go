@@ -5,123 +5,223 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
 )
 
-// Bounds of the part of the ledger that is read at the start.
+// Bounds of the part of the ledger that is read at the start and at every takeover.
 const (
 	maxTail = 500_000 // records
 	tailAge = 10 * time.Minute
 )
 
-// tail is what the newest part of the ledger says. It is read once, at the start, and not changed after.
+// tail is what the newest part of the ledger says: at the start of all partitions, at a takeover of those that are
+// taken. It is safe for concurrent use.
 type tail struct {
-	byMessage map[string]map[uint64]CallRecord // by stream and sequence: the last record
+	mu        sync.Mutex
+	byMessage map[string]map[uint64]lastCall // by stream and sequence, until the partition is open
 	tats      map[string]map[string]bucket.Micros
-	finished  map[string][]bucket.Finished // by api: jobs whose ids are still known
+	read      map[string]bucket.Micros // by api: when it was read last
+}
+
+// lastCall is what is kept of a job's newest record.
+type lastCall struct {
+	call, attempt int
+	outcome       string
+	detail        string
+	status        int
+	billed        deadletter.Billed
+	final         bool
+	notBefore     bucket.Micros
+}
+
+func newTail() *tail {
+	return &tail{
+		byMessage: map[string]map[uint64]lastCall{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
+	}
 }
 
 // last is the newest record of the job that stands at this sequence of its stream.
-func (t *tail) last(stream string, seq uint64) (CallRecord, bool) {
+func (t *tail) last(stream string, seq uint64) (lastCall, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	c, ok := t.byMessage[stream][seq]
 	return c, ok
 }
 
-// tat is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
-func (t *tail) tat(api, key string) bucket.Micros { return t.tats[api][key] }
-
-func (t *tail) add(c CallRecord, dedupe time.Duration) {
-	if until := c.Ended.Add(dedupe); c.Final && time.Now().Before(until) {
-		t.finished[c.API] = append(t.finished[c.API], bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: until})
-	}
-	records := t.byMessage[c.Stream]
-	if records == nil {
-		records = map[uint64]CallRecord{}
-		t.byMessage[c.Stream] = records
-	}
-	if c.Call >= records[c.Seq].Call {
-		records[c.Seq] = c
-	}
-	tats := t.tats[c.API]
-	if tats == nil {
-		tats = map[string]bucket.Micros{}
-		t.tats[c.API] = tats
-	}
-	tats[c.Key] = max(tats[c.Key], c.TAT)
+// settled forgets the records of a partition that is open.
+func (t *tail) settled(stream string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byMessage, stream)
 }
 
-// readTail reads the ledger's last records: those of the dedupe time before its last one, and of ten minutes at least,
-// but no more than the last 500,000.
-func readTail(ctx context.Context, js jetstream.JetStream, dedupe time.Duration) (*tail, error) {
-	t := &tail{
-		byMessage: map[string]map[uint64]CallRecord{}, tats: map[string]map[string]bucket.Micros{},
-		finished: map[string][]bucket.Finished{},
-	}
-	stream, err := js.Stream(ctx, CallsStream)
+// tat is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
+func (t *tail) tat(api, key string) bucket.Micros {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tats[api][key]
+}
+
+// readAt is when the ledger was last read for an api.
+func (t *tail) readAt(api string) bucket.Micros {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.read[api]
+}
+
+// tailReading is one reading of the ledger's end.
+type tailReading struct {
+	js     jetstream.JetStream
+	dedupe time.Duration
+	// wants chooses the records, by api and key; nil wants all.
+	wants func(api, key string) bool
+	// tatOf is a record's theoretical arrival time by the clock of whoever reads, given when the record was stored and
+	// the time at the server when the reading began.
+	tatOf func(c *CallRecord, stored, began time.Time) bucket.Micros
+
+	byMessage map[string]map[uint64]lastCall
+	tats      map[string]map[string]bucket.Micros
+	finished  map[string][]bucket.Finished // by api: jobs whose ids are still known
+}
+
+// run reads the ledger's last records: those of the dedupe time before its last one, and of ten minutes at least, but no
+// more than the last 500,000. What its leader had when it began is read, whichever replica delivers it.
+func (r *tailReading) run(ctx context.Context) error {
+	r.byMessage, r.tats = map[string]map[uint64]lastCall{}, map[string]map[string]bucket.Micros{}
+	r.finished = map[string][]bucket.Finished{}
+	stream, err := r.js.Stream(ctx, CallsStream)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return fmt.Errorf("ledger: %w", err)
 	}
-	state := stream.CachedInfo().State
-	if state.Msgs == 0 {
-		return t, nil
-	}
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: state.FirstSeq}
-	if state.LastSeq-state.FirstSeq >= maxTail {
-		cfg.OptStartSeq = state.LastSeq - maxTail + 1
-	}
-	if start := state.LastTime.Add(-max(tailAge, dedupe)); state.FirstTime.Before(start) && state.Msgs < maxTail {
-		cfg = jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start}
-	}
-	consumer, err := stream.OrderedConsumer(ctx, cfg)
+	info := stream.CachedInfo()
+	newest, err := bucket.AskLeader(ctx, r.js.Conn(), CallsStream, `{"last_by_subj":"`+callsPrefix+`>"}`)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return fmt.Errorf("ledger: %w", err)
 	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000))
+	if newest == nil {
+		return nil
+	}
+	consumer, err := stream.OrderedConsumer(ctx, r.from(info.State, newest))
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return fmt.Errorf("ledger: %w", err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
 	}
 	defer msgs.Stop()
 	for {
 		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, fmt.Errorf("ledger: %w", err)
-		}
-		var c CallRecord
-		if err := json.Unmarshal(msg.Data(), &c); err == nil {
-			t.add(c, dedupe)
+		switch {
+		case errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil:
+			continue // it sets itself up anew
+		case err != nil:
+			return fmt.Errorf("ledger: %w", err)
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return nil, fmt.Errorf("ledger: %w", err)
+			return fmt.Errorf("ledger: %w", err)
 		}
-		if meta.NumPending == 0 {
-			return t, nil
+		r.take(msg, meta.Timestamp, info.TimeStamp)
+		if meta.Sequence.Stream >= newest.Seq {
+			return nil
 		}
 	}
 }
 
+func (r *tailReading) from(state jetstream.StreamState, newest *bucket.LeaderMessage) jetstream.OrderedConsumerConfig {
+	first := max(state.FirstSeq, 1)
+	if newest.Seq-min(first, newest.Seq) >= maxTail {
+		first = newest.Seq - maxTail + 1
+	} else if start := newest.Time.Add(-max(tailAge, r.dedupe)); state.FirstTime.Before(start) {
+		return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start}
+	}
+	return jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first}
+}
+
+func (r *tailReading) take(msg jetstream.Msg, stored, began time.Time) {
+	if r.wants != nil {
+		api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), callsPrefix), ".")
+		if key, err := ingest.ParseToken(token); err != nil || !r.wants(api, key) {
+			return // before it is unmarshalled: that is what costs
+		}
+	}
+	var c CallRecord
+	if json.Unmarshal(msg.Data(), &c) == nil {
+		r.add(&c, stored, began)
+	}
+}
+
+func (r *tailReading) add(c *CallRecord, stored, began time.Time) {
+	if until := c.Ended.Add(r.dedupe); c.Final && time.Now().Before(until) {
+		r.finished[c.API] = append(r.finished[c.API], bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: until})
+	}
+	records := r.byMessage[c.Stream]
+	if records == nil {
+		records = map[uint64]lastCall{}
+		r.byMessage[c.Stream] = records
+	}
+	if c.Call >= records[c.Seq].call {
+		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore}
+	}
+	tats := r.tats[c.API]
+	if tats == nil {
+		tats = map[string]bucket.Micros{}
+		r.tats[c.API] = tats
+	}
+	tats[c.Key] = max(tats[c.Key], r.tatOf(c, stored, began))
+}
+
+// adopt takes over what a reading found, and drops what times of keys have passed.
+func (t *tail) adopt(r *tailReading, apis []string, now bucket.Micros) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.Copy(t.byMessage, r.byMessage)
+	for _, api := range apis {
+		t.read[api] = now
+		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-tailAge) })
+	}
+	for api, tats := range r.tats {
+		if t.tats[api] == nil {
+			t.tats[api] = map[string]bucket.Micros{}
+		}
+		for key, tat := range tats {
+			t.tats[api][key] = max(t.tats[api][key], tat)
+		}
+	}
+}
+
+// pushedBack reports whether the api said "not now".
+func (c *lastCall) pushedBack() bool { return c.outcome == PushedBack }
+
 // lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when there is none.
-func (d *Dispatcher) lastTAT(ctx context.Context, api, key string) (bucket.Micros, error) {
+func (l *lane) lastTAT(ctx context.Context, key string) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	stream, err := d.opts.JetStream.Stream(ctx, CallsStream)
+	c := CallRecord{API: l.name, Key: key}
+	msg, err := bucket.AskLeader(ctx, l.d.opts.Conn, CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+	if err != nil || msg == nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(msg.Data, &c); err != nil {
+		return 0, fmt.Errorf("ledger: record %d: %w", msg.Seq, err)
+	}
+	if l.d.owner == nil {
+		return c.TAT, nil
+	}
+	stream, err := l.d.opts.JetStream.Stream(ctx, CallsStream)
 	if err != nil {
 		return 0, fmt.Errorf("ledger: %w", err)
 	}
-	c := CallRecord{API: api, Key: key}
-	msg, err := stream.GetLastMsgForSubject(ctx, c.Subject())
-	if isNotFound(err) {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("ledger: last call of %s: %w", c.Subject(), err)
-	}
-	if err := json.Unmarshal(msg.Data, &c); err != nil {
-		return 0, fmt.Errorf("ledger: record %d: %w", msg.Sequence, err)
-	}
-	return c.TAT, nil
+	return l.inherit(&c, msg.Time, stream.CachedInfo().TimeStamp), nil
 }
 
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }

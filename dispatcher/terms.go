@@ -209,5 +209,5 @@ func (l *lane) recorded(key string, limits *bucket.KeyLimits) bucket.Micros {
 	if tat == 0 || fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return min(tat, l.since.Add(l.s.drainTime(limits)))
+	return min(tat, max(l.since, l.d.tail.readAt(l.name)).Add(l.s.drainTime(limits)))
 }

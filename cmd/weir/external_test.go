@@ -33,7 +33,7 @@ func externalSettings(t *testing.T, url, file, instance string, roles ...config.
 	return s
 }
 
-// TestExternalServer: the same main job on a server that runs elsewhere, one dispatching replica, any number of intakes.
+// TestExternalServer: the same main job on a server that runs elsewhere, with two dispatching replicas and an intake.
 func TestExternalServer(t *testing.T) {
 	server, err := embedded.Start(t.Context(), embedded.Options{
 		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
@@ -54,9 +54,9 @@ func TestExternalServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
-	if err == nil || !strings.Contains(err.Error(), "first dispatches") {
-		t.Fatalf("a second dispatching replica was not refused: %v", err)
+	second, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
 	}
 	intake, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), testLog(t))
 	if err != nil {
@@ -80,7 +80,7 @@ func TestExternalServer(t *testing.T) {
 	r := &rig{t: t, api: api, js: js, nc: nc}
 	r.awaitCalls(50)
 	r.eventually("50 results", func() bool { return r.messages("WEIR_RESULTS") == 50 })
-	for _, w := range []*Worker{intake, first} {
+	for _, w := range []*Worker{intake, first, second} {
 		w.Stop()
 		if err := w.Wait(); err != nil {
 			t.Error(err)
@@ -95,6 +95,35 @@ func TestExternalServer(t *testing.T) {
 	t.Logf("took over in %s", time.Since(start))
 	again.Stop()
 	if err := again.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSharedLimitsNeedOneCounter: a replica that would count a shared limit beside another that does is refused, and
+// told what to do; so is a configuration that brings one into force.
+func TestSharedLimitsNeedOneCounter(t *testing.T) {
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	text := "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n    limits: [{name: account, rate: 100/s}]\n"
+	writeFile(t, file, text)
+	first, err := StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = StartWorker(t.Context(), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
+	for _, want := range []string{"first", "limit account of api ext", "WEIR_REDIS_URL"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the second one was refused without saying %q: %v", want, err)
+		}
+	}
+	first.Stop()
+	if err := first.Wait(); err != nil {
 		t.Error(err)
 	}
 }

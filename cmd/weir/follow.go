@@ -132,9 +132,11 @@ func (f *follower) check(c *config.Config) error {
 	if err := refuseUnsupported(c); err != nil {
 		return err
 	}
+	rules := map[string]bucket.Rules{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		if err := dispatchAPI(a, c).Rules.Validate(); err != nil {
+		rules[a.Name] = dispatchAPI(a, c).Rules
+		if err := rules[a.Name].Validate(); err != nil {
 			return fmt.Errorf("api %s: %w", a.Name, err)
 		}
 		if most := f.w.nc.MaxPayload() - headerRoom; a.MaxBody > most {
@@ -142,7 +144,10 @@ func (f *follower) check(c *config.Config) error {
 				a.Name, config.FormatSize(a.MaxBody), config.FormatSize(most))
 		}
 	}
-	return nil
+	if f.w.dispatch == nil {
+		return nil
+	}
+	return f.w.dispatch.CheckShared(rules)
 }
 
 // apply changes the running worker. What can fail comes first; whatever has been done of it when something fails only

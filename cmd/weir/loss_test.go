@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -57,19 +58,40 @@ func (r *rig) awaitEnd() {
 	}
 }
 
-// TestLostLeaseEndsTheWorker: half a worker that takes jobs and calls nothing is worse than none.
-func TestLostLeaseEndsTheWorker(t *testing.T) {
+// TestLostMembershipIsBegunAnew: a replica that the others have given up for dead lets go of what it owned, and takes part
+// again.
+func TestLostMembershipIsBegunAnew(t *testing.T) {
 	r := newExternalRig(t)
 	kv, err := r.js.KeyValue(t.Context(), leasesBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(t.Context(), "dispatch", []byte(`{"holder":"second"}`)); err != nil {
+	member := func() string {
+		keys, err := kv.Keys(t.Context())
+		if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) { // of one that changes the list may come back empty
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if strings.HasPrefix(key, "member.") {
+				return key
+			}
+		}
+		return ""
+	}
+	former := ""
+	r.eventually("a membership", func() bool { former = member(); return former != "" })
+	if err := kv.Delete(t.Context(), former); err != nil {
 		t.Fatal(err)
 	}
+	r.eventually("another membership", func() bool { now := member(); return now != "" && now != former })
+	if _, err := r.js.Publish(t.Context(), "weir.jobs.ext.k", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitCalls(1)
+	r.worker.Stop()
 	r.awaitEnd()
-	if r.worker.err == nil {
-		t.Error("the worker ended without saying why")
+	if r.worker.err != nil {
+		t.Error(r.worker.err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 )
@@ -19,7 +20,7 @@ import (
 const (
 	configBucket  = "weir_config"
 	controlBucket = "weir_control"
-	leasesBucket  = "weir_leases"
+	leasesBucket  = bucket.LeasesBucket
 
 	currentKey = "current" // the running configuration; its revision is the version
 )

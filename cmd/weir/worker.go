@@ -45,7 +45,7 @@ type Worker struct {
 	follower *follower
 	pauses   *pauses
 	redis    redisstore.Client // nil where limits are counted in the process
-	leased   *bucket.Lease     // to dispatch, with an external server
+	shares   *bucket.Registry  // where replicas share the partitions, with an external server
 	intake   *ingest.Service
 	http     *console.Server
 
@@ -99,18 +99,14 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := refuseUnsupported(w.config); err != nil {
 		return nil, err
 	}
-	if err := w.lease(ctx); err != nil {
-		return nil, err
-	}
-	if w.leased != nil {
-		w.lowerGo(func() error { return w.leased.Keep(w.base) }) // from now on: the start may take long
-		w.onStop("lease", func() error { w.stopBase(errStopped); return w.lower.Wait() })
-	}
 	if w.redis, err = dialRedis(ctx, s); err != nil {
 		return nil, err
 	}
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
+	}
+	if err := w.share(ctx); err != nil {
+		return nil, err
 	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
@@ -181,15 +177,11 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 }
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
-	options := dispatcher.Options{
+	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
 		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
-		Log: w.log, Registerer: w.registry,
+		Registry: w.shares, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
-	if w.leased != nil {
-		options.MayCall = w.leased.Valid
-	}
-	return options
 }
 
 // maxStore bounds what one stream may ask of the store, 0 for no bound: the letters get twice as much, the queues what is
@@ -198,27 +190,35 @@ func (w *Worker) maxStore() int64 {
 	return w.room / 8
 }
 
-// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
-const ledgerAge = 62 * 24 * time.Hour
-
-// lease makes sure that nobody else dispatches on an external server. An embedded one has nobody else.
-func (w *Worker) lease(ctx context.Context) error {
+// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. An
+// embedded server has nobody else who dispatches.
+func (w *Worker) share(ctx context.Context) (err error) {
 	if w.server != nil || !w.settings.Has(config.RoleDispatch) {
 		return nil
 	}
-	kv, err := w.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: leasesBucket, Description: "weir: who dispatches", History: 1, Replicas: w.settings.Replicas,
-	})
-	if err != nil {
-		return fmt.Errorf("key-value bucket %s: %w", leasesBucket, err)
+	if w.shares, err = bucket.OpenRegistry(ctx, w.js, w.settings.Replicas); err != nil {
+		return err
 	}
-	w.leased, err = bucket.AcquireLease(ctx, kv, "dispatch", w.settings.Instance)
-	var held *bucket.LeaseHeldError
-	if errors.As(err, &held) {
-		return fmt.Errorf("instance %s dispatches on this server already, and this version runs one dispatching replica: stop it, or start this one with WEIR_ROLES=ingest", held.Holder)
+	rules := map[string]bucket.Rules{}
+	for i := range w.config.APIs {
+		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
 	}
-	return err
+	return dispatcher.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
 }
+
+// sharedBy tells the other replicas where this one counts shared limits.
+func (w *Worker) sharedBy() string {
+	if w.redis != nil {
+		return sharedByRedis
+	}
+	return ""
+}
+
+// sharedByRedis is how a replica tells the others that it counts limits in Redis.
+const sharedByRedis = "redis"
+
+// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
+const ledgerAge = 62 * 24 * time.Hour
 
 // awaitDispatch waits until the queues have been read, or their reading failed.
 func (w *Worker) awaitDispatch(ctx context.Context) error {
@@ -296,9 +296,6 @@ func (w *Worker) ready(ctx context.Context) error {
 		if err := w.dispatch.Ready(ctx); err != nil {
 			return err
 		}
-	}
-	if w.leased != nil && !w.leased.Valid() {
-		return errors.New("the right to dispatch could not be renewed: calls hold")
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)

@@ -1,0 +1,64 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// PartitionID names one partition of one api's queue.
+type PartitionID struct {
+	API    string
+	Number int
+}
+
+// Claim stores that a session owns a partition, if nothing about the partition has changed since revision (0: since
+// nothing was known of it), and returns the claim's own revision.
+//
+// It is the caller that makes a claim safe: the partition is free at revision, or the session that held it is known to
+// have ended (Expel, or a sighting that says so).
+func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, revision uint64) (uint64, error) {
+	got, err := r.put(ctx, claimKey(p), []byte(session), revision)
+	if err != nil {
+		return 0, fmt.Errorf("claim %s: %w", StreamName(p.API, p.Number), err)
+	}
+	return got, nil
+}
+
+// Release gives a claim up and returns the revision of its end. Whoever releases a partition has ended every call of it and stored what came of them: the
+// next owner relies on it.
+func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) (uint64, error) {
+	got, err := r.remove(ctx, claimKey(p), revision)
+	if err != nil {
+		return 0, fmt.Errorf("release %s: %w", StreamName(p.API, p.Number), err)
+	}
+	return got, nil
+}
+
+// Expel ends another session's lease for good, if it has not been renewed since revision, and reports whether it has
+// ended. The session can never renew again: it only does so on the condition that its last renewal stands. With
+// revision 0 nothing is known of the session.
+func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, err error) {
+	key := memberKey(session)
+	for range 2 {
+		_, err := r.remove(ctx, key, revision)
+		if err == nil {
+			return true, nil
+		}
+		if !errors.Is(err, errStale) {
+			return false, fmt.Errorf("expel %s: %w", session, err)
+		}
+		now, err := r.last(ctx, key)
+		if err != nil {
+			return false, fmt.Errorf("expel %s: %w", session, err)
+		}
+		if now.value != nil {
+			return false, nil // it lives
+		}
+		if now.revision != 0 {
+			return true, nil // its end is in the stream
+		}
+		revision = 0 // not even a mark of its end is left: the same again, on the condition that nothing is there
+	}
+	return false, nil
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/dispatcher"
+)
+
+// replicas are several weir processes on one nats-server, with producers.
+type replicas struct {
+	*killRig
+	procs []*process
+	each  [][]string // the environment of each
+}
+
+const replicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n"
+
+// newReplicas starts n of them on a server, each with extra environment.
+func newReplicas(t *testing.T, url string, n int, yaml string, env ...string) *replicas {
+	t.Helper()
+	api, err := fakeapi.Start(fakeapi.Options{
+		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
+		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 40 * time.Millisecond, Seed: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // calls cut by kills are errors to it
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, fmt.Sprintf(yaml, api.URL()))
+	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	r := &replicas{killRig: &killRig{t: t, api: api, nc: nc, acks: map[string]bool{}}}
+	for i := range n {
+		r.each = append(r.each, append([]string{
+			"WEIR_CONFIG=" + file, "WEIR_NATS_URL=" + url, "WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=8", "WEIR_SHUTDOWN_TIMEOUT=10s",
+			fmt.Sprintf("WEIR_INSTANCE=replica-%d", i), "WEIR_REPLICAS=1",
+		}, env...))
+		r.procs = append(r.procs, nil)
+		r.startOne(i)
+	}
+	t.Cleanup(func() {
+		for _, p := range r.procs {
+			p.kill()
+		}
+	})
+	return r
+}
+
+func (r *replicas) startOne(i int) {
+	r.t.Helper()
+	var err error
+	if r.procs[i], err = startProcess(r.t, r.each[i]...); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *replicas) signal(i int, sig os.Signal) {
+	r.t.Helper()
+	if err := r.procs[i].cmd.Process.Signal(sig); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// stopOne stops a replica in order.
+func (r *replicas) stopOne(i int) {
+	r.t.Helper()
+	r.signal(i, syscall.SIGTERM)
+	<-r.procs[i].exited
+}
+
+// oneServer is a nats-server for replicas to share.
+func oneServer(t *testing.T) string {
+	t.Helper()
+	server, err := embedded.Start(t.Context(), embedded.Options{
+		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	return server.ClientURL()
+}
+
+// underLoad has producers publish, each for a key of its own and with a pause after each job, while something happens, and
+// waits until nothing waits.
+func (r *replicas) underLoad(keys int, pause time.Duration, what func(ctx context.Context)) {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
+	defer cancel()
+	publishing, stop := context.WithCancel(ctx)
+	var producers sync.WaitGroup
+	for p := range keys {
+		producers.Go(func() {
+			for n := p; publishing.Err() == nil; n += keys {
+				r.publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", p), fmt.Sprintf("job-%d", n), fmt.Appendf(nil, `{"n":%d}`, n))
+				sleepCtx(ctx, pause)
+			}
+		})
+	}
+	what(ctx)
+	stop()
+	producers.Wait()
+	for r.queued() != 0 {
+		if !sleepCtx(ctx, 50*time.Millisecond) {
+			r.t.Fatalf("%d jobs still wait", r.queued())
+		}
+	}
+}
+
+// records are the ledger, in the order in which the calls started.
+func (r *replicas) records() []dispatcher.CallRecord {
+	r.t.Helper()
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, err := js.Stream(r.t.Context(), dispatcher.CallsStream)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var records []dispatcher.CallRecord
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(r.t.Context(), seq)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		var c dispatcher.CallRecord
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			r.t.Fatal(err)
+		}
+		records = append(records, c)
+	}
+	slices.SortFunc(records, func(a, b dispatcher.CallRecord) int { return a.Started.Compare(b.Started) })
+	return records
+}
+
+// callsBy counts the calls of each replica.
+func (r *replicas) callsBy() map[string]int {
+	n := map[string]int{}
+	for _, c := range r.records() {
+		n[c.Instance]++
+	}
+	return n
+}
+
+// awaitCalls waits until the api has answered n more calls.
+func (r *replicas) awaitCalls(ctx context.Context, n int) {
+	r.t.Helper()
+	base := len(r.api.All())
+	if err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(base+n) }); err != nil {
+		r.t.Fatalf("waited for %d more calls, saw %d: %v", n, len(r.api.All())-base, err)
+	}
+}
+
+// checkArrivals holds what all replicas together did against limits shared by all keys.
+func (r *replicas) checkArrivals(limits ...bucket.Limit) {
+	r.t.Helper()
+	all := r.api.All()
+	for _, l := range limits {
+		v := bucket.Check(stamped(all), bucket.Claim{Limit: l, Jitter: 2 * redisJitter})
+		r.t.Logf("%s: %s", l.Name, v)
+		if v.Outcome != bucket.Pass {
+			r.t.Errorf("limit %s: %s", l.Name, v)
+		}
+	}
+}
+
+// longestGap is the longest time for which a key that had jobs was not called.
+func (r *replicas) longestGap() time.Duration {
+	longest := time.Duration(0)
+	all := r.api.All()
+	for _, key := range fakeapi.KeysOf(all) {
+		of := fakeapi.OfKey(all, key)
+		slices.SortFunc(of, func(a, b fakeapi.Arrival) int { return cmp.Compare(a.At, b.At) })
+		for i := 1; i < len(of); i++ {
+			longest = max(longest, time.Duration(of[i].At-of[i-1].At))
+		}
+	}
+	return longest
+}
+
+const notIdempotent = "timeout: 10s"
+
+// TestReplicasShareTheWork: three replicas call under one set of limits, each its part.
+func TestReplicasShareTheWork(t *testing.T) {
+	redis := startRedis(t)
+	yaml := fmt.Sprintf(replicaAPI, "idempotency: {header: Idempotency-Key}") +
+		"    limits:\n      - {name: account, rate: 150/s}\n      - {name: concurrent, in_flight: 40}\n"
+	r := newReplicas(t, oneServer(t), 3, yaml, "WEIR_REDIS_URL=redis://"+redis.addr)
+	r.underLoad(24, 150*time.Millisecond, func(ctx context.Context) { r.awaitCalls(ctx, 600) })
+	r.judge("idempotency")
+	r.checkArrivals(sharedRate("account", 150, 1))
+	by := r.callsBy()
+	t.Logf("calls by replica: %v", by)
+	for i := range 3 {
+		if name := fmt.Sprintf("replica-%d", i); by[name] < 60 {
+			t.Errorf("%s made %d of %d calls", name, by[name], len(r.api.All()))
+		}
+	}
+}
+
+// TestReplicaKilled: what a replica that is killed owned others go on with; nothing is lost, and nothing called twice.
+func TestReplicaKilled(t *testing.T) {
+	r := newReplicas(t, oneServer(t), 2, fmt.Sprintf(replicaAPI, notIdempotent))
+	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+		r.awaitCalls(ctx, 200)
+		r.procs[0].kill()
+		r.awaitCalls(ctx, 1500)
+	})
+	r.judge(notIdempotent)
+	gap := r.longestGap()
+	t.Logf("the longest a key waited: %s; calls by replica: %v", gap, r.callsBy())
+	if gap > bucket.LeaseTerm+14*time.Second {
+		t.Errorf("a key was not called for %s", gap)
+	}
+}
+
+// TestReplicasKilled kills one replica after the other, and starts it again: as often as WEIR_TEST_KILLS says.
+func TestReplicasKilled(t *testing.T) {
+	kills, _ := strconv.Atoi(os.Getenv("WEIR_TEST_KILLS"))
+	if kills == 0 {
+		t.Skip("set WEIR_TEST_KILLS to how often")
+	}
+	for _, line := range []string{notIdempotent, "idempotency: {header: Idempotency-Key}"} {
+		r := newReplicas(t, oneServer(t), 3, fmt.Sprintf(replicaAPI, line))
+		r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+			for n := range kills {
+				r.awaitCalls(ctx, 200)
+				r.procs[n%3].kill()
+				r.awaitCalls(ctx, 200)
+				r.startOne(n % 3)
+			}
+		})
+		r.judge(line)
+		t.Logf("the longest a key waited: %s; calls by replica: %v", r.longestGap(), r.callsBy())
+	}
+}
+
+// TestReplicaStopped: a replica that was stopped for longer than its lease makes no call of what others own by then.
+func TestReplicaStopped(t *testing.T) {
+	r := newReplicas(t, oneServer(t), 2, fmt.Sprintf(replicaAPI, notIdempotent))
+	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+		r.awaitCalls(ctx, 200)
+		r.signal(0, syscall.SIGSTOP)
+		time.AfterFunc(bucket.LeaseTerm*2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
+		r.awaitCalls(ctx, 5000)
+	})
+	r.judge(notIdempotent)
+	t.Logf("calls by replica: %v", r.callsBy())
+}
+
+// TestRollingRestart: replicas are replaced one after the other, and no producer notices that asks again.
+func TestRollingRestart(t *testing.T) {
+	r := newReplicas(t, oneServer(t), 3, fmt.Sprintf(replicaAPI, notIdempotent))
+	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
+		for i := range r.procs {
+			r.awaitCalls(ctx, 150)
+			r.stopOne(i)
+			r.awaitCalls(ctx, 50)
+			r.startOne(i)
+		}
+	})
+	r.judge(notIdempotent)
+	for id, out := range r.outcomes() {
+		if !strings.HasPrefix(out[0], "done") {
+			t.Errorf("%s ended as %v", id, out)
+		}
+	}
+	t.Logf("the longest a key waited: %s; calls by replica: %v", r.longestGap(), r.callsBy())
+}

@@ -1,0 +1,140 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/bucket"
+)
+
+// What a new owner knows of the pace of keys.
+//
+// The ledger has a key's theoretical arrival time by the clock of the replica that made the call. Where the store is in
+// Redis that is the clock of all. Otherwise it is another machine's wall clock, which nobody compares with ours. Two
+// things are known without it: the bucket was in debt until TAT-Planned after the call's slot, and the record was stored
+// after the slot. So the debt ends at the latest so long after the ledger was read; and also so long after the record
+// was stored, by the clock of the servers, which may disagree a little when another of them has become the leader.
+
+// serverSkew is how far the clocks of one cluster's servers may be apart.
+const serverSkew = 2 * time.Second
+
+// inherit is a record's theoretical arrival time by this lane's store, not earlier than it was meant. began is the time
+// at the server, just before now.
+func (l *lane) inherit(c *CallRecord, stored, began time.Time) bucket.Micros {
+	if l.s.clock == OtherClock {
+		return c.TAT
+	}
+	slot := c.Planned
+	if slot.IsZero() {
+		slot = c.Started
+	}
+	debt := bucket.MicrosOf(slot).Until(c.TAT)
+	if debt <= 0 {
+		return 0
+	}
+	now := l.now()
+	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+serverSkew))
+}
+
+// learners are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
+// next reading, which then serves them all: it must begin after the partition was claimed.
+type learners struct {
+	mu      sync.Mutex
+	reading bool
+	next    *lesson
+}
+
+type lesson struct {
+	parts map[bucket.PartitionID]struct{}
+	done  chan struct{}
+	err   error
+}
+
+// learn blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
+// else can own it, it was read at the start.
+func (d *Dispatcher) learn(ctx context.Context, l *lane, number int) error {
+	if d.owner == nil {
+		return nil
+	}
+	d.learners.mu.Lock()
+	if d.learners.next == nil {
+		d.learners.next = &lesson{parts: map[bucket.PartitionID]struct{}{}, done: make(chan struct{})}
+	}
+	mine := d.learners.next
+	mine.parts[bucket.PartitionID{API: l.name, Number: number}] = struct{}{}
+	reads := !d.learners.reading
+	d.learners.reading = true
+	d.learners.mu.Unlock()
+	if reads {
+		d.teach(ctx)
+	}
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return fmt.Errorf("ledger: %w", context.Cause(ctx))
+	}
+}
+
+// teach reads the ledger until nobody waits for it any more.
+func (d *Dispatcher) teach(ctx context.Context) {
+	for {
+		d.learners.mu.Lock()
+		now := d.learners.next
+		d.learners.next = nil
+		d.learners.reading = now != nil
+		d.learners.mu.Unlock()
+		if now == nil {
+			return
+		}
+		now.err = d.readFor(ctx, now.parts)
+		close(now.done)
+	}
+}
+
+func (d *Dispatcher) readFor(ctx context.Context, parts map[bucket.PartitionID]struct{}) error {
+	lanes := map[string]*lane{}
+	for p := range parts {
+		lanes[p.API] = d.lane(p.API)
+	}
+	r := &tailReading{
+		js: d.opts.JetStream, dedupe: d.opts.Dedupe,
+		wants: func(api, key string) bool {
+			l := lanes[api]
+			if l == nil {
+				return false
+			}
+			_, ok := parts[bucket.PartitionID{API: api, Number: bucket.PartitionOf(key, len(l.parts))}]
+			return ok
+		},
+		tatOf: func(c *CallRecord, stored, began time.Time) bucket.Micros {
+			return lanes[c.API].inherit(c, stored, began)
+		},
+	}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	d.tail.adopt(r, slices.Collect(maps.Keys(lanes)), d.opts.Now())
+	for api, jobs := range r.finished {
+		lanes[api].queue.Recall(jobs)
+	}
+	return nil
+}
+
+// readAll reads the ledger's end at the start, where nobody else can own anything: for every api there will be.
+func (d *Dispatcher) readAll(ctx context.Context) error {
+	r := &tailReading{
+		js: d.opts.JetStream, dedupe: d.opts.Dedupe,
+		tatOf: func(c *CallRecord, _, _ time.Time) bucket.Micros { return c.TAT },
+	}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	d.tail.adopt(r, nil, d.opts.Now())
+	d.finished = r.finished
+	return nil
+}

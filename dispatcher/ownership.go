@@ -1,0 +1,444 @@
+package dispatcher
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// ownership decides which partitions this replica takes, opens, gives up, and whom it ends for being dead. It is a plain
+// value: what happened comes in with the time, what is to be done comes out of plan, and each deed's end is told back.
+//
+// What holds, over all replicas:
+//
+//	O1  a partition is claimed only where it was released, or where the session that claimed it before has ended for good
+//	O2  a session is ended only by a write that names its newest renewal, which nobody has seen change for a term and a
+//	    margin; the session itself has not started a call since a margin before its term ended, and cannot renew any more
+//	O3  a partition is released only when all its calls have ended and what came of them is stored
+//
+// So no two replicas start calls of one partition at the same time: the one that claims it last does so after the other
+// has stopped by its own clock. Nothing here depends on how fresh the view is, only how soon a partition is taken.
+type ownership struct {
+	self    string         // this replica's session
+	apis    map[string]int // the number of partitions of every api that it dispatches
+	leaving bool
+
+	complete bool                // all that stood in the registry when the watch began has been seen
+	members  map[string]*peer    // by session, this replica's own too
+	ended    map[string]struct{} // sessions that are known to have ended
+	asked    map[string]struct{} // sessions that are being expelled
+	claims   map[bucket.PartitionID]ownerClaim
+	held     map[bucket.PartitionID]*holding
+	targets  map[bucket.PartitionID]string // who should own what; nil: to be worked out again
+	again    map[string]struct{}           // keys seen since the watch began anew
+
+	renewed time.Time // this replica's last renewal
+	steady  time.Time // since when its renewals have come without a gap
+}
+
+// peer is a member as this replica sees it.
+type peer struct {
+	bucket.Member
+	revision uint64
+	seen     time.Time // when its revision was first seen
+	heard    bool      // it has renewed while this replica looked
+}
+
+// ownerClaim is what the registry says of a partition: its owner's session, empty for none.
+type ownerClaim struct {
+	owner    string
+	revision uint64
+}
+
+// holdPhase is how far this replica is with a partition.
+type holdPhase int8
+
+const (
+	holdFree holdPhase = iota
+	holdClaiming
+	holdClaimed
+	holdOpening
+	holdOpen
+	holdClosing
+	holdClosed
+	holdReleasing
+)
+
+// holding is one partition as this replica has it.
+type holding struct {
+	phase     holdPhase
+	revision  uint64 // of its claim
+	clean     bool   // the owner before ended all its calls and stored what came of them
+	tenure    int    // numbers the times it was opened
+	notBefore time.Time
+}
+
+// deedKind is what is to be done.
+type deedKind int8
+
+const (
+	deedClaim deedKind = iota
+	deedOpen
+	deedClose
+	deedRelease
+	deedExpel
+	deedLose // let go of it at once: somebody else has claimed it. It has no end to be told
+)
+
+// deed is one thing to be done; its end is told by the method named like it.
+type deed struct {
+	do       deedKind
+	part     bucket.PartitionID
+	session  string // to be expelled
+	revision uint64
+	clean    bool
+	tenure   int // of deedOpen and deedClose
+}
+
+// deedRetry is how soon what failed is tried again.
+const deedRetry = 500 * time.Millisecond
+
+func newOwnership(self string, now time.Time) *ownership {
+	return &ownership{
+		self: self, apis: map[string]int{}, members: map[string]*peer{}, ended: map[string]struct{}{}, asked: map[string]struct{}{},
+		claims: map[bucket.PartitionID]ownerClaim{}, held: map[bucket.PartitionID]*holding{}, again: map[string]struct{}{},
+		renewed: now, steady: now,
+	}
+}
+
+// watchBegins says that the registry is seen from its beginning.
+func (o *ownership) watchBegins() {
+	o.complete = false
+	clear(o.again)
+}
+
+// see takes in a change in the registry.
+func (o *ownership) see(s bucket.Sighting, now time.Time) {
+	switch {
+	case s.Session != "":
+		o.noteAgain(s.Session)
+		o.seeMember(s, now)
+	case s.Partition != nil:
+		o.noteAgain(bucket.StreamName(s.Partition.API, s.Partition.Number))
+		if s.Revision > o.claims[*s.Partition].revision {
+			o.claims[*s.Partition] = ownerClaim{s.Owner, s.Revision}
+		}
+	default:
+		o.complete, o.targets = true, nil
+		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
+		// taken from it.
+		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
+		maps.DeleteFunc(o.claims, func(p bucket.PartitionID, _ ownerClaim) bool {
+			return !o.seenAgain(bucket.StreamName(p.API, p.Number))
+		})
+	}
+}
+
+func (o *ownership) noteAgain(key string) {
+	if !o.complete {
+		o.again[key] = struct{}{}
+	}
+}
+
+func (o *ownership) seenAgain(key string) bool {
+	_, ok := o.again[key]
+	return ok
+}
+
+func (o *ownership) seeMember(s bucket.Sighting, now time.Time) {
+	old := o.members[s.Session]
+	switch _, over := o.ended[s.Session]; {
+	case s.Member == nil:
+		o.end(s.Session)
+	case over || old != nil && s.Revision <= old.revision:
+	case old == nil:
+		o.members[s.Session] = &peer{Member: *s.Member, revision: s.Revision, seen: now, heard: s.Session == o.self}
+		o.targets = nil
+	default:
+		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) {
+			o.targets = nil
+		}
+		old.Member, old.revision, old.seen, old.heard = *s.Member, s.Revision, now, true
+	}
+}
+
+// end notes that a session has ended for good.
+func (o *ownership) end(session string) {
+	o.ended[session] = struct{}{}
+	delete(o.members, session)
+	o.targets = nil
+}
+
+// dispatches says what this replica dispatches from now on.
+func (o *ownership) dispatches(apis map[string]int) {
+	o.apis, o.targets = apis, nil
+}
+
+// leave makes plan give everything up.
+func (o *ownership) leave() { o.leaving, o.targets = true, nil }
+
+// renew says that this replica's lease has been renewed. Where it could not be for a while, neither could others theirs,
+// perhaps: their time begins anew.
+func (o *ownership) renew(now time.Time) {
+	if now.Sub(o.renewed) > mostGap {
+		o.steady = now
+	}
+	o.renewed = now
+}
+
+// mostGap is the longest time between two renewals of our own in which the silence of others means something.
+const mostGap = 3 * bucket.MemberRenew
+
+// plan says what is to be done now. What it says it does not say again until its end has been told.
+func (o *ownership) plan(now time.Time) []deed {
+	if !o.complete {
+		return nil
+	}
+	deeds := o.expelDead(now)
+	targets := o.aim()
+	for _, p := range o.partitions() {
+		if d, ok := o.next(p, targets[p] == o.self && !o.leaving, now); ok {
+			deeds = append(deeds, d)
+		}
+	}
+	o.forgetEnded()
+	return deeds
+}
+
+// partitions are all that this replica dispatches, or still has, in order.
+func (o *ownership) partitions() []bucket.PartitionID {
+	var all []bucket.PartitionID
+	for api, n := range o.apis {
+		for p := range n {
+			all = append(all, bucket.PartitionID{API: api, Number: p})
+		}
+	}
+	slices.SortFunc(all, func(a, b bucket.PartitionID) int {
+		return cmp.Or(cmp.Compare(a.API, b.API), cmp.Compare(a.Number, b.Number))
+	})
+	return all
+}
+
+// expelDead names the members that have not been heard of for too long.
+func (o *ownership) expelDead(now time.Time) []deed {
+	if now.Sub(o.renewed) > mostGap {
+		return nil // it is the registry that is silent
+	}
+	var deeds []deed
+	for _, session := range slices.Sorted(maps.Keys(o.members)) {
+		m := o.members[session]
+		since := m.seen
+		if o.steady.After(since) {
+			since = o.steady
+		}
+		if session == o.self || !bucket.Expired(since, now) {
+			continue
+		}
+		deeds = o.expel(deeds, session, m.revision)
+	}
+	return deeds
+}
+
+func (o *ownership) expel(deeds []deed, session string, revision uint64) []deed {
+	if _, busy := o.asked[session]; busy {
+		return deeds
+	}
+	o.asked[session] = struct{}{}
+	return append(deeds, deed{do: deedExpel, session: session, revision: revision})
+}
+
+// aim works out who should own what, among the members that dispatch an api and stay.
+func (o *ownership) aim() map[bucket.PartitionID]string {
+	if o.targets != nil {
+		return o.targets
+	}
+	o.targets = map[bucket.PartitionID]string{}
+	for api, n := range o.apis {
+		var sessions, names []string
+		for _, session := range slices.Sorted(maps.Keys(o.members)) {
+			m := o.members[session]
+			if !m.Leaving && m.Partitions[api] == n {
+				sessions, names = append(sessions, session), append(names, m.Instance)
+			}
+		}
+		for p, owner := range divide(api, n, names) {
+			o.targets[bucket.PartitionID{API: api, Number: p}] = sessions[owner]
+		}
+	}
+	return o.targets
+}
+
+// next is what is to be done about one partition.
+func (o *ownership) next(p bucket.PartitionID, mine bool, now time.Time) (d deed, ok bool) {
+	h := o.held[p]
+	if h == nil {
+		h = &holding{}
+		o.held[p] = h
+	}
+	d = deed{part: p}
+	if c := o.claims[p]; h.phase >= holdClaimed && h.phase <= holdClosed && c.revision > h.revision && c.owner != o.self {
+		o.dropped(p, now)
+		d.do = deedLose
+		return d, true
+	}
+	switch h.phase {
+	case holdFree:
+		if now.Before(h.notBefore) {
+			return d, false
+		}
+		return o.begin(p, h, mine)
+	case holdClaimed:
+		return h.open(d), true
+	case holdOpen:
+		if mine {
+			return d, false
+		}
+		h.phase, d.do, d.tenure = holdClosing, deedClose, h.tenure
+		return d, true
+	case holdClosed:
+		h.phase, d.do, d.revision = holdReleasing, deedRelease, h.revision
+		return d, true
+	}
+	return d, false
+}
+
+func (h *holding) open(d deed) deed {
+	h.tenure++
+	h.phase, d.do, d.clean, d.tenure = holdOpening, deedOpen, h.clean, h.tenure
+	return d
+}
+
+// begin is what is to be done about a partition that this replica does nothing about yet.
+func (o *ownership) begin(p bucket.PartitionID, h *holding, mine bool) (d deed, ok bool) {
+	c := o.claims[p]
+	d = deed{part: p, revision: c.revision}
+	_, over := o.ended[c.owner]
+	switch {
+	case c.owner == o.self && mine: // claimed, and it did not hear of it; or it had to let go for a moment
+		h.revision = c.revision
+		return h.open(d), true
+	case c.owner == o.self:
+		h.phase, d.do = holdReleasing, deedRelease
+	case !mine:
+		return d, false
+	case c.owner == "", over:
+		h.phase, d.do = holdClaiming, deedClaim
+		h.clean = c.owner == "" && c.revision > 0 // one that nobody ever claimed an earlier version may have dispatched
+	case o.members[c.owner] == nil:
+		if deeds := o.expel(nil, c.owner, 0); len(deeds) > 0 {
+			return deeds[0], true
+		}
+		return d, false
+	default:
+		return d, false // its owner lives, and will give it up
+	}
+	return d, true
+}
+
+// forgetEnded forgets sessions that nothing speaks of any more.
+func (o *ownership) forgetEnded() {
+	if len(o.ended) == 0 {
+		return
+	}
+	owners := map[string]struct{}{}
+	for _, c := range o.claims {
+		owners[c.owner] = struct{}{}
+	}
+	maps.DeleteFunc(o.ended, func(session string, _ struct{}) bool {
+		_, owns := owners[session]
+		return !owns
+	})
+}
+
+// expelled is the end of deedExpel.
+func (o *ownership) expelled(session string, ended bool, now time.Time) {
+	delete(o.asked, session)
+	if ended {
+		o.end(session)
+	} else if m := o.members[session]; m != nil {
+		m.seen = now // it lives, or nobody knows: wait as long again
+	}
+}
+
+// claimed is the end of deedClaim.
+func (o *ownership) claimed(p bucket.PartitionID, revision uint64, err error, now time.Time) {
+	h := o.held[p]
+	if err != nil {
+		h.phase, h.notBefore = holdFree, now.Add(deedRetry)
+		return
+	}
+	h.phase, h.revision = holdClaimed, revision
+	if revision > o.claims[p].revision {
+		o.claims[p] = ownerClaim{o.self, revision}
+	}
+}
+
+// opened is the end of deedOpen.
+func (o *ownership) opened(d deed, err error, now time.Time) {
+	h := o.held[d.part]
+	if h.phase != holdOpening || h.tenure != d.tenure {
+		return // dropped meanwhile
+	}
+	if h.phase = holdOpen; err != nil {
+		h.phase, h.notBefore = holdFree, now.Add(2*deedRetry)
+	}
+}
+
+// dropped says that a partition was let go of without ending its calls.
+func (o *ownership) dropped(p bucket.PartitionID, now time.Time) {
+	if h := o.held[p]; h != nil && h.phase != holdFree {
+		h.phase, h.clean, h.notBefore = holdFree, false, now.Add(2*deedRetry)
+	}
+}
+
+// closed is the end of deedClose.
+func (o *ownership) closed(d deed) {
+	if h := o.held[d.part]; h.phase == holdClosing && h.tenure == d.tenure {
+		h.phase, h.clean = holdClosed, true
+	}
+}
+
+// released is the end of deedRelease.
+func (o *ownership) released(p bucket.PartitionID, revision uint64, err error, now time.Time) {
+	h := o.held[p]
+	h.phase = holdFree
+	if err != nil {
+		h.notBefore = now.Add(deedRetry)
+	} else if revision > o.claims[p].revision {
+		o.claims[p] = ownerClaim{"", revision}
+	}
+}
+
+// empty reports whether this replica has nothing left to give up.
+func (o *ownership) empty() bool {
+	for p, h := range o.held {
+		if h.phase != holdFree || o.claims[p].owner == o.self {
+			return false
+		}
+	}
+	return true
+}
+
+// unready says why a job might not be dispatched now, "" when it would be: every partition is open here, or with
+// somebody who has been heard of, or on its way from one to the other.
+func (o *ownership) unready() string {
+	if !o.complete {
+		return "who owns what is not known yet"
+	}
+	targets := o.aim()
+	for _, p := range o.partitions() {
+		h, owner := o.held[p], o.members[o.claims[p].owner]
+		switch next := o.members[targets[p]]; {
+		case h != nil && h.phase == holdOpen:
+		case o.claims[p].owner != o.self && owner != nil && owner.heard:
+		case targets[p] != o.self && next != nil && next.heard && o.claims[p].owner == "":
+		default:
+			return fmt.Sprintf("nobody has opened partition %d of api %s yet", p.Number, p.API)
+		}
+	}
+	return ""
+}
