@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"fmt"
+	"testing"
 	"time"
 
 	"weir/bucket"
@@ -170,5 +172,36 @@ func (m *simulation) checkSlowStart(t *task) {
 	delete(m.grudges, t.line)
 	if slack := m.s.pace.ahead + m.s.pace.late + m.late; g.first.Until(m.now) < g.pause-slack {
 		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
+	}
+}
+
+// TestSlowStartOfAnAPI: a hundred keys whose api was held do not all call when the hold is over, and yet all of them have
+// their whole rate again soon after.
+func TestSlowStartOfAnAPI(t *testing.T) {
+	const keys, jobs = 100, 5
+	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
+	m.s.terms.api.Breaker, m.s.terms.api.Retry.Adaptive = Breaker{}, nil
+	until := m.now.Add(time.Second)
+	m.s.hold(nil, until, "429")
+	for k := range keys {
+		for range jobs {
+			m.seq++
+			m.s.push(fmt.Sprintf("key-%d", k), m.seq, m.part)
+		}
+	}
+	m.drain(keys * jobs)
+	early := 0
+	for _, arrivals := range m.starts {
+		for _, a := range arrivals {
+			if bucket.Micros(a.At/1000) < until.Add(250*time.Millisecond) {
+				early++
+			}
+		}
+	}
+	if early == 0 || early > 4 {
+		t.Errorf("%d calls in the first quarter of a second after a hold", early)
+	}
+	if took := until.Until(m.now); took > (jobs+1)*time.Second {
+		t.Errorf("five calls of each key at 1/s took %s after a hold", took)
 	}
 }
