@@ -94,7 +94,11 @@ func (m *simulation) heard(t *task, e ending) {
 	if m.probing == t {
 		m.probing = nil
 	}
+	probe := m.s.probe == t
 	f := m.s.hear(t, e)
+	if probe && m.s.breaker.closed() == e.fault {
+		m.t.Fatalf("the probe failed: %v, and the breaker is closed: %v", e.fault, m.s.breaker.closed())
+	}
 	if f.free && (!open || e.verdict != retry) {
 		m.t.Fatalf("a call did not count that ended with %s, the breaker open: %v", e.name(), open)
 	}
