@@ -61,7 +61,7 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	apis := map[string]*ingest.API{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.queues[a.Name]}
+		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.w.storeRoom.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
 }

@@ -32,22 +32,23 @@ type Worker struct {
 	now      func() bucket.Micros
 	cleanups []cleanup
 
-	server   *embedded.Server // nil with an external one
-	room     int64            // bytes the streams may take together, 0 where nothing says
-	denied   denials
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	control  jetstream.KeyValue
-	office   *deadletter.Office
-	opened   []*openAPI // at the start
-	dispatch *dispatcher.Dispatcher
-	levels   levelBook // of the shared limits
-	follower *follower
-	pauses   *pauses
-	redis    redisstore.Client // nil where limits are counted in the process
-	shares   *bucket.Registry  // where replicas share the partitions, with an external server
-	intake   *ingest.Service
-	http     *console.Server
+	server    *embedded.Server // nil with an external one
+	room      int64            // bytes the streams may take together, 0 where nothing says
+	denied    denials
+	nc        *nats.Conn
+	js        jetstream.JetStream
+	control   jetstream.KeyValue
+	office    *deadletter.Office
+	opened    []*openAPI // at the start
+	dispatch  *dispatcher.Dispatcher
+	levels    levelBook // of the shared limits
+	follower  *follower
+	storeRoom *storeRoom
+	pauses    *pauses
+	redis     redisstore.Client // nil where limits are counted in the process
+	shares    *bucket.Registry  // where replicas share the partitions, with an external server
+	intake    *ingest.Service
+	http      *console.Server
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -129,6 +130,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
+	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
+	w.storeRoom.look(ctx)
+	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
 	w.follower = newFollower(w, store, present)
 	if err := w.takeJobs(); err != nil {
 		return nil, err
@@ -296,6 +300,9 @@ func (w *Worker) ready(ctx context.Context) error {
 		if err := w.dispatch.Ready(ctx); err != nil {
 			return err
 		}
+	}
+	if err := w.storeRoom.err(); err != nil {
+		return err
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)

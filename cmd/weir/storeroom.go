@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest"
+)
+
+// storeRoom keeps intake from taking the room that ends need: in a store full of jobs no result, record or letter could be
+// stored, and so no job could be let go of. It refuses jobs while seven eighths of the store are used; the streams of
+// results, records, events and letters have bounds of their own within it.
+type storeRoom struct {
+	js   jetstream.JetStream
+	most int64 // bytes that may be used for a job to be taken; 0: no bound is known
+	log  *slog.Logger
+
+	used  atomic.Int64 // when it was last looked at
+	since atomic.Int64 // bytes of the jobs that came since, taken or not
+	full  atomic.Bool
+}
+
+const (
+	roomCheck   = 500 * time.Millisecond // how often it is looked at
+	jobOverhead = 1 << 10                // of a stored job, beside its body
+)
+
+func newStoreRoom(js jetstream.JetStream, room int64, log *slog.Logger) *storeRoom {
+	return &storeRoom{js: js, most: room / 8 * 7, log: log.With("component", "store")}
+}
+
+// run looks how much is used until ctx ends.
+func (r *storeRoom) run(ctx context.Context) error {
+	tick := time.NewTicker(roomCheck)
+	defer tick.Stop()
+	for {
+		r.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (r *storeRoom) look(ctx context.Context) {
+	if r.most == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	before := r.since.Load()
+	info, err := r.js.AccountInfo(ctx)
+	if err != nil {
+		return // what it was is what is known; without JetStream nothing is taken anyway
+	}
+	r.since.Add(-before) // what came before the question is in its answer, or was refused
+	r.used.Store(int64(info.Store))
+	full := r.used.Load() >= r.most/16*15 // a large job may not fit any more
+	switch was := r.full.Swap(full); {
+	case full && !was:
+		r.log.Error("the store is nearly full: no job is taken until there is room again; let more be called, delete results or letters, or enlarge it",
+			"used_bytes", r.used.Load(), "most_bytes", r.most)
+	case was && !full:
+		r.log.Info("there is room in the store again: jobs are taken", "used_bytes", r.used.Load(), "most_bytes", r.most)
+	}
+}
+
+// err says that no job can be taken for want of room, nil when one can.
+func (r *storeRoom) err() error {
+	if r.full.Load() {
+		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", r.used.Load(), r.most)
+	}
+	return nil
+}
+
+// before puts the room before a queue.
+func (r *storeRoom) before(q ingest.Queue) ingest.Queue {
+	if r.most == 0 {
+		return q
+	}
+	return roomyQueue{q, r}
+}
+
+// roomyQueue is a queue that takes jobs while there is room.
+type roomyQueue struct {
+	ingest.Queue
+	room *storeRoom
+}
+
+// Put implements ingest.Queue.
+func (q roomyQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
+	size := int64(len(j.Body)) + jobOverhead
+	if q.room.used.Load()+q.room.since.Add(size) > q.room.most {
+		done(ingest.Receipt{}, &ingest.Refusal{
+			Code: ingest.Unavailable, Description: fmt.Sprintf("the store of api %s is nearly full: nothing was kept, try again later", j.API),
+		})
+		return
+	}
+	q.Queue.Put(j, done)
+}
