@@ -19,6 +19,9 @@ const lastingHold = 3 * time.Second
 // keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
 // it is stored a crash forgets the hold, which costs a call that is pushed back.
 func (l *lane) keepHold(p *part, n news) {
+	if !p.mayCall() {
+		return // it is the next owner's to find out
+	}
 	l.mu.Lock()
 	key := n.key()
 	former := l.marks[key]
