@@ -23,6 +23,9 @@ const (
 	reachRetry  = 100 * time.Millisecond
 )
 
+// ErrUnreachable is a Redis that does not answer: unlike one that answers with a no, it may do so later.
+var ErrUnreachable = errors.New("redis does not answer")
+
 // LeastVersion is the oldest Redis that a Store works with.
 const LeastVersion = "6.2"
 
@@ -77,7 +80,10 @@ func reach(ctx context.Context, c *redis.Client) (map[string]string, error) {
 			case <-ctx.Done():
 			}
 		}
-		return nil, fmt.Errorf("redis does not answer at %s: start it, or mend the address: %w", c.Options().Addr, err)
+		if refused(err) {
+			return nil, fmt.Errorf("redis at %s: %w", c.Options().Addr, err)
+		}
+		return nil, fmt.Errorf("%w at %s: start it, or mend the address: %w", ErrUnreachable, c.Options().Addr, err)
 	}
 }
 

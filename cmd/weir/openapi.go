@@ -54,7 +54,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 		a.limits, a.lane = shared, dispatcher.LaneOptions{
 			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 		}
-		a.watch = w.newLevelWatch(a.name, shared.store.Levels)
+		a.watch = w.newLevelWatch(a.name, shared.levels)
 		a.watch.unknown = shared.unknown
 		return nil
 	}

@@ -351,7 +351,6 @@ func TestRedisRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, url, want string }{
-		{"unreachable", "redis://:hunter2@" + freePort(t), "start it"},
 		{"evicting", "redis://" + evicting.addr, "maxmemory-policy noeviction"},
 		{"wrong password", "redis://:hunter2@" + locked.addr, "WRONGPASS"},
 	} {

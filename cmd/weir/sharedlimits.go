@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/redisstore"
-	"weir/cmd/weir/internal/config"
 	"weir/dispatcher"
 )
 
@@ -22,10 +20,12 @@ import (
 // NATS, before the first slot of it is used, and what a lost state had counted is added up from the ledger.
 type sharedLimits struct {
 	api     string
-	store   *redisstore.Store
+	redis   *redisLink
+	store   atomic.Pointer[redisstore.Store] // nil until Redis has answered once
 	control jetstream.KeyValue
 	js      jetstream.JetStream
 	log     *slog.Logger
+	clock   clockWatch
 	quiet   func() bool   // no call of the api is running or waits to be recorded
 	lost    chan struct{} // the state may have been lost
 
@@ -44,53 +44,70 @@ type redisMark struct {
 }
 
 const (
-	markEvery  = time.Second
-	markWait   = 2 * time.Second
-	seedRetry  = time.Second
-	seedPoll   = 20 * time.Millisecond
-	seedWithin = 5 * time.Minute // the longest the ledger may take to be added up
+	markEvery = time.Second
+	markWait  = 2 * time.Second
 )
 
-// dialRedis connects to the Redis that limits are shared in; nil when they are not shared.
-func dialRedis(ctx context.Context, s *config.Settings) (redisstore.Client, error) {
-	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
-		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
-	}
-	client, err := redisstore.Dial(ctx, s.RedisURL.Reveal())
-	if err != nil {
-		return nil, fmt.Errorf("WEIR_REDIS_URL %s: %w", s.RedisURL, err)
-	}
-	return client, nil
-}
-
-// openSharedLimits opens an api's limits in Redis. The state's mark is stored before it returns, so that no later loss
-// is taken for a beginning.
+// openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls hold, and run
+// opens them when it does.
 func openSharedLimits(ctx context.Context, w *Worker, api *dispatcher.API) (*sharedLimits, error) {
 	s := &sharedLimits{
 		api: api.Name, control: w.control, js: w.js, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
-		log: w.log.With("component", "limits", "api", api.Name), quiet: func() bool { return w.dispatch.Quiet(api.Name) },
+		redis: w.redis, log: w.log.With("component", "limits", "api", api.Name), quiet: func() bool { return w.dispatch.Quiet(api.Name) },
 	}
 	if err := s.recall(ctx); err != nil {
 		return nil, err
 	}
-	var err error
-	s.store, err = redisstore.New(ctx, redisstore.Options{
-		Client: w.redis, API: api.Name, Rules: api.Rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: dispatcher.MostAhead,
+	if err := s.begin(ctx); err != nil && !errors.Is(err, redisstore.ErrUnreachable) {
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin opens the limits. The state's mark is stored before they are used, so that no later loss is taken for a beginning.
+func (s *sharedLimits) begin(ctx context.Context) error {
+	client, err := s.redis.reach(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	store, err := redisstore.New(ctx, redisstore.Options{
+		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: dispatcher.MostAhead,
 	})
 	if errors.Is(err, redisstore.ErrEviction) {
-		return nil, fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
+		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := s.store.Touch(ctx); err != nil {
-		return nil, err
+	if _, err := store.Touch(ctx); err != nil {
+		return err
 	}
-	if s.kept.Epoch == redisstore.Fresh {
-		s.kept = redisMark{Epoch: s.store.Epoch(), Asked: -1} // to be stored, and no loss
+	mark := redisMark{}
+	mark.Epoch, mark.Asked = store.Mark()
+	if err := s.put(ctx, mark); err != nil {
+		return err
 	}
-	s.suspect()
-	return s, s.keep(ctx)
+	if s.kept.Epoch != redisstore.Fresh && s.kept.Epoch != mark.Epoch {
+		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
+	}
+	s.doubt = true
+	s.kept = mark
+	s.store.Store(store)
+	select {
+	case s.lost <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// opened is the store, or why there is none yet.
+func (s *sharedLimits) opened() (*redisstore.Store, error) {
+	if store := s.store.Load(); store != nil {
+		return store, nil
+	}
+	return nil, redisstore.ErrUnreachable
 }
 
 // recall finds what state the api's limits had. An api of which neither a mark nor a call is recorded was never called.
@@ -134,12 +151,16 @@ func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, er
 
 // Reserve implements bucket.Store. Slots of a state whose mark is not stored yet are not given: they are lost.
 func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
-	answers, err := s.store.Reserve(ctx, asks)
+	store, err := s.opened()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := store.Reserve(ctx, asks)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	known := s.store.Epoch() == s.kept.Epoch
+	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
 			for _, g := range answers[i].Grants {
@@ -173,7 +194,11 @@ func (s *sharedLimits) soften(a *bucket.Answer) {
 
 // Settle implements bucket.Store.
 func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
-	if err := s.store.Settle(ctx, uses); err != nil {
+	store, err := s.opened()
+	if err != nil {
+		return err
+	}
+	if err := store.Settle(ctx, uses); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -186,13 +211,18 @@ func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
 
 // Apply puts new rules in force.
 func (s *sharedLimits) Apply(rules bucket.Rules) error {
-	if err := s.store.Apply(rules); err != nil {
-		return err
-	}
 	s.mu.Lock()
-	s.rules = rules
-	s.mu.Unlock()
-	s.suspect()
+	defer s.mu.Unlock()
+	if store := s.store.Load(); store != nil {
+		if err := store.Apply(rules); err != nil {
+			return err
+		}
+	}
+	s.rules, s.doubt = rules, true
+	select {
+	case s.lost <- struct{}{}:
+	default:
+	}
 	return nil
 }
 
@@ -209,8 +239,12 @@ func (s *sharedLimits) suspect() {
 
 // keep stores the state's mark.
 func (s *sharedLimits) keep(ctx context.Context) error {
+	store, err := s.opened()
+	if err != nil {
+		return err
+	}
 	var mark redisMark
-	mark.Epoch, mark.Asked = s.store.Mark()
+	mark.Epoch, mark.Asked = store.Mark()
 	s.mu.Lock()
 	same, changed := mark == s.kept, mark.Epoch != s.kept.Epoch
 	s.mu.Unlock()
@@ -221,6 +255,16 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
 		s.suspect()
 	}
+	if err := s.put(ctx, mark); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = mark
+	return nil
+}
+
+func (s *sharedLimits) put(ctx context.Context, mark redisMark) error {
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("a mark that JSON cannot carry: " + err.Error())
@@ -230,9 +274,6 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 	if _, err := s.control.Put(ctx, s.key(), data); err != nil {
 		return fmt.Errorf("the limits' mark: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept = mark
 	return nil
 }
 
@@ -240,6 +281,20 @@ func (s *sharedLimits) keep(ctx context.Context) error {
 func (s *sharedLimits) run(ctx context.Context) error {
 	tick := time.NewTicker(markEvery)
 	defer tick.Stop()
+	told := ""
+	for s.store.Load() == nil {
+		err := s.begin(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			s.log.Warn("the limits are not open yet: calls hold; trying again", "err", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			pause(ctx, markEvery)
+		}
+	}
 	for {
 		select {
 		case <-tick.C:
@@ -252,121 +307,4 @@ func (s *sharedLimits) run(ctx context.Context) error {
 			return s.keep(context.WithoutCancel(ctx))
 		}
 	}
-}
-
-// unknown says why what was lost is not added up yet.
-func (s *sharedLimits) unknown() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.why
-}
-
-// seed adds up from the ledger what quotas and budgets had counted that were lost, and tries again until it has.
-func (s *sharedLimits) seed(ctx context.Context) {
-	told := ""
-	for ctx.Err() == nil {
-		epoch := s.store.Epoch()
-		_, err := s.store.Touch(ctx) // also brings new rules into force where debts are kept
-		var unknown []string
-		if err == nil {
-			unknown, err = s.store.Unknown(ctx)
-		}
-		if err == nil && len(unknown) == 0 {
-			s.mu.Lock()
-			s.doubt, s.why = s.kept.Epoch != epoch, ""
-			s.mu.Unlock()
-			return
-		}
-		if err == nil {
-			err = s.seedThese(ctx, unknown)
-		}
-		if err != nil && ctx.Err() == nil && err.Error() != told {
-			told = err.Error()
-			s.mu.Lock()
-			s.why = told
-			s.mu.Unlock()
-			s.log.Warn("quotas count as used up until the ledger is added up; trying again", "limits", strings.Join(unknown, ", "), "err", err)
-		}
-		select {
-		case <-time.After(seedRetry):
-		case <-ctx.Done():
-		}
-	}
-}
-
-func (s *sharedLimits) seedThese(ctx context.Context, unknown []string) error {
-	ctx, cancel := context.WithTimeout(ctx, seedWithin)
-	defer cancel()
-	s.mu.Lock()
-	rules := s.rules
-	s.mu.Unlock()
-	var limits []bucket.Limit
-	for _, l := range rules.Shared {
-		if slices.Contains(unknown, l.Name) {
-			limits = append(limits, l)
-		}
-	}
-	if err := s.awaitQuiet(ctx, limits); err != nil {
-		return err
-	}
-	now, err := s.store.Touch(ctx)
-	if err != nil {
-		return err
-	}
-	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods are by the clock of redis, the ledger is by ours
-	since := map[string]time.Time{}
-	for i := range limits {
-		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
-	}
-	used, err := readUsage(ctx, s.js, s.api, limits, since)
-	if err != nil {
-		return err
-	}
-	if err := s.store.Seed(ctx, used); err != nil {
-		return err
-	}
-	s.log.Info("what quotas had counted was added up from the ledger", "limits", strings.Join(unknown, ", "))
-	return nil
-}
-
-// awaitQuiet blocks until all that was called is in the ledger. Nothing new is called meanwhile, since what is unknown
-// counts as used up, unless it only counts.
-func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) error {
-	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
-		return nil
-	}
-	tick := time.NewTicker(seedPoll)
-	defer tick.Stop()
-	for {
-		s.mu.Lock()
-		open := len(s.open)
-		s.mu.Unlock()
-		if open == 0 && s.quiet() {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("calls are still running: %w", context.Cause(ctx))
-		}
-	}
-}
-
-// periodStart is since when what was used of a quota or budget counts at now.
-func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
-	quota := quotaOf(l)
-	if quota.Window == bucket.Sliding {
-		life, _ := rules.SlidingBounds(*quota)
-		return now - life
-	}
-	start, _ := quota.Period(now)
-	return start
-}
-
-// quotaOf is a quota, or what a budget is one of.
-func quotaOf(l *bucket.Limit) *bucket.Quota {
-	if l.Budget != nil {
-		return &l.Budget.Quota
-	}
-	return l.Quota
 }

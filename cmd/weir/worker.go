@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
-	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
@@ -45,8 +44,8 @@ type Worker struct {
 	follower  *follower
 	storeRoom *storeRoom
 	pauses    *pauses
-	redis     redisstore.Client // nil where limits are counted in the process
-	shares    *bucket.Registry  // where replicas share the partitions, with an external server
+	redis     *redisLink       // nil where limits are counted in the process
+	shares    *bucket.Registry // where replicas share the partitions, with an external server
 	intake    *ingest.Service
 	http      *console.Server
 
@@ -100,11 +99,11 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := refuseUnsupported(w.config); err != nil {
 		return nil, err
 	}
-	if w.redis, err = dialRedis(ctx, s); err != nil {
+	if w.redis, err = dialRedis(ctx, s, w.registry, log); err != nil {
 		return nil, err
 	}
 	if w.redis != nil {
-		w.onStop("redis connection", w.redis.Close)
+		w.onStop("redis connection", w.redis.close)
 	}
 	if err := w.share(ctx); err != nil {
 		return nil, err
