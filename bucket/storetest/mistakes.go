@@ -47,10 +47,20 @@ var mistakeTests = []test{
 
 // exactRates are those at which limiters with floating-point seconds lose one call of a burst.
 var exactRates = []bucket.Rate{
-	{Count: 10, Per: time.Second}, {Count: 20, Per: time.Second}, {Count: 25, Per: time.Second}, {Count: 30, Per: time.Second},
-	{Count: 90, Per: time.Second}, {Count: 250, Per: time.Second}, {Count: 100, Per: time.Minute}, {Count: 200, Per: time.Minute},
-	{Count: 500, Per: time.Minute}, {Count: 600, Per: time.Minute}, {Count: 1000, Per: time.Minute}, {Count: 5000, Per: time.Minute},
-	{Count: 7, Per: time.Second}, {Count: 1, Per: 3 * time.Hour},
+	{Count: 10, Per: time.Second},
+	{Count: 20, Per: time.Second},
+	{Count: 25, Per: time.Second},
+	{Count: 30, Per: time.Second},
+	{Count: 90, Per: time.Second},
+	{Count: 250, Per: time.Second},
+	{Count: 100, Per: time.Minute},
+	{Count: 200, Per: time.Minute},
+	{Count: 500, Per: time.Minute},
+	{Count: 600, Per: time.Minute},
+	{Count: 1000, Per: time.Minute},
+	{Count: 5000, Per: time.Minute},
+	{Count: 7, Per: time.Second},
+	{Count: 1, Per: 3 * time.Hour},
 }
 
 func burstInEveryYear(b *table) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/weir/internal/fakeapi"
 )
 
@@ -70,7 +69,7 @@ apis:
 			t.Fatal(err)
 		}
 		for seq := stream.CachedInfo().State.FirstSeq; seq <= stream.CachedInfo().State.LastSeq; seq++ {
-			if msg, err := stream.GetMsg(t.Context(), seq); err == nil && nats.Header(msg.Header).Get("Weir-Over-Soft") == "true" {
+			if msg, err := stream.GetMsg(t.Context(), seq); err == nil && msg.Header.Get("Weir-Over-Soft") == "true" {
 				marked++
 			}
 		}
