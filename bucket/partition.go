@@ -49,6 +49,7 @@ type entrant struct {
 	job    *ingest.Job
 	limits KeyLimits
 	msg    *nats.Msg
+	size   int // of it, in bytes
 	ticket uint32
 	volume int  // of the book that the ticket is of
 	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
@@ -123,7 +124,8 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 		p.pending[id].entrants++
 	}
 	p.waiting = append(p.waiting, e)
-	p.bytes += len(j.Body)
+	e.size = e.msg.Size()
+	p.bytes += e.size
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:
@@ -196,7 +198,7 @@ func (p *Partition) takeGroup() []*entrant {
 	defer p.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(p.waiting) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
-		bytes += len(p.waiting[n].job.Body)
+		bytes += p.waiting[n].size
 		n++
 	}
 	group := append([]*entrant(nil), p.waiting[:n]...)

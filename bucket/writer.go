@@ -32,6 +32,7 @@ type writing struct {
 	msg  *nats.Msg
 	may  func() bool // nil: always
 	done func(seq uint64, err error)
+	size int // of the message, in bytes
 }
 
 // ErrNotNow says that what was written must not be stored any more, or not now; it was not.
@@ -54,14 +55,14 @@ func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteW
 // WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be
 // sent, and if it says no, done gets ErrNotNow.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
-	size := len(m.Data) + len(m.Subject)
+	size := m.Size()
 	w.mu.Lock()
 	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
 		w.mu.Unlock()
 		done(0, ErrWriterFull)
 		return
 	}
-	w.waiting = append(w.waiting, writing{m, may, done})
+	w.waiting = append(w.waiting, writing{m, may, done, size})
 	w.bytes += size
 	w.mu.Unlock()
 	select {
@@ -118,7 +119,7 @@ func (w *Writer) take() []writing {
 	defer w.mu.Unlock()
 	n, bytes := 0, 0
 	for n < len(w.waiting) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
-		bytes += len(w.waiting[n].msg.Data) + len(w.waiting[n].msg.Subject)
+		bytes += w.waiting[n].size
 		n++
 	}
 	group := append([]writing(nil), w.waiting[:n]...)

@@ -224,6 +224,7 @@ func (l *lane) take(p *part, e bucket.Entry) {
 		p.keep(e)
 		if p.replay != nil {
 			p.replay.jobs[e.Seq] = line
+			l.d.tail.meets(p.bucket.Name(), e)
 			return
 		}
 		l.kick()

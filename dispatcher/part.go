@@ -64,7 +64,16 @@ func (p *part) takeKept(seq uint64) (bucket.Entry, bool) {
 }
 
 // entrySize is what a kept message costs, its header's map included.
-func entrySize(e bucket.Entry) int { return len(e.Data) + 512 }
+func entrySize(e bucket.Entry) int {
+	size := len(e.Data) + 512
+	for name, values := range e.Header {
+		size += len(name)
+		for _, v := range values {
+			size += len(v)
+		}
+	}
+	return size
+}
 
 // replay is what the markers of a stream say, gathered until all of them are read.
 type replay struct {

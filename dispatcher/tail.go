@@ -40,6 +40,7 @@ type lastCall struct {
 	billed        deadletter.Billed
 	final         bool
 	notBefore     bucket.Micros
+	id            string // that the job was stored under
 }
 
 func newTail() *tail {
@@ -54,6 +55,16 @@ func (t *tail) last(stream string, seq uint64) (lastCall, bool) {
 	defer t.mu.Unlock()
 	c, ok := t.byMessage[stream][seq]
 	return c, ok
+}
+
+// meets compares a message with the record of its sequence, and forgets a record that is of another job: somebody has
+// deleted the stream since, and a new one counts from 1 again.
+func (t *tail) meets(stream string, e bucket.Entry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c, ok := t.byMessage[stream][e.Seq]; ok && c.id != e.Header.Get(ingest.HeaderMsgID) {
+		delete(t.byMessage[stream], e.Seq)
+	}
 }
 
 // settled forgets the records of a partition that is open.
@@ -170,7 +181,7 @@ func (r *tailReading) add(c *CallRecord, stored, began time.Time) {
 		r.byMessage[c.Stream] = records
 	}
 	if c.Call >= records[c.Seq].call {
-		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore}
+		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe)}
 	}
 	tats := r.tats[c.API]
 	if tats == nil {

@@ -21,6 +21,7 @@ type left struct {
 	intents []int // the calls that were to start, one message each
 	mark    *bucket.RetryMark
 	record  *dispatcher.CallRecord
+	other   bool // the record is of another job, of a stream that is gone
 	result  bool
 	wait    time.Duration // NotBefore of the mark or the record, from when it is written
 	orders  []string      // of the api after the restart
@@ -76,6 +77,10 @@ var leftovers = []left{
 	{
 		what: "the last record", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
 		safe: pastEnd(1), once: pastEnd(1),
+	},
+	{
+		what: "the last record of another job", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
+		safe: called(1, "done"), once: called(1, "done"),
 	},
 	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
 	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{calls: 1, results: 1}, once: outcomeOf{results: 1}},
@@ -246,6 +251,9 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		record := *c.record
 		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
 		record.Job, record.Dedupe, record.Ended = key+"-job-0", key+"-job-0", time.Now()
+		if c.other {
+			record.Key, record.Dedupe = key+"-other", "another"
+		}
 		o.put(record.Subject(), "", record, nil)
 	}
 	if c.result {
