@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -13,12 +14,13 @@ import (
 
 // Bounds of one life.
 const (
-	patience   = 4 * time.Second  // for a chosen point to be reached
-	takesOver  = 30 * time.Second // until a second weir is ready
-	leaseGone  = 9 * time.Second  // until a weir that is stopped has lost every right
-	clingsFor  = 4 * time.Second  // a weir that was taken over
-	retryStart = 100 * time.Millisecond
-	mostStarts = 100 // of one life that ends by itself each time
+	patience    = 4 * time.Second  // for a chosen point to be reached
+	callsWithin = 20 * time.Second // from when weir is ready
+	takesOver   = 30 * time.Second // until a second weir is ready
+	leaseGone   = 9 * time.Second  // until a weir that is stopped has lost every right
+	clingsFor   = 4 * time.Second  // a weir that was taken over
+	retryStart  = 100 * time.Millisecond
+	mostStarts  = 100 // of one life that ends by itself each time
 )
 
 // torment goes through the plan and returns when weir is up for good.
@@ -67,6 +69,9 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 		err = p.awaitReady(ctx, startWithin)
 		switch {
 		case err == nil:
+			if l.calls {
+				s.awaitCall(ctx, p)
+			}
 			if s.end(ctx, p, l, name) {
 				return ctx.Err()
 			}
@@ -83,6 +88,26 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 		}
 	}
 	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.o.Dir)
+}
+
+// awaitCall waits until a call reaches the api, the process is gone, or callsWithin has passed. A weir that follows one that
+// was killed may not call before that one's right to is over.
+func (s *stage) awaitCall(ctx context.Context, p *process) {
+	before := s.written()
+	for limit := time.Now().Add(callsWithin); s.written() == before && time.Now().Before(limit); {
+		if p.gone(ctx, 20*time.Millisecond) || ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// written is the length of the api's ledger, 0 where it cannot be read.
+func (s *stage) written() int64 {
+	info, err := os.Stat(s.ledger)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 // end brings a life that is ready to its end; false when it ended by itself in another way.

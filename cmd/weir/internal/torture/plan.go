@@ -23,8 +23,9 @@ const (
 // life is one run of weir and how it ends.
 type life struct {
 	order    fault.Order   // where to end by itself
-	delay    time.Duration // else: how long after it was ready, or after its start if early
+	delay    time.Duration // else: how long after it was ready or has called, or after its start if early
 	early    bool          // killed while it starts
+	calls    bool          // not before it has called
 	takeover bool          // not killed: stopped, replaced, and then let go on
 }
 
@@ -53,7 +54,7 @@ func newPlan(o *Options) *plan {
 	}
 	chosen := 0
 	for n := range o.WorkerKills {
-		l := life{delay: between(r, 50*time.Millisecond, 1500*time.Millisecond)}
+		l := life{delay: between(r, 50*time.Millisecond, 1500*time.Millisecond), calls: r.IntN(4) > 0}
 		switch {
 		case len(points) > 0 && (n%2 == 0 || len(o.Points) > 0):
 			point := points[chosen%len(points)]
@@ -70,7 +71,7 @@ func newPlan(o *Options) *plan {
 	}
 	for range o.Takeovers {
 		at := r.IntN(len(p.lives) + 1)
-		p.lives = slices.Insert(p.lives, at, life{takeover: true, delay: between(r, 500*time.Millisecond, 1500*time.Millisecond)})
+		p.lives = slices.Insert(p.lives, at, life{takeover: true, calls: true, delay: between(r, 500*time.Millisecond, 1500*time.Millisecond)})
 	}
 	p.addEvents(r, o)
 	return p
