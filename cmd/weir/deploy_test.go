@@ -92,7 +92,7 @@ func TestDeployedVariablesExist(t *testing.T) {
 // TestDashboardAndAlertsAskForWhatThereIs compares the names and labels in every expression with the series of a worker
 // that runs.
 func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
-	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n")
+	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n")
 	r.submit("weir.jobs.m.k", nil, nil)
 	r.submit("weir.jobs.m.k", nil, nil)
 	r.awaitCalls(1)
