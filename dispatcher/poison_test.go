@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"io"
 	"log/slog"
 	"net/url"
 	"strings"
@@ -22,7 +21,7 @@ func crashing(idempotent bool) (*lane, *task) {
 	if idempotent {
 		api.Idempotency = &Idempotency{Header: "Idempotency-Key"}
 	}
-	l := &lane{name: "pay", log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
 	conns := newConnections(api.URL, 0, 1)
 	t := &task{
 		line: &line{key: "k"}, job: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},

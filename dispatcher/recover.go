@@ -6,10 +6,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // replayIntent notes an intent found at the start.
@@ -104,6 +105,7 @@ func (l *lane) breathe(seen *int) {
 // pace makes a line go on at its key's pace. Called with the lock held.
 func (l *lane) pace(line *line, now bucket.Micros) {
 	line.cold = true
+	line.doubts = int32(min(line.limits.InFlight, 1<<30))
 	if l.s.clock == OtherClock {
 		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
 		line.floor = l.d.tail.tat(l.name, line.key)
@@ -152,7 +154,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		l.running.Go(func() { l.prepare(ctx, t) })
 	case intended && intent.call > t.calls:
 		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
-		line.unsure = true
+		line.unsure, t.doubted = true, true
 	}
 }
 
@@ -247,38 +249,60 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	l.bury(ctx, t, out.reason, detail, c)
 }
 
+// found looks whether a job that was in the stream at the start has a result already, as one may have whose call was
+// running then: it is not called again. nil when it has none, or cannot have one.
+func (l *lane) found(ctx context.Context, t *task) (nats.Header, error) {
+	l.mu.Lock()
+	doubted := t.doubted
+	if t.calls == 0 && !t.doubted && !t.looked && t.line.doubts > 0 {
+		t.line.doubts--
+		doubted = true
+	}
+	t.looked = true
+	t.doubted = doubted
+	l.mu.Unlock()
+	if !doubted {
+		return nil, nil //nolint:nilnil // none is no error
+	}
+	result, err := l.d.findResult(ctx, t)
+	if err == nil && result == nil {
+		l.mu.Lock()
+		t.doubted = false
+		l.mu.Unlock()
+	}
+	return result, err
+}
+
 // lostRecord is the ledger's record of a call of which only the result was stored.
-func (l *lane) lostRecord(t *task, result *jetstream.RawStreamMsg) *CallRecord {
-	status, _ := strconv.Atoi(result.Header.Get(HeaderStatus)) // weir's own headers: always there
-	started, _ := time.Parse(time.RFC3339Nano, result.Header.Get(HeaderCalledAt))
-	ended, _ := time.Parse(time.RFC3339Nano, result.Header.Get(HeaderFinishedAt))
+func (l *lane) lostRecord(t *task, result nats.Header) *CallRecord {
+	status, _ := strconv.Atoi(result.Get(HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderFinishedAt))
 	out := outcome{verdict: delivered, billed: deadletter.BilledYes, detail: "the worker died after its result was stored"}
 	c := l.record(t, response{sent: true, status: status, started: started, ended: ended}, out)
 	c.Planned = time.Time{}
 	return c
 }
 
-// findResult looks for a result of exactly this message; nil when there is none.
-func (d *Dispatcher) findResult(ctx context.Context, t *task) (*jetstream.RawStreamMsg, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	stream, err := d.opts.JetStream.Stream(ctx, ResultsStream)
-	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
-	}
+// resultLeeway is how much earlier than its job a result may seem to have been stored: streams have leaders of their own,
+// each with its clock.
+const resultLeeway = time.Minute
+
+// findResult looks for the result of exactly this message; nil when there is none. It asks the leader, for each of the
+// key's results that were stored since the job was.
+func (d *Dispatcher) findResult(ctx context.Context, t *task) (nats.Header, error) {
 	subject := ResultSubject(t.job.API, t.job.Key)
 	want := fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)
-	for seq := uint64(1); ; {
-		msg, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
-		if isNotFound(err) {
-			return nil, nil //nolint:nilnil // none is no error
-		} else if err != nil {
-			return nil, fmt.Errorf("results of %s: %w", subject, err)
+	next := fmt.Sprintf(`{"start_time":%q,"next_by_subj":%q}`, stamp(t.accepted.Time().Add(-resultLeeway)), subject)
+	for {
+		msg, err := bucket.AskLeader(ctx, d.opts.Conn, ResultsStream, next)
+		if err != nil || msg == nil {
+			return nil, err
 		}
-		if msg.Header.Get("Nats-Msg-Id") == want {
-			return msg, nil
+		header, err := nats.DecodeHeadersMsg(msg.Headers)
+		if err == nil && header.Get(ingest.HeaderMsgID) == want {
+			return header, nil
 		}
-		seq = msg.Sequence + 1
+		next = fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, msg.Seq+1, subject)
 	}
 }

@@ -150,8 +150,7 @@ func AwaitNoRival(ctx context.Context, r *bucket.Registry, sharedBy string, rule
 		}
 	}
 	cancel(nil)
-	_ = <-watched // it has ended because nobody wants it any more
-	return err
+	return errors.Join(err, <-watched)
 }
 
 // rival is a member beside which this replica may not dispatch.

@@ -83,7 +83,8 @@ var leftovers = []left{
 		safe: called(1, "done"), once: called(1, "done"),
 	},
 	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
-	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{calls: 1, results: 1}, once: outcomeOf{results: 1}},
+	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
+	{what: "a result and nothing else", result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{
 		what: "the mark of an end", mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: uncalled("cancelled"), once: uncalled("cancelled"),

@@ -156,8 +156,15 @@ func (r *roleRig) operate() {
 		args string
 		code int
 	}{
-		{"pause pay vip --why test", 0}, {"resume pay vip", 0}, {"pause pay", 0}, {"cancel pay no-such-job", exitNotFound}, {"resume pay", 0},
-		{"dead export", 0}, {"dead redrive 1 --yes", 0}, {"dead purge 2 --yes", 0}, {"dead purge --api pay --yes", exitNotFound},
+		{"pause pay vip --why test", 0},
+		{"resume pay vip", 0},
+		{"pause pay", 0},
+		{"cancel pay no-such-job", exitNotFound},
+		{"resume pay", 0},
+		{"dead export", 0},
+		{"dead redrive 1 --yes", 0},
+		{"dead purge 2 --yes", 0},
+		{"dead purge --api pay --yes", exitNotFound},
 	} {
 		got := r.as("operator", strings.Fields(c.args)...)
 		if got.code != c.code || strings.Contains(got.stderr, "refuses") || strings.Contains(got.stderr, "could not be stored") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // cleanup is undone in reverse order, when Start fails and when the worker stops.
@@ -64,6 +65,15 @@ func (w *Worker) shutDown() {
 	if err := w.cleanUp(); err != nil && w.err == nil {
 		w.err = err
 	}
+}
+
+// undo takes down what a start that failed has started. Calls that run already get the shutdown timeout, as ever.
+func (w *Worker) undo() error {
+	if w.stopHard != nil {
+		timer := time.AfterFunc(w.settings.ShutdownTimeout, func() { w.stopHard(errors.New("the shutdown timeout has passed")) })
+		defer timer.Stop()
+	}
+	return w.cleanUp()
 }
 
 // wait ends dispatch, then what it stores with.

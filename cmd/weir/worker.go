@@ -66,7 +66,7 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	defer func() {
 		w.denied.tell(nil)
 		if err != nil {
-			err = errors.Join(w.denied.explain(explainStart(err)), w.cleanUp())
+			err = errors.Join(w.denied.explain(explainStart(err)), w.undo())
 		}
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
