@@ -127,7 +127,10 @@ func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
 	for {
 		select {
 		case entry, open := <-watcher.Updates():
-			if !open {
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case !open:
 				return fmt.Errorf("the watch of %s has ended", LeasesBucket)
 			}
 			if s, ok := sighted(entry); ok {
