@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -130,65 +129,6 @@ func (m *simulation) openStore() {
 	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now.Add(m.skew) }); err != nil {
 		m.t.Fatal(err)
 	}
-}
-
-// sendAway puts the store on another machine: a round trip away, with a clock of its own.
-func (m *simulation) sendAway() *simulation {
-	m.skew = m.upTo(2*time.Hour) - time.Hour
-	m.openStore()
-	most := []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 15 * time.Millisecond}[m.rnd.IntN(3)]
-	m.way, m.back = m.upTo(most), m.upTo(most)
-	m.losses = []int{0, 0, 30, 8}[m.rnd.IntN(4)]
-	m.busy = min(m.busy, 500*time.Microsecond) // more than the jitter has room for is another test's business
-	m.s.clock, m.s.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
-	return m
-}
-
-// leg is how long one way takes this time.
-func (m *simulation) leg(best time.Duration) time.Duration {
-	if m.rnd.IntN(20) == 0 {
-		return best + m.upTo(60*time.Millisecond)
-	}
-	return best + m.upTo(best/8+200*time.Microsecond)
-}
-
-// reserve asks the store and takes its answer in: at once, or after a round trip.
-func (m *simulation) reserve(fx effects) {
-	if m.s.clock == OwnClock {
-		answers, err := m.store.Reserve(context.Background(), fx.asks)
-		m.s.answer(&fx, reply{sent: m.now, came: m.now, answers: answers, err: err})
-		return
-	}
-	r := reply{sent: m.now}
-	lost := m.losses > 0 && m.rnd.IntN(m.losses) == 0
-	m.after(m.leg(m.way), func() {
-		if r.answers, r.err = m.store.Reserve(context.Background(), fx.asks); r.err != nil {
-			m.t.Fatal(r.err)
-		}
-		if lost {
-			m.forget(r.answers, &fx)
-			r.answers, r.err = nil, errLost
-		}
-		m.after(m.leg(m.back), func() {
-			r.came = m.now
-			if out := m.s.answer(&fx, r); len(out.unused) > 0 {
-				m.tell(out.unused)
-			}
-		})
-	})
-}
-
-var errLost = errors.New("lost on the way")
-
-// forget ends, as its lease would, what was granted to nobody.
-func (m *simulation) forget(answers []bucket.Answer, fx *effects) {
-	var uses []bucket.Use
-	for i, a := range answers {
-		for _, g := range a.Grants {
-			uses = append(uses, bucket.Use{Key: fx.asks[i].Key, Grant: g})
-		}
-	}
-	m.after(time.Second, func() { m.settle(uses) })
 }
 
 func (m *simulation) settle(uses []bucket.Use) {
