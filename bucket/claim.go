@@ -35,30 +35,30 @@ func (r *Registry) Release(ctx context.Context, p PartitionID, revision uint64) 
 	return got, nil
 }
 
-// Expel ends another session's lease for good, if it has not been renewed since revision, and reports whether it has
-// ended. The session can never renew again: it only does so on the condition that its last renewal stands. With
-// revision 0 nothing is known of the session.
-func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, err error) {
+// Expel ends another session's membership for good, if it has not been renewed since revision, and reports whether it
+// has ended, and if not, the revision that it stands at. The session can never renew again: it only does so on the
+// condition that its last renewal stands. With revision 0 nothing is known of the session.
+func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (ended bool, stands uint64, err error) {
 	key := memberKey(session)
 	for range 2 {
 		_, err := r.remove(ctx, key, revision)
 		if err == nil {
-			return true, nil
+			return true, 0, nil
 		}
 		if !errors.Is(err, errStale) {
-			return false, fmt.Errorf("expel %s: %w", session, err)
+			return false, 0, fmt.Errorf("expel %s: %w", session, err)
 		}
 		now, err := r.last(ctx, key)
 		if err != nil {
-			return false, fmt.Errorf("expel %s: %w", session, err)
+			return false, 0, fmt.Errorf("expel %s: %w", session, err)
 		}
 		if now.value != nil {
-			return false, nil // it lives
+			return false, now.revision, nil // it lives, or has not been waited for
 		}
 		if now.revision != 0 {
-			return true, nil // its end is in the stream
+			return true, 0, nil // its end is in the stream
 		}
 		revision = 0 // not even a mark of its end is left: the same again, on the condition that nothing is there
 	}
-	return false, nil
+	return false, 0, nil
 }

@@ -91,7 +91,7 @@ func (w *owner) join(ctx context.Context) error {
 		return err
 	}
 	w.mu.Lock()
-	w.o = newOwnership(lease.Session(), time.Now())
+	w.o = newOwnership(lease.Session(), w.d.opts.Instance, time.Now())
 	w.o.dispatches(w.d.partitions())
 	w.mu.Unlock()
 	w.lease.Store(lease)
@@ -345,14 +345,14 @@ func (w *owner) done(ctx context.Context, lease *bucket.Membership, d deed) {
 }
 
 func (w *owner) expel(ctx context.Context, d deed) {
-	ended, err := w.registry.Expel(ctx, d.session, d.revision)
+	ended, stands, err := w.registry.Expel(ctx, d.session, d.revision)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		w.d.log.Warn("a replica that is not heard of could not be expelled; trying again", "err", err)
 	case ended:
 		w.d.log.Warn("a replica is not heard of any more: its partitions are shared out", "session", d.session)
 	}
-	w.tell(func(o *ownership) { o.expelled(d.session, ended, time.Now()) })
+	w.tell(func(o *ownership) { o.expelled(d.session, ended, stands, time.Now()) })
 }
 
 // end gives the lease up when every call has ended.

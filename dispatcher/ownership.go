@@ -24,6 +24,7 @@ import (
 // has stopped by its own clock. Nothing here depends on how fresh the view is, only how soon a partition is taken.
 type ownership struct {
 	self    string         // this replica's session
+	name    string         // this replica's
 	apis    map[string]int // the number of partitions of every api that it dispatches
 	leaving bool
 
@@ -102,9 +103,9 @@ type deed struct {
 // deedRetry is how soon what failed is tried again.
 const deedRetry = 500 * time.Millisecond
 
-func newOwnership(self string, now time.Time) *ownership {
+func newOwnership(self, name string, now time.Time) *ownership {
 	return &ownership{
-		self: self, apis: map[string]int{}, members: map[string]*peer{}, ended: map[string]struct{}{}, asked: map[string]struct{}{},
+		self: self, name: name, apis: map[string]int{}, members: map[string]*peer{}, ended: map[string]struct{}{}, asked: map[string]struct{}{},
 		claims: map[bucket.PartitionID]ownerClaim{}, held: map[bucket.PartitionID]*holding{}, again: map[string]struct{}{},
 		renewed: now, steady: now,
 	}
@@ -258,12 +259,15 @@ func (o *ownership) aim() map[bucket.PartitionID]string {
 	}
 	o.targets = map[bucket.PartitionID]string{}
 	for api, n := range o.apis {
-		var sessions, names []string
+		sessions, names := []string{o.self}, []string{o.name} // whether or not the watch shows it just now
 		for _, session := range slices.Sorted(maps.Keys(o.members)) {
 			m := o.members[session]
-			if !m.Leaving && m.Partitions[api] == n {
+			if session != o.self && !m.Leaving && m.Partitions[api] == n {
 				sessions, names = append(sessions, session), append(names, m.Instance)
 			}
+		}
+		if o.leaving {
+			sessions, names = sessions[1:], names[1:]
 		}
 		for p, owner := range divide(api, n, names) {
 			o.targets[bucket.PartitionID{API: api, Number: p}] = sessions[owner]
@@ -354,14 +358,21 @@ func (o *ownership) forgetEnded() {
 	})
 }
 
-// expelled is the end of deedExpel.
-func (o *ownership) expelled(session string, ended bool, now time.Time) {
+// expelled is the end of deedExpel; stands is the revision of a session that has not ended, 0 where nobody knows.
+func (o *ownership) expelled(session string, ended bool, stands uint64, now time.Time) {
 	delete(o.asked, session)
-	if ended {
+	m := o.members[session]
+	switch {
+	case ended:
 		o.end(session)
-	} else if m := o.members[session]; m != nil {
-		m.seen = now // it lives, or nobody knows: wait as long again
+		return
+	case m == nil && stands == 0:
+		return
+	case m == nil: // the watch has not shown it
+		m = &peer{}
+		o.members[session] = m
 	}
+	m.revision, m.seen = max(m.revision, stands), now // wait as long again
 }
 
 // claimed is the end of deedClaim.

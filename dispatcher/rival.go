@@ -128,7 +128,7 @@ func AwaitNoRival(ctx context.Context, r *bucket.Registry, sharedBy string, rule
 			}
 		})
 	}()
-	d, o, start := &Dispatcher{opts: Options{SharedBy: sharedBy}}, newOwnership("", time.Now()), time.Now()
+	d, o, start := &Dispatcher{opts: Options{SharedBy: sharedBy}}, newOwnership("", "", time.Now()), time.Now()
 	tick := time.NewTicker(planEvery)
 	defer tick.Stop()
 	err := errUndecided
