@@ -41,14 +41,6 @@ type ownership struct {
 	steady  time.Time // since when its renewals have come without a gap
 }
 
-// peer is a member as this replica sees it.
-type peer struct {
-	bucket.Member
-	revision uint64
-	seen     time.Time // when its revision was first seen
-	heard    bool      // it has renewed while this replica looked
-}
-
 // ownerClaim is what the registry says of a partition: its owner's session, empty for none.
 type ownerClaim struct {
 	owner    string
@@ -111,69 +103,6 @@ func newOwnership(self, name string, now time.Time) *ownership {
 	}
 }
 
-// watchBegins says that the registry is seen from its beginning.
-func (o *ownership) watchBegins() {
-	o.complete = false
-	clear(o.again)
-}
-
-// see takes in a change in the registry.
-func (o *ownership) see(s bucket.Sighting, now time.Time) {
-	switch {
-	case s.Session != "":
-		o.noteAgain(s.Session)
-		o.seeMember(s, now)
-	case s.Partition != nil:
-		o.noteAgain(bucket.StreamName(s.Partition.API, s.Partition.Number))
-		if s.Revision > o.claims[*s.Partition].revision {
-			o.claims[*s.Partition] = ownerClaim{s.Owner, s.Revision}
-		}
-	default:
-		o.complete, o.targets = true, nil
-		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
-		// taken from it.
-		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
-		maps.DeleteFunc(o.claims, func(p bucket.PartitionID, _ ownerClaim) bool {
-			return !o.seenAgain(bucket.StreamName(p.API, p.Number))
-		})
-	}
-}
-
-func (o *ownership) noteAgain(key string) {
-	if !o.complete {
-		o.again[key] = struct{}{}
-	}
-}
-
-func (o *ownership) seenAgain(key string) bool {
-	_, ok := o.again[key]
-	return ok
-}
-
-func (o *ownership) seeMember(s bucket.Sighting, now time.Time) {
-	old := o.members[s.Session]
-	switch _, over := o.ended[s.Session]; {
-	case s.Member == nil:
-		o.end(s.Session)
-	case over || old != nil && s.Revision <= old.revision:
-	case old == nil:
-		o.members[s.Session] = &peer{Member: *s.Member, revision: s.Revision, seen: now, heard: s.Session == o.self}
-		o.targets = nil
-	default:
-		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) {
-			o.targets = nil
-		}
-		old.Member, old.revision, old.seen, old.heard = *s.Member, s.Revision, now, true
-	}
-}
-
-// end notes that a session has ended for good.
-func (o *ownership) end(session string) {
-	o.ended[session] = struct{}{}
-	delete(o.members, session)
-	o.targets = nil
-}
-
 // dispatches says what this replica dispatches from now on.
 func (o *ownership) dispatches(apis map[string]int) {
 	o.apis, o.targets = apis, nil
@@ -222,34 +151,6 @@ func (o *ownership) partitions() []bucket.PartitionID {
 		return cmp.Or(cmp.Compare(a.API, b.API), cmp.Compare(a.Number, b.Number))
 	})
 	return all
-}
-
-// expelDead names the members that have not been heard of for too long.
-func (o *ownership) expelDead(now time.Time) []deed {
-	if now.Sub(o.renewed) > mostGap {
-		return nil // it is the registry that is silent
-	}
-	var deeds []deed
-	for _, session := range slices.Sorted(maps.Keys(o.members)) {
-		m := o.members[session]
-		since := m.seen
-		if o.steady.After(since) {
-			since = o.steady
-		}
-		if session == o.self || !bucket.Expired(since, now) {
-			continue
-		}
-		deeds = o.expel(deeds, session, m.revision)
-	}
-	return deeds
-}
-
-func (o *ownership) expel(deeds []deed, session string, revision uint64) []deed {
-	if _, busy := o.asked[session]; busy {
-		return deeds
-	}
-	o.asked[session] = struct{}{}
-	return append(deeds, deed{do: deedExpel, session: session, revision: revision})
 }
 
 // aim works out who should own what, among the members that dispatch an api and stay.
@@ -341,38 +242,6 @@ func (o *ownership) begin(p bucket.PartitionID, h *holding, mine bool) (d deed, 
 		return d, false // its owner lives, and will give it up
 	}
 	return d, true
-}
-
-// forgetEnded forgets sessions that nothing speaks of any more.
-func (o *ownership) forgetEnded() {
-	if len(o.ended) == 0 {
-		return
-	}
-	owners := map[string]struct{}{}
-	for _, c := range o.claims {
-		owners[c.owner] = struct{}{}
-	}
-	maps.DeleteFunc(o.ended, func(session string, _ struct{}) bool {
-		_, owns := owners[session]
-		return !owns
-	})
-}
-
-// expelled is the end of deedExpel; stands is the revision of a session that has not ended, 0 where nobody knows.
-func (o *ownership) expelled(session string, ended bool, stands uint64, now time.Time) {
-	delete(o.asked, session)
-	m := o.members[session]
-	switch {
-	case ended:
-		o.end(session)
-		return
-	case m == nil && stands == 0:
-		return
-	case m == nil: // the watch has not shown it
-		m = &peer{}
-		o.members[session] = m
-	}
-	m.revision, m.seen = max(m.revision, stands), now // wait as long again
 }
 
 // claimed is the end of deedClaim.
