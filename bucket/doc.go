@@ -32,6 +32,12 @@
 // published on the condition that the key's last message is still the same. The stream's own limit is never lowered:
 // JetStream answers that by deleting the oldest messages of every key that is deeper.
 //
+// # Who owns a partition
+//
+// Replicas find each other in a Registry, a key-value bucket: a Membership is one replica's lease, and its claims
+// (claim.go) hang on it. Every write there names the revision that it replaces. Lease is the plainer right of one process,
+// for what only one may do.
+//
 // # What must hold
 //
 //   - A slot granted is within every limit, whatever was granted before, in any window.

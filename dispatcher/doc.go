@@ -34,6 +34,15 @@
 // key or the api, a hold ends in a slow start (governor.go, pacing.go), failures in a row open the api's breaker
 // (breaker.go). All of them only keep calls from being asked for; none of them grants one.
 //
+// # Ownership
+//
+// A lane works those partitions of its api that this replica owns. Where others may own them (Options.Registry) ownership
+// decides who takes which (ownership.go, peers.go: a plain value; rendezvous.go: who should), owner is the shell around it, and
+// takeover.go opens and closes single partitions while the lane runs. A part is one tenure: taken over again it is another.
+// A partition is closed by letting its calls end and storing what came of them, so that its next owner need not guess; or it
+// is lost, and then nothing about it is stored any more. ARCHITECTURE.md has the argument why no two replicas start calls of
+// a partition at the same time.
+//
 // # Recovery
 //
 // Opening a partition reads its stream. No call starts before all that was in it at the takeover has been read, since

@@ -107,7 +107,7 @@ func oneServer(t *testing.T) string {
 // waits until nothing waits.
 func (r *replicas) underLoad(keys int, pause time.Duration, what func(ctx context.Context)) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Minute)
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)
 	var producers sync.WaitGroup
