@@ -31,6 +31,8 @@ type Intent struct {
 	// Repeatable says that the call carries an idempotency key. It is told here because the api's configuration may say
 	// otherwise by the time the intent is read.
 	Repeatable bool `json:"repeatable,omitempty"`
+	// Deaths is how many owners have died with a call of this job under way, one after the other.
+	Deaths int `json:"deaths,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.
@@ -55,6 +57,22 @@ type Markers struct {
 	p     *Partition
 	w     *Writer
 	fence string // the sequence of this owner's epoch
+	died  bool
+}
+
+// AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
+func (m *Markers) AfterDeath() bool { return m.died }
+
+// GiveUp takes this owner's epoch back: nothing of it is under way. The stream refuses its intents from then on.
+func (m *Markers) GiveUp(ctx context.Context) error {
+	m.p.mu.Lock()
+	fence := m.p.fence
+	m.p.mu.Unlock()
+	subject := ownerSubject(m.p.queue.api, m.p.number)
+	if err := m.p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(fence+1)); err != nil {
+		return fmt.Errorf("give %s up: %w", m.p.name, err)
+	}
+	return nil
 }
 
 // Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
@@ -93,7 +111,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10)}, nil
+	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier > 0}, nil
 }
 
 // Run stores markers until ctx ends.

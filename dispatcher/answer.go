@@ -193,6 +193,7 @@ const longWait = 250 * time.Millisecond
 
 func (s *schedule) withdraw(t *task, until bucket.Micros) {
 	s.noProbe(t)
+	s.cleared(t)
 	t.phase, t.notBefore, t.job, t.limited = resting, until.Add(-s.pace.lead), nil, true
 	s.staged--
 }

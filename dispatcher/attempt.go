@@ -160,7 +160,7 @@ func (l *lane) needsIntent(t *task) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return t.terms.api.Idempotency == nil || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
+	return t.terms.api.Idempotency == nil || t.seq <= t.line.part.careful || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
 }
 
 // intend stores the intents of all tasks that wait for one, together.
@@ -175,7 +175,7 @@ func (l *lane) intend(p *part, more ...*task) {
 	p.intents, p.intending = nil, true
 	intents := make([]bucket.Intent, len(tasks))
 	for i, t := range tasks {
-		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil}
+		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil, Deaths: t.deaths}
 	}
 	l.mu.Unlock()
 	l.running.Add(1)

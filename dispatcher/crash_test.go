@@ -169,6 +169,9 @@ func (m *simulation) reopen() {
 			t := line.extract(seq)
 			t.calls, t.notBefore = r.calls, max(r.notBefore, 1)
 			unsure = unsure || r.inAir
+			if r.inAir && !m.crashes.once && m.rnd.IntN(2) == 0 {
+				t.deaths = 1
+			}
 			switch {
 			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
 				t.phase = settling

@@ -261,6 +261,9 @@ func (l *lane) stop(hard context.Context) {
 			l.removePart(p)
 			p.stopMarkers()
 			_ = p.writer.Wait() // what waits was answered
+			if hard.Err() == nil && p.bucket.Unswept() == 0 {
+				l.giveUp(hard, p)
+			}
 		}
 	}
 	l.running.Wait()

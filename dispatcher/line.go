@@ -74,6 +74,7 @@ type task struct {
 	attempts  int           // of them, those that count
 	doubted   bool          // its last call may have a result that no record tells of
 	looked    bool          // for one, since it was found at the start
+	deaths    int           // of owners in a row, with its call under way
 	crashes   int           // of them, those over which weir crashed
 	intended  int           // the call number its newest intent covers, 0 for none
 	intents   []*intentMark

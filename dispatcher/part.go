@@ -26,6 +26,10 @@ type part struct {
 	cache      map[uint64]bucket.Entry
 	cacheBytes int
 
+	// careful is the newest job that was there when the owner before died, 0 if it did not die: up to it intents are
+	// written for every api, so that a job that kills its owner is found out.
+	careful uint64
+
 	replay *replay // while not open
 
 	intents   []*task // that want an intent
@@ -86,6 +90,7 @@ type replayedIntent struct {
 	call       int
 	mark       *intentMark
 	repeatable bool
+	deaths     int
 }
 
 type replayedMark struct {

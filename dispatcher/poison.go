@@ -14,6 +14,49 @@ import (
 // mostCrashes is how often the handling of one job may crash before it is parked.
 const mostCrashes = 2
 
+// mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
+// intents, which apis that are not idempotent have anyway, where such a job is parked the first time. For the others they
+// are written from the first death on, of the jobs that were there: the second death that one of them is found in is the
+// third at most that it has caused.
+const mostDeaths = 2
+
+// suspects are jobs whose call was under way when an owner died: one of them may have killed it. They are called one at a
+// time, so that the next death tells which.
+type suspects struct {
+	called  *task              // the one that is being made ready or called, nil if none is
+	waiting map[*line]struct{} // lines with one that waits for it
+}
+
+// mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
+func (s *suspects) mayCall(t *task) bool {
+	if t.deaths == 0 || s.called == nil {
+		return true
+	}
+	if s.waiting == nil {
+		s.waiting = map[*line]struct{}{}
+	}
+	s.waiting[t.line] = struct{}{}
+	return false
+}
+
+func (s *suspects) call(t *task) {
+	if t.deaths > 0 {
+		s.called = t
+	}
+}
+
+// cleared lets the next suspect be called when one rests again or has ended.
+func (s *schedule) cleared(t *task) {
+	if s.suspects.called != t {
+		return
+	}
+	waiting := s.suspects.waiting
+	s.suspects = suspects{}
+	for l := range waiting {
+		s.touch(l)
+	}
+}
+
 // crash is a panic while one job was handled. It is that job's alone: the others go on.
 type crash struct {
 	cause any

@@ -56,6 +56,7 @@ func (s *schedule) byInFlight() bool {
 // rest lets a task wait for its retry. Its message is dropped from memory.
 func (s *schedule) rest(t *task, notBefore bucket.Micros) {
 	s.noProbe(t)
+	s.cleared(t)
 	s.settled(t)
 	t.phase, t.notBefore, t.job = resting, notBefore, nil
 	s.touch(t.line)
@@ -72,6 +73,7 @@ func (s *schedule) settled(t *task) {
 // finished lets go of a settled task.
 func (s *schedule) finished(t *task) {
 	s.settled(t)
+	s.cleared(t)
 	t.line.remove(t)
 	s.jobs--
 	s.touch(t.line)

@@ -32,7 +32,7 @@ func (l *lane) replayIntent(p *part, e bucket.Entry) {
 			l.leaveMark(p, old.mark)
 		}
 		mark.users++
-		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable}
+		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths}
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
@@ -76,7 +76,9 @@ func (l *lane) open(ctx context.Context, p *part) {
 	found := p.replay
 	seen := 0
 	for seq, line := range found.jobs {
-		l.resume(ctx, p, line, seq)
+		if l.resume(ctx, p, line, seq); p.markers.AfterDeath() {
+			p.careful = max(p.careful, seq)
+		}
 		l.breathe(&seen)
 	}
 	now := l.now()
@@ -155,6 +157,11 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	case intended && intent.call > t.calls:
 		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
 		line.unsure, t.doubted = true, true
+		if t.deaths = intent.deaths + 1; t.deaths >= mostDeaths {
+			t.unknown, t.phase = true, staging
+			l.s.staged++
+			l.running.Go(func() { l.prepare(ctx, t) })
+		}
 	}
 }
 
@@ -242,6 +249,10 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	now := time.Now()
 	detail := fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
 	out := unknown(deadletter.BilledUnknown, "%s", detail)
+	if t.deaths >= mostDeaths {
+		out.reason, out.detail = deadletter.Exhausted, fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", t.deaths)
+		detail = out.detail
+	}
 	c := l.record(t, response{sent: true, started: now, ended: now}, out)
 	c.Planned = time.Time{}
 	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()

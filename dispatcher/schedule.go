@@ -43,8 +43,9 @@ type schedule struct {
 	by       string        // its name
 	held     bucket.Micros // no call of the api before
 	why      string
-	pushes   int16              // pushbacks in a row
-	breaker  breaker            // of the api
+	pushes   int16   // pushbacks in a row
+	breaker  breaker // of the api
+	suspects suspects
 	probe    *task              // the one call that may be made while the breaker is not closed
 	governor governor           // of the api, where pushback holds it
 	heldKeys map[*line]struct{} // with a hold that may still last
@@ -234,7 +235,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 	interval := s.rules.Interval(l.limits.Rate)
 	ungranted := int64(l.count(staging, ready, asking))
 	for {
-		t, at := l.candidate(now.Add(s.pace.lead))
+		t, at := s.candidate(l, now.Add(s.pace.lead))
 		if t == nil && at == never {
 			return never
 		}
@@ -257,6 +258,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 		if !s.breaker.closed() {
 			s.probe = t
 		}
+		s.suspects.call(t)
 		s.staged++
 		ungranted++
 		fx.load = append(fx.load, t)
@@ -270,11 +272,11 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 // candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
 // may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
 // job that rests without having been called may not.
-func (l *line) candidate(by bucket.Micros) (t *task, at bucket.Micros) {
+func (s *schedule) candidate(l *line, by bucket.Micros) (t *task, at bucket.Micros) {
 	at = never
 	passable := true
 	for _, rest := range l.tasks {
-		if rest.phase != resting {
+		if rest.phase != resting || !s.suspects.mayCall(rest) {
 			continue
 		}
 		if rest.notBefore < at {

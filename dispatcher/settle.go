@@ -28,7 +28,7 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	if out.verdict != pushback && !f.free {
 		t.attempts++
 	}
-	t.billed = t.billed.Worst(out.billed)
+	t.billed, t.deaths = t.billed.Worst(out.billed), 0
 	exhausted := out.verdict == retry && t.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {

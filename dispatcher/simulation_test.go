@@ -307,6 +307,9 @@ func (m *simulation) start(t *task) {
 	}
 	m.checkBreaker(t)
 	m.checkSlowStart(t)
+	if t.deaths > 0 && m.s.suspects.called != t {
+		m.t.Fatal("a job that may have killed a worker was called beside another such")
+	}
 	t.calls++
 	m.calling[key]++
 	m.inFlight++

@@ -108,7 +108,18 @@ func (l *lane) closePart(ctx context.Context, p *part) error {
 	}
 	l.removePart(p)
 	p.stopMarkers()
-	return p.writer.Wait()
+	err := p.writer.Wait()
+	if err == nil {
+		l.giveUp(ctx, p)
+	}
+	return err
+}
+
+// giveUp tells the next owner that nothing of a partition is under way.
+func (l *lane) giveUp(ctx context.Context, p *part) {
+	if err := p.markers.GiveUp(ctx); err != nil {
+		l.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
+	}
 }
 
 // losePart lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is

@@ -19,6 +19,7 @@ type left struct {
 	what    string
 	jobs    int   // 1 by default
 	intents []int // the calls that were to start, one message each
+	deaths  int   // that the intents tell of
 	mark    *bucket.RetryMark
 	record  *dispatcher.CallRecord
 	other   bool // the record is of another job, of a stream that is gone
@@ -50,9 +51,15 @@ func parked(attempts int, ledger ...string) outcomeOf {
 // uncalled is a letter of a job that was never called.
 func uncalled(reason string) outcomeOf { return outcomeOf{end: end{as: reason, billed: "no"}} }
 
+// poisoned is a job that two workers died over.
+func poisoned() outcomeOf {
+	return outcomeOf{end: end{as: "exhausted", attempts: 1, billed: "unknown", ledger: []string{"exhausted"}}}
+}
+
 var leftovers = []left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
 	{what: "an intent", intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{what: "an intent after a death", intents: []int{1}, deaths: 1, safe: poisoned(), once: parked(1, "unknown")},
 	{what: "intents of two calls", intents: []int{1, 2}, safe: called(2, "done"), once: parked(1, "unknown")},
 	{what: "a mark", mark: &bucket.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
 	{
@@ -239,7 +246,7 @@ func (o *offline) leave(api, key string, c left) time.Time {
 	for i, call := range c.intents {
 		var intents []bucket.Intent
 		for _, seq := range seqs {
-			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe"})
+			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths})
 		}
 		o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
 	}

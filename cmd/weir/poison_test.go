@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestPoisonIsParked lets the call of one job of an idempotent api kill the worker each time: the job is parked after a
+// few deaths, and every other job is done.
+func TestPoisonIsParked(t *testing.T) {
+	var worker atomic.Int64
+	var deaths atomic.Int64
+	r := newKillRig(t, fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1}, Headers: []string{"Idempotency-Key"},
+		Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+			if q.Key == "poison" {
+				deaths.Add(1)
+				_ = syscall.Kill(int(worker.Load()), syscall.SIGKILL) // it may be dead
+			}
+			return fakeapi.Behaviour{}
+		},
+	}, `
+apis:
+  pay:
+    url: %s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 50/s, capacity: 100}
+`)
+	worker.Store(int64(r.proc.cmd.Process.Pid))
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for i := range 40 {
+		r.publish(ctx, fmt.Sprintf("weir.jobs.pay.good%d", i%4), fmt.Sprint("good-", i), nil)
+	}
+	accepted := make(chan struct{})
+	go func() { // its receipt may be lost with the worker: then it is sent again
+		r.publish(ctx, "weir.jobs.pay.poison", "poison", nil)
+		close(accepted)
+	}()
+	for ended := false; ctx.Err() == nil && !ended; {
+		select {
+		case <-r.proc.exited:
+			r.start()
+			worker.Store(int64(r.proc.cmd.Process.Pid))
+		case <-time.After(20 * time.Millisecond):
+			select {
+			case <-accepted:
+				ended = r.queued() == 0
+			default:
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("after %d deaths jobs still wait", deaths.Load())
+	}
+	ended := r.outcomes()
+	if got := ended["poison"]; !slices.Equal(got, []string{"exhausted"}) {
+		t.Errorf("the poison job ended as %v", got)
+	}
+	if n := deaths.Load(); n < 2 || n > 3 {
+		t.Errorf("the poison job was called %d times", n)
+	}
+	for i := range 40 {
+		if got := ended[fmt.Sprint("good-", i)]; !slices.Equal(got, []string{"done"}) {
+			t.Errorf("good-%d ended as %v", i, got)
+		}
+	}
+}
