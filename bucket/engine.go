@@ -51,7 +51,7 @@ func (e *engine) check(a *Ask) error {
 
 // interval is Rules.Interval, remembered; the rate is validated the first time.
 func (e *engine) interval(r Rate) (Interval, error) {
-	if r == e.rate {
+	if r == e.rate && r.Count > 0 { // the zero rate is the one that is remembered before there was any
 		return e.spacing, nil
 	}
 	if t, ok := e.intervals[r]; ok {
