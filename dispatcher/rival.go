@@ -92,6 +92,25 @@ func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
 	return nil
 }
 
+// Beside reports whether other replicas dispatch too, as far as this one knows.
+func (d *Dispatcher) Beside() bool {
+	if d.owner == nil {
+		return false
+	}
+	d.owner.mu.Lock()
+	defer d.owner.mu.Unlock()
+	o := d.owner.o
+	if o == nil || !o.complete {
+		return true
+	}
+	for session := range o.members {
+		if session != o.self {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *Dispatcher) rules() map[string]bucket.Rules {
 	rules := map[string]bucket.Rules{}
 	for _, l := range d.lanesNow() {

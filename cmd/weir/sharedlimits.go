@@ -26,7 +26,8 @@ type sharedLimits struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	clock   clockWatch
-	quiet   func() bool   // no call of the api is running or waits to be recorded
+	quiet   func() bool   // no call of the api is running here or waits to be recorded
+	beside  func() bool   // other replicas call too
 	lost    chan struct{} // the state may have been lost
 
 	mu    sync.Mutex
@@ -54,6 +55,7 @@ func openSharedLimits(ctx context.Context, w *Worker, api *dispatcher.API) (*sha
 	s := &sharedLimits{
 		api: api.Name, control: w.control, js: w.js, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
 		redis: w.redis, log: w.log.With("component", "limits", "api", api.Name), quiet: func() bool { return w.dispatch.Quiet(api.Name) },
+		beside: func() bool { return w.dispatch.Beside() },
 	}
 	if err := s.recall(ctx); err != nil {
 		return nil, err

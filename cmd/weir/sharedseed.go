@@ -64,11 +64,14 @@ func (s *sharedLimits) seed(ctx context.Context) {
 }
 
 func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, unknown []string) error {
-	ctx, cancel := context.WithTimeout(ctx, seedWithin)
-	defer cancel()
 	s.mu.Lock()
 	rules := s.rules
 	s.mu.Unlock()
+	if err := s.awaitOthers(ctx, rules); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, seedWithin)
+	defer cancel()
 	var limits []bucket.Limit
 	for _, l := range rules.Shared {
 		if slices.Contains(unknown, l.Name) {
@@ -95,6 +98,19 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 		return err
 	}
 	s.log.Info("what quotas had counted was added up from the ledger", "limits", strings.Join(unknown, ", "))
+	return nil
+}
+
+// awaitOthers blocks until the calls of other replicas that may have been running have ended and are in the ledger: that
+// takes them no longer than a permit's lease. As those of this one they are the last.
+func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond; {
+		select {
+		case <-time.After(seedRetry):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	return nil
 }
 
