@@ -214,9 +214,7 @@ func (p *Partition) storeGroup(ctx context.Context, group []*entrant) {
 	together, alone, counted := p.sort(group)
 	p.commit(ctx, together, p.intake.commit)
 	p.commit(ctx, alone, p.intake.singly)
-	for _, e := range counted {
-		e.answer, e.depth = p.putCounted(ctx, e)
-	}
+	p.putCounted(ctx, counted)
 	for _, e := range group {
 		p.answer(e)
 	}
@@ -248,7 +246,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		case e.foregone != nil:
 			e.msg.Header[headerExpectedID] = []string{impossibleID}
 			alone = append(alone, e)
-		case e.limits.Capacity < p.queue.ceiling.Load() && (!p.caughtUp || place > e.limits.Capacity/2):
+		case e.limits.Capacity < p.queue.ceiling.Load() && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
 			counted = append(counted, e)
 		case e.twin, place > e.limits.Capacity:
 			alone = append(alone, e)

@@ -24,12 +24,15 @@ type Outlook interface {
 	Position(key string, seq uint64) int
 }
 
-// QueueOptions are what a Queue needs. All are required.
+// QueueOptions are what a Queue needs. All but Others are required.
 type QueueOptions struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Settings  QueueSettings
 	Rules     Rules
+	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
+	// counted for every job then, since the book does not know at once what they store.
+	Others bool
 }
 
 // Queue is the bounded queue behind every key of one api: one stream per partition, one subject per key. A message in
@@ -38,6 +41,7 @@ type Queue struct {
 	api        string
 	js         jetstream.JetStream
 	partitions []*Partition
+	others     bool
 	ceiling    atomic.Int64 // jobs of one key that the streams themselves let in, or more: never less
 	house      atomic.Pointer[house]
 	outlook    atomic.Pointer[Outlook]
@@ -57,7 +61,7 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{api: o.Settings.API, js: o.JetStream}
+	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others}
 	q.ceiling.Store(ceiling)
 	if err := q.SetRules(o.Rules); err != nil {
 		return nil, err

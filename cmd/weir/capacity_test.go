@@ -3,11 +3,14 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/fakeapi"
 )
 
@@ -207,5 +210,48 @@ apis:
 		}
 		r.eventually("an empty bucket", func() bool { return r.depth("credit", key) == 0 })
 		r.eventually("a first position", func() bool { return r.submit("weir.jobs.credit."+key, nil, nil).Position == 1 })
+	}
+}
+
+// TestCapacityBesideOtherIntakes: a key with a smaller capacity than its stream's is never fuller, whichever of three
+// replicas takes its jobs.
+func TestCapacityBesideOtherIntakes(t *testing.T) {
+	url := oneServer(t)
+	t.Setenv("WEIR_PARTITIONS", "4")
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, "apis:\n  credit:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 100}\n    keys: {\"low-*\": {capacity: 20}}\n")
+	r := &rig{t: t}
+	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
+		s := externalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
+		s.ShutdownTimeout = 2 * time.Second
+		w, err := StartWorker(t.Context(), s, testLog(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.worker = w
+		defer func() {
+			w.Stop()
+			if err := w.Wait(); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
+	var err error
+	if r.nc, err = nats.Connect(url); err != nil {
+		t.Fatal(err)
+	}
+	defer r.nc.Close()
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	for k := range 20 {
+		key := fmt.Sprintf("low-%d", k)
+		codes := r.flood("credit", key, 3, 30)
+		if codes[200] != 20 || codes[429] != 70 {
+			t.Errorf("key %s: answers %v, the bucket holds 20", key, codes)
+		}
+		if depth := r.depth("credit", key); depth != 20 {
+			t.Errorf("key %s: %d jobs are stored, the bucket holds 20", key, depth)
+		}
 	}
 }
