@@ -20,6 +20,10 @@ const maxExchange = 256
 // answerWait is how long a stream may take to answer; an election of a clustered stream takes up to nine seconds.
 const answerWait = 10 * time.Second
 
+// reconnectGrace is how long answers to what was sent before the connection was lost are waited for after it is back: from
+// a server that was restarted none will come, from a cluster they may.
+const reconnectGrace = 500 * time.Millisecond
+
 // exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
 // at a time.
 type exchange struct {
@@ -27,6 +31,7 @@ type exchange struct {
 	inbox   string
 	sub     *nats.Subscription
 	replies chan *nats.Msg
+	back    chan nats.Status // tells that the connection is back
 	round   int
 	groups  grouping
 }
@@ -37,10 +42,12 @@ func newExchange(nc *nats.Conn) (*exchange, error) {
 	if x.sub, err = nc.ChanSubscribe(x.inbox+".*.*", x.replies); err != nil {
 		return nil, fmt.Errorf("subscribe to replies: %w", err)
 	}
+	x.back = nc.StatusChanged(nats.CONNECTED)
 	return x, nil
 }
 
 func (x *exchange) close() error {
+	x.nc.RemoveStatusListener(x.back)
 	if err := x.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return fmt.Errorf("unsubscribe from replies: %w", err)
 	}
@@ -62,6 +69,9 @@ func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 	x.round++
 	prefix := x.inbox + "." + strconv.Itoa(x.round) + "."
 	replies := make([]reply, len(msgs))
+	for len(x.back) > 0 {
+		<-x.back // it was lost and is back since the last round
+	}
 	missing := 0
 	for i, m := range msgs {
 		m.Reply = ""
@@ -85,6 +95,8 @@ func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 				replies[i] = reply{msg: msg}
 				missing--
 			}
+		case <-x.back:
+			timeout.Reset(reconnectGrace)
 		case <-timeout.C:
 			return replies
 		case <-ctx.Done():
