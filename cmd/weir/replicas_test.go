@@ -31,7 +31,7 @@ type replicas struct {
 	each  [][]string // the environment of each
 }
 
-const replicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n"
+const replicaAPI = "apis:\n  pay:\n    url: %%s/v1\n    price: 0.40\n    %s\n    jitter: 50ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n"
 
 // newReplicas starts n of them on a server, each with extra environment.
 func newReplicas(t *testing.T, url string, n int, yaml string, env ...string) *replicas {
@@ -264,8 +264,8 @@ func TestReplicaStopped(t *testing.T) {
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.awaitCalls(ctx, 200)
 		r.signal(0, syscall.SIGSTOP)
-		time.AfterFunc(bucket.LeaseTerm*2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
-		r.awaitCalls(ctx, 5000)
+		time.AfterFunc(bucket.LeaseTerm*3/2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
+		r.awaitCalls(ctx, 3200)
 	})
 	r.judge(notIdempotent)
 	t.Logf("calls by replica: %v", r.callsBy())
