@@ -29,6 +29,7 @@ type Partition struct {
 	stream  jetstream.Stream
 	intake  *exchange
 	sweeper *sweeper
+	watch   time.Duration // how often it is looked whether the reader has gone deaf
 
 	mu          sync.Mutex
 	book        *book
@@ -73,7 +74,7 @@ func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) 
 	}
 	p := &Partition{
 		queue: q, number: number, name: StreamName(q.api, number), nc: nc, stream: stream, intake: intake,
-		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1),
+		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1), watch: readWatch,
 	}
 	p.sweeper, err = newSweeper(p)
 	return p, err

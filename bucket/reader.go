@@ -133,7 +133,7 @@ func (r *reading) listen(ctx context.Context) error {
 
 // watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago.
 func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
-	tick := time.NewTicker(readWatch)
+	tick := time.NewTicker(r.p.watch)
 	defer tick.Stop()
 	for {
 		select {

@@ -1,0 +1,107 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// newTestPartition is a partition on a nats-server of the test's.
+func newTestPartition(t *testing.T) *Partition {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the nats-server did not start")
+	}
+	nc, err := nats.Connect(ns.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := OpenQueue(t.Context(), QueueOptions{Conn: nc, JetStream: js, Settings: QueueSettings{
+		StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.partitions[0]
+}
+
+func (p *Partition) publishJobs(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if _, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kindJob, fmt.Sprintf("k%d", i%7)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDeafReaderIsSetUpAnew: a reader that does not get on while messages are there is set up anew, where it was; one that
+// has read all there is is left alone.
+func TestDeafReaderIsSetUpAnew(t *testing.T) {
+	p := newTestPartition(t)
+	p.watch = 20 * time.Millisecond
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	p.publishJobs(t, 0, 50)
+	ctx, cancel := context.WithCancel(t.Context())
+	deaf, all := make(chan error, 100), make(chan struct{})
+	var seen []uint64
+	var times atomic.Int32
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Read(ctx, ReadOptions{
+			Take: func(e Entry) {
+				if seen = append(seen, e.Seq); len(seen)%10 == 0 && len(seen) < 50 && times.Load() == 0 {
+					<-time.After(10 * p.watch) // as if nothing were delivered any more
+				}
+				if len(seen) == 100 {
+					close(all)
+				}
+			},
+			CaughtUp: func() {},
+			Deaf:     func(err error) { times.Add(1); deaf <- err },
+		})
+	}()
+	select {
+	case err := <-deaf:
+		if !errors.Is(err, errDeaf) {
+			t.Errorf("it was set up anew because of: %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody noticed that it did not get on")
+	}
+	p.publishJobs(t, 50, 100)
+	<-all
+	quiet := times.Load()
+	<-time.After(5 * p.watch)
+	if n := times.Load(); n != quiet {
+		t.Errorf("a reader that had read all there was was set up anew %d times", n-quiet)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for i := 1; i < len(seen); i++ {
+		if seen[i] <= seen[i-1] {
+			t.Fatalf("message %d was taken after message %d", seen[i], seen[i-1])
+		}
+	}
+}
