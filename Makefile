@@ -7,7 +7,7 @@ GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test unit fuzz simulate lint vuln build torture bench clean
+.PHONY: help run test vet unit fuzz simulate lint vuln redis build torture bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,7 +20,10 @@ test: vet lint unit fuzz vuln ## pass every check: what CI runs
 build: ## build bin/weir
 	$(GO) build -trimpath -o bin/weir ./cmd/weir
 
+CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git checkout: it asks git for the files"; exit 1; }
+
 vet:
+	$(CHECKOUT)
 	$(GO) vet ./... && $(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
@@ -34,6 +37,7 @@ simulate: ## run more seeds through the schedule in virtual time: SEED=first SEE
 	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 fuzz: ## run every fuzz target briefly
+	$(CHECKOUT)
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do \
 	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x ./$$(dirname $$f) || exit 1; \
