@@ -47,15 +47,6 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 		return
 	}
-	if result, err := l.found(ctx, t); err != nil {
-		l.unprepared(ctx, t, err)
-		return
-	} else if result != nil {
-		l.unstage(t)
-		t.calls, t.attempts = max(t.calls, 1), max(t.attempts, 1)
-		l.keepRecord(ctx, t, l.lostRecord(t, result), func() { l.finish(t, Done) })
-		return
-	}
 	if slot, err := l.recall(ctx, t.line); err != nil {
 		l.unprepared(ctx, t, err)
 		return

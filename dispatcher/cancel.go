@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"weir/bucket"
 	"weir/deadletter"
@@ -123,19 +122,19 @@ func (l *lane) reload(ctx context.Context, t *task, again func()) bool {
 	entry, err := l.load(ctx, t)
 	if err != nil {
 		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		if ctx.Err() == nil {
-			l.running.Add(1)
-			time.AfterFunc(loadRetry, func() { defer l.running.Done(); again() })
-		}
+		l.later(ctx, again)
 		return false
 	}
 	l.mu.Lock()
 	if t.terms == nil {
 		t.terms = l.s.terms
 	}
+	rule := t.terms.api.Rule
 	l.mu.Unlock()
-	t.job, _ = ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, t.terms.api.Rule, entry.Time)
-	t.accepted = bucket.MicrosOf(entry.Time)
+	job, _ := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.job, t.accepted = job, bucket.MicrosOf(entry.Time)
 	return true
 }
 

@@ -28,7 +28,6 @@ type line struct {
 	pass, toll, lent        toll // what its calls have taken, what one took last, and what it has been lent for the next
 	inTurn, queued, blocked bool
 	called                  bool          // up: it has the turn at the shared limits
-	doubts                  int32         // of its jobs, those that may have been called before they were found at the start
 	costly                  bool          // a shared limit refused it because of its cost: it is asked for alone
 	paused                  bool          // by an operator
 	cancels                 int           // of its tasks, those cancelled and not let go of yet
@@ -72,8 +71,6 @@ type task struct {
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	calls     int           // made so far
 	attempts  int           // of them, those that count
-	doubted   bool          // its last call may have a result that no record tells of
-	looked    bool          // for one, since it was found at the start
 	deaths    int           // of owners in a row, with its call under way
 	crashes   int           // of them, those over which weir crashed
 	intended  int           // the call number its newest intent covers, 0 for none

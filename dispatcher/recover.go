@@ -3,14 +3,11 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/deadletter"
-	"weir/ingest"
 )
 
 // replayIntent notes an intent found at the start.
@@ -107,7 +104,6 @@ func (l *lane) breathe(seen *int) {
 // pace makes a line go on at its key's pace. Called with the lock held.
 func (l *lane) pace(line *line, now bucket.Micros) {
 	line.cold = true
-	line.doubts = int32(min(line.limits.InFlight, 1<<30))
 	if l.s.clock == OtherClock {
 		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
 		line.floor = l.d.tail.tat(l.name, line.key)
@@ -122,7 +118,8 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	intent, intended := p.replay.intents[seq]
 	mark, marked := p.replay.marks[seq]
 	last, called := l.d.tail.last(p.bucket.Name(), seq)
-	if !intended && !marked && !called {
+	result, done := l.d.tail.result(p.bucket.Name(), seq)
+	if !intended && !marked && !called && !done {
 		return
 	}
 	t := line.extract(seq)
@@ -141,6 +138,10 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		t.intents = []*intentMark{intent.mark}
 	}
 	switch {
+	case done && !last.final:
+		line.unsure = true
+		t.phase = settling
+		l.running.Go(func() { l.endWithResult(ctx, t, result) })
 	case mark.Ends != "":
 		t.phase = settling
 		last = lastCall{outcome: mark.Ends, detail: mark.Reason}
@@ -156,7 +157,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		l.running.Go(func() { l.prepare(ctx, t) })
 	case intended && intent.call > t.calls:
 		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
-		line.unsure, t.doubted = true, true
+		line.unsure = true
 		if t.deaths = intent.deaths + 1; t.deaths >= mostDeaths {
 			t.unknown, t.phase = true, staging
 			l.s.staged++
@@ -228,24 +229,9 @@ func (l *lane) endAgain(ctx context.Context, t *task, last lastCall) {
 	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.outcome), last.detail, last.status, t.billed.Worst(deadletter.NotBilled)))
 }
 
-// settleUnknown ends a job that had an intent and no outcome at the start: with the result that was stored just before
-// the crash, if there is one, and else as a letter.
+// settleUnknown ends a job that had an intent and neither an outcome nor a result at the start, as a letter.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	fault.Pass(fault.UnknownFound)
-	result, err := l.d.findResult(ctx, t)
-	if err != nil {
-		if ctx.Err() != nil {
-			return // the next start finds the job again
-		}
-		l.log.Error("results could not be searched; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		l.running.Add(1)
-		time.AfterFunc(loadRetry, func() { defer l.running.Done(); l.settleUnknown(ctx, t) })
-		return
-	}
-	if result != nil {
-		l.keepRecord(ctx, t, l.lostRecord(t, result), func() { l.finish(t, Done) })
-		return
-	}
 	now := time.Now()
 	detail := fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
 	out := unknown(deadletter.BilledUnknown, "%s", detail)
@@ -258,62 +244,4 @@ func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
 	t.billed = t.billed.Worst(out.billed)
 	l.bury(ctx, t, out.reason, detail, c)
-}
-
-// found looks whether a job that was in the stream at the start has a result already, as one may have whose call was
-// running then: it is not called again. nil when it has none, or cannot have one.
-func (l *lane) found(ctx context.Context, t *task) (nats.Header, error) {
-	l.mu.Lock()
-	doubted := t.doubted
-	if t.calls == 0 && !t.doubted && !t.looked && t.line.doubts > 0 {
-		t.line.doubts--
-		doubted = true
-	}
-	t.looked = true
-	t.doubted = doubted
-	l.mu.Unlock()
-	if !doubted {
-		return nil, nil //nolint:nilnil // none is no error
-	}
-	result, err := l.d.findResult(ctx, t)
-	if err == nil && result == nil {
-		l.mu.Lock()
-		t.doubted = false
-		l.mu.Unlock()
-	}
-	return result, err
-}
-
-// lostRecord is the ledger's record of a call of which only the result was stored.
-func (l *lane) lostRecord(t *task, result nats.Header) *CallRecord {
-	status, _ := strconv.Atoi(result.Get(HeaderStatus)) // weir's own headers: always there
-	started, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderCalledAt))
-	ended, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderFinishedAt))
-	out := outcome{verdict: delivered, billed: deadletter.BilledYes, detail: "the worker died after its result was stored"}
-	c := l.record(t, response{sent: true, status: status, started: started, ended: ended}, out)
-	c.Planned = time.Time{}
-	return c
-}
-
-// resultLeeway is how much earlier than its job a result may seem to have been stored: streams have leaders of their own,
-// each with its clock.
-const resultLeeway = time.Minute
-
-// findResult looks for the result of exactly this message; nil when there is none. It asks the leader, for each of the
-// key's results that were stored since the job was.
-func (d *Dispatcher) findResult(ctx context.Context, t *task) (nats.Header, error) {
-	subject := ResultSubject(t.job.API, t.job.Key)
-	want := fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)
-	next := fmt.Sprintf(`{"start_time":%q,"next_by_subj":%q}`, stamp(t.accepted.Time().Add(-resultLeeway)), subject)
-	for {
-		msg, err := bucket.AskLeader(ctx, d.opts.Conn, ResultsStream, next)
-		if err != nil || msg == nil {
-			return nil, err
-		}
-		header, err := nats.DecodeHeadersMsg(msg.Headers)
-		if err == nil && header.Get(ingest.HeaderMsgID) == want {
-			return header, nil
-		}
-		next = fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, msg.Seq+1, subject)
-	}
 }

@@ -27,6 +27,7 @@ const (
 type tail struct {
 	mu        sync.Mutex
 	byMessage map[string]map[uint64]lastCall // by stream and sequence, until the partition is open
+	results   map[string]map[uint64]uint64   // of the last minute, likewise: where they stand among the results
 	tats      map[string]map[string]bucket.Micros
 	read      map[string]bucket.Micros // by api: when it was read last
 }
@@ -45,7 +46,7 @@ type lastCall struct {
 
 func newTail() *tail {
 	return &tail{
-		byMessage: map[string]map[uint64]lastCall{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
+		byMessage: map[string]map[uint64]lastCall{}, results: map[string]map[uint64]uint64{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
 	}
 }
 
@@ -72,6 +73,7 @@ func (t *tail) settled(stream string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byMessage, stream)
+	delete(t.results, stream)
 }
 
 // tat is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
@@ -99,6 +101,7 @@ type tailReading struct {
 	tatOf func(c *CallRecord, stored, began time.Time) bucket.Micros
 
 	byMessage map[string]map[uint64]lastCall
+	results   map[string]map[uint64]uint64
 	tats      map[string]map[string]bucket.Micros
 	finished  map[string][]bucket.Finished // by api: jobs whose ids are still known
 }
@@ -118,7 +121,7 @@ func (r *tailReading) run(ctx context.Context) error {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	if newest == nil {
-		return nil
+		return r.readResults(ctx, time.Time{})
 	}
 	consumer, err := stream.OrderedConsumer(ctx, r.from(info.State, newest))
 	if err != nil {
@@ -143,7 +146,7 @@ func (r *tailReading) run(ctx context.Context) error {
 		}
 		r.take(msg, meta.Timestamp, info.TimeStamp)
 		if meta.Sequence.Stream >= newest.Seq {
-			return nil
+			return r.readResults(ctx, newest.Time)
 		}
 	}
 }
@@ -196,6 +199,7 @@ func (t *tail) adopt(r *tailReading, apis []string, now bucket.Micros) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	maps.Copy(t.byMessage, r.byMessage)
+	maps.Copy(t.results, r.results)
 	for _, api := range apis {
 		t.read[api] = now
 		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-tailAge) })

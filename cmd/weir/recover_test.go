@@ -24,6 +24,7 @@ type left struct {
 	record  *dispatcher.CallRecord
 	other   bool // the record is of another job, of a stream that is gone
 	result  bool
+	late    bool // its deadline has passed
 	wait    time.Duration // NotBefore of the mark or the record, from when it is written
 	orders  []string      // of the api after the restart
 	safe    outcomeOf
@@ -91,6 +92,7 @@ var leftovers = []left{
 	},
 	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
 	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
+	{what: "a result, and its deadline is past", intents: []int{1}, result: true, late: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{what: "a result and nothing else", result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{
 		what: "the mark of an end", mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
@@ -240,7 +242,11 @@ func (o *offline) leave(api, key string, c left) time.Time {
 	var seqs []uint64
 	for n := range max(1, c.jobs) {
 		id := fmt.Sprintf("%s-job-%d", key, n)
-		seqs = append(seqs, o.put(queueName(api, p, "j", key), key+"/"+id, "pay", nats.Header{"Weir-Job-Id": {id}, "Weir-Path": {"/" + key}}))
+		header := nats.Header{"Weir-Job-Id": {id}, "Weir-Path": {"/" + key}}
+		if c.late {
+			header["Weir-Deadline"] = []string{"1ms"}
+		}
+		seqs = append(seqs, o.put(queueName(api, p, "j", key), key+"/"+id, "pay", header))
 	}
 	stream, until := bucket.StreamName(api, p), time.Now().Add(c.wait)
 	for i, call := range c.intents {

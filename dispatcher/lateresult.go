@@ -1,0 +1,159 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// A result is stored before its call's record, and a worker may die between the two. Its job is in the stream then, and
+// must not be called again. Records are stored within seconds of their results, or nothing more is called: so the results
+// from shortly before the ledger's newest record on are all that can lack one, where there is no record at all the last
+// 500,000.
+
+// resultLeeway is how long before the newest record a result may stand that lacks its own. It covers also that the two
+// streams have leaders of their own, each with its clock.
+const resultLeeway = time.Minute
+
+// readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
+func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) error {
+	r.results = map[string]map[uint64]uint64{}
+	newest, err := bucket.AskLeader(ctx, r.js.Conn(), ResultsStream, `{"last_by_subj":"`+resultsPrefix+`>"}`)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	if newest == nil || newest.Time.Before(lastRecord.Add(-resultLeeway)) {
+		return nil
+	}
+	stream, err := r.js.Stream(ctx, ResultsStream)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	start := lastRecord.Add(-resultLeeway)
+	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start}
+	if lastRecord.IsZero() {
+		from.OptStartTime = nil
+		from.DeliverPolicy, from.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(newest.Seq, maxTail)-maxTail+1
+	}
+	consumer, err := stream.OrderedConsumer(ctx, from)
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	defer msgs.Stop()
+	for {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		switch {
+		case errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil:
+			continue // it sets itself up anew
+		case err != nil:
+			return fmt.Errorf("results: %w", err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return fmt.Errorf("results: %w", err)
+		}
+		r.takeResult(msg, meta.Sequence.Stream)
+		if meta.Sequence.Stream >= newest.Seq {
+			return nil
+		}
+	}
+}
+
+func (r *tailReading) takeResult(msg jetstream.Msg, at uint64) {
+	if r.wants != nil {
+		api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), resultsPrefix), ".")
+		if key, err := ingest.ParseToken(token); err != nil || !r.wants(api, key) {
+			return
+		}
+	}
+	// result.<stream>.<sequence>: see result
+	id, ok := strings.CutPrefix(msg.Headers().Get(ingest.HeaderMsgID), "result.")
+	dot := strings.LastIndexByte(id, '.')
+	if !ok || dot < 0 {
+		return
+	}
+	seq, err := strconv.ParseUint(id[dot+1:], 10, 64)
+	if err != nil {
+		return
+	}
+	of := r.results[id[:dot]]
+	if of == nil {
+		of = map[uint64]uint64{}
+		r.results[id[:dot]] = of
+	}
+	of[seq] = at
+}
+
+// result is where the result stands of the job at this sequence of its stream; ok is false when none was read.
+func (t *tail) result(stream string, seq uint64) (at uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok = t.results[stream][seq]
+	return at, ok
+}
+
+// endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
+// perhaps.
+func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
+	again := func() { l.endWithResult(ctx, t, at) }
+	if !l.reload(ctx, t, again) {
+		return
+	}
+	msg, err := bucket.AskLeader(ctx, l.d.opts.Conn, ResultsStream, fmt.Sprintf(`{"seq":%d}`, at))
+	if err != nil {
+		l.log.Error("a result could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.later(ctx, again)
+		return
+	}
+	var header nats.Header
+	if msg != nil {
+		header, err = nats.DecodeHeadersMsg(msg.Headers)
+	}
+	if msg == nil || err != nil || header.Get(ingest.HeaderJobID) != t.job.ID { // another job's, of a stream that is gone
+		l.change(func(s *schedule) { s.rest(t, 1) })
+		return
+	}
+	calls, _ := strconv.Atoi(header.Get(HeaderCalls)) // weir's own headers: always there
+	attempts, _ := strconv.Atoi(header.Get(HeaderAttempts))
+	l.mu.Lock()
+	t.calls, t.attempts = max(t.calls, calls), max(t.attempts, attempts)
+	t.billed = t.billed.Worst(deadletter.BilledYes)
+	l.mu.Unlock()
+	if t.job.ReplyTo != "" {
+		l.d.reply(t.job.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
+	}
+	l.keepRecord(ctx, t, l.lostRecord(t, header), func() { l.finish(t, Done) })
+}
+
+// later does something again after a while, unless the lane stops.
+func (l *lane) later(ctx context.Context, again func()) {
+	if ctx.Err() != nil {
+		return // the next start finds the job again
+	}
+	l.running.Add(1)
+	time.AfterFunc(loadRetry, func() { defer l.running.Done(); again() })
+}
+
+// lostRecord is the ledger's record of a call of which only the result was stored.
+func (l *lane) lostRecord(t *task, result nats.Header) *CallRecord {
+	status, _ := strconv.Atoi(result.Get(HeaderStatus)) // weir's own headers: always there
+	started, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderCalledAt))
+	ended, _ := time.Parse(time.RFC3339Nano, result.Get(HeaderFinishedAt))
+	out := outcome{verdict: delivered, billed: deadletter.BilledYes, detail: "the worker died after its result was stored"}
+	c := l.record(t, response{sent: true, status: status, started: started, ended: ended}, out)
+	c.Planned = time.Time{}
+	return c
+}
