@@ -117,7 +117,8 @@ func (l *Membership) recheck(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("renew the lease: %w", err)
-	case now.value == nil:
+	case now.value == nil, now.revision < l.revision:
+		// A bucket that lost its last renewal may have lost claims too, and is no proof of those that are left.
 		l.ended.Store(true)
 		return ErrLeaseLost
 	}

@@ -65,6 +65,7 @@ const (
 type holding struct {
 	phase     holdPhase
 	revision  uint64 // of its claim
+	replaced  uint64 // the revision that its claim replaced
 	clean     bool   // the owner before ended all its calls and stored what came of them
 	tenure    int    // numbers the times it was opened
 	notBefore time.Time
@@ -185,7 +186,7 @@ func (o *ownership) next(p bucket.PartitionID, mine bool, now time.Time) (d deed
 		o.held[p] = h
 	}
 	d = deed{part: p}
-	if c := o.claims[p]; h.phase >= holdClaimed && h.phase <= holdClosed && c.revision > h.revision && c.owner != o.self {
+	if c := o.claims[p]; h.phase >= holdClaimed && h.phase <= holdClosed && c.revision != 0 && c.owner != o.self {
 		o.dropped(p, now)
 		d.do = deedLose
 		return d, true
@@ -224,14 +225,14 @@ func (o *ownership) begin(p bucket.PartitionID, h *holding, mine bool) (d deed, 
 	_, over := o.ended[c.owner]
 	switch {
 	case c.owner == o.self && mine: // claimed, and it did not hear of it; or it had to let go for a moment
-		h.revision = c.revision
-		return h.open(d), true
+		// Claimed once more: a watch that lags shows what was given up since.
+		h.phase, h.replaced, d.do = holdClaiming, c.revision, deedClaim
 	case c.owner == o.self:
 		h.phase, d.do = holdReleasing, deedRelease
 	case !mine:
 		return d, false
 	case c.owner == "", over:
-		h.phase, d.do = holdClaiming, deedClaim
+		h.phase, h.replaced, d.do = holdClaiming, c.revision, deedClaim
 		h.clean = c.owner == "" && c.revision > 0 // one that nobody ever claimed an earlier version may have dispatched
 	case o.members[c.owner] == nil:
 		if deeds := o.expel(nil, c.owner, 0); len(deeds) > 0 {
@@ -252,9 +253,7 @@ func (o *ownership) claimed(p bucket.PartitionID, revision uint64, err error, no
 		return
 	}
 	h.phase, h.revision = holdClaimed, revision
-	if revision > o.claims[p].revision {
-		o.claims[p] = ownerClaim{o.self, revision}
-	}
+	o.wrote(p, ownerClaim{o.self, revision})
 }
 
 // opened is the end of deedOpen.
@@ -288,8 +287,8 @@ func (o *ownership) released(p bucket.PartitionID, revision uint64, err error, n
 	h.phase = holdFree
 	if err != nil {
 		h.notBefore = now.Add(deedRetry)
-	} else if revision > o.claims[p].revision {
-		o.claims[p] = ownerClaim{"", revision}
+	} else {
+		o.wrote(p, ownerClaim{"", revision})
 	}
 }
 

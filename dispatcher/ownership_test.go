@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -88,5 +89,86 @@ func (w *world) trouble() {
 		if r.o != nil {
 			r.watch()
 		}
+	}
+}
+
+// owning is a replica's ownership of the only partition there is, claimed at revision 220 in the place of 180.
+func owning(t *testing.T, now time.Time) (o *ownership, p bucket.PartitionID) {
+	t.Helper()
+	o, p = newOwnership("me", "weir-0", now), bucket.PartitionID{API: "a"}
+	o.dispatches(map[string]int{"a": 1})
+	o.watchBegins()
+	me := bucket.Member{Instance: "weir-0", Partitions: map[string]int{"a": 1}}
+	o.see(bucket.Sighting{Session: "me", Member: &me, Revision: 170}, now)
+	o.see(bucket.Sighting{Partition: &p, Revision: 180}, now)
+	o.see(bucket.Sighting{}, now)
+	wants(t, o.plan(now), deedClaim)
+	o.claimed(p, 220, nil, now)
+	deeds := o.plan(now)
+	wants(t, deeds, deedOpen)
+	o.opened(deeds[0], nil, now)
+	wants(t, o.plan(now))
+	return o, p
+}
+
+func wants(t *testing.T, got []deed, want ...deedKind) {
+	t.Helper()
+	kinds := make([]deedKind, len(got))
+	for i, d := range got {
+		kinds[i] = d.do
+	}
+	if !slices.Equal(kinds, want) {
+		t.Fatalf("it does %v, want %v", kinds, want)
+	}
+}
+
+// TestClaimThatTheRegistryLost: where the registry lost its last writes and another replica has claimed the partition since,
+// this one lets go of it, whatever the revision of that claim, and however it hears of it.
+func TestClaimThatTheRegistryLost(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, revision := range []uint64{110, 190, 220, 230} {
+		o, p := owning(t, now)
+		o.watchBegins()
+		wants(t, o.plan(now))
+		o.see(bucket.Sighting{Partition: &p, Owner: "other", Revision: revision}, now)
+		o.see(bucket.Sighting{}, now)
+		wants(t, o.plan(now), deedLose)
+	}
+	for _, revision := range []uint64{190, 220, 230} { // by a watch that goes on
+		o, p := owning(t, now)
+		o.see(bucket.Sighting{Partition: &p, Owner: "other", Revision: revision}, now)
+		wants(t, o.plan(now), deedLose)
+	}
+	// What was written before its claim, and is seen after it, means nothing.
+	o, p := owning(t, now)
+	o.see(bucket.Sighting{Partition: &p, Owner: "before", Revision: 150}, now)
+	o.see(bucket.Sighting{Partition: &p, Revision: 180}, now)
+	wants(t, o.plan(now))
+}
+
+// TestWatchThatLagsGivesNothing: a new watch may show a claim of this replica's own that has been given up since; it is not
+// believed before the registry's leader has.
+func TestWatchThatLagsGivesNothing(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	o, p := owning(t, now)
+	o.dispatches(map[string]int{"a": 1})
+	o.targets = map[bucket.PartitionID]string{p: "other"}
+	deeds := o.plan(now)
+	wants(t, deeds, deedClose)
+	o.closed(deeds[0])
+	wants(t, o.plan(now), deedRelease)
+	o.watchBegins()
+	o.released(p, 240, nil, now)
+	o.see(bucket.Sighting{Partition: &p, Owner: "me", Revision: 220}, now)
+	if got := o.claims[p]; got != (ownerClaim{"", 240}) {
+		t.Errorf("what it has just written is %+v", got)
+	}
+	o.watchBegins()
+	o.see(bucket.Sighting{Partition: &p, Owner: "me", Revision: 220}, now)
+	o.see(bucket.Sighting{}, now)
+	deeds = o.plan(now)
+	wants(t, deeds, deedClaim)
+	if deeds[0].revision != 220 {
+		t.Errorf("it claims in the place of revision %d, want 220", deeds[0].revision)
 	}
 }

@@ -29,20 +29,38 @@ func (o *ownership) see(s bucket.Sighting, now time.Time) {
 		o.noteAgain(s.Session)
 		o.seeMember(s, now)
 	case s.Partition != nil:
-		o.noteAgain(bucket.StreamName(s.Partition.API, s.Partition.Number))
-		if s.Revision > o.claims[*s.Partition].revision {
-			o.claims[*s.Partition] = ownerClaim{s.Owner, s.Revision}
-		}
+		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
 		o.complete, o.targets = true, nil
 		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
 		// taken from it.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
-		maps.DeleteFunc(o.claims, func(p bucket.PartitionID, _ ownerClaim) bool {
-			return !o.seenAgain(bucket.StreamName(p.API, p.Number))
-		})
+		maps.DeleteFunc(o.claims, func(p bucket.PartitionID, _ ownerClaim) bool { return !o.seenAgain(claimName(p)) })
 	}
 }
+
+// seeClaim takes in who owns a partition. A registry that lost its last writes, as servers can in a power cut, has an older
+// claim, or gives a revision away again: what a new watch shows first stands whatever its revision, and so does a claim of
+// another's between the one that ours replaced and ours, which nobody but such a registry can have taken.
+func (o *ownership) seeClaim(p bucket.PartitionID, c ownerClaim) {
+	first := !o.complete && !o.seenAgain(claimName(p))
+	o.noteAgain(claimName(p))
+	h := o.held[p]
+	instead := h != nil && c.owner != o.self && h.replaced < c.revision && c.revision <= h.revision
+	if first || instead || c.revision > o.claims[p].revision {
+		o.claims[p] = c
+	}
+}
+
+// wrote takes in what this replica wrote of a partition.
+func (o *ownership) wrote(p bucket.PartitionID, c ownerClaim) {
+	if c.revision > o.claims[p].revision {
+		o.noteAgain(claimName(p)) // what a watch that has just begun shows first may be older
+		o.claims[p] = c
+	}
+}
+
+func claimName(p bucket.PartitionID) string { return bucket.StreamName(p.API, p.Number) }
 
 func (o *ownership) noteAgain(key string) {
 	if !o.complete {
