@@ -177,9 +177,16 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 }
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
-// unknown is of a call that carried no idempotency key, whatever the configuration says by now.
+// unknown is of a call that carried no idempotency key, whatever the configuration says by now. A job that was charged for
+// and refused is the exception: its call is over, and another is what the operator asks for.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
-	return k.Reason == Unknown || k.Billed == BilledUnknown && !terms.Idempotent
+	switch {
+	case k.Reason == Unknown:
+		return true
+	case terms.Idempotent, k.Reason == Rejected && k.Billed == BilledYes:
+		return false
+	}
+	return k.Billed == BilledUnknown || k.Billed == BilledYes
 }
 
 // fate is what is to become of a letter that is not excluded.

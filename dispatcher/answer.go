@@ -70,7 +70,27 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 			}
 		}
 	}
+	s.withdrawBlocked(r.came, &out)
 	return out
+}
+
+// withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far.
+func (s *schedule) withdrawBlocked(now bucket.Micros, out *verdicts) {
+	if s.until <= now.Add(longWait) {
+		return
+	}
+	for l := range s.blocked.all() {
+		s.withdrawTasks(l, out)
+	}
+}
+
+func (s *schedule) withdrawTasks(l *line, out *verdicts) {
+	for _, t := range l.tasks {
+		if t.phase == ready {
+			s.withdraw(t, s.until)
+			out.withdrawn = append(out.withdrawn, t)
+		}
+	}
 }
 
 // waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
@@ -136,12 +156,7 @@ func (s *schedule) unanswered(fx *effects, now bucket.Micros) verdicts {
 		return out
 	}
 	for l := range s.blocked.all() {
-		for _, t := range l.tasks {
-			if t.phase == ready {
-				s.withdraw(t, s.until)
-				out.withdrawn = append(out.withdrawn, t)
-			}
-		}
+		s.withdrawTasks(l, &out)
 	}
 	return out
 }

@@ -316,7 +316,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 		t.taken = use.Actual
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
-	l.change(func(s *schedule) { s.ended(t) })
+	l.change(func(s *schedule) { s.learnCall(r.ended.Sub(r.started)); s.ended(t) })
 	l.settle(ctx, t, r)
 }
 

@@ -170,7 +170,7 @@ func (m *simulation) reopen() {
 			t.calls, t.notBefore = r.calls, max(r.notBefore, 1)
 			unsure = unsure || r.inAir
 			if r.inAir && !m.crashes.once && m.rnd.IntN(2) == 0 {
-				t.deaths = 1
+				t.deaths = 1 + m.rnd.IntN(2)
 			}
 			switch {
 			case r.cancelled: // the mark of its end was stored, or it waits for its letter still

@@ -98,7 +98,7 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	n := l.counts()
 	return APIState{
 		API: api, Instance: d.opts.Instance, Partitions: len(l.queue.Partitions()), Owned: n.owned,
-		Keys: n.keys, Jobs: n.queued + n.calling, InFlight: n.calling,
+		Keys: n.keys, Jobs: n.queued + n.calling, InFlight: n.calling, Paused: len(d.Pauses(api)),
 	}, nil
 }
 

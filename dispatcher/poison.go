@@ -16,20 +16,27 @@ const mostCrashes = 2
 
 // mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
 // intents, which apis that are not idempotent have anyway, where such a job is parked the first time. For the others they
-// are written from the first death on, of the jobs that were there: the second death that one of them is found in is the
-// third at most that it has caused.
-const mostDeaths = 2
+// are written from the first death on, of the jobs that were there.
+const mostDeaths = 3
 
-// suspects are jobs whose call was under way when an owner died: one of them may have killed it. They are called one at a
-// time, so that the next death tells which.
+// manySuspects bounds the calls of suspects at once.
+const manySuspects = 16
+
+// suspects are jobs whose call was under way when an owner died: one of them may have killed it. They are called a few at
+// a time, and those that two died over alone, so that the next death tells which. Only a job that was called alone is
+// parked.
 type suspects struct {
-	called  *task              // the one that is being made ready or called, nil if none is
-	waiting map[*line]struct{} // lines with one that waits for it
+	called  map[*task]struct{} // being made ready or called
+	alone   *task              // the one of them that no other may be beside
+	waiting map[*line]struct{} // lines with one that waits
 }
 
 // mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
 func (s *suspects) mayCall(t *task) bool {
-	if t.deaths == 0 || s.called == nil {
+	switch {
+	case t.deaths == 0,
+		s.alone == nil && t.deaths < mostDeaths-1 && len(s.called) < manySuspects,
+		s.alone == nil && len(s.called) == 0:
 		return true
 	}
 	if s.waiting == nil {
@@ -40,18 +47,30 @@ func (s *suspects) mayCall(t *task) bool {
 }
 
 func (s *suspects) call(t *task) {
-	if t.deaths > 0 {
-		s.called = t
+	if t.deaths == 0 {
+		return
+	}
+	if s.called == nil {
+		s.called = map[*task]struct{}{}
+	}
+	s.called[t] = struct{}{}
+	if t.deaths >= mostDeaths-1 {
+		s.alone = t
 	}
 }
 
 // cleared lets the next suspect be called when one rests again or has ended.
 func (s *schedule) cleared(t *task) {
-	if s.suspects.called != t {
+	of := &s.suspects
+	if _, ok := of.called[t]; !ok {
 		return
 	}
-	waiting := s.suspects.waiting
-	s.suspects = suspects{}
+	delete(of.called, t)
+	if of.alone == t {
+		of.alone = nil
+	}
+	waiting := of.waiting
+	of.waiting = nil
 	for l := range waiting {
 		s.touch(l)
 	}

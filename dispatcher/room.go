@@ -1,6 +1,10 @@
 package dispatcher
 
-import "weir/bucket"
+import (
+	"time"
+
+	"weir/bucket"
+)
 
 // room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
 func (s *schedule) room() bool {
@@ -58,3 +62,18 @@ func (s *schedule) block(l *line) {
 		s.blocked.push(l)
 	}
 }
+
+// shortCall is up to how long the calls of an api usually take for the next job of a key to be made ready while one runs.
+// Behind a long call it would take room from other keys, and be one that nobody knows about if the worker died.
+const shortCall = 100 * time.Millisecond
+
+// ahead counts what of a line stands before the next job to be made ready.
+func (s *schedule) ahead(l *line) int64 {
+	if s.callTime <= shortCall {
+		return int64(l.count(granted))
+	}
+	return int64(l.count(granted, calling))
+}
+
+// learnCall follows how long calls take.
+func (s *schedule) learnCall(took time.Duration) { s.callTime += (took - s.callTime) / 8 }

@@ -43,8 +43,9 @@ type schedule struct {
 	by       string        // its name
 	held     bucket.Micros // no call of the api before
 	why      string
-	pushes   int16   // pushbacks in a row
-	breaker  breaker // of the api
+	pushes   int16         // pushbacks in a row
+	breaker  breaker       // of the api
+	callTime time.Duration // usual, of the api's calls
 	suspects suspects
 	probe    *task              // the one call that may be made while the breaker is not closed
 	governor governor           // of the api, where pushback holds it
@@ -73,6 +74,7 @@ type schedule struct {
 func newSchedule(rules *bucket.Rules, p pace, tatOf func(key string) bucket.Micros) *schedule {
 	s := &schedule{pace: p, rules: rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
 	s.paused.keys = map[string]Pause{}
+	s.callTime = time.Second // until it is known
 	s.reseat()
 	return s
 }
@@ -223,7 +225,7 @@ func (s *schedule) withdrawReady(l *line, until, now bucket.Micros, fx *effects)
 		return
 	}
 	for _, t := range l.tasks {
-		if t.phase == ready && t != s.probe {
+		if t.phase == ready && (t != s.probe || until > now.Add(longWait)) {
 			s.withdraw(t, until)
 			fx.stale = append(fx.stale, t)
 		}
@@ -243,7 +245,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 		if at > now.Add(s.pace.lead) {
 			return at.Add(-s.pace.lead)
 		}
-		if ungranted+int64(l.count(granted)) >= l.atOnce() {
+		if ungranted+s.ahead(l) >= l.atOnce() {
 			return never // a call of this line that ends will touch it
 		}
 		if !s.room() {

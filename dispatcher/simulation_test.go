@@ -307,7 +307,7 @@ func (m *simulation) start(t *task) {
 	}
 	m.checkBreaker(t)
 	m.checkSlowStart(t)
-	if t.deaths > 0 && m.s.suspects.called != t {
+	if of := &m.s.suspects; t.deaths > 0 && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
 		m.t.Fatal("a job that may have killed a worker was called beside another such")
 	}
 	t.calls++
@@ -339,6 +339,7 @@ func (m *simulation) end(t *task, started bucket.Micros) {
 	m.calling[t.line.key]--
 	m.inFlight--
 	m.tell([]bucket.Use{{Key: t.line.key, Grant: t.grant, Costs: t.costs}})
+	m.s.learnCall(started.Until(m.now))
 	m.s.ended(t)
 	m.heard(t, m.fate(t, started))
 }

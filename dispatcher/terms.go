@@ -145,6 +145,9 @@ func (s *schedule) adopt(next *terms) {
 	s.terms, s.rules = next, &next.api.Rules
 	s.pace.late = lateness(s.rules)
 	s.until, s.by = 0, ""
+	if next.api.Breaker.Failures == 0 {
+		s.breaker, s.probe = breaker{}, nil
+	}
 	s.reseat()
 }
 
@@ -165,6 +168,9 @@ func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 // rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
 // full bucket of the present one is the most it can mean. The store has it exactly.
 func (s *schedule) rebind(l *line, now bucket.Micros) {
+	if s.lines[l.key] != l {
+		return // it has been let go of since
+	}
 	l.limits = s.limitsOf(l.key)
 	if l.tenant == nil || s.tenants[l.tenant.name] != l.tenant {
 		l.blocked, l.queued, l.costly, l.pass, l.toll, l.lent = false, false, false, 0, 0, 0

@@ -173,7 +173,7 @@ func (s *schedule) join(l *line) {
 func (s *schedule) leave(l *line) {
 	s.blocked.lend(l, 0)
 	t := l.tenant
-	if t.lines--; t.lines == 0 {
+	if t.lines--; t.lines == 0 && s.tenants[t.name] == t {
 		delete(s.tenants, t.name)
 	}
 	l.tenant = nil
@@ -191,6 +191,9 @@ func (s *schedule) takeTurn(l *line, tasks []*task) {
 // reseat lets every line wait anew under new rules, whose tolls do not compare with those of before. Every line is then to
 // be rebound.
 func (s *schedule) reseat() {
+	for _, t := range s.tenants { // lines that are not rebound yet are theirs still, and may leave meanwhile
+		t.place, t.blocked, t.queued = notWaiting, nil, nil
+	}
 	s.blocked, s.queue, s.tenants = turns{}, rota{}, map[string]*tenant{}
 	s.units = unitsOf(s.rules)
 }
