@@ -82,6 +82,14 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 	return office, nil
 }
 
+// Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
+// miss that one's increase.
+func (o *Office) Announce(api string) {
+	for _, reason := range Reasons() {
+		o.buried.WithLabelValues(api, string(reason))
+	}
+}
+
 // Remember makes the office know the letters that stand in a stream which does not know them itself: after it was
 // restored. It must be called before Run.
 func (o *Office) Remember(ctx context.Context, js jetstream.JetStream) error {

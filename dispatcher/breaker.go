@@ -23,6 +23,7 @@ type breaker struct {
 	opened   int           // times in a row
 	until    bucket.Micros // it stays open; 0: it is closed
 	turned   bucket.Micros // when it opened or closed last: what started before is old news
+	why      string        // the failure that opened it
 }
 
 func (b *breaker) closed() bool { return b.until == 0 }

@@ -19,6 +19,7 @@ type ending struct {
 type feedback struct {
 	notBefore bucket.Micros // of the job's next call, if there is to be one
 	free      bool          // the call does not count as an attempt
+	first     bool          // failure in a row
 	hold      news          // that nothing else keeps over a restart, if until is not 0
 	news      []news
 }
@@ -128,6 +129,7 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 	case s.breaker.failed(o, e.started, e.now, e.jitter):
 		s.tripped(e, f)
 	}
+	f.first = e.fault && s.breaker.closed() && s.breaker.failures == 1
 	if e.fault && !s.breaker.closed() {
 		f.notBefore = max(f.notBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
 	}
@@ -135,6 +137,7 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 
 // tripped tells that the breaker has opened. What was made ready goes back.
 func (s *schedule) tripped(e ending, f *feedback) {
+	s.breaker.why = e.detail
 	f.news = append(f.news, news{until: s.breaker.until, why: "its calls keep failing: " + e.detail})
 	s.touchAll()
 }

@@ -54,7 +54,7 @@ func TestWaits(t *testing.T) {
 		{WaitRetry, 6 * second, func(_ *schedule, l *line, now bucket.Micros) {
 			l.first = 0
 			r := task(l, resting)
-			r.calls, r.notBefore = 1, now+6*second
+			r.calls, r.notBefore, r.failed = 1, now+6*second, "x"
 		}},
 		{WaitLimit, 60 * second, func(s *schedule, l *line, now bucket.Micros) {
 			l.blocked, s.by, s.until = true, "account", now+60*second
@@ -78,7 +78,7 @@ func TestWaits(t *testing.T) {
 		if w.For != c.want || (w.Until == nil) != (c.until == 0) || w.Until != nil && !w.Until.Equal((now+c.until).Time()) {
 			t.Errorf("waits for %s until %v, want %s until %v", w.For, w.Until, c.want, (now + c.until).Time())
 		}
-		if (w.For == WaitHeld || w.For == WaitAPIHeld) != (w.Why == "x") || (w.For == WaitLimit) != (w.Limit != "") {
+		if (w.For == WaitHeld || w.For == WaitAPIHeld || w.For == WaitRetry) != (w.Why == "x") || (w.For == WaitLimit) != (w.Limit != "") {
 			t.Errorf("%s tells limit %q and why %q", w.For, w.Limit, w.Why)
 		}
 	}

@@ -68,6 +68,7 @@ type task struct {
 	costs     []int64
 	taken     []int64       // the costs of its last call, as far as its answer told them
 	notBefore bucket.Micros // of a retry
+	failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	calls     int           // made so far
 	attempts  int           // of them, those that count

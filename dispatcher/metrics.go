@@ -28,11 +28,11 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	m := &metrics{
 		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done or a dead letter's reason.", "api", "outcome"),
 		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback or a dead letter's reason.", "api", "outcome"),
-		duration: histogram("weir_call_duration_seconds", "How long calls took.", prometheus.ExponentialBucketsRange(0.001, 60, 16)),
+		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
-			prometheus.ExponentialBucketsRange(0.001, 86400, 18)),
+			waitBounds()),
 		late: histogram("weir_dispatch_late_seconds", "How much later than its slot a call started.",
-			prometheus.ExponentialBucketsRange(0.0001, 1, 12)),
+			lateBounds()),
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
 		deaf: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
@@ -44,6 +44,19 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.spend, m.up, &gauges{d: d})
 	}
 	return m
+}
+
+// The bounds of the histograms, in seconds: round ones, since they are read in queries.
+func callBounds() []float64 {
+	return []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60}
+}
+
+func waitBounds() []float64 {
+	return []float64{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600}
+}
+
+func lateBounds() []float64 {
+	return []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1}
 }
 
 // limiterLost says how many lanes ask for slots in vain.

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -126,7 +127,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	t.markSeq, t.terms = mark.seq, l.s.terms
 	t.calls, t.attempts = max(mark.Calls, last.call), max(mark.Attempts, last.attempt)
 	t.crashes = mark.Crashes
-	t.notBefore = max(mark.NotBefore, last.notBefore, 1)
+	t.notBefore, t.failed = max(mark.NotBefore, last.notBefore, 1), cmp.Or(mark.Reason, last.detail)
 	if mark.Pushback {
 		l.holdAgain(line, mark.NotBefore, mark.Reason)
 	}

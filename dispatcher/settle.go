@@ -39,6 +39,9 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	if out.billed != deadletter.NotBilled {
 		l.d.metrics.spend.WithLabelValues(l.name).Add(float64(api.Price) / 1e6)
 	}
+	if f.first {
+		l.log.Warn("a call failed", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.detail)
+	}
 	l.tellNews(f.news)
 	l.keepHold(t.line.part, f.hold)
 	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.status,
@@ -141,6 +144,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 					t.line.part.bucket.Discard(t.markSeq)
 				}
 				t.markSeq = seq
+				t.failed = c.Detail
 				s.rest(t, notBefore)
 			})
 		})
@@ -270,7 +274,17 @@ func (l *lane) tellHold(kind deadletter.EventType, line *line, until bucket.Micr
 		data.Until = &at
 	}
 	e.Data = data
-	l.log.Info(string(kind), "key", e.Key, "until", until.Time(), "reason", why)
+	attrs := []any{}
+	if e.Key != "" {
+		attrs = append(attrs, "key", e.Key)
+	}
+	if kind == deadletter.HeldEvent {
+		attrs = append(attrs, "until", until.Time())
+	}
+	if why != "" {
+		attrs = append(attrs, "reason", why)
+	}
+	l.log.Info(string(kind), attrs...)
 	l.d.opts.Office.Send(e, func(err error) {
 		if err != nil {
 			l.log.Warn("an event could not be stored", "err", err)

@@ -32,7 +32,7 @@ type Waiting struct {
 	For   WaitFor    `json:"for"`
 	Limit string     `json:"limit,omitempty"` // its name, for WaitLimit
 	Until *time.Time `json:"until,omitempty"` // as far as it is known
-	Why   string     `json:"why,omitempty"`   // of a hold
+	Why   string     `json:"why,omitempty"`   // of a hold, or how the call went that is to be made again
 }
 
 // waits says what a line waits for at now: the first of what would keep its next job from being called.
@@ -55,7 +55,7 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
 		return Waiting{For: WaitAPIHeld, Why: "one call tries whether the api answers again"}
 	case s.breaker.until > max(now, l.held, s.held):
-		return waitUntil(WaitAPIHeld, s.breaker.until, "its calls kept failing")
+		return waitUntil(WaitAPIHeld, s.breaker.until, "its calls keep failing: "+s.breaker.why)
 	case s.held > now && s.held >= l.held:
 		return waitUntil(WaitAPIHeld, s.held, s.why)
 	case l.held > now:
@@ -82,9 +82,9 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		return w
 	}
 	if t := l.nextRetry(); t != nil && t.notBefore > slot {
-		w := waitUntil(WaitRetry, t.notBefore, "")
+		w := waitUntil(WaitRetry, t.notBefore, t.failed)
 		if t.limited && l.binds != "" {
-			w.For, w.Limit = WaitLimit, l.binds
+			w.For, w.Limit, w.Why = WaitLimit, l.binds, ""
 		}
 		return w
 	}

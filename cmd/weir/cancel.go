@@ -21,7 +21,7 @@ func cancelCommand() *cobra.Command {
 		Long: `Ends a job that waits: it is not called, and becomes a dead letter with the reason cancelled. A job whose call runs
 cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 		Example: "  weir cancel credit-check 0199aa00-0000-7000-8000-000000000001 --why 'customer withdrew'\n  weir cancel sms order-7 --key tenant.42",
-		Args:    cobra.ExactArgs(2),
+		Args:    takes("API", "JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Job = args[1]
 			if q.Key != "" {

@@ -51,7 +51,7 @@ mend it. Exit code 2 when there is one.
 Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
 version does not do yet: weir serve would refuse to start with those.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := configFileName(file)
 			if err != nil {
@@ -173,7 +173,7 @@ func configShowCommand() *cobra.Command {
 		Long: `Shows the configuration that every weir on the server follows, with its version, and who put it there and when, as
 comments. Secrets stand in it by reference only.`,
 		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial()
 			if err != nil {

@@ -55,7 +55,7 @@ from then on until the api is back.
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
 		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, err := configFileName(file)
 			if err != nil {
@@ -156,7 +156,7 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 		_, _ = fmt.Fprintf(talk, "weir: version %d is in force and says the same: nothing changed\n", told.Version)
 		return p.tell(cmd, told, as)
 	}
-	if err := confirm.ask(cmd, fmt.Sprintf("Apply these %d changes?", len(told.Changes))); err != nil {
+	if err := confirm.ask(cmd, fmt.Sprintf("Apply %s?", count(len(told.Changes), "change"))); err != nil {
 		return err
 	}
 	next.At, next.Changes = time.Now().UTC(), len(told.Changes)

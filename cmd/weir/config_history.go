@@ -29,7 +29,7 @@ func configHistoryCommand() *cobra.Command {
 		Short:   "List the versions of the configuration, the present one first",
 		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", configHistory),
 		Example: "  weir config history\n  weir config history --json | jq .who",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := dial()
 			if err != nil {
@@ -94,7 +94,7 @@ func configRollbackCommand() *cobra.Command {
 		Long: `Applies an earlier version, by default the one before the present, as a new version: as config apply would apply its
 text. The file it once came from is not touched; weir serve applies that only once it has changed.`,
 		Example: "  weir config rollback\n  weir config rollback 17 --yes",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    takes("[VERSION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted := uint64(0)
 			if len(args) > 0 {

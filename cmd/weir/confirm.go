@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -16,7 +16,7 @@ func (c *confirmation) possible(cmd *cobra.Command) bool {
 // insist is ask for what cannot be undone or costs money: nobody there is a no.
 func (c *confirmation) insist(cmd *cobra.Command, question string) error {
 	if !c.possible(cmd) {
-		return refused(errors.New("nothing was done: nobody is there to be asked, and --yes is not given. " + question))
+		return refused(fmt.Errorf("nothing was done: --yes is not given, and nobody is there to be asked: %q", question))
 	}
 	return c.ask(cmd, question)
 }

@@ -18,7 +18,7 @@ func deadListCommand() *cobra.Command {
 		Short:   "List dead letters, newest first",
 		Long:    "Lists dead letters, the newest first. It reads no bodies: `weir dead show SEQ` does.",
 		Example: "  weir dead ls\n  weir dead ls --api credit-check --reason rejected --since 1d --limit 0 --json | jq .job",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
 				return usage(errors.New("--limit is 0 for all, or how many to list"))

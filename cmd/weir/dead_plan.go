@@ -54,7 +54,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	}
 	t := &table{}
 	if p.Letters > 0 {
-		t.row("letters", fmt.Sprintf("%d of %d keys, the oldest %s old", p.Letters, p.Keys, brief(time.Since(p.Oldest))))
+		t.row("letters", fmt.Sprintf("%d of %s, the oldest %s old", p.Letters, count(p.Keys, "key"), brief(time.Since(p.Oldest))))
 	} else {
 		t.row("letters", "0")
 	}
@@ -80,27 +80,43 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		t.row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
 	}
 	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
-		t.row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipTexts[skip])
+		t.row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipText(skip))
 	}
-	return t.print(out)
+	if err := t.print(out); err != nil || f.dryRun {
+		return err
+	}
+	f.planned = p.Skipped
+	_, err := fmt.Fprintln(out) // between what is planned and what was done
+	return err
 }
 
-// skipTexts say why letters stay, and what would change that.
-var skipTexts = map[deadletter.Skip]string{
-	deadletter.SkipUnknown:     "of unknown outcome: --include-unknown redrives them, and the api may bill them twice",
-	deadletter.SkipDeadline:    "whose deadline has passed: --drop-deadline redrives them",
-	deadletter.SkipResubmitted: "whose producer has sent the job again since: purge them",
-	deadletter.SkipSameID:      "whose id another job has got since: redrive that one first",
-	deadletter.SkipNoBody:      "whose body was too large to keep (413): their producer must send them again",
-	deadletter.SkipNoAPI:       "of apis that are not configured",
-	deadletter.SkipNoKey:       "without a key: their producer must send them again",
-	deadletter.SkipForeign:     "that weir did not write",
+// skipText says why letters stay, and what would change that.
+func skipText(skip deadletter.Skip) string {
+	switch skip {
+	case deadletter.SkipUnknown:
+		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice"
+	case deadletter.SkipDeadline:
+		return "whose deadline has passed: --drop-deadline redrives them"
+	case deadletter.SkipResubmitted:
+		return "whose producer has sent the job again since: purge them"
+	case deadletter.SkipSameID:
+		return "whose id another job has got since: redrive that one first"
+	case deadletter.SkipNoBody:
+		return "whose body was too large to keep (413): their producer must send them again"
+	case deadletter.SkipNoAPI:
+		return "of apis that are not configured: configure the api again, or purge them"
+	case deadletter.SkipNoKey:
+		return "without a key: their producer must send them again"
+	case deadletter.SkipForeign:
+		return "that weir did not write"
+	}
+	return string(skip)
 }
 
 func skippedText(skipped map[deadletter.Skip]int) string {
 	var texts []string
 	for _, skip := range slices.Sorted(maps.Keys(skipped)) {
-		texts = append(texts, strconv.Itoa(skipped[skip])+" "+skipTexts[skip])
+		texts = append(texts, strconv.Itoa(skipped[skip])+" "+skipText(skip))
 	}
 	return strings.Join(texts, "; ")
 }
@@ -116,8 +132,10 @@ type tallyJSON struct {
 	Left       int                     `json:"not_deleted"`
 }
 
-func printTally(out io.Writer, t *deadletter.Tally, as format) error {
-	if as == asJSON {
+// printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
+func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
+	planned := f.planned
+	if f.as == asJSON {
 		return printJSON(out, tallyJSON{t.Redriven, t.Known, t.Overflowed, t.Refused, t.Settled, t.Skipped, t.Left})
 	}
 	tab := &table{}
@@ -137,7 +155,9 @@ func printTally(out io.Writer, t *deadletter.Tally, as format) error {
 		}
 	}
 	for _, skip := range slices.Sorted(maps.Keys(t.Skipped)) {
-		tab.row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipTexts[skip])
+		if t.Skipped[skip] != planned[skip] {
+			tab.row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipText(skip))
+		}
 	}
 	return tab.print(out)
 }

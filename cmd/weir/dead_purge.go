@@ -104,7 +104,7 @@ func (f *purgeFlags) run(cmd *cobra.Command) error {
 		told.DryRun = true
 		return f.print(cmd, told)
 	}
-	if err := f.confirm.insist(cmd, fmt.Sprintf("Delete these %d letters for good?", found.Letters)); err != nil {
+	if err := f.confirm.insist(cmd, fmt.Sprintf("Delete %s for good?", count(found.Letters, "letter"))); err != nil {
 		return err
 	}
 	right, err := c.takeLetterRight(ctx)
@@ -148,7 +148,7 @@ func (f *purgeFlags) print(cmd *cobra.Command, told *purgeJSON) error {
 	}
 	t := &table{}
 	t.row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, brief(time.Since(*told.Oldest))))
-	t.row("bodies", fmt.Sprintf("%d bytes", told.Bytes))
+	t.row("bodies", count(told.Bytes, "byte"))
 	t.row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
 	if told.DryRun {
 		t.row("cost", told.Cost+": nothing is called")

@@ -30,6 +30,7 @@ type redriveFlags struct {
 	publishing     bucket.Rate
 	selection      deadletter.Selection
 	bar            *progressBar
+	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
 }
 
 func deadRedriveCommand() *cobra.Command {
@@ -122,7 +123,7 @@ func (f *redriveFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *redriveFlags) question(p *deadletter.Plan) string {
-	return fmt.Sprintf("Redrive these %d letters, for %s?", p.Letters, config.Money(p.Cost))
+	return fmt.Sprintf("Redrive %s, for %s?", count(p.Letters, "letter"), config.Money(p.Cost))
 }
 
 // plan reads what is to be redriven, and prints it.
@@ -191,7 +192,7 @@ func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take f
 // tell says what came of the redrive.
 func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tally, failed error) error {
 	f.bar.clear()
-	if err := printTally(cmd.OutOrStdout(), t, f.as); err != nil {
+	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
 	if t.Redriven+t.Known+t.Overflowed+t.Refused > 0 {
@@ -212,10 +213,10 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 	case failed != nil:
 		return c.explain(failed)
 	case t.Left > 0:
-		return fmt.Errorf("%d letters could not be deleted though their jobs have gone on: the next redrive recognises them", t.Left)
+		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", count(t.Left, "letter"))
 	case t.Overflowed+t.Refused > 0:
-		return refused(fmt.Errorf("of %d letters %d overflowed again and %d were refused otherwise; each is a new letter",
-			t.Redriven+t.Known+t.Overflowed+t.Refused, t.Overflowed, t.Refused))
+		return refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
+			count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
 	case t.Redriven+t.Known+t.Settled == 0:
 		return noneRedriven(t.Skipped)
 	}

@@ -25,7 +25,7 @@ func deadShowCommand() *cobra.Command {
 		Long: `Shows one dead letter: why it died, the headers its job brought, and the job's body, as text or, where it is none, in
 hexadecimal. --body prints nothing but the body, byte for byte.`,
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := strconv.ParseUint(args[0], 10, 64)
 			if err != nil || seq == 0 {
@@ -97,7 +97,7 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 			t.row("header", visible(name)+": "+visible(value))
 		}
 	}
-	t.row("body", fmt.Sprintf("%d bytes", k.Size))
+	t.row("body", count(k.Size, "byte"))
 	if err := t.whole(out); err != nil {
 		return err
 	}

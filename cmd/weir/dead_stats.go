@@ -36,7 +36,7 @@ func deadStatsCommand() *cobra.Command {
 		Short:   "Count dead letters by api, reason, status and bill",
 		Long:    "Counts dead letters by api, reason, last answer and whether the call was billed, the most frequent first.",
 		Example: "  weir dead stats\n  weir dead stats --since 1d --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(time.Now())
 			if err != nil {

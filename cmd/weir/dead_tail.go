@@ -18,7 +18,7 @@ func deadTailCommand() *cobra.Command {
 		Long: `Prints dead letters as they come, beginning now or at --since, until Ctrl-C. It goes on by itself when the connection to
 the server comes back.`,
 		Example: "  weir dead tail\n  weir dead tail --api credit-check --since 10m --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(time.Now())
 			if err != nil {

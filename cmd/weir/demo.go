@@ -60,7 +60,7 @@ func demoCommand() *cobra.Command {
 		Long: `Shows weir working: a burst of jobs smoothed to the rate of a fake paid api, what does not fit kept as dead letters,
 a kill -9 survived, and the verdict of an independent check of what the api saw. Nothing is needed and nothing is left
 behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demoOptions{Exit: exitAfter, Out: os.Stdout}
 			if asJSON {
@@ -116,7 +116,9 @@ func runDemo(ctx context.Context, o demoOptions) (err error) {
 	switch r.Verdict {
 	case bucket.Pass:
 	case bucket.Inconclusive:
-		return &exit{exitFailed, errors.New("the demo proved nothing: this machine is too busy")}
+		if o.Exit {
+			return &exit{exitFailed, errors.New("the demo proved nothing: this machine is too busy")}
+		}
 	default:
 		return &exit{exitFailed, errors.New("the demo's check failed")}
 	}

@@ -18,7 +18,7 @@ func fakeAPICommand() *cobra.Command {
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   takes(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if script != "" {
 				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {

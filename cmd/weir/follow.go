@@ -122,7 +122,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.config = v.config
 	f.seen.Store(v.version)
 	f.version.Store(v.version)
-	logWarnings(f.log, v.config.Warnings)
+	logWarnings(f.log, v.config.File, v.config.Warnings)
 	f.log.Info("configuration applied", "version", v.version, "who", v.Who, "from", v.From, "changes", len(changes))
 	return nil
 }

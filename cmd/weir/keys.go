@@ -25,7 +25,7 @@ func keysCommand() *cobra.Command {
 DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
 if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment.`,
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
-		Args:    cobra.ExactArgs(1),
+		Args:    takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -145,7 +145,6 @@ func rateText(r dispatcher.RateState) string {
 	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
 }
 
-// waitingText says in words what a bucket's next job waits for.
 // waitText is a wait, "-" where nobody can say.
 func waitText(wait int64) string {
 	if wait < 0 {
@@ -154,6 +153,7 @@ func waitText(wait int64) string {
 	return brief(ms(wait))
 }
 
+// waitingText says in words what a bucket's next job waits for.
 func waitingText(w dispatcher.Waiting) string {
 	until := ""
 	if w.Until != nil {
@@ -181,7 +181,7 @@ func waitingText(w dispatcher.Waiting) string {
 	case dispatcher.WaitSlowed:
 		return "slowed" + until + ": the api has pushed back"
 	case dispatcher.WaitRetry:
-		return "retry" + until
+		return "retry" + until + because
 	case dispatcher.WaitLimiter:
 		return "the limiter, which does not answer"
 	case dispatcher.WaitRoom:

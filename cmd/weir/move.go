@@ -37,13 +37,14 @@ none is called twice.
 
 Stop weir first. --from is the data directory of a weir with the server inside, or the address of a server; --to is the
 address of the new one, by default WEIR_NATS_URL, which has WEIR_NATS_CREDS, WEIR_NATS_CA and WEIR_REPLICAS as for serve.
-The user needs the role mover of deploy/nats.
+The user needs the role mover of deploy/nats, and WEIR_NATS_INBOX that role's prefix of inboxes.
 
 It can be broken off at any time and run again. Until it is done, weir starts on neither server; when it is done, only
 on the new one. The old one keeps what it had. --abandon takes a move back that is not done.`,
-		Example: "  weir move --from weir-data --to nats://admin@nats-1:4222\n  WEIR_NATS_URL=tls://nats:4222 WEIR_NATS_CREDS=admin.creds weir move --from /var/lib/weir/data",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return move(cmd, f) },
+		Example: "  WEIR_NATS_INBOX=_INBOX.mover weir move --from weir-data --to nats://mover@nats-1:4222\n" +
+			"  WEIR_NATS_URL=tls://nats:4222 WEIR_NATS_CREDS=mover.creds WEIR_NATS_INBOX=_INBOX.mover weir move --from /var/lib/weir/data",
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return move(cmd, f) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "", "the data directory, or the server's address")
@@ -94,8 +95,8 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 		told.Messages += s.State.Msgs
 		told.Bytes += s.State.Bytes
 	}
-	err = f.confirm.ask(cmd, fmt.Sprintf("Move %d streams with %d messages (%s) from %s to %s, with %d replicas?", told.Streams, told.Messages,
-		config.FormatSize(int64(told.Bytes)), m.from.at, m.to.at, m.replicas))
+	err = f.confirm.ask(cmd, fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", count(told.Streams, "stream"), count(told.Messages, "message"),
+		config.FormatSize(int64(told.Bytes)), m.from.at, m.to.at, count(m.replicas, "replica")))
 	if err != nil {
 		return err
 	}
@@ -105,8 +106,8 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 	if f.as == asJSON {
 		return printJSON(cmd.OutOrStdout(), told)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "moved %d streams with %d messages to %s: start weir there (WEIR_NATS_URL); %s is kept, and weir will not start on it\n",
-		told.Streams, told.Messages, m.to.at, m.from.at)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "moved %s with %s to %s: start weir there (WEIR_NATS_URL); %s is kept, and weir will not start on it\n",
+		count(told.Streams, "stream"), count(told.Messages, "message"), m.to.at, m.from.at)
 	return err
 }
 
@@ -208,7 +209,7 @@ func (m *mover) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w; nothing is lost: run the same command again, or --abandon", err)
 		}
-		m.talk("%d of %d: %s, %d messages, %s sent", i+1, len(m.streams), s.Config.Name, s.State.Msgs, config.FormatSize(sent))
+		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, count(s.State.Msgs, "message"), config.FormatSize(sent))
 	}
 	if err := m.verify(ctx); err != nil {
 		return err

@@ -60,8 +60,8 @@ func (m *mover) refuseContent(ctx context.Context) error {
 		return m.to.explain(err)
 	}
 	if len(there) > 0 {
-		return refused(fmt.Errorf("%s has %d streams of weir already, %s the first, with %d messages: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
-			m.to.at, len(there), there[0].Config.Name, there[0].State.Msgs))
+		return refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
+			m.to.at, count(len(there), "stream"), there[0].Config.Name, count(there[0].State.Msgs, "message")))
 	}
 	return nil
 }

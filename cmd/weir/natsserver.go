@@ -20,7 +20,7 @@ func natsServerCommand() *cobra.Command {
 		Use:    "nats-server",
 		Short:  "Run a nats-server with JetStream, for tests",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

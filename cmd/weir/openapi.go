@@ -33,6 +33,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
+	w.office.Announce(a.Name)
 	opened := &openAPI{name: a.Name, queue: queue}
 	if w.dispatch == nil {
 		return opened, nil

@@ -162,5 +162,13 @@ func withoutZeroSeconds(d time.Duration) string {
 	return strings.TrimSuffix(d.String(), "0s")
 }
 
+// count writes a number of things: 1 key, 2 keys.
+func count[N int | int64 | uint64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
 // clockTime writes a point in time for people, in UTC, to the millisecond.
 func clockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

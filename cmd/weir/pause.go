@@ -23,7 +23,7 @@ func pauseCommand() *cobra.Command {
 may end. The pause is kept in NATS and survives restarts. The command returns when every dispatching replica that answers has
 put it in force: no call starts after that.`,
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.pause(cmd, c, why) })
 		},
@@ -41,7 +41,7 @@ func resumeCommand() *cobra.Command {
 		Long: `Ends a pause. What holds besides, an answer of the api or a limit, goes on holding. Keys that were paused one by one
 stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
-		Args:    cobra.RangeArgs(1, 2),
+		Args:    takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.resume(cmd, c) })
 		},
@@ -183,7 +183,11 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 		case err != nil:
 			return err
 		case behind == "":
-			_, _ = fmt.Fprintf(talk, "weir: %s %s, by %d dispatching\n", w.name(), state, w.Replicas)
+			has := "has"
+			if w.Replicas != 1 {
+				has = "have"
+			}
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force\n", w.name(), state, count(w.Replicas, "dispatching replica"), has)
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", w.name(), behind, wordTimeout)

@@ -201,13 +201,14 @@ func stampNow() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 func refuseUnsupported(c *config.Config) error {
 	var errs []error
 	for _, p := range c.MissingSecrets() {
-		errs = append(errs, errors.New(p.String()))
+		errs = append(errs, errors.New(p.In(c.File)))
 	}
 	return errors.Join(errs...)
 }
 
-func logWarnings(log *slog.Logger, warnings []config.Problem) {
+// logWarnings logs what a file says and probably does not mean; of the environment no file is named.
+func logWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
-		log.Warn("configuration", "problem", p.String())
+		log.Warn("configuration", "problem", p.In(file))
 	}
 }

@@ -21,14 +21,14 @@ func serveCommand() *cobra.Command {
 
 Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see the README).
 SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once.`,
-		Args: cobra.NoArgs,
+		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.ReadSettings()
 			if err != nil {
 				return usage(err)
 			}
 			log := newLogger(settings)
-			logWarnings(log, settings.Warnings)
+			logWarnings(log, "", settings.Warnings)
 			return serve(cmd.Context(), settings, log)
 		},
 	}
@@ -57,7 +57,7 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	if err != nil {
 		return classify(err)
 	}
-	logWarnings(log, w.config.Warnings)
+	logWarnings(log, w.config.File, w.config.Warnings)
 	log.Info("ready", "apis", len(w.config.APIs), "version", version())
 	started <- w
 	if ctx.Err() != nil {

@@ -21,7 +21,7 @@ func showCommand() *cobra.Command {
 		Long: `Shows one bucket as its dispatcher sees it: how deep it is, how fast it leaks, what its next job waits for and until
 when, and its first jobs with the times at which their calls should start.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
-		Args:    cobra.ExactArgs(2),
+		Args:    takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err

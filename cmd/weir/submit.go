@@ -41,11 +41,12 @@ key are ahead of it, and when its call should start.
 KEY may be any text. Where the api takes the key from a header or from the body, the key is put there.
 With --wait the result's body goes to stdout as the api sent it, and everything else to stderr.
 
-Exit code 4: the job was throttled. 2: it is malformed. 3: there is no such api. 5: nobody takes jobs.`,
+Exit code 1: the job became a dead letter, or its result did not come within --timeout. 4: it was throttled. 2: it is
+malformed. 3: there is no such api. 5: nobody takes jobs.`,
 		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
   weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
   generate | weir submit sms tenant.42 --data - --deadline 5m --json`,
-		Args: cobra.ExactArgs(2),
+		Args: takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.api, f.key = args[0], args[1]
 			f.dataGiven, f.costGiven, f.gotID = cmd.Flags().Changed("data"), cmd.Flags().Changed("cost"), f.id != ""

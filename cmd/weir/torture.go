@@ -33,7 +33,7 @@ must catch (--planted). A full disk needs the right to mount a small one, and is
 
 Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
 		Example: "  weir torture\n  weir torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

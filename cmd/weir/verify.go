@@ -35,7 +35,7 @@ out, unless --since asks for them.
 It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
 did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,
 		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := readTime(since, time.Now())
 			if err != nil {
@@ -142,10 +142,10 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 		r.check(math.MaxInt64)
 	}
 	if strangers > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %d calls are of apis that are not configured any more: not checked\n", strangers)
+		_, _ = fmt.Fprintf(talk, "weir: %s of apis that are not configured any more: not checked\n", count(strangers, "call"))
 	}
 	if unreadable > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %d records cannot be read: not checked\n", unreadable)
+		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not checked\n", count(unreadable, "record"))
 	}
 	return nil
 }
@@ -253,22 +253,22 @@ func burstFound(l limitJSON) string {
 // tellTotals says in words what the table has no place for.
 func tellTotals(w io.Writer, found []verifiedJSON) error {
 	for _, v := range found {
-		_, err := fmt.Fprintf(w, "\n%s: %s. %d calls of %d keys, started %s to %s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, v.Calls, v.Keys,
+		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s, started %s to %s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, count(v.Calls, "call"), count(v.Keys, "key"),
 			clockTime(v.First), clockTime(v.Last), v.BilledYes, v.BilledUnknown)
 		if err != nil {
 			return fmt.Errorf("write the verdict: %w", err)
 		}
 		for _, note := range []struct {
-			n    int
-			text string
+			n          int
+			noun, text string
 		}{
-			{v.Unsent, "attempts of which nothing was sent"},
-			{v.Unplaced, "calls that may have been made before a crash, at a time that nobody knows: not held against limits"},
-			{v.Late, "calls recorded too late to be held against limits"},
-			{v.Repeats, "calls of jobs that may have been processed before"},
+			{v.Unsent, "attempt", "of which nothing was sent"},
+			{v.Unplaced, "call", "that may have been made before a crash, at a time that nobody knows: not held against limits"},
+			{v.Late, "call", "recorded too late to be held against limits"},
+			{v.Repeats, "call", "after one of the same job that may have been processed"},
 		} {
 			if note.n > 0 {
-				_, _ = fmt.Fprintf(w, "  %d %s\n", note.n, note.text)
+				_, _ = fmt.Fprintf(w, "  %s %s\n", count(note.n, note.noun), note.text)
 			}
 		}
 		for _, r := range v.Repeated {

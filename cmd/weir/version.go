@@ -25,7 +25,7 @@ func versionCommand() *cobra.Command {
 		Short:   "Print the version",
 		Long:    "Prints the version of this binary; with --json also the commit and the Go release it was built from.",
 		Example: "  weir version\n  weir version --json",
-		Args:    cobra.NoArgs,
+		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if as == asJSON {
 				return printJSON(cmd.OutOrStdout(), build())

@@ -13,6 +13,8 @@ type Config struct {
 	Results     Results
 	Dedupe      time.Duration // how long a job's id is remembered: 1s to 7d
 
+	File string // the name it is known by in messages
+
 	// Warnings are what is allowed and probably not meant, in the order of the lines.
 	Warnings []Problem
 }
@@ -49,16 +51,16 @@ func Parse(data []byte, opts Options) (*Config, error) {
 	if root, ok := doc.open(data); ok {
 		c = readConfig(root)
 	}
+	file := opts.Name
+	if file == "" {
+		file = "weir.yaml"
+	}
 	if len(doc.problems) > 0 {
 		sortProblems(doc.problems)
-		file := opts.Name
-		if file == "" {
-			file = "weir.yaml"
-		}
 		return nil, &Errors{File: file, Problems: doc.problems}
 	}
 	sortProblems(doc.warnings)
-	c.Warnings = doc.warnings
+	c.File, c.Warnings = file, doc.warnings
 	return c, nil
 }
 

@@ -91,6 +91,7 @@ func TestContractExample(t *testing.T) {
 		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 		Dedupe:      10 * time.Minute,
+		File:        "testdata/contract.yaml",
 	}
 	if !reflect.DeepEqual(c, want) {
 		for _, change := range want.Diff(c) {
@@ -125,6 +126,7 @@ func TestDefaults(t *testing.T) {
 		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 		Dedupe:      10 * time.Minute,
+		File:        "weir.yaml",
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("the shortest file is\n%+v\nwant\n%+v", c, want)

@@ -110,6 +110,7 @@ func (d description) rate(path string, r bucket.Rate) {
 }
 
 func (d description) limit(path string, l bucket.Limit) {
+	d[path] = inShort(l)
 	d.yes(path, "shadow", l.Shadow)
 	switch {
 	case l.Rate != nil:
@@ -124,6 +125,44 @@ func (d description) limit(path string, l bucket.Limit) {
 	default:
 		d.number(path, "in_flight", l.InFlight)
 	}
+}
+
+// inShort is a limit in one line, without what is so unless it is written.
+func inShort(l bucket.Limit) string {
+	text := ""
+	switch {
+	case l.Rate != nil:
+		text = FormatRate(*l.Rate)
+		if l.Rate.Burst > 1 {
+			text += ", burst " + strconv.FormatInt(l.Rate.Burst, 10)
+		}
+	case l.Quota != nil:
+		text = windowText(strconv.FormatInt(l.Quota.Count, 10), *l.Quota)
+	case l.Budget != nil:
+		text = windowText(Money(l.Budget.Count).String(), l.Budget.Quota)
+		if l.Budget.OnExhausted != bucket.Hold {
+			text += ", on_exhausted " + string(l.Budget.OnExhausted)
+		}
+	default:
+		text = "in_flight " + strconv.FormatInt(l.InFlight, 10)
+	}
+	if cost := formatCost(l.Cost); cost != formatCost(bucket.CostSource{}) {
+		text += ", cost " + cost
+	}
+	if l.Shadow {
+		text += ", shadow"
+	}
+	return text
+}
+
+func windowText(count string, q bucket.Quota) string {
+	switch {
+	case q.Window != bucket.Calendar:
+		return count + "/" + formatPeriod(q.Per) + ", window " + string(q.Window)
+	case q.Zone != time.UTC:
+		return count + "/" + string(q.Unit) + ", tz " + q.Zone.String()
+	}
+	return count + "/" + string(q.Unit)
 }
 
 func (d description) window(path, field, count string, q bucket.Quota) {

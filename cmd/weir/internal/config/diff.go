@@ -26,8 +26,8 @@ func (c Change) String() string {
 }
 
 // Diff lists what becomes different when other takes c's place, sorted by path. Two files that mean the same have none:
-// a default that is written out is no change, nor is another order of fields. An api that only one of them has is one
-// change. A nil Config stands for none at all.
+// a default that is written out is no change, nor is another order of fields. An api or a shared limit that only one of
+// them has is one change. A nil Config stands for none at all.
 func (c *Config) Diff(other *Config) []Change {
 	before, after := c.describe(), other.describe()
 	paths := make(map[string]bool, len(after))
@@ -46,14 +46,25 @@ func (c *Config) Diff(other *Config) []Change {
 	return changes
 }
 
-// toldOtherwise says whether another line tells what becomes of path: an api that only one side has is told in one
-// line, and one that both have by its fields.
+// toldOtherwise says whether another line tells what becomes of path: an api or a limit that only one side has is told in
+// one line, and one that both have by its fields.
 func toldOtherwise(path string, before, after description) bool {
-	parts := strings.SplitN(path, ".", 3)
+	parts := strings.Split(path, ".")
 	if parts[0] != "apis" {
 		return false
 	}
-	api := parts[0] + "." + parts[1]
-	inBoth := before[api] != "" && after[api] != ""
-	return inBoth == (path == api)
+	wholes := []string{strings.Join(parts[:2], ".")} // names of apis and limits have no dots
+	if len(parts) > 3 && parts[2] == "limits" {
+		wholes = append(wholes, strings.Join(parts[:4], "."))
+	}
+	for _, whole := range wholes {
+		inBoth := before[whole] != "" && after[whole] != ""
+		switch {
+		case path == whole:
+			return inBoth
+		case !inBoth:
+			return true
+		}
+	}
+	return false
 }

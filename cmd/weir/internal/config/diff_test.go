@@ -29,11 +29,13 @@ func TestDiff(t *testing.T) {
 apis:
   sms:
     url: https://sms.example.com
+    price: 0.10
     headers: {Authorization: "${env:A}"}
     bucket: {rate: 10/s, capacity: 500, max_wait: 10m}
     limits:
       - {name: account, rate: 100/s}
       - {name: daily, quota: 5/day}
+      - {name: old, budget: 5.00/month, on_exhausted: dead_letter}
     keys: {vip: {capacity: 5}}
   fax: {url: "https://fax.example.com", bucket: {rate: 1/s, capacity: 1}}
 `)
@@ -44,12 +46,15 @@ apis:
   sms:
     bucket: {rate: 5/s, capacity: 500}
     url: https://sms.example.com
+    price: 0.10
     headers: {Authorization: "${env:B}"}
     idempotency: {header: Idempotency-Key}
     timeout: 30s
     limits:
       - {name: daily, quota: 5/day, tz: Europe/Berlin}
       - {name: account, rate: 100/s}
+      - {name: new, rate: 7/s}
+      - {name: wide, quota: 300/3h, window: sliding, cost: header:X-Cost, shadow: true}
     keys: {vip: {capacity: 5, in_flight: 1}}
 `)
 	const want = `apis.fax: removed https://fax.example.com at 1/s
@@ -60,6 +65,9 @@ apis.sms.headers.Authorization: ${env:A} -> ${env:B}
 apis.sms.idempotency: none -> Idempotency-Key
 apis.sms.keys.vip.in_flight: added 1
 apis.sms.limits.daily.tz: UTC -> Europe/Berlin
+apis.sms.limits.new: added 7/s
+apis.sms.limits.old: removed 5.00/month, on_exhausted dead_letter
+apis.sms.limits.wide: added 300/3h, window sliding, cost header:X-Cost, shadow
 dedupe: 10m -> 5m`
 	if got := diffText(before, after); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
