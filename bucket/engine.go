@@ -279,17 +279,23 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
 		to.rescale(now, from.front, from.interval, to.interval)
 		to.marks = []mark{{serial: (asked + 1) * MaxWant}} // nothing granted before is refunded in another coin
 	case *quotaMeter:
-		if from, ok := old.meter.(*quotaMeter); ok {
+		switch from := old.meter.(type) {
+		case *quotaMeter:
 			to.carry(now, from)
+		case *slidingMeter:
+			for _, e := range from.entries {
+				to.adopt(now, e.end, e.units)
+			}
 		}
 	case *slidingMeter:
-		from, ok := old.meter.(*slidingMeter)
-		if !ok {
-			return
-		}
-		from.advance(now)
-		for _, e := range from.entries {
-			to.take(e.end, e.units, 0)
+		switch from := old.meter.(type) {
+		case *quotaMeter:
+			to.adopt(now, from.period, from.used)
+		case *slidingMeter:
+			from.advance(now)
+			for _, e := range from.entries {
+				to.take(e.end, e.units, 0)
+			}
 		}
 	}
 }

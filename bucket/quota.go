@@ -71,6 +71,16 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	m.used = min(int64(maxMicros), m.used+actual-cost)
 }
 
+// adopt counts units that a sliding quota of the same name granted at a time.
+func (m *quotaMeter) adopt(now, at Micros, units int64) {
+	if p := m.at(max(now, m.period.start)); p != m.period {
+		m.period, m.used = p, 0
+	}
+	if at >= m.period.start {
+		m.used += units
+	}
+}
+
 // carry takes over the count of the same limit under older rules. Where its periods were other ones (another zone, another
 // unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
 // ahead. What an api counted before that it must be asked: the old limit did not know.

@@ -77,3 +77,63 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowOfAnotherKindKeepsTheCount: a quota whose window becomes sliding, or stops being, while it runs or over a
+// restart, still counts what was used.
+func TestWindowOfAnotherKindKeepsTheCount(t *testing.T) {
+	const used = 7
+	fixed := Quota{Count: 10, Window: Fixed, Per: 3 * time.Hour}
+	sliding := Quota{Count: 10, Window: Sliding, Per: 3 * time.Hour}
+	calendar := Quota{Count: 10, Window: Calendar, Unit: Day, Zone: time.UTC}
+	rules := func(q Quota) Rules {
+		return Rules{
+			Key:    KeyLimits{Rate: Rate{Count: 1000, Per: time.Second, Burst: 1000}, Capacity: 100, InFlight: 100},
+			Shared: []Limit{{Name: "q", Quota: &q}},
+		}
+	}
+	for _, c := range []struct{ from, to Quota }{{fixed, sliding}, {sliding, fixed}, {calendar, sliding}, {sliding, calendar}} {
+		for _, restart := range []string{"live", "restart"} {
+			now := Micros(1_700_000_000_000_000)
+			clock := func() Micros { return now }
+			m, err := NewMemory(rules(c.from), clock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reserve := func(m *Memory) (n int) {
+				for range 20 {
+					a, err := m.Reserve(t.Context(), []Ask{{Key: "k", Limits: rules(c.to).Key, Want: 1, Costs: []int64{1}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					n += len(a[0].Grants)
+					now = now.Add(time.Millisecond)
+				}
+				return n
+			}
+			for range used {
+				if _, err := m.Reserve(t.Context(), []Ask{{Key: "k", Limits: rules(c.from).Key, Want: 1, Costs: []int64{1}}}); err != nil {
+					t.Fatal(err)
+				}
+				now = now.Add(time.Millisecond)
+			}
+			if restart == "live" {
+				err = m.Apply(rules(c.to))
+			} else {
+				s := m.Checkpoint(0)
+				if m, err = NewMemory(rules(c.to), clock); err == nil {
+					m.Restore(s)
+					next := m.Checkpoint(time.Second)
+					m.Saved(next)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := reserve(m); n > 10-used {
+				t.Errorf("%s, from %s to %s: %d more slots after %d of 10", restart, c.from.Window, c.to.Window, n, used)
+			} else if n == 0 && restart == "live" {
+				t.Errorf("%s, from %s to %s: no slot after %d of 10", restart, c.from.Window, c.to.Window, used)
+			}
+		}
+	}
+}

@@ -110,3 +110,10 @@ func (m *slidingMeter) correct(now, at Micros, cost, actual, serial int64) {
 	}
 	m.take(now, min(int64(maxMicros)-m.sum, actual-cost), serial)
 }
+
+// adopt counts what a quota of the same name had used of its period: when in it is not known, so it may have been now.
+func (m *slidingMeter) adopt(now Micros, period span, used int64) {
+	if used > 0 && now < period.end+m.life {
+		m.take(min(now, period.end), used, 0)
+	}
+}

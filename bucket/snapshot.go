@@ -202,7 +202,11 @@ func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 		if s.End > 0 {
 			m.carry(now, &from)
 		}
+		for _, e := range s.Log { // it was a sliding one then
+			m.adopt(now, Micros(e[0]), e[1])
+		}
 	case *slidingMeter:
+		m.adopt(now, span{s.Start, s.End}, s.Used) // it had periods then
 		for _, e := range s.Log {
 			m.take(Micros(e[0]), e[1], 0)
 		}

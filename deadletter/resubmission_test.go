@@ -70,6 +70,7 @@ func TestExclude(t *testing.T) {
 	}{
 		{"overflow", Letter{Reason: Overflow}, false, "", ""},
 		{"rejected and billed", Letter{Reason: Rejected, Billed: BilledYes}, false, "", ""},
+		{"billed, refused by a full bucket since", Letter{Reason: Overflow, Billed: BilledYes}, false, SkipUnknown, ""},
 		{"unknown", Letter{Reason: Unknown, Billed: BilledUnknown}, false, SkipUnknown, ""},
 		{"unknown, though nobody says so of the bill", Letter{Reason: Unknown, Billed: BilledYes}, false, SkipUnknown, ""},
 		{"unknown before the api became idempotent", Letter{Reason: Unknown, Billed: BilledUnknown}, true, SkipUnknown, ""},
