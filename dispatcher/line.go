@@ -35,6 +35,7 @@ type line struct {
 	passed                  bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
 	cold                    bool          // the store must be told tat: it may have forgotten
 	pushes                  int16         // pushbacks in a row
+	recalled                bool          // the ledger has been asked for its pace
 	unsure                  bool          // a call may have been running when the worker died
 	governor                *governor     // nil until a hold of its own, or pushback
 }

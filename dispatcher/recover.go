@@ -192,20 +192,23 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
 // read at the start, is enough for most; a key whose rate lets it be called less often than the tail is long is looked
-// up when it is first to be called. A store that is elsewhere has not forgotten anything with this process.
+// up when it is first to be called. What this process knows already is no answer where others may have owned the key's
+// partition meanwhile. A store that is elsewhere has not forgotten anything with this process.
 func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	l.mu.Lock()
 	interval, known := l.s.rules.Interval(line.limits.Rate), max(line.tat, l.s.tatOf(line.key))
+	looked := line.recalled || known != 0 && l.d.owner == nil
 	l.mu.Unlock()
-	if l.s.clock == OtherClock || known != 0 || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
+	if l.s.clock == OtherClock || looked || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
 		return 0, nil
 	}
-	tat, err := l.lastTAT(ctx, line.key)
+	tat, err := l.lastTAT(ctx, line.key, known)
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	line.recalled = true
 	bound := l.since
 	if l.d.owner != nil {
 		bound = l.now()

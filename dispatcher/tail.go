@@ -217,8 +217,9 @@ func (t *tail) adopt(r *tailReading, apis []string, now bucket.Micros) {
 // pushedBack reports whether the api said "not now".
 func (c *lastCall) pushedBack() bool { return c.outcome == PushedBack }
 
-// lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when there is none.
-func (l *lane) lastTAT(ctx context.Context, key string) (bucket.Micros, error) {
+// lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when there is none. Where the
+// record is this replica's own, and known is what it knows itself, that stands: exact, and not later each time it is asked.
+func (l *lane) lastTAT(ctx context.Context, key string, known bucket.Micros) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	c := CallRecord{API: l.name, Key: key}
@@ -229,8 +230,11 @@ func (l *lane) lastTAT(ctx context.Context, key string) (bucket.Micros, error) {
 	if err := json.Unmarshal(msg.Data, &c); err != nil {
 		return 0, fmt.Errorf("ledger: record %d: %w", msg.Seq, err)
 	}
-	if l.d.owner == nil {
+	switch {
+	case l.d.owner == nil:
 		return c.TAT, nil
+	case known != 0 && c.Instance == l.d.opts.Instance:
+		return known, nil
 	}
 	stream, err := l.d.opts.JetStream.Stream(ctx, CallsStream)
 	if err != nil {

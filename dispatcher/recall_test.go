@@ -1,0 +1,86 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// newShared is a dispatcher that shares partitions with others, on a nats-server of the test's.
+func newShared(t *testing.T) *Dispatcher {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the nats-server did not start")
+	}
+	nc, err := nats.Connect(ns.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Dispatcher{tail: newTail(), opts: Options{Conn: nc, JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }}}
+	if err := EnsureStreams(t.Context(), d.opts); err != nil {
+		t.Fatal(err)
+	}
+	d.owner = newOwner(d, nil)
+	return d
+}
+
+// TestPaceOfAPartitionThatComesBack: a key that this replica has called, then another one, goes on from what the other called,
+// though this one's own store still knows the key. What it called itself costs the key nothing more.
+func TestPaceOfAPartitionThatComesBack(t *testing.T) {
+	d := newShared(t)
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
+	store, err := bucket.NewMemory(rules, d.opts.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lane{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
+	l.s = newSchedule(&rules, pace{}, l.known)
+	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
+	if err != nil || len(got[0].Grants) != 3 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	now := time.Now()
+	record := func(instance string, hours int) {
+		data, _ := json.Marshal(CallRecord{API: "pay", Key: "k", Planned: now, Started: now, TAT: bucket.MicrosOf(now.Add(time.Duration(hours) * time.Hour)), Instance: instance})
+		if _, err := d.opts.JetStream.Publish(context.WithoutCancel(t.Context()), (&CallRecord{API: "pay", Key: "k"}).Subject(), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait := func() time.Duration {
+		line := &line{key: "k", limits: &rules.Key, tat: l.known("k")}
+		slot, err := l.recall(t.Context(), line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := l.recall(t.Context(), line); err != nil || again != 0 {
+			t.Errorf("asked again: %v, %v", again, err)
+		}
+		return l.now().Until(slot)
+	}
+	record("weir-0", 3)
+	before := l.known("k")
+	if d := wait(); d > 0 || l.known("k") != before {
+		t.Errorf("after its own calls the next is in %v", d)
+	}
+	record("weir-1", 4)
+	if d := wait(); d < 50*time.Minute {
+		t.Errorf("after another replica's call, the fourth of the burst, the next is in %v", d)
+	}
+}
