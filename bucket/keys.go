@@ -35,7 +35,7 @@ type keptKey struct {
 // and one for the bucket, which depends on it, and a part of a third for the name. It is 0.3 % of a call. Keeping the
 // buckets in the index itself would save one of the two and cost a third more memory.
 type keyTable struct {
-	seeds     [2]maphash.Seed
+	seeds     keySeeds
 	index     keyIndex
 	blocks    [][]keptKey
 	intervals intervalTable
@@ -53,11 +53,16 @@ func (t *keyTable) at(i uint32) *keptKey {
 }
 
 // idOf is the key's identity in this table.
-func (t *keyTable) idOf(key string) keyID {
-	if t.seeds == ([2]maphash.Seed{}) {
-		t.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+func (t *keyTable) idOf(key string) keyID { return t.seeds.id(key) }
+
+// keySeeds make the identities of one table. The zero value takes its seeds when it is first used.
+type keySeeds [2]maphash.Seed
+
+func (s *keySeeds) id(name string) keyID {
+	if *s == (keySeeds{}) {
+		*s = keySeeds{maphash.MakeSeed(), maphash.MakeSeed()}
 	}
-	return keyID{maphash.String(t.seeds[0], key), maphash.String(t.seeds[1], key)}
+	return keyID{maphash.String(s[0], name), maphash.String(s[1], name)}
 }
 
 // look finds a key's place, or ok is false.

@@ -31,18 +31,17 @@ type Partition struct {
 	sweeper *sweeper
 	watch   time.Duration // how often it is looked whether the reader has gone deaf
 
-	mu          sync.Mutex
-	book        *book
-	fence       uint64              // the sequence of this owner's epoch, 0 before it took over
-	waiting     []*entrant          // not yet on their way to the stream
-	pending     map[string]*pending // waiting or on their way, by message id
-	reading     bool                // somebody reads the stream into the book
-	caughtUp    bool                // all that was there when the reading began is in it
-	volume      int                 // numbers the books
-	recalled    map[string]Finished // by message id
-	recallUntil time.Time
-	bytes       int
-	wake        chan struct{}
+	mu       sync.Mutex
+	book     *book
+	fence    uint64              // the sequence of this owner's epoch, 0 before it took over
+	waiting  []*entrant          // not yet on their way to the stream
+	pending  map[string]*pending // waiting or on their way, by message id
+	reading  bool                // somebody reads the stream into the book
+	caughtUp bool                // all that was there when the reading began is in it
+	volume   int                 // numbers the books
+	endings  endings             // the ids of finished jobs that the stream may have forgotten
+	bytes    int
+	wake     chan struct{}
 }
 
 // entrant is a job on its way into the stream.
@@ -100,10 +99,10 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 		j.DedupeID = nuid.Next()
 	}
 	id := ingest.StoredID(j.Key, j.DedupeID)
-	if f, known := p.recall(id, time.Now()); known {
+	if first, known := p.endings.find(id, MicrosOf(time.Now())); known {
 		p.mu.Unlock()
 		done(p.placed(ingest.Receipt{
-			Stream: p.name, Seq: f.Seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, f.Seq),
+			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, first.seq),
 		}, limits), nil)
 		return
 	}

@@ -6,39 +6,89 @@ import (
 	"weir/ingest"
 )
 
-// Finished is a job that has ended, as the ledger knows it. JetStream forgets the ids of deleted messages when its
-// server restarts; the ledger does not, and a producer that never got its receipt asks again.
+// Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts; whoever ended
+// the job does not, nor does the ledger, and a producer that never got its receipt asks again.
 type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
 	Until         time.Time // how long its id is known
 }
 
-// Recall makes the queue know finished jobs by their ids again. It must be called before the intake starts.
+// Recall makes the queue know finished jobs by their ids. It is safe for concurrent use.
 func (q *Queue) Recall(jobs []Finished) {
+	now := time.Now()
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
 		p.mu.Lock()
-		if p.recalled == nil {
-			p.recalled = map[string]Finished{}
-		}
-		p.recalled[ingest.StoredID(f.Key, f.DedupeID)] = f
-		if f.Until.After(p.recallUntil) {
-			p.recallUntil = f.Until
-		}
+		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Until)}, MicrosOf(now))
 		p.mu.Unlock()
 	}
 }
 
-// recall finds a finished job by its message id. It is called with the lock held.
-func (p *Partition) recall(id string, now time.Time) (Finished, bool) {
-	if p.recalled == nil {
-		return Finished{}, false
+// Ended makes the queue know a job that its owner has brought to an end, where the server may restart without this
+// process. It must be called before Finish.
+func (q *Queue) Ended(f Finished) {
+	if q.others {
+		q.Recall([]Finished{f})
 	}
-	if now.After(p.recallUntil) {
-		p.recalled = nil
-		return Finished{}, false
+}
+
+// Twin reports whether a message that was just read is a second submission of a job that has ended, which the stream took
+// for a new one because its server had forgotten the id. Calling it would call that job twice.
+func (p *Partition) Twin(e Entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := MicrosOf(e.Time)
+	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID), at)
+	return ok && first.seq != e.Seq
+}
+
+// mostEndings bounds the finished jobs that a partition knows by their ids. Above it the oldest half is forgotten: 700 jobs
+// a second and partition at a dedupe of ten minutes come to 40 MB.
+const mostEndings = 1 << 20
+
+// endings are finished jobs by their message ids, in two generations: the old one goes when all of it is past. Its owner
+// locks it.
+type endings struct {
+	seeds                keySeeds
+	young, old           map[keyID]ending
+	youngUntil, oldUntil Micros // until when one of each is known
+}
+
+type ending struct {
+	seq   uint64
+	until Micros
+}
+
+func (x *endings) add(id string, e ending, now Micros) {
+	if e.until <= now {
+		return
 	}
-	f, ok := p.recalled[id]
-	return f, ok && now.Before(f.Until)
+	x.turn(now)
+	if x.young == nil {
+		x.young = map[keyID]ending{}
+	}
+	x.young[x.seeds.id(id)] = e
+	x.youngUntil = max(x.youngUntil, e.until)
+}
+
+// find looks for a job that is known at a time.
+func (x *endings) find(id string, at Micros) (ending, bool) {
+	if len(x.young)+len(x.old) == 0 {
+		return ending{}, false
+	}
+	k := x.seeds.id(id)
+	e, ok := x.young[k]
+	if !ok {
+		e, ok = x.old[k]
+	}
+	return e, ok && at < e.until
+}
+
+func (x *endings) turn(now Micros) {
+	if now < x.oldUntil && len(x.young) < mostEndings/2 {
+		return
+	}
+	x.old, x.oldUntil = x.young, x.youngUntil
+	x.young, x.youngUntil = nil, 0
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // Bounds of one api's dispatch.
@@ -220,10 +221,17 @@ func (l *lane) take(p *part, e bucket.Entry) {
 	defer l.mu.Unlock()
 	switch e.Kind {
 	case bucket.JobEntry:
+		if p.replay == nil && p.bucket.Twin(e) {
+			l.dropTwin(p, e)
+			return
+		}
 		line := l.s.push(e.Key, e.Seq, p)
 		p.keep(e)
 		if p.replay != nil {
 			p.replay.jobs[e.Seq] = line
+			if p.bucket.Twin(e) {
+				p.replay.twins[e.Seq] = e.Header.Get(ingest.HeaderJobID)
+			}
 			l.d.tail.meets(p.bucket.Name(), e)
 			return
 		}

@@ -84,6 +84,7 @@ type replay struct {
 	intents map[uint64]replayedIntent // by job
 	marks   map[uint64]replayedMark   // by job
 	jobs    map[uint64]*line
+	twins   map[uint64]string // ids of jobs that have ended already, see dropTwin
 }
 
 type replayedIntent struct {
@@ -99,5 +100,7 @@ type replayedMark struct {
 }
 
 func newReplay() *replay {
-	return &replay{intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]*line{}}
+	return &replay{
+		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]*line{}, twins: map[uint64]string{},
+	}
 }

@@ -54,9 +54,10 @@ type CallRecord struct {
 	Attempt  int `json:"attempt"` // calls so far that counted
 	Redrives int `json:"redrives,omitempty"`
 
-	Planned time.Time `json:"planned"` // the granted slot
-	Started time.Time `json:"started"`
-	Ended   time.Time `json:"ended"`
+	Accepted time.Time `json:"accepted"` // by the queue: the job's id is known for as long as dedupe says from then on
+	Planned  time.Time `json:"planned"`  // the granted slot
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended"`
 
 	Sent    bool              `json:"sent"`
 	Status  int               `json:"status"`
@@ -140,7 +141,7 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 	c := &CallRecord{
 		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
-		Planned: t.at.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
+		Accepted: t.accepted.Time().UTC(), Planned: t.at.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
 		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
 		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat,
 		Limits: t.terms.api.Rules.Names(), Costs: t.taken, Instance: l.d.opts.Instance,

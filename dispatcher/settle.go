@@ -207,6 +207,7 @@ func (l *lane) finish(t *task, outcome string) {
 		return
 	}
 	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
+	l.rememberEnd(t)
 	p.bucket.Finish(t.line.key, t.seq)
 	stalled := p.bucket.Unswept() > bucket.MaxUnswept
 	l.change(func(s *schedule) {

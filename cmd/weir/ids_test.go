@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// restarts is a nats-server of somebody else's that can be started anew where it was, and one api.
+type restarts struct {
+	*rig
+	server    *embedded.Server
+	url, file string
+}
+
+func newRestarts(t *testing.T, yaml string) *restarts {
+	t.Helper()
+	r := &restarts{rig: readyRig(t, fakeapi.Options{Headers: []string{"X-Job"}}, yaml)}
+	r.startServer("127.0.0.1:0")
+	t.Cleanup(func() { r.server.Shutdown() })
+	r.url = r.server.ClientURL()
+	r.file = filepath.Join(r.dir, "weir.yaml")
+	writeFile(t, r.file, r.yaml)
+	var err error
+	if r.nc, err = nats.Connect(r.url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.nc.Close)
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *restarts) startServer(listen string) {
+	r.t.Helper()
+	var err error
+	if r.server, err = embedded.Start(r.t.Context(), embedded.Options{
+		Listen: listen, Dir: filepath.Join(r.dir, "server"), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
+	}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *restarts) restartServer() {
+	r.t.Helper()
+	r.server.Shutdown()
+	r.startServer(strings.TrimPrefix(r.url, "nats://"))
+}
+
+// replica starts a weir, and gives what stops it.
+func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
+	r.t.Helper()
+	w, err := StartWorker(r.t.Context(), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return func() {
+		w.Stop()
+		if err := w.Wait(); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// insist sends a job as a producer does that gets no receipt: until it has one.
+func (r *restarts) insist(id string) answer {
+	r.t.Helper()
+	var a answer
+	r.eventually("a receipt for "+id, func() bool {
+		msg := &nats.Msg{Subject: "weir.jobs.ext.k", Header: nats.Header{"Nats-Msg-Id": {id}, "Weir-Header-X-Job": {id}}}
+		reply, err := r.nc.RequestMsg(msg, time.Second)
+		return err == nil && json.Unmarshal(reply.Data, &a) == nil && a.Error == nil
+	})
+	return a
+}
+
+// callsOf is how often each job was called.
+func (r *restarts) callsOf() map[string]int {
+	calls := map[string]int{}
+	for _, c := range r.api.All() {
+		calls[c.Header("X-Job")]++
+	}
+	return calls
+}
+
+const restartsYAML = "apis:\n  ext:\n    url: %s\n    forward_headers: [X-Job]\n    bucket: {rate: 200/s, capacity: 100, in_flight: 1}\n"
+
+// TestFinishedIDsOutliveTheServer: a server that restarts forgets the ids of jobs that have ended. A job that is sent again is
+// not called again: neither where its owner takes it, nor where an intake does that knows nothing, nor by the next owner.
+func TestFinishedIDsOutliveTheServer(t *testing.T) {
+	r := newRestarts(t, restartsYAML)
+	stop := r.replica("first")
+	first := r.insist("x")
+	r.awaitCalls(1)
+	r.eventually("an empty queue", func() bool { return r.messages(first.Stream) == 1 })
+	r.restartServer()
+
+	if a := r.insist("x"); !a.Duplicate || a.Seq != first.Seq {
+		t.Errorf("the owner's intake took a job again that has ended: %+v", a)
+	}
+	r.storeTwin(first.Stream, "x")
+	r.insist("y")
+	r.awaitCalls(2) // of one key, in order: the twin's would have come before
+	r.eventually("an empty queue", func() bool { return r.messages(first.Stream) == 1 })
+
+	stop()
+	r.restartServer()
+	r.eventually("the server", func() bool { return r.nc.IsConnected() })
+	r.storeTwin(first.Stream, "x")
+	defer r.replica("second")()
+	r.insist("z")
+	r.awaitCalls(3)
+	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 || calls["z"] != 1 {
+		t.Errorf("jobs were called %v times, each once would be right", calls)
+	}
+	r.eventually("an empty queue", func() bool { return r.messages(first.Stream) == 1 })
+}
+
+// storeTwin stores a job as an intake does that does not know of its end.
+func (r *restarts) storeTwin(stream, id string) {
+	r.t.Helper()
+	part := stream[strings.LastIndexByte(stream, '_')+1:]
+	msg := &nats.Msg{Subject: "weir.q.ext." + part + ".j.k", Header: nats.Header{
+		"Nats-Msg-Id": {"k/" + id}, "Weir-Job-Id": {id}, "Weir-Header-X-Job": {id},
+	}}
+	ack, err := r.js.PublishMsg(r.t.Context(), msg)
+	if err != nil || ack.Duplicate {
+		r.t.Fatalf("the stream was to take a second %s: %+v, %v", id, ack, err)
+	}
+}
