@@ -111,10 +111,8 @@ func (j *Job) readOther(name string, values []string, rule *Rule) error {
 		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s", HeaderMethod, HeaderPath,
 			HeaderQuery, HeaderForward, HeaderDeadline, HeaderCost, HeaderReplyTo, HeaderJobID)
 	}
-	for _, prefix := range unhonoured {
-		if strings.HasPrefix(lower, prefix) {
-			return errors.New("weir cannot honour this JetStream header: leave it out")
-		}
+	if unhonoured(lower) {
+		return errors.New("weir cannot honour this JetStream header: leave it out")
 	}
 	return nil
 }
@@ -131,10 +129,17 @@ func (j *Job) forward(name string, values []string) error {
 	return nil
 }
 
-// unhonoured are JetStream's headers whose promise the queue behind weir does not keep. Nats-Expected-Stream is not
-// among them: it is checked.
-var unhonoured = []string{
-	"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
+// unhonoured reports whether a header is one of JetStream's whose promise the queue behind weir does not keep.
+// Nats-Expected-Stream is not among them: it is checked.
+func unhonoured(lower string) bool {
+	for _, prefix := range [...]string{
+		"nats-expected-last-", "nats-rollup", "nats-ttl", "nats-batch-", "nats-schedule", "nats-incr", "nats-required-api-level",
+	} {
+		if strings.HasPrefix(lower, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // carriedByLetters are the headers that a letter has and that do no harm when somebody publishes it again.

@@ -40,9 +40,6 @@ const (
 	levelsWait  = 2 * time.Second
 )
 
-// spentThresholds are the parts of a budget, in percent, whose being spent is told: once for each window.
-var spentThresholds = [...]int{50, 80, 100}
-
 // budgetTold is what was told of a budget: of one window of one amount.
 type budgetTold struct {
 	Start   bucket.Micros `json:"start"`
@@ -52,9 +49,10 @@ type budgetTold struct {
 
 // budgetData is what a budget event tells.
 type budgetData struct {
-	Limit       string           `json:"limit"`
-	Percent     int              `json:"percent"` // the threshold; 100: what is left buys no further call
-	Spent       string           `json:"spent"`   // calls under way included
+	Limit   string `json:"limit"`
+	Percent int    `json:"percent"` // the threshold; 100: what is left buys no further call
+	// Counted is what the budget counts: calls under way included, and after a crash what they may have cost at most.
+	Counted     string           `json:"counted"`
 	Budget      string           `json:"budget"`
 	From        time.Time        `json:"from"`
 	Until       time.Time        `json:"until"`
@@ -137,7 +135,7 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 		if told.Start != start || told.Count != l.Count {
 			told = budgetTold{Start: start, Count: l.Count}
 		}
-		for _, percent := range spentThresholds {
+		for _, percent := range []int{50, 80, 100} { // each is told once for a window
 			reached := l.Percent() >= percent || percent == 100 && l.Count-l.Used < w.price()
 			if !reached || percent <= told.Percent {
 				continue
@@ -156,13 +154,13 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 }
 
 func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, start, end bucket.Micros) error {
-	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "spent", config.Money(l.Used).String(),
+	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "counted", config.Money(l.Used).String(),
 		"budget", config.Money(l.Count).String(), "until", end.Time())
 	stored := make(chan error, 1)
 	w.office.Send(deadletter.Event{
 		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%s.%d.%d.%d", w.api, l.Limit.Name, l.Count, start, percent),
 		Data: budgetData{
-			Limit: l.Limit.Name, Percent: percent, Spent: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
+			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
 			From: start.Time(), Until: end.Time(), OnExhausted: l.Limit.Budget.OnExhausted, Shadow: l.Limit.Shadow,
 		},
 	}, func(err error) { stored <- err })

@@ -37,7 +37,7 @@ func (r *rig) budgetEvents(api string) (told []string) {
 		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Type != "weir.budget.v1" || e.Source != "/weir/"+api {
 			r.t.Fatalf("%s: %v", msg.Data, err)
 		}
-		spent, _ := config.ParseMoney(e.Data.Spent)
+		spent, _ := config.ParseMoney(e.Data.Counted)
 		budget, _ := config.ParseMoney(e.Data.Budget)
 		if percent := int64(spent) * 100 / int64(budget); percent < int64(min(e.Data.Percent, 99)) {
 			r.t.Errorf("%d %% told at %d %%: %s", e.Data.Percent, percent, msg.Data)

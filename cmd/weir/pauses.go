@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -143,11 +144,11 @@ func (p *pauses) take(entry jetstream.KeyValueEntry) {
 		word = dispatcher.Pause{At: entry.Created()} // its entry says what matters
 	}
 	if err := p.dispatch.Pause(api, key, word); err != nil {
-		p.log.Error("a pause cannot be put in force", "api", api, "key", key, "err", err)
+		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)
 		return
 	}
 	p.inForce[entry.Key()] = struct{}{}
-	p.log.Info("paused", "api", api, "key", key, "by", word.By, "reason", word.Why)
+	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
 }
 
 func (p *pauses) resume(entry string) {
@@ -157,6 +158,17 @@ func (p *pauses) resume(entry string) {
 	delete(p.inForce, entry)
 	if api, key, err := parsePauseEntry(entry); err == nil {
 		p.dispatch.Resume(api, key)
-		p.log.Info("resumed", "api", api, "key", key)
+		p.log.Info("resumed", whatHolds(api, key)...)
 	}
+}
+
+// whatHolds are the attributes of a log line about an api or one key of it, without those that say nothing.
+func whatHolds(api, key string, more ...string) []any {
+	attrs := []any{"api", api}
+	for pair := range slices.Chunk(append([]string{"key", key}, more...), 2) {
+		if pair[1] != "" {
+			attrs = append(attrs, pair[0], pair[1])
+		}
+	}
+	return attrs
 }

@@ -18,9 +18,10 @@ import (
 // The ledger has the calls in the order in which they ended and was told of; limits count when they started, so that
 // calls wait in a heap until no earlier one can come.
 type replay struct {
-	api    *config.API
-	since  time.Time // calls started before are left out
-	jitter time.Duration
+	api     *config.API
+	since   time.Time // calls started before are left out
+	changed time.Time // since is when the limits were changed, if not zero
+	jitter  time.Duration
 
 	keys   map[string]*keyReplay
 	shared []*bucket.Checking // as the api's limits

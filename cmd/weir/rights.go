@@ -8,11 +8,6 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// commonStreams are the streams that every weir makes, whatever apis it has.
-var commonStreams = [...]string{
-	"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + configBucket, "KV_" + controlBucket, "KV_" + leasesBucket,
-}
-
 // permissions are a user's rights as the server tells them.
 type permissions struct {
 	Publish   *subjects `json:"publish"`
@@ -75,8 +70,7 @@ func workerRights(s *config.Settings) rights {
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
 	}
-	streams := slices.Clone(commonStreams[:])
-	streams = append(streams, "*") // of the apis that are still to come
+	streams := append(commonStreams(), "*") // of the apis that are still to come
 	for _, stream := range streams {
 		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.CREATE.%s", "STREAM.UPDATE.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>"} {
 			r.publish = append(r.publish, "$JS.API."+fmt.Sprintf(verb, stream))
@@ -87,6 +81,13 @@ func workerRights(s *config.Settings) rights {
 		r.publish = append(r.publish, "$KV."+bucket+".>")
 	}
 	return r
+}
+
+// commonStreams are the streams that every weir makes, whatever apis it has.
+func commonStreams() []string {
+	return []string{
+		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + configBucket, "KV_" + controlBucket, "KV_" + leasesBucket,
+	}
 }
 
 // covers reports whether every subject that want matches is matched by pattern.

@@ -115,7 +115,7 @@ func (c *serverCheck) streams(ctx context.Context, most int) error {
 			want[fmt.Sprintf("WEIR_%s_%d", a.Name, p)] = struct{}{}
 		}
 	}
-	for _, name := range commonStreams {
+	for _, name := range commonStreams() {
 		want[name] = struct{}{}
 	}
 	have, more := 0, len(want)

@@ -91,11 +91,13 @@ func (c *connection) replays(ctx context.Context, only string, from time.Time) (
 		if only != "" && a.Name != only {
 			continue
 		}
-		since := from
-		if since.IsZero() {
-			since = inForceSince(versions, a.Name)
+		if !from.IsZero() {
+			replays[a.Name] = newReplay(a, from)
+			continue
 		}
-		replays[a.Name] = newReplay(a, since)
+		changed := inForceSince(versions, a.Name)
+		replays[a.Name] = newReplay(a, changed)
+		replays[a.Name].changed = changed
 	}
 	return replays, nil
 }
@@ -185,9 +187,11 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 	t := &table{}
 	t.row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "BURST", "VERDICT")
 	var found []verifiedJSON
+	var silent []*replay // of apis without a call
 	for _, name := range slices.Sorted(maps.Keys(replays)) {
 		v := replays[name].verdict()
 		if v.Calls+v.Unplaced+v.Unsent == 0 {
+			silent = append(silent, replays[name])
 			continue
 		}
 		found = append(found, v)
@@ -203,7 +207,10 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 		}
 	}
 	if len(found) == 0 {
-		return notFound(errors.New("the ledger has no such calls"))
+		return noCalls(silent)
+	}
+	for _, r := range silent {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s: no call%s\n", r.api.Name, sinceText(r.changed))
 	}
 	if as == forPeople {
 		if err := errors.Join(t.print(cmd.OutOrStdout()), tellTotals(cmd.OutOrStdout(), found)); err != nil {
@@ -214,6 +221,28 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 		return errors.New("not every limit is proven to have held")
 	}
 	return nil
+}
+
+// noCalls says that there is nothing to verify, and where there may be.
+func noCalls(silent []*replay) error {
+	var changed time.Time
+	for _, r := range silent {
+		if r.changed.After(changed) {
+			changed = r.changed
+		}
+	}
+	if changed.IsZero() {
+		return notFound(errors.New("the ledger has no such calls"))
+	}
+	return notFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
+}
+
+// sinceText says from when on calls were looked at, where that is not as it was asked for.
+func sinceText(changed time.Time) string {
+	if changed.IsZero() {
+		return ""
+	}
+	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
 }
 
 // unit is what a limit counts.

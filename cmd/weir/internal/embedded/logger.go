@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -12,13 +13,46 @@ type logger struct {
 	fatal chan struct{} // gets a value when the server gives up
 	mu    sync.Mutex
 	last  string
+	told  bool // that an index is built anew
 }
 
 // Noticef implements server.Logger.
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 
-// Warnf implements server.Logger.
-func (l *logger) Warnf(format string, v ...any) { l.log.Warn(fmt.Sprintf(format, v...)) }
+// Warnf implements server.Logger. After a kill -9 the server warns of every stream whose index is older than its messages,
+// in words that sound like loss; that is told once, for what it is.
+func (l *logger) Warnf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	if !outdated(text) {
+		l.log.Warn(text)
+		return
+	}
+	l.log.Debug(text)
+	l.mu.Lock()
+	first := !l.told
+	l.told = true
+	l.mu.Unlock()
+	if first {
+		l.log.Info("the store was not closed in order: its index is built anew from the messages")
+	}
+}
+
+// outdated reports whether a warning only says that an index is older than the messages, and is built anew from them.
+func outdated(text string) bool {
+	_, text, ok := strings.Cut(text, "] ")
+	if !ok {
+		return false
+	}
+	for _, said := range []string{
+		"Stream state outdated, ", "Stream state detected prior state, ", "Sourcing state is outdated; ", "TTL state is outdated; ",
+		"Message scheduling state is outdated; ",
+	} {
+		if strings.HasPrefix(text, said) {
+			return true
+		}
+	}
+	return false
+}
 
 // Errorf implements server.Logger.
 func (l *logger) Errorf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
