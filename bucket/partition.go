@@ -278,6 +278,11 @@ func (p *Partition) answer(e *entrant) {
 	}
 	if receipt.Duplicate {
 		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
+		p.mu.Lock()
+		if receipt.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
+			receipt.Position = p.book.depth(e.job.Key) // it was stored so lately that its owner has not read it yet
+		}
+		p.mu.Unlock()
 	}
 	e.done(p.placed(receipt, e.limits), nil)
 }

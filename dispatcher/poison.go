@@ -16,8 +16,12 @@ const mostCrashes = 2
 
 // mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
 // intents, which apis that are not idempotent have anyway, where such a job is parked the first time. For the others they
-// are written from the first death on, of the jobs that were there.
-const mostDeaths = 3
+// are written from the first death on, of the jobs that were there. The job may be as innocent as its worker was killed by
+// somebody else: so it takes several deaths, the last ones with no other suspect's call under way.
+const (
+	mostDeaths = 4
+	aloneFrom  = 2
+)
 
 // manySuspects bounds the calls of suspects at once.
 const manySuspects = 16
@@ -35,7 +39,7 @@ type suspects struct {
 func (s *suspects) mayCall(t *task) bool {
 	switch {
 	case t.deaths == 0,
-		s.alone == nil && t.deaths < mostDeaths-1 && len(s.called) < manySuspects,
+		s.alone == nil && t.deaths < aloneFrom && len(s.called) < manySuspects,
 		s.alone == nil && len(s.called) == 0:
 		return true
 	}
@@ -54,7 +58,7 @@ func (s *suspects) call(t *task) {
 		s.called = map[*task]struct{}{}
 	}
 	s.called[t] = struct{}{}
-	if t.deaths >= mostDeaths-1 {
+	if t.deaths >= aloneFrom {
 		s.alone = t
 	}
 }

@@ -64,7 +64,7 @@ apis:
 	if got := ended["poison"]; !slices.Equal(got, []string{"exhausted"}) {
 		t.Errorf("the poison job ended as %v", got)
 	}
-	if n := deaths.Load(); n < 3 || n > 4 {
+	if n := deaths.Load(); n < 4 || n > 5 {
 		t.Errorf("the poison job was called %d times", n)
 	}
 	for i := range 40 {

@@ -60,7 +60,7 @@ func poisoned() outcomeOf {
 var leftovers = []left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
 	{what: "an intent", intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
-	{what: "an intent after a death", intents: []int{1}, deaths: 2, safe: poisoned(), once: parked(1, "unknown")},
+	{what: "an intent after a death", intents: []int{1}, deaths: 3, safe: poisoned(), once: parked(1, "unknown")},
 	{what: "intents of two calls", intents: []int{1, 2}, safe: called(2, "done"), once: parked(1, "unknown")},
 	{what: "a mark", mark: &bucket.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
 	{
