@@ -92,6 +92,10 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 		}
 		return text, nil
 	}
+	return readConfigBytes(file)
+}
+
+func readConfigBytes(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, notFound(fmt.Errorf("configuration: %w", err))

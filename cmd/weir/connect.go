@@ -51,7 +51,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return explainConnect(s.NATSURL.String(), "the server", err)
+		return unreachable(explainConnect(s.NATSURL.String(), "the server", err))
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })

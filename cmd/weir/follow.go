@@ -12,8 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/deadletter"
-	"weir/dispatcher"
 	"weir/ingest"
 )
 
@@ -153,7 +151,7 @@ func (f *follower) check(c *config.Config) error {
 // apply changes the running worker. What can fail comes first; whatever has been done of it when something fails only
 // lets more in than the former configuration asks for, and every step can be done again.
 func (f *follower) apply(ctx context.Context, next *config.Config, changes []config.Change) error {
-	if err := f.ensureStreams(ctx, next); err != nil {
+	if err := f.w.ensureStreams(ctx, f.config, next); err != nil {
 		return err
 	}
 	var added []*openAPI
@@ -189,19 +187,6 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 	return nil
 }
 
-// ensureStreams brings the streams that all apis share to their new ages and sizes.
-func (f *follower) ensureStreams(ctx context.Context, next *config.Config) error {
-	if next.DeadLetters != f.config.DeadLetters {
-		if err := deadletter.EnsureStreams(ctx, f.w.officeOptions(next)); err != nil {
-			return err
-		}
-	}
-	if next.Results.MaxAge != f.config.Results.MaxAge && f.w.dispatch != nil {
-		return dispatcher.EnsureStreams(ctx, f.w.dispatchOptions(next))
-	}
-	return nil
-}
-
 func (f *follower) start(ctx context.Context, a *openAPI) error {
 	f.w.runAPI(a)
 	f.queues[a.name] = a.queue
@@ -233,17 +218,12 @@ func concerns(changes []config.Change, api string) bool {
 	return false
 }
 
-// tellConfig tells that this worker has applied its file; nothing when it has not.
-func (w *Worker) tellConfig(change *configData) {
-	if change == nil {
-		return
-	}
+// tellConfig tells that this worker has applied its file.
+func (w *Worker) tellConfig(ctx context.Context, change configData) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
-	w.office.Send(change.event(), func(err error) {
-		if err != nil {
-			w.log.Warn("an event could not be stored", "err", err)
-		}
-	})
+	if err := change.event().Publish(ctx, w.js); err != nil {
+		w.log.Warn("an event could not be stored", "err", err)
+	}
 }
 
 // pause waits for d, or until ctx ends.

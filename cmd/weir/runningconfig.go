@@ -129,40 +129,6 @@ func isWrongSequence(err error) bool {
 	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
 }
 
-// adoptConfig decides what runs: the file, when it is not the one applied last from a file; otherwise what NATS holds,
-// so that a restart keeps what was applied since. What NATS holds and cannot be read counts as never applied. change is
-// nil unless the file was applied.
-func adoptConfig(ctx context.Context, store configStore, s *config.Settings, file *configFile) (v *configVersion, change *configData, err error) {
-	for {
-		current, last, err := store.newest(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if file == nil || current != nil && current.FileSum == file.sum {
-			if current == nil {
-				return nil, nil, errNoConfig
-			}
-			return current, nil, nil
-		}
-		var before *config.Config
-		change := &configData{Who: whoami(), From: s.Config}
-		if current != nil {
-			before, change.OldVersion = current.config, current.version
-		}
-		change.Changes = len(before.Diff(file.config))
-		next := runningConfig{
-			YAML: string(file.text), From: change.From, Who: change.Who, At: time.Now().UTC(), Changes: change.Changes, FileSum: file.sum,
-		}
-		change.NewVersion, err = store.put(ctx, next, last)
-		if errors.Is(err, errLostRace) {
-			continue // another replica that starts with the same file, most likely
-		} else if err != nil {
-			return nil, nil, err
-		}
-		return &configVersion{next, change.NewVersion, file.config}, change, nil
-	}
-}
-
 // configData is what a config event tells.
 type configData struct {
 	Who        string `json:"who"`
@@ -203,7 +169,10 @@ func refuseUnsupported(c *config.Config) error {
 	for _, p := range c.MissingSecrets() {
 		errs = append(errs, errors.New(p.In(c.File)))
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return usage(errors.Join(errs...))
 }
 
 // logWarnings logs what a file says and probably does not mean; of the environment no file is named.

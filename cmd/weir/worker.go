@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -77,8 +75,12 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
 	w.onStop("contexts", func() error { w.stopBase(errStopped); return nil })
 
+	// What can refuse the start comes before anything changes that others see, and before the first call.
 	file, err := readConfigFile(s.Config)
 	if err != nil {
+		return nil, err
+	}
+	if err := w.listenHTTP(); err != nil {
 		return nil, err
 	}
 	if err := w.connect(ctx, file); err != nil {
@@ -91,11 +93,11 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err != nil {
 		return nil, err
 	}
-	present, change, err := adoptConfig(ctx, store, s, file)
+	adopted, err := adopt(ctx, store, file)
 	if err != nil {
 		return nil, err
 	}
-	w.config = present.config
+	w.config = adopted.present.config
 	if err := refuseUnsupported(w.config); err != nil {
 		return nil, err
 	}
@@ -108,7 +110,10 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.open(ctx); err != nil {
+	if err := w.open(ctx, adopted.former); err != nil {
+		return nil, err
+	}
+	if err := w.settle(ctx, adopted); err != nil {
 		return nil, err
 	}
 	w.lowerGo(func() error { return w.office.Run(w.base) })
@@ -132,26 +137,25 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
-	w.follower = newFollower(w, store, present)
+	w.follower = newFollower(w, store, adopted.present)
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
-	w.tellConfig(change)
 	w.lowerGo(func() error { return w.follower.run(w.soft) })
-	if err := w.serveHTTP(); err != nil {
-		return nil, err
-	}
+	w.serveHTTP()
 	go w.watch()
 	return w, nil
 }
 
-// open makes every stream exist and puts the parts together.
-func (w *Worker) open(ctx context.Context) (err error) {
-	if w.office, err = deadletter.Open(ctx, w.officeOptions(w.config)); err != nil {
+// open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
+func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
+	if w.office, err = deadletter.Open(ctx, w.officeOptions(former)); err != nil {
 		return err
 	}
 	if w.settings.Has(config.RoleDispatch) {
-		if w.dispatch, err = dispatcher.Open(ctx, w.dispatchOptions(w.config)); err != nil {
+		opts := w.dispatchOptions(w.config)
+		opts.ResultsAge = former.Results.MaxAge
+		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
 			return err
 		}
 		if w.pauses, err = openPauses(ctx, w); err != nil {
@@ -170,6 +174,31 @@ func (w *Worker) open(ctx context.Context) (err error) {
 		}
 	}
 	return w.rememberMoved(ctx)
+}
+
+// settle puts the configuration in force that the worker starts by: the last thing that is done before calls begin.
+func (w *Worker) settle(ctx context.Context, a *adoption) error {
+	told, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	if told != nil {
+		w.tellConfig(ctx, *told)
+	}
+	return w.ensureStreams(ctx, a.former, w.config)
+}
+
+// ensureStreams brings the streams that all apis share from the ages and sizes of one configuration to those of another.
+func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
+	if to.DeadLetters != from.DeadLetters {
+		if err := deadletter.EnsureStreams(ctx, w.officeOptions(to)); err != nil {
+			return err
+		}
+	}
+	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
+		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
+	}
+	return nil
 }
 
 func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
@@ -273,20 +302,28 @@ func (w *Worker) takeJobs() error {
 	return nil
 }
 
-func (w *Worker) serveHTTP() error {
+// listenHTTP takes the address of the HTTP side, or says why it cannot be had.
+func (w *Worker) listenHTTP() (err error) {
 	if w.settings.HTTPListen == "" {
 		return nil
 	}
-	server, err := console.Start(console.Options{
+	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: version(), Ready: w.ready,
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		w.onStop("http listener", w.http.Close)
 	}
-	w.http = server
-	w.onStop("http", server.Close)
-	w.log.Info("listening", "what", "http", "addr", server.Addr())
-	return nil
+	return err
+}
+
+// serveHTTP answers from then on.
+func (w *Worker) serveHTTP() {
+	if w.http == nil {
+		return
+	}
+	w.http.Serve()
+	w.onStop("http", w.http.Close) // before what it asks
+	w.log.Info("listening", "what", "http", "addr", w.http.Addr())
 }
 
 // ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
@@ -330,26 +367,4 @@ func (w *Worker) HTTPAddr() string {
 func steadyClock() func() bucket.Micros {
 	start := time.Now()
 	return func() bucket.Micros { return bucket.MicrosOf(start.Add(time.Since(start))) }
-}
-
-// configFile is a configuration as it was read from disk.
-type configFile struct {
-	text   []byte
-	sum    string
-	config *config.Config
-}
-
-func readConfigFile(path string) (*configFile, error) {
-	if path == "" {
-		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	c, err := config.Parse(text, config.Options{Name: path})
-	if err != nil {
-		return nil, err
-	}
-	return &configFile{text: text, sum: fmt.Sprintf("%x", sha256.Sum256(text)), config: c}, nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -64,6 +65,16 @@ func listenAddress(text string) (string, error) {
 		return "", refuse(fix, "%s is no address to listen on", quote(text))
 	}
 	return text, nil
+}
+
+// IsLoopback reports whether only this machine can reach host:port. No host is every interface.
+func IsLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // isPort says whether text is a port of at least least, or empty for the scheme's own.

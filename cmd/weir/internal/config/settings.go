@@ -34,7 +34,7 @@ type Settings struct {
 	LogFormat       LogFormat
 	ShutdownTimeout time.Duration // 0 to 1h
 
-	// Warnings are variables that are set and mean nothing.
+	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
 }
 
@@ -139,6 +139,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 	if int64(s.Replicas) > most {
 		v.fail("WEIR_REPLICAS", "the embedded server is one server and keeps one replica", "set 1, or WEIR_NATS_URL to a cluster")
 	}
+	v.exposed(s)
 	v.unknown()
 	if len(v.problems) > 0 {
 		return nil, &Errors{Problems: v.problems}
@@ -157,6 +158,10 @@ func (v *variables) fail(name, message, fix string) {
 	v.problems = append(v.problems, Problem{Path: name, Message: message, Fix: fix})
 }
 
+func (v *variables) warn(name, message, fix string) {
+	v.warnings = append(v.warnings, Problem{Path: name, Message: message, Fix: fix})
+}
+
 // variable parses one; an empty one means fallback, and no fallback the zero value.
 func variable[T any](v *variables, name, text, fallback string, parse func(string) (T, error)) T {
 	if text == "" {
@@ -172,6 +177,23 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 		return zero
 	}
 	return got
+}
+
+// exposed refuses an HTTP side that others can reach and nobody guards. The server inside cannot be guarded: whoever opens
+// it is told what that means.
+func (v *variables) exposed(s *Settings) {
+	if s.HTTPListen != "" && s.HTTPToken == (Secret{}) && !IsLoopback(s.HTTPListen) {
+		v.fail("WEIR_HTTP_LISTEN", s.HTTPListen+": others than this machine could connect, without authentication",
+			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
+	}
+	if s.Embedded() && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
+		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect, and nobody is asked who he is: they can read and delete every job and spend money",
+			"listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
+	}
+	if s.Embedded() && !s.Has(RoleDispatch) {
+		v.warn("WEIR_ROLES", "jobs are taken, and nobody calls them unless another weir connects to this one's server",
+			"add dispatch, or start one with the role dispatch whose WEIR_NATS_URL names this one")
+	}
 }
 
 // unknown looks for variables that weir does not have. One that is nearly a name is a typing error, and refused: limits
@@ -193,7 +215,7 @@ func (v *variables) unknown() {
 			v.fail(name, "there is no such variable", "did you mean WEIR_"+near+"?")
 			continue
 		}
-		v.warnings = append(v.warnings, Problem{Path: name, Message: "there is no such variable", Fix: "remove it"})
+		v.warn(name, "there is no such variable", "remove it")
 	}
 }
 

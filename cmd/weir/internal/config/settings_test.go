@@ -103,6 +103,54 @@ func TestSettingsFindTheFile(t *testing.T) {
 	}
 }
 
+// TestSettingsThatExpose: an HTTP side that others reach needs a token, a server inside that they reach is told of, and so
+// is one on which nobody calls.
+func TestSettingsThatExpose(t *testing.T) {
+	const secret = "0123456789abcdef"
+	for _, c := range []struct {
+		name, text, token, url string
+		refused, warned        string
+	}{
+		{name: "WEIR_HTTP_LISTEN", text: "0.0.0.0:8480", refused: "set WEIR_HTTP_TOKEN"},
+		{name: "WEIR_HTTP_LISTEN", text: ":8480", refused: "without authentication"},
+		{name: "WEIR_HTTP_LISTEN", text: "weir.example.com:0", refused: "without authentication"},
+		{name: "WEIR_HTTP_LISTEN", text: "0.0.0.0:8480", token: secret},
+		{name: "WEIR_HTTP_LISTEN", text: "[::1]:8480"},
+		{name: "WEIR_HTTP_LISTEN", text: "localhost:8480"},
+		{name: "WEIR_HTTP_LISTEN", text: ""},
+		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", warned: "they can read and delete every job and spend money"},
+		{name: "WEIR_NATS_LISTEN", text: ":4222", warned: "listen on 127.0.0.1"},
+		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", url: "nats://a"},
+		{name: "WEIR_NATS_LISTEN", text: "127.0.0.1:0"},
+		{name: "WEIR_ROLES", text: "ingest", warned: "nobody calls them"},
+		{name: "WEIR_ROLES", text: "ingest", url: "nats://a"},
+		{name: "WEIR_ROLES", text: "dispatch"},
+	} {
+		t.Run(c.name+"="+c.text+c.url, func(t *testing.T) {
+			clearEnvironment(t)
+			t.Setenv(c.name, c.text)
+			t.Setenv("WEIR_HTTP_TOKEN", c.token)
+			t.Setenv("WEIR_NATS_URL", c.url)
+			s, err := ReadSettings()
+			if c.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), c.name) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("not refused with %q: %v", c.refused, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case c.warned == "" && len(s.Warnings) > 0:
+				t.Errorf("warned of %v", s.Warnings)
+			case c.warned != "" && (len(s.Warnings) != 1 || !strings.Contains(s.Warnings[0].String(), c.warned)):
+				t.Errorf("not warned of %q: %v", c.warned, s.Warnings)
+			}
+		})
+	}
+}
+
 // TestSettingsTellEveryProblem also holds that no message shows a password.
 func TestSettingsTellEveryProblem(t *testing.T) {
 	clearEnvironment(t)

@@ -9,12 +9,12 @@ import (
 	"html/template"
 	"net"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"weir/cmd/weir/internal/config"
 )
 
 //go:embed index.html
@@ -41,20 +41,20 @@ const (
 type Server struct {
 	http     *http.Server
 	listener net.Listener
+	serving  bool
 	served   chan error
 	opts     Options
+	close    func() error // once
 
 	mu      sync.Mutex
 	checked time.Time
 	answer  error
 }
 
-// Start listens and serves.
-func Start(o Options) (*Server, error) {
-	if o.Token == "" {
-		if err := checkLoopback(o.Listen); err != nil {
-			return nil, err
-		}
+// Listen takes the address. Whoever connects waits for Serve.
+func Listen(o Options) (*Server, error) {
+	if o.Token == "" && !config.IsLoopback(o.Listen) {
+		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: others than this machine could connect, without authentication: set WEIR_HTTP_TOKEN", o.Listen)
 	}
 	page, err := template.ParseFS(files, "index.html")
 	if err != nil {
@@ -65,6 +65,7 @@ func Start(o Options) (*Server, error) {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
 	}
 	s := &Server{opts: o, listener: listener, served: make(chan error, 1)}
+	s.close = sync.OnceValue(s.closeNow)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.bearing(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
@@ -78,15 +79,25 @@ func Start(o Options) (*Server, error) {
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}
-	go func() { s.served <- s.http.Serve(listener) }()
 	return s, nil
+}
+
+// Serve answers from then on, until Close. It does not block, and is to be called once, and not after Close.
+func (s *Server) Serve() {
+	s.serving = true
+	go func() { s.served <- s.http.Serve(s.listener) }()
 }
 
 // Addr is where the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Close stops serving and returns when the server has ended.
-func (s *Server) Close() error {
+// Close stops listening and serving and returns when the server has ended. Only the first one does.
+func (s *Server) Close() error { return s.close() }
+
+func (s *Server) closeNow() error {
+	if !s.serving {
+		return s.listener.Close()
+	}
 	err := s.http.Close()
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
@@ -123,19 +134,4 @@ func answer(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintln(w, text) // the client has gone
-}
-
-// checkLoopback refuses an address that others could reach.
-func checkLoopback(listen string) error {
-	host, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return fmt.Errorf("WEIR_HTTP_LISTEN %q: %w", listen, err)
-	}
-	if host == "localhost" {
-		return nil
-	}
-	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return fmt.Errorf("WEIR_HTTP_LISTEN %s: others than this machine could connect, without authentication: set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1", listen)
-	}
-	return nil
 }

@@ -15,13 +15,14 @@ const token = "0123456789abcdef"
 
 func start(t *testing.T, listen, token string) *Server {
 	t.Helper()
-	s, err := Start(Options{
+	s, err := Listen(Options{
 		Listen: listen, Token: token, Gatherer: prometheus.NewRegistry(), Version: "1",
 		Ready: func(context.Context) error { return errors.New("the store is full") },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Serve()
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -74,7 +75,7 @@ func TestOnlyWhoBearsTheTokenSeesAnything(t *testing.T) {
 // TestNobodyListensToTheWorldWithoutAToken: an address that others can reach is refused without one.
 func TestNobodyListensToTheWorldWithoutAToken(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0", "example.com:0"} {
-		s, err := Start(Options{Listen: listen, Gatherer: prometheus.NewRegistry()})
+		s, err := Listen(Options{Listen: listen, Gatherer: prometheus.NewRegistry()})
 		if err == nil {
 			_ = s.Close()
 			t.Errorf("%s is taken without a token", listen)

@@ -118,11 +118,11 @@ func (s *Server) Shutdown() {
 // lockDir keeps two workers from writing to one store.
 func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "weir.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, errors.Join(fmt.Errorf("another weir uses the data directory %s: stop it, or set WEIR_DATA_DIR", dir), f.Close())
