@@ -32,7 +32,7 @@ func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
 			x.groups.learn(&x.groups.together, len(msgs), time.Since(start))
 			return answers
 		}
-		return x.again(ctx, msgs, errors.Is(err, errUnanswered))
+		return x.again(ctx, msgs, err)
 	}
 	answers := x.singly(ctx, msgs)
 	x.groups.learn(&x.groups.apart, len(msgs), time.Since(start))
@@ -112,16 +112,16 @@ func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, erro
 
 // singly publishes each message by itself, all under way at once, and again what was not answered.
 func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
-	return x.again(ctx, msgs, false)
+	return x.again(ctx, msgs, nil)
 }
 
-// again is singly for messages of which an earlier try, if unsure, may have been stored.
-func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, unsure bool) []stored {
+// again is singly for messages of which an earlier try ended so: without an answer they may have been stored.
+func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, earlier error) []stored {
 	answers := make([]stored, len(msgs))
 	unknown := make([]bool, len(msgs))
 	open := make([]int, len(msgs))
 	for i := range msgs {
-		open[i], unknown[i] = i, unsure
+		open[i], unknown[i] = i, errors.Is(earlier, errUnanswered)
 	}
 	for try := 1; len(open) > 0; try++ {
 		send := make([]*nats.Msg, len(open))
@@ -138,8 +138,8 @@ func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, unsure bool) []s
 				left = append(left, i)
 				noResponders = noResponders || errors.Is(err, errRetry)
 			}
-			if unknown[i] = unknown[i] || errors.Is(err, errUnanswered); !settles(err) {
-				answers[i].err = unsureOf(unknown[i], err)
+			if unknown[i] = unknown[i] || errors.Is(err, errUnanswered); unknown[i] && !settles(err) {
+				answers[i].err = inDoubt(err)
 			}
 		}
 		open = left
@@ -159,9 +159,9 @@ func settles(err error) bool {
 	return err == nil || errors.Is(err, errFull) || errors.Is(err, errNotKnown)
 }
 
-// unsureOf is err, after a try of which nobody knows whether it stored the message.
-func unsureOf(unsure bool, err error) error {
-	if unsure && !errors.Is(err, errUnanswered) {
+// inDoubt is err, after a try of which nobody knows whether it stored the message.
+func inDoubt(err error) error {
+	if !errors.Is(err, errUnanswered) {
 		return fmt.Errorf("%w; at last: %w", errUnanswered, err)
 	}
 	return err

@@ -28,6 +28,14 @@ type tally struct {
 	unsure bool // an earlier try of it may have been stored
 }
 
+// judged is how the first entrant ended, by its last error.
+func (t *tally) judged(err error) error {
+	if t.unsure {
+		return inDoubt(err)
+	}
+	return err
+}
+
 // putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads the
 // last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence is
 // still the same: since then jobs can only have left, so the capacity holds exactly, whoever else is putting jobs.
@@ -72,7 +80,7 @@ func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[st
 	for _, e := range now {
 		t := tallies[e.msg.Subject]
 		if e.answer.err != nil {
-			e.answer.err = unsureOf(t.unsure, e.answer.err)
+			e.answer.err = t.judged(e.answer.err)
 			*t = tally{}
 			continue
 		}
@@ -104,7 +112,7 @@ func (p *Partition) judge(e *entrant, t *tally) (again bool) {
 		e.answer = stored{}
 		return true
 	case errors.Is(e.answer.err, errStale):
-		e.answer = stored{err: unsureOf(t.unsure, fmt.Errorf("%w %d times in a row", errStale, countTries))}
+		e.answer = stored{err: t.judged(fmt.Errorf("%w %d times in a row", errStale, countTries))}
 		*t = tally{}
 	case errors.Is(e.answer.err, errNotKnown):
 		e.answer = stored{err: errFull}

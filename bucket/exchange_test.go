@@ -52,7 +52,7 @@ func TestReadAck(t *testing.T) {
 // TestUnsure: once a message may have been stored, only a stream that looked for its id can say it was not.
 func TestUnsure(t *testing.T) {
 	for _, err := range []error{errStale, errRetry, errUnsent, errors.New("no room")} {
-		if settles(err) || !errors.Is(unsureOf(true, err), errUnanswered) || !errors.Is(unsureOf(true, err), err) || errors.Is(unsureOf(false, err), errUnanswered) {
+		if settles(err) || !errors.Is(inDoubt(err), errUnanswered) || !errors.Is(inDoubt(err), err) {
 			t.Errorf("after a try of unknown end, %v settles it", err)
 		}
 	}

@@ -132,7 +132,7 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	if err := x.pace.wait(ctx); err != nil {
 		return err
 	}
-	answer, err := x.publish(ctx, k.resubmission(terms.KeyInSubject, x.opts.Deadline))
+	answer, err := x.publish(ctx, k.resubmission(terms, x.opts.Deadline))
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", k.Seq, err)
 	}

@@ -31,9 +31,9 @@ func (l *Letter) Deadline() time.Time {
 // headers and its body, under a message id of its own and the job's old id. A deadline is written as the time it meant,
 // or left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
 // refused, or has been done. A bill goes along, so that the next letter still knows it.
-func (l *Letter) resubmission(keyInSubject bool, deadline DeadlinePolicy) *nats.Msg {
+func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.SubjectPrefix + l.API
-	if keyInSubject {
+	if terms.KeyInSubject {
 		subject += "." + ingest.Token(l.Key)
 	}
 	h := make(nats.Header, len(l.Header))

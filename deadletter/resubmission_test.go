@@ -35,12 +35,12 @@ func TestResubmission(t *testing.T) {
 		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"},
 		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, // a duration counts from when the job came in
 	}
-	msg := k.resubmission(true, KeepDeadline)
+	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
 	if msg.Subject != "weir.jobs.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
 		t.Errorf("%s %v %q\nwant %v", msg.Subject, msg.Header, msg.Data, want)
 	}
 	delete(want, "Weir-Deadline")
-	if msg := k.resubmission(false, DropDeadline); msg.Subject != "weir.jobs.credit" || !reflect.DeepEqual(msg.Header, want) {
+	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.jobs.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
 	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10}

@@ -117,17 +117,27 @@ func (ws *windows) readPart(family, what, value string) {
 	case "limit":
 		ws.of(name).setLimit(value)
 	case "reset", "retry":
-		ws.of(name).setReset(value, ws.now, after)
+		if after {
+			ws.of(name).setWait(value, ws.now)
+			return
+		}
+		ws.of(name).setReset(value, ws.now)
 	}
 }
 
-// setReset notes when the window opens again. Where an answer tells it twice, the wait goes before the date.
-func (w *window) setReset(value string, now time.Time, exact bool) {
-	wait, ok := readWait(value, now)
-	if !ok || w.exact && !exact {
-		return
+// setReset notes when the window opens again, told as a time or a wait. Where an answer tells it twice, what is told as a
+// wait in any case goes before it.
+func (w *window) setReset(value string, now time.Time) {
+	if wait, ok := readWait(value, now); ok && !w.exact {
+		w.reset, w.timed = wait, true
 	}
-	w.reset, w.timed, w.exact = wait, true, exact
+}
+
+// setWait notes how long it takes until the window opens again.
+func (w *window) setWait(value string, now time.Time) {
+	if wait, ok := readWait(value, now); ok {
+		w.reset, w.timed, w.exact = wait, true, true
+	}
 }
 
 func (w *window) setRemaining(value string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/bucket"
 	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/weir/internal/torture"
 )
 
 // The demo's figures: at these the story takes about twenty seconds.
@@ -83,7 +84,7 @@ type demo struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	events   *nats.Subscription
-	heldUp   *heldUp
+	heldUp   *torture.HeldUp
 	cleanups []cleanup
 }
 
@@ -181,8 +182,8 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 		return err
 	}
 	d.onStop("directory", func() error { return os.RemoveAll(d.dir) })
-	d.heldUp = measureHeldUp()
-	d.onStop("measuring", d.heldUp.stop)
+	d.heldUp = torture.MeasureHeldUp()
+	d.onStop("measuring", func() error { d.heldUp.Stop(); return nil })
 	d.api, err = fakeapi.Start(fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: 3}, Price: demoPrice, Ledger: d.ledger(),
 		Limit:       fakeapi.VendorLimit{Count: demoRate, Per: time.Second},

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"weir/cmd/weir/internal/torture"
 )
 
 // defaultHTTP is where weir serves its console unless it is told otherwise.
@@ -49,7 +51,7 @@ func (c *child) start(ctx context.Context) error {
 	c.up = false
 	c.told, c.exited = make(chan struct{}), make(chan struct{})
 	c.cmd = exec.Command(self, "serve")
-	c.cmd.Env = append(plainEnv(),
+	c.cmd.Env = append(torture.PlainEnv(),
 		"WEIR_CONFIG="+c.config, "WEIR_DATA_DIR="+filepath.Join(c.dir, "data"), "WEIR_INSTANCE=demo",
 		"WEIR_NATS_LISTEN="+c.nats, "WEIR_HTTP_LISTEN="+c.http)
 	c.cmd.Dir = c.dir
@@ -145,17 +147,6 @@ func (c *child) stop() error {
 		<-c.exited
 		return fmt.Errorf("it did not stop within %v and was killed", childStop)
 	}
-}
-
-// plainEnv is this process's environment without weir's settings: the demo has its own.
-func plainEnv() []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WEIR_") {
-			env = append(env, v)
-		}
-	}
-	return env
 }
 
 // freeOr returns the address if nobody listens there, else the other one.

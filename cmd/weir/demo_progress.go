@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -184,37 +182,4 @@ func direct(sent []time.Duration, limit fakeapi.VendorLimit) directly {
 	}
 	out.allServed = passed[len(passed)-1]
 	return out
-}
-
-// heldUp measures how long the machine lets a process wait that wants to run. A call is stamped that much too late at
-// the worst, whenever it was sent.
-type heldUp struct {
-	worst  atomic.Int64 // nanoseconds
-	ending chan struct{}
-	done   sync.WaitGroup
-}
-
-func measureHeldUp() *heldUp {
-	const nap = 2 * time.Millisecond
-	h := &heldUp{ending: make(chan struct{})}
-	h.done.Go(func() {
-		timer := time.NewTimer(nap)
-		defer timer.Stop()
-		for start := time.Now(); ; start = time.Now() {
-			select {
-			case <-timer.C:
-			case <-h.ending:
-				return
-			}
-			h.worst.Store(max(h.worst.Load(), int64(time.Since(start)-nap)))
-			timer.Reset(nap)
-		}
-	})
-	return h
-}
-
-func (h *heldUp) stop() error {
-	close(h.ending)
-	h.done.Wait()
-	return nil
 }

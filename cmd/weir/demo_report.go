@@ -64,7 +64,7 @@ func (d *demo) judge(ctx context.Context, b *burst, aside []submission, c crash)
 	}
 	r := &report{
 		Sent: len(b.sent), Accepted: len(b.accepted), Throttled: b.throttled, Letters: letters, Events: events, Aside: len(aside),
-		HeldUp: time.Duration(d.heldUp.worst.Load()),
+		HeldUp: d.heldUp.Worst(),
 	}
 	promised := slices.Clone(b.accepted)
 	for _, s := range aside {

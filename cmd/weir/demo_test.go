@@ -20,6 +20,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
+	"weir/cmd/weir/internal/torture"
 )
 
 // TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
@@ -121,7 +122,7 @@ type show struct {
 
 func startShow(t *testing.T, bin string, args ...string) *show {
 	s := &show{t: t, tmp: t.TempDir(), cmd: exec.Command(bin, append([]string{"demo"}, args...)...)}
-	s.cmd.Env = append(plainEnv(), "TMPDIR="+s.tmp)
+	s.cmd.Env = append(torture.PlainEnv(), "TMPDIR="+s.tmp)
 	told := s.cmd.StdoutPipe
 	if len(args) > 0 && args[len(args)-1] == "--json" {
 		told = s.cmd.StderrPipe

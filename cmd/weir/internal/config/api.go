@@ -75,7 +75,7 @@ func readAPI(e entry) API {
 	if len(e.doc.problems) == before {
 		checkRules(e.value, a.Rules)
 	}
-	a.Retry = readRetry(f, len(a.Rules.Shared) > 0)
+	a.Retry = readRetry(f, a.Rules)
 	a.Breaker = readBreaker(f, a.Retry)
 	return a
 }

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"time"
+
+	"weir/bucket"
+)
 
 // Scope says what a pushback holds.
 type Scope string
@@ -56,9 +60,10 @@ func readAdaptive(f fields) *Adaptive {
 	}
 }
 
-func readRetry(f fields, shared bool) Retry {
+// readRetry reads it. What a pushback holds unless the file says so depends on what keys share.
+func readRetry(f fields, rules bucket.Rules) Retry {
 	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders}
-	if shared {
+	if len(rules.Shared) > 0 {
 		r.Hold = HoldAPI
 	}
 	v, ok := f.byName["retry"]

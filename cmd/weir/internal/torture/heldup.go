@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// heldUp measures for how long the machine lets a process wait that wants to run, at worst.
-type heldUp struct {
+// HeldUp measures for how long the machine lets a process wait that wants to run, at worst: by so much a call may be
+// stamped too late, whenever it was sent. It is safe for concurrent use.
+type HeldUp struct {
 	most   atomic.Int64 // nanoseconds
 	ending chan struct{}
 	done   sync.WaitGroup
 }
 
-func measureHeldUp() *heldUp {
+// MeasureHeldUp begins to measure, until Stop.
+func MeasureHeldUp() *HeldUp {
 	const nap = 2 * time.Millisecond
-	h := &heldUp{ending: make(chan struct{})}
+	h := &HeldUp{ending: make(chan struct{})}
 	h.done.Go(func() {
 		timer := time.NewTimer(nap)
 		defer timer.Stop()
@@ -32,9 +34,11 @@ func measureHeldUp() *heldUp {
 	return h
 }
 
-func (h *heldUp) worst() time.Duration { return time.Duration(h.most.Load()) }
+// Worst is the longest wait so far.
+func (h *HeldUp) Worst() time.Duration { return time.Duration(h.most.Load()) }
 
-func (h *heldUp) stop() {
+// Stop ends the measuring and returns when it has ended. It must be called once.
+func (h *HeldUp) Stop() {
 	close(h.ending)
 	h.done.Wait()
 }

@@ -92,7 +92,7 @@ func (e *Evidence) judgeEnds(r *Report) {
 			r.example("lost", p.ID)
 		}
 		for _, l := range letters[p.ID] {
-			e.judgeLetter(r, l, called[p.ID])
+			e.judgeLetter(r, l, called)
 		}
 	}
 	r.Lost = max(0, r.Lost-e.Waiting)
@@ -104,14 +104,14 @@ func (e *Evidence) judgeEnds(r *Report) {
 	}
 }
 
-func (e *Evidence) judgeLetter(r *Report, l Letter, called bool) {
+func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 	if l.Reason != string(deadletter.Unknown) {
 		r.OtherLetters++
 		r.example("letter "+l.Reason, l.Job+": "+l.Detail)
 		return
 	}
 	r.Unknown++
-	if called {
+	if called[l.Job] {
 		r.UnknownCalled++
 	}
 	if _, ok := e.Announced[l.At]; ok {

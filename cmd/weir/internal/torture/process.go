@@ -39,7 +39,7 @@ func (s *stage) start(p program) (*process, error) {
 	}
 	w := &watch{log: log, mark: p.mark, ready: make(chan struct{})}
 	cmd := exec.Command(s.o.Binary, p.args...)
-	cmd.Env = append(plainEnv(), p.env...)
+	cmd.Env = append(PlainEnv(), p.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.o.Dir, w, w
 	if s.o.Attributes != nil {
 		cmd.SysProcAttr = s.o.Attributes()
@@ -56,8 +56,8 @@ func (s *stage) start(p program) (*process, error) {
 	return child, nil
 }
 
-// plainEnv is this process's environment without weir's settings.
-func plainEnv() []string {
+// PlainEnv is this process's environment without weir's settings: for a child that gets its own.
+func PlainEnv() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "WEIR_") {

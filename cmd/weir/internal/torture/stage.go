@@ -50,7 +50,7 @@ type stage struct {
 	network *network // nil where nothing spoils it
 	disk    *disk    // nil where it is never full
 	url     string   // of the server
-	held    *heldUp
+	held    *HeldUp
 
 	mu      sync.Mutex
 	worker  *process // the one that is killed next
@@ -126,8 +126,8 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 
 // setUp starts what weir needs.
 func (s *stage) setUp(ctx context.Context) (err error) {
-	s.held = measureHeldUp()
-	s.onEnd(func() error { s.held.stop(); return nil })
+	s.held = MeasureHeldUp()
+	s.onEnd(func() error { s.held.Stop(); return nil })
 	if err := s.startAPI(ctx); err != nil {
 		return err
 	}
@@ -319,7 +319,7 @@ func (s *stage) evidence(ctx context.Context, receipts []Receipt, w *witness) (*
 	defer s.mu.Unlock()
 	return &Evidence{
 		Options: s.o, Receipts: receipts, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
-		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.worst(),
+		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(),
 		Rates: s.rates(), Notes: s.notes,
 	}, nil
 }
