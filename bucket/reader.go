@@ -50,13 +50,13 @@ type ReadOptions struct {
 }
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
-// ends or the stream is deleted; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
+// ends, or the stream is deleted or set back; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
 // it has returned: the book is begun anew.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
 	p.mu.Lock()
-	r := &reading{ReadOptions: o, p: p, fence: p.fence}
+	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.nc.Stats().Reconnects}
 	p.mu.Unlock()
 	if r.fence == 0 {
 		p.hasCaughtUp()
@@ -67,7 +67,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
 		o.Deaf(err)
@@ -83,6 +83,8 @@ type reading struct {
 	p     *Partition
 	fence uint64 // to be read before it has caught up, 0 when it has
 	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
+	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not set back.
+	connection uint64
 }
 
 // errDeaf says that the reader was not given what its stream holds.
@@ -131,7 +133,8 @@ func (r *reading) listen(ctx context.Context) error {
 	}
 }
 
-// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago.
+// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
+// whether it still holds what was read.
 func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
 	tick := time.NewTicker(r.p.watch)
 	defer tick.Stop()
@@ -144,6 +147,10 @@ func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
 		read := r.p.readTo()
 		if r.last > read {
 			deaf(errDeaf)
+			return
+		}
+		if back, err := r.setBack(ctx); err == nil && back {
+			deaf(errSetBack)
 			return
 		}
 		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
@@ -201,7 +208,9 @@ func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (read uint64) {
 	if !ok {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.sweeper.read = max(p.sweeper.read, entry.Seq)
+		if entry.Seq > p.sweeper.read {
+			p.sweeper.passed(entry)
+		}
 		return p.sweeper.read
 	}
 	switch kind {
@@ -226,7 +235,7 @@ func (p *Partition) noteRead(e Entry) bool {
 	if e.Seq <= p.sweeper.read {
 		return false
 	}
-	p.sweeper.read = e.Seq
+	p.sweeper.passed(e)
 	if _, gone := p.sweeper.deleted[e.Seq]; gone {
 		delete(p.sweeper.deleted, e.Seq) // a marker that was done with before it was read back
 		return false

@@ -16,7 +16,12 @@ import (
 // newTestPartition is a partition on a nats-server of the test's.
 func newTestPartition(t *testing.T) *Partition {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
+	return openTestPartition(t, startTestServer(t, t.TempDir(), server.RANDOM_PORT))
+}
+
+func startTestServer(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +30,12 @@ func newTestPartition(t *testing.T) *Partition {
 	if !ns.ReadyForConnections(20 * time.Second) {
 		t.Fatal("the nats-server did not start")
 	}
-	nc, err := nats.Connect(ns.ClientURL())
+	return ns
+}
+
+func openTestPartition(t *testing.T, ns *server.Server) *Partition {
+	t.Helper()
+	nc, err := nats.Connect(ns.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
 	Until         time.Time // how long its id is known
+	waits         bool      // it has not ended: only its id is forgotten
 }
 
 // Recall makes the queue know finished jobs by their ids. It is safe for concurrent use.
@@ -20,7 +21,7 @@ func (q *Queue) Recall(jobs []Finished) {
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
 		p.mu.Lock()
-		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Until)}, MicrosOf(now))
+		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Until), f.waits}, MicrosOf(now))
 		p.mu.Unlock()
 	}
 }
@@ -34,13 +35,14 @@ func (q *Queue) Ended(f Finished) {
 }
 
 // Twin reports whether a message that was just read is a second submission of a job that has ended, which the stream took
-// for a new one because its server had forgotten the id. Calling it would call that job twice.
+// for a new one because its server had forgotten the id, or that job itself, come back with a server that lost its
+// deletion. Calling it would call the job twice.
 func (p *Partition) Twin(e Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := MicrosOf(e.Time)
 	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID), at)
-	return ok && first.seq != e.Seq
+	return ok && (first.seq != e.Seq || !first.waits)
 }
 
 // mostEndings bounds the finished jobs that a partition knows by their ids. Above it the oldest half is forgotten: 700 jobs
@@ -58,6 +60,7 @@ type endings struct {
 type ending struct {
 	seq   uint64
 	until Micros
+	waits bool
 }
 
 func (x *endings) add(id string, e ending, now Micros) {

@@ -19,7 +19,7 @@ func TestEndings(t *testing.T) {
 			}).Draw(t, "pause"))
 			id := fmt.Sprint(rapid.IntRange(0, 20).Draw(t, "id"))
 			if rapid.Bool().Draw(t, "add") {
-				e := ending{uint64(step), now.Add(time.Duration(rapid.IntRange(-5, 10).Draw(t, "s")) * time.Second)}
+				e := ending{uint64(step), now.Add(time.Duration(rapid.IntRange(-5, 10).Draw(t, "s")) * time.Second), false}
 				x.add(id, e, now)
 				if e.until > now {
 					model[id] = e

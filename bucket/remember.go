@@ -88,7 +88,7 @@ func (q *Queue) Remember(ctx context.Context, dedupe time.Duration) error {
 			key, err := ingest.ParseToken(token)
 			_, id, stored := strings.Cut(m.id, "/")
 			if err == nil && stored {
-				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.seq, Until: m.at.Add(dedupe)})
+				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.seq, Until: m.at.Add(dedupe), waits: true})
 			}
 		}
 		q.Recall(waiting)

@@ -44,6 +44,6 @@ func (l *lane) resumeTwin(p *part, line *line, seq uint64) {
 }
 
 func (l *lane) tellTwin(key, id string, seq uint64) {
-	l.log.Warn("a job that has ended was stored a second time, by a stream that had forgotten its id; it is not called again",
+	l.log.Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
 		"key", key, "job_id", id, "seq", seq)
 }

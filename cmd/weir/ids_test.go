@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -51,9 +54,15 @@ func (r *restarts) startServer(listen string) {
 	}
 }
 
-func (r *restarts) restartServer() {
+func (r *restarts) restartServer() { r.restartServerAfter(func(string) error { return nil }) }
+
+// restartServerAfter does something to the server's store while it is down.
+func (r *restarts) restartServerAfter(what func(store string) error) {
 	r.t.Helper()
 	r.server.Shutdown()
+	if err := what(filepath.Join(r.dir, "server")); err != nil {
+		r.t.Fatal(err)
+	}
 	r.startServer(strings.TrimPrefix(r.url, "nats://"))
 }
 
@@ -136,5 +145,38 @@ func (r *restarts) storeTwin(stream, id string) {
 	ack, err := r.js.PublishMsg(r.t.Context(), msg)
 	if err != nil || ack.Duplicate {
 		r.t.Fatalf("the stream was to take a second %s: %+v, %v", id, ack, err)
+	}
+}
+
+// TestServerWithoutItsLastWrites: a server that comes back as it was a while ago, under a running weir, gives the sequences
+// of lost jobs to new ones. They are called all the same, and no job that had ended is called again.
+func TestServerWithoutItsLastWrites(t *testing.T) {
+	r := newRestarts(t, restartsYAML)
+	t.Setenv("WEIR_PARTITIONS", "1")
+	defer r.replica("first")()
+	held := r.insist("early")
+	r.awaitCalls(1)
+	r.eventually("an empty queue", func() bool { return r.messages(held.Stream) == 1 })
+	kept := filepath.Join(t.TempDir(), "kept")
+	r.restartServerAfter(func(store string) error { return os.CopyFS(kept, os.DirFS(store)) })
+	for n := range 20 {
+		r.insist(fmt.Sprint("lost-", n))
+	}
+	r.awaitCalls(21)
+	r.eventually("an empty queue", func() bool { return r.messages(held.Stream) == 1 })
+	r.restartServerAfter(func(store string) error {
+		return errors.Join(os.RemoveAll(store), os.CopyFS(store, os.DirFS(kept)))
+	})
+	for n := range 5 {
+		r.insist(fmt.Sprint("new-", n))
+	}
+	r.insist("early")
+	r.insist("lost-3")
+	r.awaitCalls(26)
+	r.eventually("an empty queue", func() bool { return r.messages(held.Stream) == 1 })
+	for job, n := range r.callsOf() {
+		if n != 1 {
+			t.Errorf("%s was called %d times", job, n)
+		}
 	}
 }

@@ -1,0 +1,106 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// TestSetBackStreamIsNotReadOn: a server that comes back without its last writes gives their sequences to new jobs. Whoever
+// has read the old ones notices, whether few or many new ones have come.
+func TestSetBackStreamIsNotReadOn(t *testing.T) {
+	for what, more := range map[string]int{"nothing new": 0, "less than was lost": 10, "more than was lost": 80} {
+		t.Run(what, func(t *testing.T) {
+			p, restart := setBackRig(t)
+			if _, err := p.Own(t.Context(), "test"); err != nil {
+				t.Fatal(err)
+			}
+			p.publishJobs(t, 0, 10)
+			restart(keepCopy)
+			var seen atomic.Int64
+			ended := make(chan error, 1)
+			go func() {
+				ended <- p.Read(t.Context(), ReadOptions{Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {}})
+			}()
+			p.publishJobs(t, 10, 50)
+			awaitCount(t, &seen, 50)
+			restart(keepStore)
+			p.publishJobs(t, 50, 60)
+			awaitCount(t, &seen, 60)
+			restart(backToCopy)
+			p.publishJobs(t, 60, 60+more)
+			select {
+			case err := <-ended:
+				if !errors.Is(err, errSetBack) {
+					t.Errorf("its reading ended with: %v", err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Error("nobody noticed")
+			}
+		})
+	}
+}
+
+// What becomes of the store while the server is down.
+type storeFate int
+
+const (
+	keepStore storeFate = iota
+	keepCopy
+	backToCopy
+)
+
+// setBackRig is a partition whose server can be restarted, with the store of an earlier moment perhaps.
+func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
+	dir, kept := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "kept")
+	ns := startTestServer(t, dir, server.RANDOM_PORT)
+	port := ns.Addr().(*net.TCPAddr).Port
+	p = openTestPartition(t, ns)
+	p.watch = 50 * time.Millisecond
+	return p, func(fate storeFate) {
+		t.Helper()
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		var err error
+		switch fate {
+		case keepCopy:
+			err = os.CopyFS(kept, os.DirFS(dir))
+		case backToCopy:
+			if err = os.RemoveAll(dir); err == nil {
+				err = os.CopyFS(dir, os.DirFS(kept))
+			}
+		case keepStore:
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns = startTestServer(t, dir, port)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for p.nc.FlushWithContext(ctx) != nil {
+			if ctx.Err() != nil {
+				t.Fatal("the connection did not come back")
+			}
+		}
+	}
+}
+
+func awaitCount(t *testing.T, seen *atomic.Int64, want int64) {
+	t.Helper()
+	limit, tick := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for seen.Load() < want {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("read %d of %d", seen.Load(), want)
+		}
+	}
+}
