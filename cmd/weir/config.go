@@ -53,11 +53,7 @@ version does not do yet: weir serve would refuse to start with those.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := configFileName(file)
-			if err != nil {
-				return err
-			}
-			text, err := readConfigText(file, cmd.InOrStdin())
+			file, text, err := configText(cmd, file)
 			if err != nil {
 				return err
 			}
@@ -82,6 +78,15 @@ func configFileName(given string) (string, error) {
 		return "", notFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
 	}
 	return settings.Config, nil
+}
+
+// configText is the file a command is about, and what is in it.
+func configText(cmd *cobra.Command, given string) (file string, text []byte, err error) {
+	if file, err = configFileName(given); err != nil {
+		return "", nil, err
+	}
+	text, err = readConfigText(file, cmd.InOrStdin())
+	return file, text, err
 }
 
 func readConfigText(file string, stdin io.Reader) ([]byte, error) {
@@ -179,29 +184,28 @@ comments. Secrets stand in it by reference only.`,
 		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			v, err := c.configVersion(cmd.Context())
-			if err != nil {
-				return err
-			}
-			shown := shownConfig{v.version, v.From, v.Who, v.At, v.YAML}
-			if as == asJSON {
-				return printJSON(cmd.OutOrStdout(), shown)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "# version %d, applied by %s at %s from %s\n%s", shown.Version,
-				visible(shown.Who), clockTime(shown.At), visible(shown.From), shown.YAML)
-			if err != nil {
-				return fmt.Errorf("write the configuration: %w", err)
-			}
-			return nil
+			return connected(func(c *connection) error {
+				v, err := c.configVersion(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return showConfig(cmd.OutOrStdout(), shownConfig{v.version, v.From, v.Who, v.At, v.YAML}, as)
+			})
 		},
 	}
 	as.add(cmd.Flags(), "one JSON object")
 	return cmd
+}
+
+func showConfig(out io.Writer, c shownConfig, as format) error {
+	if as == asJSON {
+		return printJSON(out, c)
+	}
+	_, err := fmt.Fprintf(out, "# version %d, applied by %s at %s from %s\n%s", c.Version, visible(c.Who), clockTime(c.At), visible(c.From), c.YAML)
+	if err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	return nil
 }
 
 // configStore opens the configuration's home. It is an error with exit code 3 where there is none.

@@ -57,11 +57,7 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, err := configFileName(file)
-			if err != nil {
-				return err
-			}
-			text, err := readConfigText(file, cmd.InOrStdin())
+			file, text, err := configText(cmd, file)
 			if err != nil {
 				return err
 			}
@@ -72,24 +68,21 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 			for _, p := range c.Warnings {
 				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
 			}
-			conn, err := dial()
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			store, err := conn.ownConfigStore(cmd.Context())
-			if err != nil {
-				return err
-			}
-			current, last, err := store.newest(cmd.Context())
-			if err != nil {
-				return conn.explain(err)
-			}
 			if file == "-" {
 				file = "stdin"
 			}
-			p := proposal{from: file, text: string(text), config: c, current: current, last: last}
-			return p.apply(cmd, conn, store, confirm, as)
+			return connected(func(conn *connection) error {
+				store, err := conn.ownConfigStore(cmd.Context())
+				if err != nil {
+					return err
+				}
+				current, last, err := store.newest(cmd.Context())
+				if err != nil {
+					return conn.explain(err)
+				}
+				p := proposal{from: file, text: string(text), config: c, current: current, last: last}
+				return p.apply(cmd, conn, store, confirm, as)
+			})
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")

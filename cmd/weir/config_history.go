@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -31,38 +32,39 @@ func configHistoryCommand() *cobra.Command {
 		Example: "  weir config history\n  weir config history --json | jq .who",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			entries, err := c.configEntries(cmd.Context())
-			if err != nil {
-				return err
-			}
-			t := &table{}
-			t.row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
-			for _, entry := range slices.Backward(entries) {
-				h := historyOf(entry)
-				if as == asJSON {
-					if err := printJSON(cmd.OutOrStdout(), h); err != nil {
-						return err
-					}
+			return connected(func(c *connection) error {
+				entries, err := c.configEntries(cmd.Context())
+				if err != nil {
+					return err
 				}
-				changes := strconv.Itoa(h.Changes)
-				if h.Error != "" {
-					changes = h.Error
-				}
-				t.row(strconv.FormatUint(h.Version, 10), clockTime(h.At), h.Who, h.From, changes)
-			}
-			if as == asJSON {
-				return nil
-			}
-			return t.print(cmd.OutOrStdout())
+				return listHistory(cmd.OutOrStdout(), entries, as)
+			})
 		},
 	}
 	as.add(cmd.Flags(), "one JSON object a line")
 	return cmd
+}
+
+func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as format) error {
+	t := &table{}
+	t.row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
+	for _, entry := range slices.Backward(entries) {
+		h := historyOf(entry)
+		if as == asJSON {
+			if err := printJSON(out, h); err != nil {
+				return err
+			}
+		}
+		changes := strconv.Itoa(h.Changes)
+		if h.Error != "" {
+			changes = h.Error
+		}
+		t.row(strconv.FormatUint(h.Version, 10), clockTime(h.At), h.Who, h.From, changes)
+	}
+	if as == asJSON {
+		return nil
+	}
+	return t.print(out)
 }
 
 // configEntries reads every version that is kept, the oldest first.
@@ -103,24 +105,21 @@ text. The file it once came from is not touched; weir serve applies that only on
 					return usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
 				}
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			entries, err := c.configEntries(cmd.Context())
-			if err != nil {
-				return err
-			}
-			p, err := rollback(entries, wanted)
-			if err != nil {
-				return err
-			}
-			store, err := c.configStore(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return p.apply(cmd, c, store, confirm, as)
+			return connected(func(c *connection) error {
+				entries, err := c.configEntries(cmd.Context())
+				if err != nil {
+					return err
+				}
+				p, err := rollback(entries, wanted)
+				if err != nil {
+					return err
+				}
+				store, err := c.configStore(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return p.apply(cmd, c, store, confirm, as)
+			})
 		},
 	}
 	confirm.add(cmd.Flags())

@@ -39,6 +39,16 @@ func dial() (*connection, error) {
 	return dialAs(settings)
 }
 
+// connected runs do with a connection to the server that the environment names, and closes it.
+func connected(do func(c *connection) error) error {
+	c, err := dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
 // dialAs connects as settings say.
 func dialAs(settings *config.Settings) (*connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -168,6 +170,19 @@ func (c *connection) browse(ctx context.Context) (*deadletter.Browser, error) {
 		return nil, notFound(err)
 	}
 	return b, c.explain(err)
+}
+
+// withLetters opens the letters for a command that may take long: a signal ends its context.
+func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connection, b *deadletter.Browser) error) error {
+	return connected(func(c *connection) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		b, err := c.browse(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, c, b)
+	})
 }
 
 // letterJSON is a letter as --json prints it.

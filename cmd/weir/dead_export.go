@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -41,19 +39,22 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 			if err != nil {
 				return err
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
 			print := printExported
 			if raw {
 				print = printBody
 			}
-			return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
-				return c.export(ctx, cmd, selection, func(k *deadletter.Kept) error { return print(w, k) })
+			return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+				scope, err := c.scope(ctx, b, selection)
+				if err != nil {
+					return err
+				}
+				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
+					written, err := c.export(ctx, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
+					if err == nil && written == 0 {
+						err = noLetters(selection.Filter)
+					}
+					return err
+				})
 			})
 		},
 	}
@@ -65,28 +66,21 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 	return cmd
 }
 
-func (c *connection) export(ctx context.Context, cmd *cobra.Command, selection deadletter.Selection, write func(*deadletter.Kept) error) error {
-	b, err := c.browse(ctx)
-	if err != nil {
-		return err
-	}
-	scope, err := c.scope(ctx, b, selection)
-	if err != nil {
-		return err
-	}
-	walk, bar, written := scope.Walk(deadletter.Whole), newProgressBar(cmd.ErrOrStderr(), "exported", 0), 0
+// export writes the letters of a scope and returns how many.
+func (c *connection) export(ctx context.Context, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
+	walk, bar := scope.Walk(deadletter.Whole), newProgressBar(cmd.ErrOrStderr(), "exported", 0)
 	defer bar.clear()
 	for {
 		chunk, err := walk.Chunk(ctx)
 		if err != nil {
-			return c.explain(err)
+			return written, c.explain(err)
 		}
 		if len(chunk) == 0 {
-			break
+			return written, nil
 		}
 		for i := range chunk {
 			if err := write(&chunk[i]); err != nil {
-				return fmt.Errorf("write dead letter %d: %w", chunk[i].Seq, err)
+				return written, fmt.Errorf("write dead letter %d: %w", chunk[i].Seq, err)
 			}
 			written++
 		}
@@ -94,10 +88,6 @@ func (c *connection) export(ctx context.Context, cmd *cobra.Command, selection d
 		bar.of = max(1, int(of))
 		bar.at(int(read))
 	}
-	if written == 0 {
-		return noLetters(selection.Filter)
-	}
-	return nil
 }
 
 func printExported(w io.Writer, k *deadletter.Kept) error {

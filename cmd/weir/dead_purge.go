@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +22,8 @@ type purgeFlags struct {
 	dryRun  bool
 	confirm confirmation
 	as      format
+	every   *bucket.Rate // nil: as fast as the server can
+	chosen  deadletter.Selection
 }
 
 func deadPurgeCommand() *cobra.Command {
@@ -65,41 +65,36 @@ type purgeJSON struct {
 }
 
 func (f *purgeFlags) run(cmd *cobra.Command) error {
-	var rate *bucket.Rate
 	if f.rate != "" {
 		r, err := config.ParseRate(f.rate)
 		if err != nil {
 			return usage(fmt.Errorf("--rate: %w", err))
 		}
-		rate = &r
+		f.every = &r
 	}
-	selection, err := f.selection(f.args, time.Now())
-	if err != nil {
+	var err error
+	if f.chosen, err = f.selection(f.args, time.Now()); err != nil {
 		return err
 	}
-	c, err := dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	b, err := c.browse(ctx)
-	if err != nil {
-		return err
-	}
-	scope, err := c.scope(ctx, b, selection)
-	if err != nil {
-		return err
-	}
+	return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+		scope, err := c.scope(ctx, b, f.chosen)
+		if err != nil {
+			return err
+		}
+		return f.purge(ctx, cmd, c, scope)
+	})
+}
+
+// purge counts, asks, deletes, tells.
+func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connection, scope *deadletter.Scope) error {
 	found, err := scope.Contents(ctx)
 	if err != nil {
 		return c.explain(err)
 	}
 	if found.Letters == 0 {
-		return noLetters(selection.Filter)
+		return noLetters(f.chosen.Filter)
 	}
-	told := purgeTold(found, rate)
+	told := purgeTold(found, f.every)
 	if f.dryRun {
 		told.DryRun = true
 		return f.print(cmd, told)
@@ -113,7 +108,7 @@ func (f *purgeFlags) run(cmd *cobra.Command) error {
 	}
 	defer right.give()
 	bar := newProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: rate, Valid: right.lease.Valid, Told: bar.at})
+	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.at})
 	bar.clear()
 	return errors.Join(f.finish(cmd, c, told), c.explain(err))
 }

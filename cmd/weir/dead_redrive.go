@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,17 +78,13 @@ func (f *redriveFlags) run(cmd *cobra.Command) error {
 	if f.selection, err = f.letterFlags.selection(f.args, time.Now()); err != nil {
 		return err
 	}
-	c, err := dial()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	b, err := c.browse(ctx)
-	if err != nil {
-		return err
-	}
+	return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+		return f.redrive(ctx, cmd, c, b)
+	})
+}
+
+// redrive is run with the letters open.
+func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser) error {
 	if f.dryRun || !f.confirm.possible(cmd) {
 		askedFor := f.dryRun
 		f.dryRun = askedFor || f.as == asJSON // the plan is all there is to tell
