@@ -49,8 +49,8 @@ func configApplyCommand() *cobra.Command {
 moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
 smaller. On a terminal it asks first.
 
-A weir that cannot follow, because a secret is missing where it runs, says so in its log and goes on as before. Jobs of an
-api that is taken out are refused from then on; those already in its queue are called until weir restarts, and wait there
+The command returns when every dispatching replica that answers follows. One that cannot, because a secret is missing where it
+runs, goes on as before, and the command says so and ends with 1; the configuration stays stored. Jobs of an api that is taken out are refused from then on; those already in its queue are called until weir restarts, and wait there
 from then on until the api is back.
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
@@ -118,7 +118,7 @@ type proposal struct {
 type appliedJSON struct {
 	Applied    bool         `json:"applied"` // false: nothing changes
 	OldVersion uint64       `json:"old_version"`
-	Version    uint64       `json:"version"` // in force now
+	Version    uint64       `json:"version"` // the newest now
 	Changes    []changeJSON `json:"changes"`
 }
 
@@ -146,8 +146,8 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 	}
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
 	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.version {
-		_, _ = fmt.Fprintf(talk, "weir: version %d is in force and says the same: nothing changed\n", told.Version)
-		return p.tell(cmd, told, as)
+		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
+		return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, told.Version))
 	}
 	if err := confirm.ask(cmd, fmt.Sprintf("Apply %s?", count(len(told.Changes), "change"))); err != nil {
 		return err
@@ -164,8 +164,8 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 	if err := data.event().Publish(cmd.Context(), c.js); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
-	_, _ = fmt.Fprintf(talk, "weir: applied as version %d\n", version)
-	return p.tell(cmd, told, as)
+	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", version)
+	return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, version))
 }
 
 func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as format) error {

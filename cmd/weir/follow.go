@@ -25,8 +25,9 @@ type follower struct {
 	store configStore
 	log   *slog.Logger
 
-	seen    atomic.Uint64  // the newest version that was looked at
-	version atomic.Uint64  // in force
+	seen    atomic.Uint64 // the newest version that was looked at
+	version atomic.Uint64 // in force
+	refused atomic.Pointer[refusedConfig]
 	config  *config.Config // in force
 	queues  map[string]*bucket.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
@@ -108,6 +109,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	}
 	if err != nil {
 		f.log.Error("a new configuration is not valid here; the former one stays in force", "version", entry.Revision(), "err", err)
+		f.refused.Store(&refusedConfig{entry.Revision(), err.Error()})
 		f.seen.Store(entry.Revision())
 		return nil
 	}

@@ -24,6 +24,7 @@ const (
 	showSubject     = "weir.operator.show."   // + api.keytoken
 	pausedSubject   = "weir.operator.paused." // + api.keytoken
 	cancelSubject   = "weir.operator.cancel." // + api
+	configSubject   = "weir.operator.config"
 )
 
 // How long answers are waited for: the first, and each further one.
@@ -71,7 +72,7 @@ func startOperator(w *Worker) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		dispatch: w.dispatch, levels: &w.levels, instance: w.settings.Instance, most: int(w.nc.MaxPayload()), ctx: ctx,
+		dispatch: w.dispatch, levels: &w.levels, follower: w.follower, instance: w.settings.Instance, most: int(w.nc.MaxPayload()), ctx: ctx,
 		searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{},
 	}
 	err = errors.Join(
@@ -79,6 +80,7 @@ func startOperator(w *Worker) (stop func() error, err error) {
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
 		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
+		service.AddEndpoint("config", micro.HandlerFunc(o.config), micro.WithEndpointSubject(configSubject)),
 	)
 	if err != nil {
 		cancel(errStopped)
@@ -98,6 +100,7 @@ const mostSearches = 4
 type operator struct {
 	dispatch  *dispatcher.Dispatcher
 	levels    *levelBook
+	follower  *follower
 	instance  string
 	most      int             // bytes of an answer
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
@@ -161,6 +164,11 @@ func (o operator) paused(req micro.Request) {
 	}
 	_, paused := o.dispatch.Pauses(api)[key]
 	_ = req.Respond(marshal(pausedAnswer{o.instance, paused}))
+}
+
+// config says which configuration is followed here.
+func (o operator) config(req micro.Request) {
+	_ = req.Respond(marshal(o.follower.state(o.instance))) // whoever asked has gone: nothing to do
 }
 
 // cancel looks for a job, or ends it. It answers from a goroutine of its own: a long queue takes a while to read, and
@@ -238,8 +246,11 @@ func (e *operatorError) Error() string { return e.text }
 // errNobody says that no dispatching weir is connected to the server.
 var errNobody = errors.New("no dispatching weir answers")
 
+// errSilent says that one is connected, and says nothing: it may call all the same.
+var errSilent = errors.New("a dispatching weir did not answer")
+
 // ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
-// satisfied or no more come. It fails with errNobody when nobody answered at all.
+// satisfied or no more come. It fails with errNobody when nobody is there to answer, and with errSilent when nobody has.
 func (c *connection) ask(subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
 	return c.askFor(subject, marshal(inquiry{limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
@@ -257,7 +268,9 @@ func (c *connection) askFor(subject string, question []byte, waits answerWaits, 
 	for wait := waits.first; ; wait = waits.next {
 		msg, err := sub.NextMsg(wait)
 		switch {
-		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout) && wait == waits.first:
+		case errors.Is(err, nats.ErrTimeout) && wait == waits.first:
+			return unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.at))
+		case errors.Is(err, nats.ErrNoResponders):
 			return unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.at))
 		case errors.Is(err, nats.ErrTimeout):
 			return nil

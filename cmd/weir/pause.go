@@ -180,14 +180,16 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 		case errors.Is(err, errNobody):
 			_, _ = fmt.Fprintf(talk, "weir: %s %s; no dispatching weir runs, it is in force from its next start on\n", w.name(), state)
 			return nil
+		case errors.Is(err, errSilent):
+			word, still := "resume", "no call may start there yet"
+			if w.Paused {
+				word, still = "pause", "calls may still start there"
+			}
+			return fmt.Errorf("%s: the %s is stored, but a dispatching weir did not answer within %s: %s", w.name(), word, firstAnswer, still)
 		case err != nil:
 			return err
 		case behind == "":
-			has := "has"
-			if w.Replicas != 1 {
-				has = "have"
-			}
-			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force\n", w.name(), state, count(w.Replicas, "dispatching replica"), has)
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force\n", w.name(), state, count(w.Replicas, "dispatching replica"), verb(w.Replicas, "has", "have"))
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", w.name(), behind, wordTimeout)

@@ -24,12 +24,13 @@ import (
 //	serve [VARIABLE=VALUE] starts weir with the script's weir.yaml, in which $API is the api's address
 //	nats [js]              starts a nats-server on which no weir ever ran, with JetStream or without
 //	code N CMD ARGS        runs a command that must end with exit code N
+//	signal STOP|CONT       stops the weir that was served last, or lets it go on
 //	await REGEXP CMD ARGS  runs a command again and again until its stdout matches
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript,
+			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript, "signal": signalScript,
 		},
 		Setup: func(env *testscript.Env) error {
 			api, err := fakeapi.Start(fakeapi.Options{KeepBody: 1 << 10})
@@ -38,6 +39,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(func() { _ = api.Close() })
 			env.Setenv("API", api.URL())
+			env.Values["served"] = new(*exec.Cmd)
 			env.Setenv("WEIR_NATS_URL", "nats://127.0.0.1:1") // nobody is there before serve
 			return nil
 		},
@@ -63,8 +65,10 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	stderr, err := cmd.StderrPipe()
 	ts.Check(err)
 	ts.Check(cmd.Start())
+	*ts.Value("served").(**exec.Cmd) = cmd
 	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGCONT) // it may have ended
+		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}
 	ts.Defer(stop)
@@ -81,6 +85,14 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("weir serve did not come up:\n%s", log)
+}
+
+func signalScript(ts *testscript.TestScript, neg bool, args []string) {
+	which, ok := map[string]os.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[strings.Join(args, " ")]
+	if neg || !ok {
+		ts.Fatalf("usage: signal STOP|CONT")
+	}
+	ts.Check((*ts.Value("served").(**exec.Cmd)).Process.Signal(which))
 }
 
 func natsScript(ts *testscript.TestScript, neg bool, args []string) {

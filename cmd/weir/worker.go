@@ -131,13 +131,13 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 			return nil, err
 		}
 	}
-	if err := w.answerOperators(); err != nil {
-		return nil, err
-	}
 	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
 	w.follower = newFollower(w, store, adopted.present)
+	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
