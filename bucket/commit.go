@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +26,12 @@ const commitTries = 3
 // for (a full key, a known id) must not hit the others, so then each goes by itself. Every message carries a
 // Nats-Msg-Id. The answer says for each message whether it is stored, refused, or that nobody knows.
 func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
+	return x.commitWhile(ctx, msgs, every)
+}
+
+// commitWhile is commit for messages of which number i is sent again only while may(i) reports true: else its answer is
+// ErrNotNow.
+func (x *exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i int) bool) []stored {
 	start := time.Now()
 	if x.groups.choose(len(msgs)) {
 		answers, err := x.atomic(ctx, msgs)
@@ -32,9 +39,9 @@ func (x *exchange) commit(ctx context.Context, msgs []*nats.Msg) []stored {
 			x.groups.learn(&x.groups.together, len(msgs), time.Since(start))
 			return answers
 		}
-		return x.again(ctx, msgs, err)
+		return x.again(ctx, msgs, resending{earlier: err, may: may})
 	}
-	answers := x.singly(ctx, msgs)
+	answers := x.again(ctx, msgs, resending{may: may})
 	x.groups.learn(&x.groups.apart, len(msgs), time.Since(start))
 	return answers
 }
@@ -110,20 +117,35 @@ func (x *exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]stored, erro
 	return answers, nil
 }
 
-// singly publishes each message by itself, all under way at once, and again what was not answered.
-func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
-	return x.again(ctx, msgs, nil)
+// resending says how a try ended before, nil where there was none, and which messages may be sent once more: see commitWhile.
+type resending struct {
+	earlier error
+	may     func(i int) bool
 }
 
-// again is singly for messages of which an earlier try ended so: without an answer they may have been stored.
-func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, earlier error) []stored {
+// singly publishes each message by itself, all under way at once, and again what was not answered.
+func (x *exchange) singly(ctx context.Context, msgs []*nats.Msg) []stored {
+	return x.again(ctx, msgs, resending{may: every})
+}
+
+// again is singly for messages of which an earlier try may have stored some.
+func (x *exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []stored {
 	answers := make([]stored, len(msgs))
 	unknown := make([]bool, len(msgs))
 	open := make([]int, len(msgs))
 	for i := range msgs {
-		open[i], unknown[i] = i, errors.Is(earlier, errUnanswered)
+		open[i], unknown[i] = i, errors.Is(r.earlier, errUnanswered)
 	}
 	for try := 1; len(open) > 0; try++ {
+		if r.earlier != nil || try > 1 {
+			open = slices.DeleteFunc(open, func(i int) bool {
+				if r.may(i) {
+					return false
+				}
+				answers[i].err = ErrNotNow
+				return true
+			})
+		}
 		send := make([]*nats.Msg, len(open))
 		for k, i := range open {
 			send[k] = msgs[i]

@@ -35,7 +35,7 @@ type writing struct {
 	size int // of the message, in bytes
 }
 
-// ErrNotNow says that what was written must not be stored any more, or not now; it was not.
+// ErrNotNow says that what was written must not be stored any more, or not now.
 var ErrNotNow = errors.New("the right to store it was not there")
 
 // NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work.
@@ -53,7 +53,8 @@ func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
 func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteWhile(nil, m, done) }
 
 // WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be
-// sent, and if it says no, done gets ErrNotNow.
+// sent, and again before it is sent once more, and if it says no, done gets ErrNotNow: then it was not stored, or it is not
+// known whether it was.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
 	size := m.Size()
 	w.mu.Lock()
@@ -109,7 +110,8 @@ func (w *Writer) store(ctx context.Context, group []writing) {
 	for i := range group {
 		msgs[i] = group[i].msg
 	}
-	for i, answer := range w.x.commit(ctx, msgs) {
+	may := func(i int) bool { return group[i].may == nil || group[i].may() }
+	for i, answer := range w.x.commitWhile(ctx, msgs, may) {
 		group[i].done(answer.seq, answer.err)
 	}
 }

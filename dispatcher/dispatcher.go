@@ -276,7 +276,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		return want
 	}
 	for _, cfg := range []jetstream.StreamConfig{{
-		Name: ResultsStream, Subjects: []string{resultsPrefix + ">"}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
+		Name: ResultsStream, Subjects: []string{resultsPrefix + ">", barSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
 	}, {
 		Name: CallsStream, Subjects: []string{callsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),

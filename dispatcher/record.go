@@ -117,11 +117,13 @@ func ResultSubject(api, key string) string {
 	return resultsPrefix + ingest.Token(api) + "." + ingest.Token(key)
 }
 
+func resultID(t *task) string { return fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq) }
+
 // result renders what a job came to.
 func (l *lane) result(t *task, r response) *nats.Msg {
 	j := t.job
 	h := nats.Header{
-		ingest.HeaderMsgID: {fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq)},
+		ingest.HeaderMsgID: {resultID(t)},
 		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
 		HeaderOutcome: {Done}, HeaderStatus: {strconv.Itoa(r.status)},
 		HeaderAttempts: {strconv.Itoa(t.attempts)}, HeaderCalls: {strconv.Itoa(t.calls)},

@@ -234,9 +234,24 @@ func (l *lane) endAgain(ctx context.Context, t *task, last lastCall) {
 	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.outcome), last.detail, last.status, t.billed.Worst(deadletter.NotBilled)))
 }
 
-// settleUnknown ends a job that had an intent and neither an outcome nor a result at the start, as a letter.
+// settleUnknown ends a job that had an intent and neither an outcome nor a result at the start: as a letter, unless its
+// result has come after all.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	fault.Pass(fault.UnknownFound)
+	if t.line.part.lease == nil {
+		l.buryUnknown(ctx, t)
+		return
+	}
+	l.bar(ctx, t, func(at uint64) {
+		if at != 0 {
+			l.endWithResult(ctx, t, at)
+			return
+		}
+		l.buryUnknown(ctx, t)
+	})
+}
+
+func (l *lane) buryUnknown(ctx context.Context, t *task) {
 	now := time.Now()
 	detail := fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
 	out := unknown(deadletter.BilledUnknown, "%s", detail)

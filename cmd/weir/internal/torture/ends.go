@@ -31,7 +31,7 @@ type Ends struct {
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 	e := &Ends{Results: map[string]int{}, Events: map[string]int{}}
 	err := errors.Join(
-		readStream(ctx, js, dispatcher.ResultsStream, ">", func(m jetstream.Msg) {
+		readStream(ctx, js, dispatcher.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			e.Results[m.Headers().Get(ingest.HeaderJobID)]++
 		}),
 		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {

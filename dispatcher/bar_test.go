@@ -1,0 +1,92 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
+// over a connection that had stalled, is not stored any more.
+func TestNoResultAfterItsLetter(t *testing.T) {
+	d := newShared(t)
+	registry, err := bucket.OpenRegistry(t.Context(), d.opts.JetStream, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := registry.Join(t.Context(), bucket.Member{Instance: "weir-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: bucket.QueueSettings{
+		StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10, MaxBody: 1 << 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.results, err = bucket.NewWriter(d.opts.Conn, 10, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- d.results.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	l := &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
+	l.s = newSchedule(&bucket.Rules{}, pace{}, nil)
+	p := &part{tenure: tenure{lease: lease}, bucket: q.Partitions()[0]}
+	job := func(seq uint64) *task {
+		return &task{seq: seq, line: &line{key: "k", part: p}, job: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
+	}
+	bar := func(seq uint64) uint64 {
+		at := make(chan uint64, 1)
+		l.bar(ctx, job(seq), func(seq uint64) { at <- seq })
+		return <-at
+	}
+	store := func(seq uint64) *jetstream.PubAck {
+		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ResultSubject("pay", "k"), Header: nats.Header{
+			ingest.HeaderMsgID: {resultID(job(seq))}, ingest.HeaderJobID: {"j"},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack
+	}
+	for range 2 { // a second owner's after the first's
+		if at := bar(1); at != 0 {
+			t.Errorf("a result of which nobody knows stands at %d", at)
+		}
+	}
+	if ack := store(1); !ack.Duplicate {
+		t.Errorf("a late result is stored at %d", ack.Sequence)
+	}
+	stored := store(2)
+	if at := bar(2); at != stored.Sequence || stored.Duplicate {
+		t.Errorf("the result stands at %d, not at %d", stored.Sequence, at)
+	}
+	stream, err := d.opts.JetStream.Stream(t.Context(), ResultsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	for {
+		info, err := stream.Info(wait)
+		if err != nil {
+			t.Fatal(err) // the test's time is over
+		}
+		if info.State.Msgs == 1 {
+			return // what barred is gone
+		}
+	}
+}
