@@ -79,6 +79,7 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(office.buried, &kept{js: o.JetStream})
 	}
+	office.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
 	return office, nil
 }
 
@@ -86,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 // miss that one's increase.
 func (o *Office) Announce(api string) {
 	for _, reason := range Reasons() {
-		o.buried.WithLabelValues(api, string(reason))
+		o.buried.WithLabelValues(ingest.Token(api), string(reason))
 	}
 }
 
