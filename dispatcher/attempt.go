@@ -97,14 +97,7 @@ func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
 
 // unprepared puts a job back that could not be made ready.
 func (l *lane) unprepared(ctx context.Context, t *task, err error) {
-	if isNotFound(err) {
-		t.missing++
-	}
-	if t.missing >= mostMissing && l.gone(ctx, t) {
-		l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
-			"key", t.line.key, "seq", t.seq, "err", err)
-		l.unstage(t)
-		l.finish(t, "deleted")
+	if l.givenUp(ctx, t, err) {
 		return
 	}
 	if ctx.Err() == nil {
@@ -114,6 +107,25 @@ func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 		s.unstage(t)
 		s.rest(t, l.now().Add(loadRetry))
 	})
+}
+
+// givenUp ends a task whose message could not be loaded if that is because it is deleted, and reports whether it did.
+func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
+	if isNotFound(err) {
+		t.missing++
+	}
+	if t.missing < mostMissing || !l.gone(ctx, t) {
+		return false
+	}
+	l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
+		"key", t.line.key, "seq", t.seq, "err", err)
+	l.change(func(s *schedule) {
+		if t.phase == staging {
+			s.unstage(t)
+		}
+	})
+	l.finish(t, "deleted")
+	return true
 }
 
 // gone asks the stream's leader whether a task's message is deleted. Without its word the job is kept.

@@ -117,12 +117,18 @@ func (l *lane) buryCancelled(ctx context.Context, t *task) {
 }
 
 // reload loads a settling task's message. It reports false when that failed: then again is called later, or never when
-// the lane stops.
+// the lane stops, the partition is lost, or the message is gone.
 func (l *lane) reload(ctx context.Context, t *task, again func()) bool {
+	if t.line.part.lost.Load() {
+		l.abandon(t) // its new owner ends it, and deletes the message
+		return false
+	}
 	entry, err := l.load(ctx, t)
 	if err != nil {
-		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		l.later(ctx, again)
+		if !l.givenUp(ctx, t, err) {
+			l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+			l.later(ctx, again)
+		}
 		return false
 	}
 	l.mu.Lock()
