@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/fault"
@@ -19,12 +21,14 @@ import (
 type checkpointer struct {
 	api   string
 	store *bucket.Memory
+	nc    *nats.Conn
 	kv    jetstream.KeyValue
 	log   *slog.Logger
 	wake  chan struct{}
 
-	tried    []byte // what was to be stored before, and may have been
-	revision uint64 // of the checkpoint that this process read or stored last; 0 for none
+	tried    map[[sha256.Size]byte]struct{} // what was to be stored since the last that was, and may be stored yet
+	revision uint64                         // that the next one takes the place of; 0 for none
+	own      uint64                         // of the checkpoint that this process read or stored last
 }
 
 // errCheckpointTaken says that another process counts the limits now: this one must not write over what it knows.
@@ -37,18 +41,23 @@ const (
 	checkpointWait  = 5 * time.Second
 )
 
+// mostTried bounds the checkpoints whose fate is not known: an hour of them.
+const mostTried = 4096
+
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
-func newCheckpointer(ctx context.Context, api string, store *bucket.Memory, kv jetstream.KeyValue, log *slog.Logger) (*checkpointer, error) {
-	c := &checkpointer{api: api, store: store, kv: kv, log: log.With("component", "limits", "api", api), wake: make(chan struct{}, 1)}
+func newCheckpointer(ctx context.Context, w *Worker, api string, store *bucket.Memory) (*checkpointer, error) {
+	c := &checkpointer{
+		api: api, store: store, nc: w.nc, kv: w.control, log: w.log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
+		tried: map[[sha256.Size]byte]struct{}{},
+	}
 	var s bucket.Snapshot
-	entry, err := kv.Get(ctx, c.key())
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-	case err != nil:
+	last, err := c.last(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("limits of the last run: %w", err)
-	default:
-		c.revision = entry.Revision()
-		if err := json.Unmarshal(entry.Value(), &s); err != nil {
+	}
+	if last.Seq > 0 {
+		c.revision, c.own = last.Seq, last.Seq
+		if err := json.Unmarshal(last.Data, &s); err != nil {
 			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), controlBucket, err)
 		}
 	}
@@ -84,14 +93,14 @@ func (c *checkpointer) run(ctx context.Context) error {
 		case <-tick.C:
 		case <-c.wake:
 		case <-ctx.Done():
-			return c.last(context.WithoutCancel(ctx))
+			return c.close(context.WithoutCancel(ctx))
 		}
 	}
 }
 
-// last stores the last checkpoint. The one before may have been given up on its way and be stored all the same: then the
+// close stores the last checkpoint. The one before may have been given up on its way and be stored all the same: then the
 // first try only finds that out.
-func (c *checkpointer) last(ctx context.Context) (err error) {
+func (c *checkpointer) close(ctx context.Context) (err error) {
 	for range 2 {
 		if err = c.save(ctx, 0); err == nil || errors.Is(err, errCheckpointTaken) {
 			break
@@ -119,24 +128,44 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	return nil
 }
 
-// put stores a checkpoint in the place of the one before, and of no other.
+// put stores a checkpoint in the place of the one before, and of no other. One that is older than what this process has
+// stored itself was not put there by another: the server was set back, or does not know yet that it leads no more.
 func (c *checkpointer) put(ctx context.Context, data []byte) error {
 	revision, err := c.kv.Update(ctx, c.key(), data, c.revision)
 	if err == nil {
-		c.revision = revision
+		c.stored(revision)
 		return nil
 	}
-	now, lost := c.kv.Get(ctx, c.key())
-	switch {
-	case lost != nil:
-		c.tried = data
+	if len(c.tried) < mostTried {
+		c.tried[sha256.Sum256(data)] = struct{}{}
+	}
+	now, lost := c.last(ctx)
+	if lost != nil {
 		return fmt.Errorf("checkpoint: %w", err)
-	case bytes.Equal(now.Value(), data):
-		c.revision = now.Revision() // stored, only the answer was lost
+	}
+	_, ours := c.tried[sha256.Sum256(now.Data)]
+	switch {
+	case bytes.Equal(now.Data, data):
+		c.stored(now.Seq) // only the answer was lost
 		return nil
-	case now.Revision() != c.revision && !bytes.Equal(now.Value(), c.tried):
+	case now.Seq > c.own && !ours:
 		return errCheckpointTaken
 	}
-	c.revision, c.tried = now.Revision(), data
+	c.revision = now.Seq
 	return fmt.Errorf("checkpoint: %w", err)
+}
+
+func (c *checkpointer) stored(revision uint64) {
+	c.revision, c.own = revision, revision
+	clear(c.tried)
+}
+
+// last is the checkpoint that is stored, with no sequence where there is none. Only the leader is asked: from a replica that
+// lags a start would take an older one, and grant what has been used since.
+func (c *checkpointer) last(ctx context.Context) (bucket.LeaderMessage, error) {
+	m, err := bucket.AskLeader(ctx, c.nc, "KV_"+controlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, controlBucket, c.key()))
+	if err != nil || m == nil {
+		return bucket.LeaderMessage{}, err
+	}
+	return *m, nil
 }

@@ -66,7 +66,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 	if err != nil {
 		return err
 	}
-	checkpoints, err := newCheckpointer(ctx, api.Name, store, w.control, w.log)
+	checkpoints, err := newCheckpointer(ctx, w, api.Name, store)
 	if err != nil {
 		return err
 	}
