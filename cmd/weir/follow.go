@@ -124,6 +124,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.version.Store(v.version)
 	logWarnings(f.log, v.config.File, v.config.Warnings)
 	f.log.Info("configuration applied", "version", v.version, "who", v.Who, "from", v.From, "changes", len(changes))
+	f.w.tellLeftovers(ctx, v.config)
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (c *connection) checkAPI(cmd *cobra.Command, name string) error {
 		return checkAPIName(name)
 	}
 	if _, found := current.API(name); !found {
-		return noAPI(name, current)
+		return c.noAPI(cmd.Context(), name, current)
 	}
 	return nil
 }

@@ -141,6 +141,7 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
+	w.tellLeftovers(ctx, w.config)
 	w.lowerGo(func() error { return w.follower.run(w.soft) })
 	w.serveHTTP()
 	go w.watch()

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// logLines is a log that is read while it is written.
+type logLines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// TestLeftoversAreTold: jobs of an api that was taken out are told of when it is, at the next start, and to who asks for
+// them; what stands beside the jobs is not counted.
+func TestLeftoversAreTold(t *testing.T) {
+	const pay = "\napis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n"
+	const both = pay + "  sms_2:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n    retry: {attempts: 9, min: 1h, max: 2h}\n"
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, both)
+	r.submitMany("pay", "k", 2)
+	r.submitMany("sms_2", "k", 3) // nobody is there to be called: the first gets a retry mark
+	r.awaitCalls(1)
+	t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
+	c, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := keysCommand()
+	cmd.SetContext(t.Context())
+	if err := c.checkAPI(cmd, "sms_2"); err != nil {
+		t.Errorf("while it is configured: %v", err)
+	}
+	r.follow(pay)
+	err = c.checkAPI(cmd, "sms_2")
+	if want := "api sms_2 is not configured, and 3 jobs wait in its queues"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\ndoes not say %q", err, want)
+	}
+	if err := c.checkAPI(cmd, "sms"); err == nil || !strings.Contains(err.Error(), "the configured ones are pay") {
+		t.Errorf("of an api that never was: %v", err)
+	}
+	c.Close()
+	r.stop()
+
+	log := &logLines{}
+	start := func() {
+		w, err := StartWorker(t.Context(), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.worker = w
+	}
+	start()
+	if !log.has("jobs wait of an api that is not configured: configure it again to have them called\" api=sms_2 jobs=3") {
+		t.Errorf("the start does not tell:\n%s", log.text.String())
+	}
+	if log.has("api=pay jobs=") {
+		t.Error("jobs of an api that is configured are told of")
+	}
+	r.worker.Stop()
+	if err := r.worker.Wait(); err != nil {
+		t.Error(err)
+	}
+	r.worker = nil
+}
