@@ -43,6 +43,9 @@ func outdated(text string) bool {
 	if !ok {
 		return false
 	}
+	if strings.HasPrefix(text, "Recovering ") && strings.HasSuffix(text, " from index errored: prior state file") {
+		return true
+	}
 	for _, said := range []string{
 		"Stream state outdated, ", "Stream state detected prior state, ", "Sourcing state is outdated; ", "TTL state is outdated; ",
 		"Message scheduling state is outdated; ",

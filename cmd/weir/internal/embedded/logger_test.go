@@ -14,13 +14,15 @@ func TestOutdatedIndexIsToldOnce(t *testing.T) {
 	l := &logger{log: slog.New(slog.NewTextHandler(&out, nil))}
 	l.Warnf("Filestore [WEIR_sms_0] Stream state outdated, last block has additional entries, will rebuild")
 	l.Warnf("Filestore [WEIR_sms_1] Stream state detected prior state, could not locate msg block %d", 1)
+	l.Warnf("Filestore [WEIR_sms_1] Recovering stream state from index errored: %v", "prior state file")
 	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=INFO") || !strings.Contains(got, "built anew from the messages") {
 		t.Errorf("an outdated index is told as\n%s", got)
 	}
 	out.Reset()
 	l.Warnf("Filestore [WEIR_sms_0] indexCacheBuf corrupt state in %s", "1.blk")
+	l.Warnf("Filestore [WEIR_sms_0] Recovering stream state from index errored: %v", "corrupt state file")
 	l.Warnf("JetStream resource limits exceeded for server")
-	if got := out.String(); strings.Count(got, "level=WARN") != 2 {
-		t.Errorf("two warnings are told as\n%s", got)
+	if got := out.String(); strings.Count(got, "level=WARN") != 3 {
+		t.Errorf("three warnings are told as\n%s", got)
 	}
 }
