@@ -36,6 +36,7 @@ type line struct {
 	cold                    bool          // the store must be told tat: it may have forgotten
 	pushes                  int16         // pushbacks in a row
 	recalled                bool          // the ledger has been asked for its pace
+	left                    int32         // calls of the owner before that may still run: see leftover
 	unsure                  bool          // a call may have been running when the worker died
 	governor                *governor     // nil until a hold of its own, or pushback
 }

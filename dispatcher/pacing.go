@@ -116,6 +116,9 @@ func (s *schedule) interval(t *task) time.Duration {
 func (s *schedule) memory(l *line, now bucket.Micros) bucket.Micros {
 	s.relax(l, now)
 	until := l.held
+	if l.left > 0 {
+		until = max(until, l.part.leftover)
+	}
 	if l.cold {
 		until = max(until, l.tat)
 	}

@@ -30,6 +30,9 @@ type part struct {
 	// written for every api, so that a job that kills its owner is found out.
 	careful uint64
 
+	// leftover is until when calls of an owner that did not give the partition up may still run; 0 if none do.
+	leftover bucket.Micros
+
 	replay *replay // while not open
 
 	intents   []*task // that want an intent

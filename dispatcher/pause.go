@@ -45,7 +45,7 @@ func (s *schedule) heldUntil(l *line) bucket.Micros {
 	if l.paused || s.paused.api != nil {
 		return never
 	}
-	return max(l.held, s.held, s.breaker.until)
+	return max(l.held, s.held, s.breaker.until, l.crowded())
 }
 
 // pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.

@@ -72,6 +72,9 @@ func (l *lane) open(ctx context.Context, p *part) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found := p.replay
+	if p.lease != nil && p.markers.AfterDeath() {
+		p.leftover = l.now().Add(l.s.terms.api.Timeout)
+	}
 	seen := 0
 	for seq, line := range found.jobs {
 		if l.resume(ctx, p, line, seq); p.markers.AfterDeath() {
@@ -105,6 +108,7 @@ func (l *lane) breathe(seen *int) {
 // pace makes a line go on at its key's pace. Called with the lock held.
 func (l *lane) pace(line *line, now bucket.Micros) {
 	line.cold = true
+	l.leave(line)
 	if l.s.clock == OtherClock {
 		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
 		line.floor = l.d.tail.tat(l.name, line.key)
@@ -154,12 +158,14 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
 		t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
 		line.unsure = true
+		line.left++
 		t.phase = staging
 		l.s.staged++
 		l.running.Go(func() { l.prepare(ctx, t) })
 	case intended && intent.call > t.calls:
 		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
 		line.unsure = true
+		line.left++
 		if t.deaths = intent.deaths + 1; t.deaths >= mostDeaths {
 			t.unknown, t.phase = true, staging
 			l.s.staged++
@@ -183,12 +189,15 @@ func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
 // the key waits one interval with an empty bucket.
 func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 	known := l.recorded(line.key, line.limits)
-	interval := l.s.rules.Interval(line.limits.Rate)
-	intents := l.s.terms.api.Idempotency == nil || interval.Duration() >= slowBucket
-	if line.part.clean || intents && !line.unsure {
+	if line.part.clean || l.intendsAll(line) && !line.unsure {
 		return known
 	}
 	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
+}
+
+// intendsAll reports whether every call of a key has an intent, as far as the terms say. Called with the lock held.
+func (l *lane) intendsAll(line *line) bool {
+	return l.s.terms.api.Idempotency == nil || l.s.rules.Interval(line.limits.Rate).Duration() >= slowBucket
 }
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,

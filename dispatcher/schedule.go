@@ -296,11 +296,10 @@ func (s *schedule) candidate(l *line, by bucket.Micros) (t *task, at bucket.Micr
 }
 
 // ask asks for slots for the line's ready tasks and returns when to look again.
-func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) (again bucket.Micros) {
+func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) bucket.Micros {
 	s.unready(l, now, fx)
-	free := l.limits.InFlight - int64(l.count(asking, granted, calling))
+	free, again := l.free(now)
 	var tasks []*task
-	again = never
 	for _, t := range l.tasks {
 		if t.phase == staging || t.phase == asking || t.calls == 0 && (t.phase == resting || t.notBefore > now) {
 			if t.phase == ready {

@@ -60,6 +60,8 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		return waitUntil(WaitAPIHeld, s.held, s.why)
 	case l.held > now:
 		return waitUntil(WaitHeld, l.held, l.why)
+	case l.crowded() > now:
+		return waitUntil(WaitInFlight, l.crowded(), "calls of the replica that had its partition before may still run")
 	case l.count(granted) > 0:
 		return waitUntil(WaitRate, s.nextStart(l), "")
 	case int64(l.count(calling)) >= l.limits.InFlight:
