@@ -12,8 +12,9 @@ import (
 // desk is a schedule driven by hand: nothing happens in it but what a test does.
 type desk struct {
 	*schedule
-	part *part
-	now  bucket.Micros
+	part    *part
+	now     bucket.Micros
+	spacing time.Duration // of the slots that are granted
 }
 
 func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
@@ -22,7 +23,7 @@ func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
 		lead: leastLead, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, func(string) bucket.Micros { return 0 })
 	s.terms = &terms{api: &API{Rules: r, Breaker: Breaker{Failures: 1, Min: time.Second, Max: time.Minute}}}
-	return &desk{s, &part{open: true}, 1_700_000_000_000_000}
+	return &desk{s, &part{open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
 }
 
 func fast(inFlight int64) bucket.KeyLimits {
@@ -60,7 +61,7 @@ func (d *desk) grant() {
 	}
 	r := reply{sent: d.now, came: d.now}
 	for range fx.asks {
-		r.answers = append(r.answers, bucket.Answer{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(10 * time.Millisecond)}}})
+		r.answers = append(r.answers, bucket.Answer{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}})
 	}
 	d.answer(&fx, r)
 }
