@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"io"
 	"log/slog"
 	"net/url"
 	"testing"
@@ -15,7 +14,7 @@ import (
 // is lost, since its new owner has deleted it, and elsewhere when the stream's leader has said so.
 func TestReloadEnds(t *testing.T) {
 	d := newShared(t)
-	d.log, d.metrics = slog.New(slog.NewTextHandler(io.Discard, nil)), newMetrics(d, nil)
+	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
 	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{
 		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules,

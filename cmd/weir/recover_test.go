@@ -24,7 +24,7 @@ type left struct {
 	record  *dispatcher.CallRecord
 	other   bool // the record is of another job, of a stream that is gone
 	result  bool
-	late    bool // its deadline has passed
+	late    bool          // its deadline has passed
 	wait    time.Duration // NotBefore of the mark or the record, from when it is written
 	orders  []string      // of the api after the restart
 	safe    outcomeOf
