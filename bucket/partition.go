@@ -246,7 +246,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		case e.foregone != nil:
 			e.msg.Header[headerExpectedID] = []string{impossibleID}
 			alone = append(alone, e)
-		case e.limits.Capacity < p.queue.ceiling.Load() && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
+		case p.queue.above(e.limits.Capacity) && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
 			counted = append(counted, e)
 		case e.twin, place > e.limits.Capacity:
 			alone = append(alone, e)

@@ -42,7 +42,7 @@ type Queue struct {
 	js         jetstream.JetStream
 	partitions []*Partition
 	others     bool
-	ceiling    atomic.Int64 // jobs of one key that the streams themselves let in, or more: never less
+	ceiling    ceiling
 	house      atomic.Pointer[house]
 	outlook    atomic.Pointer[Outlook]
 }
@@ -57,12 +57,14 @@ var _ ingest.Queue = (*Queue)(nil)
 
 // OpenQueue makes the api's streams exist and opens them. Run makes the queue work.
 func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
-	partitions, ceiling, err := ensureQueue(ctx, o.JetStream, o.Settings)
+	asked := time.Now()
+	partitions, highest, err := ensureQueue(ctx, o.JetStream, o.Settings)
 	if err != nil {
 		return nil, err
 	}
 	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others}
-	q.ceiling.Store(ceiling)
+	q.ceiling.every = ceilingLook
+	q.ceiling.raise(highest, asked)
 	if err := q.SetRules(o.Rules); err != nil {
 		return nil, err
 	}
@@ -83,6 +85,9 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 // Run stores and deletes until ctx ends, and returns when every part has ended.
 func (q *Queue) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	if q.others {
+		group.Go(func() error { return q.followCeiling(ctx) })
+	}
 	for _, p := range q.partitions {
 		group.Go(func() error { return p.runIntake(ctx) })
 		group.Go(func() error { return p.sweeper.run(ctx) })
@@ -118,12 +123,13 @@ func (q *Queue) SetRules(r Rules) error {
 // stream would answer by deleting jobs, the intake enforces by counting.
 func (q *Queue) Raise(ctx context.Context, s QueueSettings) error {
 	// Until every stream lets so many in, and ever after when one of them fails, keys below that are counted.
-	q.ceiling.Store(max(q.ceiling.Load(), s.Capacity))
-	_, ceiling, err := ensureQueue(ctx, q.js, s)
+	asked := time.Now()
+	q.ceiling.raise(s.Capacity, Micros(q.ceiling.looked.Load()).Time())
+	_, highest, err := ensureQueue(ctx, q.js, s)
 	if err != nil {
 		return err
 	}
-	q.ceiling.Store(ceiling)
+	q.ceiling.raise(highest, asked)
 	return nil
 }
 

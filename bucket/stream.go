@@ -72,10 +72,10 @@ type QueueSettings struct {
 // maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
 const maxHeaderBytes = 64 << 10
 
-// ensureQueue makes the api's streams exist and returns their number and the per-key ceiling that the server enforces.
+// ensureQueue makes the api's streams exist and returns their number and the highest per-key ceiling that the server enforces.
 // An existing stream's ceiling is raised, never lowered: JetStream would answer a lower one by deleting the oldest
 // messages of every key that is deeper.
-func ensureQueue(ctx context.Context, js jetstream.JetStream, s QueueSettings) (partitions int, ceiling int64, err error) {
+func ensureQueue(ctx context.Context, js jetstream.JetStream, s QueueSettings) (partitions int, highest int64, err error) {
 	partitions = s.Partitions
 	if first, err := js.Stream(ctx, StreamName(s.API, 0)); err == nil {
 		if n, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions]); err == nil && n > 0 {
@@ -84,17 +84,14 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s QueueSettings) (
 	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
 	}
-	lowest := int64(0)
 	for p := range partitions {
 		kept, err := ensureQueueStream(ctx, js, s, p, partitions)
 		if err != nil {
 			return 0, 0, err
 		}
-		if lowest == 0 || kept < lowest {
-			lowest = kept
-		}
+		highest = max(highest, kept)
 	}
-	return partitions, lowest, nil
+	return partitions, highest, nil
 }
 
 func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s QueueSettings, p, partitions int) (int64, error) {

@@ -1,0 +1,89 @@
+package bucket
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest"
+)
+
+// TestCeilingRaisedByOthers: another replica raises what the streams let in, by a configuration that this one does not have. It
+// goes on to hold its keys to their capacity: once it has looked, and before, when its last look is too old to be believed.
+func TestCeilingRaisedByOthers(t *testing.T) {
+	for _, looks := range []bool{true, false} {
+		t.Run(fmt.Sprintf("looks=%t", looks), func(t *testing.T) {
+			nc, err := nats.Connect(startTestServer(t, t.TempDir(), server.RANDOM_PORT).ClientURL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			behind := openBeside(t, nc, 10)
+			behind.ceiling.every = map[bool]time.Duration{true: 10 * time.Millisecond, false: time.Hour}[looks]
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- behind.Run(ctx) }()
+			openBeside(t, nc, 100)
+			if !looks {
+				behind.ceiling.looked.Store(int64(MicrosOf(time.Now().Add(-2 * ceilingStale))))
+			}
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for limit := time.After(20 * time.Second); looks && behind.ceiling.jobs.Load() < 100; {
+				select {
+				case <-tick.C:
+				case <-limit:
+					t.Fatal("it does not look")
+				}
+			}
+			taken := 0
+			for i := range 30 {
+				if behind.take(t, i) == nil {
+					taken++
+				}
+			}
+			if taken != 10 {
+				t.Errorf("it took %d jobs of a key that holds 10", taken)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// openBeside opens a queue as one of several replicas does whose configuration gives each key this capacity.
+func openBeside(t *testing.T, nc *nats.Conn, capacity int64) *Queue {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := OpenQueue(t.Context(), QueueOptions{
+		Conn: nc, JetStream: js, Others: true,
+		Rules: Rules{Key: KeyLimits{Rate: Rate{Count: 1, Per: time.Hour, Burst: 1}, InFlight: 1, Capacity: capacity}},
+		Settings: QueueSettings{
+			StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 2, Capacity: capacity, MaxBody: 1 << 10,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func (q *Queue) take(t *testing.T, i int) *ingest.Refusal {
+	t.Helper()
+	j, refusal := ingest.Parse(ingest.Message{Key: "k", Body: fmt.Appendf(nil, "%d", i)}, &ingest.Rule{API: "pay", Methods: []string{"POST"}, MaxBody: 100}, time.Now())
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	answer := make(chan *ingest.Refusal, 1)
+	q.Put(j, func(_ ingest.Receipt, refusal *ingest.Refusal) { answer <- refusal })
+	return <-answer
+}
