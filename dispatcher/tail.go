@@ -175,8 +175,8 @@ func (r *tailReading) take(msg jetstream.Msg, stored, began time.Time) {
 }
 
 func (r *tailReading) add(c *CallRecord, stored, began time.Time) {
-	if until := c.Accepted.Add(r.dedupe); c.Final && time.Now().Before(until) {
-		r.finished[c.API] = append(r.finished[c.API], bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: until})
+	if f := c.finished(r.dedupe); c.Final && time.Now().Before(f.Until) {
+		r.finished[c.API] = append(r.finished[c.API], f)
 	}
 	records := r.byMessage[c.Stream]
 	if records == nil {

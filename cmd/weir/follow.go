@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type follower struct {
 	config  *config.Config // in force
 	queues  map[string]*bucket.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
+	takers  atomic.Pointer[map[string]*bucket.Queue]
 }
 
 // Bounds of following.
@@ -63,6 +65,15 @@ func (f *follower) takeJobsOf(c *config.Config) {
 		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.w.storeRoom.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
+	takers := maps.Clone(f.queues)
+	f.takers.Store(&takers)
+}
+
+// recall lets a queue know a job that has ended, here or in another replica.
+func (f *follower) recall(api string, job bucket.Finished) {
+	if queue := (*f.takers.Load())[api]; queue != nil {
+		queue.Recall([]bucket.Finished{job})
+	}
 }
 
 // run follows until ctx ends.

@@ -135,6 +135,27 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 	r.eventually("an empty queue", func() bool { return r.messages(first.Stream) == 1 })
 }
 
+// TestIntakeLearnsOfFinishedJobs: an intake that dispatches nothing says of a job that has ended where it was, when the server
+// does not know its id any more.
+func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
+	r := newRestarts(t, restartsYAML)
+	defer r.replica("intake", config.RoleIngest)()
+	defer r.replica("caller", config.RoleDispatch)()
+	first := r.insist("x")
+	r.awaitCalls(1)
+	r.eventually("an empty queue", func() bool { return r.messages(first.Stream) == 1 })
+	r.restartServer()
+	r.eventually("a receipt that says where it was", func() bool { // the record may still have been on its way
+		a := r.insist("x")
+		return a.Duplicate && a.Seq == first.Seq
+	})
+	r.insist("y")
+	r.awaitCalls(2)
+	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 {
+		t.Errorf("jobs were called %v times, each once would be right", calls)
+	}
+}
+
 // storeTwin stores a job as an intake does that does not know of its end.
 func (r *restarts) storeTwin(stream, id string) {
 	r.t.Helper()

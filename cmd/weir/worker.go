@@ -289,6 +289,10 @@ func (w *Worker) takeJobs() error {
 	if !w.settings.Has(config.RoleIngest) {
 		return nil
 	}
+	if w.server == nil { // else the server's memory ends only with ours
+		ends := dispatcher.Follower{JetStream: w.js, Dedupe: w.config.Dedupe, Tell: w.follower.recall, Log: w.log}
+		w.lowerGo(func() error { return ends.Run(w.soft) })
+	}
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: version(), APIs: w.follower.intake,

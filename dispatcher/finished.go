@@ -1,0 +1,86 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// Follower is one who wants to know which jobs have ended: an intake, whoever owns its partitions. All fields are required.
+type Follower struct {
+	JetStream jetstream.JetStream
+	Dedupe    time.Duration // how long a job's id is known
+	// Tell is told of each job, in the order of their ends, and of some of them more than once.
+	Tell func(api string, f bucket.Finished)
+	Log  *slog.Logger
+}
+
+// followRetry is when the ledger is followed again that could not be: nobody may have dispatched yet.
+const followRetry = 2 * time.Second
+
+// Run reads the ledger's last dedupe time and then follows it, until ctx ends. What it does not see in time only costs a
+// receipt its word that the job is known: the owner of the partition does not call it again.
+func (f *Follower) Run(ctx context.Context) error {
+	since := time.Now().Add(-f.Dedupe)
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := f.follow(ctx, since)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			f.Log.Warn("the ledger cannot be followed; trying again", "err", err)
+			since = begun.Add(-f.Dedupe)
+		}
+		select {
+		case <-time.After(followRetry):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+func (f *Follower) follow(ctx context.Context, since time.Time) error {
+	stream, err := f.JetStream.Stream(ctx, CallsStream)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(ledgerBatch), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	for {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && (errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, nats.ErrTimeout)):
+			continue // it sets itself up anew
+		default:
+			return fmt.Errorf("ledger: %w", err)
+		}
+		var c CallRecord
+		if json.Unmarshal(msg.Data(), &c) == nil && c.Final {
+			f.Tell(c.API, c.finished(f.Dedupe))
+		}
+	}
+}
+
+// finished is what a final record says of its job's id.
+func (c *CallRecord) finished(dedupe time.Duration) bucket.Finished {
+	return bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: c.Accepted.Add(dedupe)}
+}
