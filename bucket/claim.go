@@ -62,3 +62,37 @@ func (r *Registry) Expel(ctx context.Context, session string, revision uint64) (
 	}
 	return false, 0, nil
 }
+
+// ErrLives says that a membership was renewed when it was to be ended.
+var ErrLives = errors.New("a replica renews its lease")
+
+// ExpelAll ends every membership there is, for good. The caller has not seen one renewed for a term and a margin. It fails
+// with ErrLives where one is renewed all the same.
+func (r *Registry) ExpelAll(ctx context.Context) error {
+	members := map[string]uint64{}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	err := r.Watch(watching, func(s Sighting) {
+		switch {
+		case s.Member != nil:
+			members[s.Session] = s.Revision
+		case s.Session == "" && s.Partition == nil:
+			stop()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("read who dispatches: %w", context.Cause(ctx))
+	}
+	for session, revision := range members {
+		switch ended, _, err := r.Expel(ctx, session, revision); {
+		case err != nil:
+			return err
+		case !ended:
+			return ErrLives
+		}
+	}
+	return nil
+}

@@ -58,6 +58,18 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*R
 	return &Registry{js: js, kv: kv}, nil
 }
 
+// FindRegistry is the registry of a server; nil where no replica has shared anything.
+func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
+	kv, err := js.KeyValue(ctx, LeasesBucket)
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, nil //nolint:nilnil // none is no error
+	case err != nil:
+		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
+	}
+	return &Registry{js: js, kv: kv}, nil
+}
+
 // put stores a value in the place of the revision given, and of no other.
 func (r *Registry) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return r.write(ctx, &nats.Msg{Subject: leasesSubject + key, Data: value, Header: nats.Header{}}, revision)

@@ -19,7 +19,7 @@ import (
 	"weir/deadletter"
 )
 
-// Options of a Dispatcher. All but Registry, SharedBy and Registerer are required.
+// Options of a Dispatcher. All but Registry, StillHere, SharedBy and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -28,6 +28,9 @@ type Options struct {
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
 	Registry *bucket.Registry
+	// StillHere looks, after every lease that is begun, whether the jobs are to be called here still; with an error that
+	// wraps ErrElsewhere the dispatcher ends. Nil where there is no Registry.
+	StillHere func(ctx context.Context) error
 	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
 	// for this process.
 	SharedBy   string

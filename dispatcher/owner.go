@@ -68,6 +68,8 @@ func (w *owner) run(soft, hard context.Context) error {
 		switch {
 		case soft.Err() != nil:
 			return nil
+		case errors.Is(err, ErrElsewhere):
+			return err
 		case errors.Is(err, bucket.ErrLeaseLost):
 			w.d.log.Warn("this replica was not heard of for too long: others dispatch what it did, and it begins anew", "err", err)
 		case err != nil && first:
@@ -82,13 +84,19 @@ func (w *owner) run(soft, hard context.Context) error {
 	}
 }
 
-// join begins a lease.
+// ErrElsewhere says that jobs are called elsewhere from now on.
+var ErrElsewhere = errors.New("jobs are not called here any more")
+
+// join begins a lease. Whoever moves the jobs away has said so before he looks for leases: so one of the two sees the other.
 func (w *owner) join(ctx context.Context) error {
 	lease, err := w.registry.Join(ctx, bucket.Member{
 		Instance: w.d.opts.Instance, SharedBy: w.d.opts.SharedBy, Partitions: w.d.partitions(),
 	})
 	if err != nil {
 		return err
+	}
+	if err := w.d.opts.StillHere(ctx); err != nil {
+		return errors.Join(err, lease.End(ctx))
 	}
 	w.mu.Lock()
 	w.o = newOwnership(lease.Session(), w.d.opts.Instance, time.Now())

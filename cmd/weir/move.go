@@ -204,6 +204,9 @@ func (m *mover) run(ctx context.Context) error {
 	if err := m.quiet(ctx); err != nil {
 		return err
 	}
+	if err := m.expel(ctx); err != nil {
+		return err
+	}
 	for i, s := range m.streams {
 		sent, err := m.copy(ctx, s)
 		if err != nil {

@@ -109,11 +109,7 @@ func refuseMoved(ctx context.Context, js jetstream.JetStream) error {
 		return err
 	}
 	if left != nil {
-		what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
-		if left.Done {
-			what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
-		}
-		return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, left.To, left.Who, clockTime(left.At), fix)
+		return left.away()
 	}
 	arriving, err := readMove(ctx, js, arrivingKey)
 	if err != nil {
@@ -124,4 +120,13 @@ func refuseMoved(ctx context.Context, js jetstream.JetStream) error {
 			arriving.From, arriving.Who, clockTime(arriving.At))
 	}
 	return nil
+}
+
+// away says that the jobs of this server are another's.
+func (n *moveNote) away() error {
+	what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
+	if n.Done {
+		what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
+	}
+	return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, n.To, n.Who, clockTime(n.At), fix)
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -187,5 +190,51 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 	w.Stop()
 	if err := w.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMoveFromUnderAStoppedReplica: a replica that is stopped while its jobs are moved away calls none of them when it goes
+// on. It ends.
+func TestMoveFromUnderAStoppedReplica(t *testing.T) {
+	url := startTarget(t)
+	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
+	for n := range 1000 {
+		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n%2), fmt.Sprintf("job-%d", n), nil)
+	}
+	r.awaitCalls(t.Context(), 10)
+	r.signal(0, syscall.SIGSTOP)
+	before := len(r.api.All())
+	got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", startTarget(t))
+	if got.code != 0 {
+		t.Errorf("the move ended with %+v", got)
+	}
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := bucket.FindRegistry(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := registry.Watch(ctx, func(s bucket.Sighting) {
+		switch {
+		case s.Member != nil:
+			t.Errorf("%s may still renew its lease", s.Member.Instance)
+		case s.Session == "" && s.Partition == nil:
+			stop()
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	r.signal(0, syscall.SIGCONT)
+	select {
+	case <-r.procs[0].exited:
+	case <-time.After(30 * time.Second):
+		t.Error("the replica of the old server works on")
+	}
+	if n := len(r.api.All()); n > before+8 { // in_flight of both keys
+		t.Errorf("%d calls before the move, %d after it by the replica of the old server", before, n-before)
 	}
 }

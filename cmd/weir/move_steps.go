@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -98,6 +99,29 @@ func (m *mover) quiet(ctx context.Context) error {
 		}
 	}
 	return refuseRunning(ctx, m.to)
+}
+
+// expel ends for good who dispatched at the source and is only silent, as a replica is that was stopped: it could go on. The
+// note is there by now, and keeps it from beginning anew.
+func (m *mover) expel(ctx context.Context) error {
+	if m.inside {
+		return nil
+	}
+	registry, err := bucket.FindRegistry(ctx, m.from.js)
+	if err != nil {
+		return m.from.explain(err)
+	}
+	if registry == nil {
+		return nil
+	}
+	switch err := registry.ExpelAll(ctx); {
+	case errors.Is(err, bucket.ErrLives):
+		return refused(fmt.Errorf("a weir dispatches on %s: stop it first", m.from.at))
+	case err != nil:
+		return m.from.explain(err)
+	}
+	m.streams, err = weirStreams(ctx, m.from.js) // the leases have changed
+	return m.from.explain(err)
 }
 
 // copy makes one stream exist at the target as it is at the source, whatever an earlier try has left.

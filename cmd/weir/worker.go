@@ -125,6 +125,9 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
 		w.lowerGo(func() error { return w.pauses.run(w.soft) })
 	}
+	if w.server == nil {
+		w.lowerGo(func() error { return w.watchMove(w.soft) })
+	}
 	w.onStop("dispatch and storage", w.wait)
 	if w.dispatch != nil {
 		if err := w.awaitDispatch(ctx); err != nil {
@@ -213,7 +216,7 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
 		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
-		Registry: w.shares, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+		Registry: w.shares, StillHere: w.stillHere, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
 

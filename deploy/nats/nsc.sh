@@ -138,6 +138,8 @@ nsc add user --account "$ACCOUNT" --name mover \
   --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
   --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_leases.>' \
   --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_leases.*' \
+  --allow-pub '$JS.API.STREAM.MSG.GET.KV_weir_leases' \
+  --allow-pub '$KV.weir_leases.member.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SRV.PING' \
   --allow-sub '_INBOX.mover.>'

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/dispatcher"
+)
+
+// moveLook is how often a worker looks whether its jobs are being moved away: a `weir move` waits until nobody shows any
+// more, but a worker that was stopped meanwhile, or cut off, goes on afterwards.
+const moveLook = 2 * time.Second
+
+// watchMove ends with an error when the jobs of this worker's server are being moved away, else when ctx ends.
+func (w *Worker) watchMove(ctx context.Context) error {
+	tick := time.NewTicker(moveLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := w.stillHere(ctx); errors.Is(err, dispatcher.ErrElsewhere) {
+			return err
+		}
+	}
+}
+
+// stillHere fails with ErrElsewhere when the jobs of this server are being moved away, or were; with another error when that
+// cannot be told. It asks the leader: the answer is needed after a lease was written.
+func (w *Worker) stillHere(ctx context.Context) error {
+	msg, err := bucket.AskLeader(ctx, w.nc, "KV_"+moveBucket, `{"last_by_subj":"$KV.`+moveBucket+`.`+leavingKey+`"}`)
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound, err == nil && (msg == nil || len(msg.Data) == 0):
+		return nil // no move, or one that was taken back
+	case err != nil:
+		return err
+	}
+	var n moveNote
+	if err := json.Unmarshal(msg.Data, &n); err != nil {
+		return fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", leavingKey, moveBucket, err)
+	}
+	return fmt.Errorf("%w: %w", dispatcher.ErrElsewhere, n.away())
+}
