@@ -12,9 +12,9 @@ import (
 	"weir/ingest"
 )
 
-// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
-// over a connection that had stalled, is not stored any more.
-func TestNoResultAfterItsLetter(t *testing.T) {
+// newOwned is a lane with a partition that others may own, and a writer of results.
+func newOwned(t *testing.T) (l *lane, p *part) {
+	t.Helper()
 	d := newShared(t)
 	registry, err := bucket.OpenRegistry(t.Context(), d.opts.JetStream, 1)
 	if err != nil {
@@ -36,21 +36,28 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- d.results.Run(ctx) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-	}()
-	l := &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
+	})
+	l = &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
 	l.s = newSchedule(&bucket.Rules{}, pace{}, nil)
-	p := &part{tenure: tenure{lease: lease}, bucket: q.Partitions()[0]}
+	return l, &part{tenure: tenure{lease: lease}, bucket: q.Partitions()[0]}
+}
+
+// TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
+// over a connection that had stalled, is not stored any more.
+func TestNoResultAfterItsLetter(t *testing.T) {
+	l, p := newOwned(t)
+	d := l.d
 	job := func(seq uint64) *task {
 		return &task{seq: seq, line: &line{key: "k", part: p}, job: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		at := make(chan uint64, 1)
-		l.bar(ctx, job(seq), func(seq uint64) { at <- seq })
+		l.bar(t.Context(), job(seq), func(seq uint64) { at <- seq })
 		return <-at
 	}
 	store := func(seq uint64) *jetstream.PubAck {
