@@ -10,38 +10,73 @@ import (
 // errSetBack says that a stream does not hold any more what was read from it.
 var errSetBack = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
 
-// setBack reports whether the stream was set back behind what has been read, as a power cut does to a server that had not
-// synced. New jobs get sequences then that the reader has passed, and would never be called. Two signs tell:
-// a message that is newer than all that was read stands before them; or, once after each time the connection was lost,
-// the stream's last sequence does. The first depends on the server's clock, the second is missed where new jobs came quickly.
+// place is how far a stream has been read: the last sequence, and when the newest message up to there was stored.
+type place struct {
+	seq    uint64
+	newest time.Time
+}
+
+// setBack reports whether the stream was set back behind what had been read, as a power cut does to a server that had not
+// synced. New jobs get sequences then that the reader has passed, and would never be called. Two signs tell: once after each
+// time the connection was lost, the stream's last sequence stands before what had been read until then; or a message that is
+// newer than all of that does. The second depends on the server's clock, the first is missed where new jobs came quickly.
 func (r *reading) setBack(ctx context.Context) (bool, error) {
-	read, newest := r.p.readUntil()
-	if read == 0 {
+	connection := r.p.nc.Stats().Reconnects
+	read := r.p.readUntil()
+	if read.seq == 0 {
 		return false, nil
 	}
-	after := newest.Add(1).UTC().Format(time.RFC3339Nano)
+	if connection != r.connection {
+		stream, err := r.p.queue.js.Stream(ctx, r.p.name)
+		if err != nil {
+			return false, fmt.Errorf("look at %s: %w", r.p.name, err)
+		}
+		if stream.CachedInfo().State.LastSeq < read.seq {
+			return true, nil
+		}
+	}
+	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
 	m, err := AskLeader(ctx, r.p.nc, r.p.name, fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
 	if err != nil {
 		return false, err
 	}
-	if m != nil && m.Seq <= read && m.Time.After(newest) {
+	if m != nil && m.Seq <= read.seq && m.Time.After(read.newest) {
 		return true, nil
 	}
-	connection := r.p.nc.Stats().Reconnects
-	if connection == r.connection {
-		return false, nil
-	}
-	stream, err := r.p.queue.js.Stream(ctx, r.p.name)
-	if err != nil {
-		return false, fmt.Errorf("look at %s: %w", r.p.name, err)
-	}
 	r.connection = connection
-	return stream.CachedInfo().State.LastSeq < read, nil
+	r.p.sound(connection)
+	return false, nil
 }
 
-// readUntil is the sequence up to which the stream has been read, and when the newest message of it was stored.
-func (p *Partition) readUntil() (seq uint64, newest time.Time) {
+// readUntil is how far the stream had been read when the connection was lost, if that has not been looked into yet, and
+// otherwise now.
+func (p *Partition) readUntil() place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sweeper.read, p.sweeper.newest
+	if p.sweeper.before.seq > 0 {
+		return p.sweeper.before
+	}
+	return place{p.sweeper.read, p.sweeper.newest}
+}
+
+// sound notes that the stream was not set back up to a connection.
+func (p *Partition) sound(connection uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweeper.connection <= connection {
+		p.sweeper.before = place{}
+	}
+}
+
+// passed notes how far the stream has been read. It is called with the partition's lock held.
+func (s *sweeper) passed(e Entry) {
+	if connection := s.p.nc.Stats().Reconnects; connection != s.connection {
+		if s.connection = connection; s.before.seq == 0 {
+			s.before = place{s.read, s.newest}
+		}
+	}
+	s.read = e.Seq
+	if e.Time.After(s.newest) {
+		s.newest = e.Time
+	}
 }

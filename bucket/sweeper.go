@@ -25,13 +25,15 @@ type sweeper struct {
 	p *Partition
 	x *exchange
 
-	own      map[uint64]struct{} // stored by this process, not read back yet
-	read     uint64              // the last sequence read
-	newest   time.Time           // when the newest message up to there was stored
-	order    []uint64            // read and not deleted, rising
-	finished map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
-	deleted  map[uint64]struct{} // deleted, still in order
-	wake     chan struct{}
+	own        map[uint64]struct{} // stored by this process, not read back yet
+	read       uint64              // the last sequence read
+	newest     time.Time           // when the newest message up to there was stored
+	before     place               // how far that was when the connection was last lost; see setBack
+	connection uint64              // how often it had been
+	order      []uint64            // read and not deleted, rising
+	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
+	deleted    map[uint64]struct{} // deleted, still in order
+	wake       chan struct{}
 }
 
 func newSweeper(p *Partition) (*sweeper, error) {
@@ -61,17 +63,10 @@ func (p *Partition) Unswept() int {
 // forget drops all that is known from reading the stream. It is called with the partition's lock held.
 func (s *sweeper) forget() {
 	s.read, s.newest, s.order = 0, time.Time{}, nil
+	s.before, s.connection = place{}, s.p.nc.Stats().Reconnects
 	clear(s.own)
 	clear(s.finished)
 	clear(s.deleted)
-}
-
-// passed notes how far the stream has been read. It is called with the partition's lock held.
-func (s *sweeper) passed(e Entry) {
-	s.read = e.Seq
-	if e.Time.After(s.newest) {
-		s.newest = e.Time
-	}
 }
 
 func (s *sweeper) finish(key string, seq uint64) {
