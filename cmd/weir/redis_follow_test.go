@@ -12,14 +12,15 @@ import (
 )
 
 // applyCommand runs `weir config apply` and waits until the worker runs by what it applied. It returns the api's time by
-// then, and how many calls had been made before.
-func (r *rig) applyCommand(yaml string) (by int64, calls int) {
+// then, and how many calls had been made by then and before the command.
+func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 	r.t.Helper()
 	file := filepath.Join(r.t.TempDir(), "new.yaml")
 	writeFile(r.t, file, fmt.Sprintf(yaml, r.api.URL()))
 	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	before := r.worker.follower.version.Load()
+	version := r.worker.follower.version.Load()
 	root := rootCommand()
+	before = len(r.api.All())
 	var said bytes.Buffer
 	root.SetOut(&said)
 	root.SetErr(&said)
@@ -27,8 +28,8 @@ func (r *rig) applyCommand(yaml string) (by int64, calls int) {
 	if err := root.ExecuteContext(r.t.Context()); err != nil {
 		r.t.Fatalf("%v\n%s", err, said.String())
 	}
-	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() > before })
-	return int64(time.Since(r.api.Started())), len(r.api.All())
+	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() > version })
+	return int64(time.Since(r.api.Started())), len(r.api.All()), before
 }
 
 // TestRedisLimitsFollowed applies other limits while calls run through a real Redis: a raised limit helps at once, a lowered
@@ -46,21 +47,22 @@ apis:
       - {name: three, quota: %d/3s, window: sliding, shadow: %v}
 `
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, fmt.Sprintf(yaml, "60/s", 400, false))
-	r.submitMany(0, 600)
+	const jobs = 1000
+	r.submitMany(0, jobs)
 	r.awaitCalls(60)
-	_, first := r.applyCommand(fmt.Sprintf(yaml, "150/s", 400, false))
+	_, first, slow := r.applyCommand(fmt.Sprintf(yaml, "150/s", 400, false))
 	r.awaitCalls(first + 200)
-	by, second := r.applyCommand(fmt.Sprintf(yaml, "20/s", 400, false))
+	by, second, _ := r.applyCommand(fmt.Sprintf(yaml, "20/s", 400, false))
 	r.awaitCalls(second + 30)
 	until := int64(time.Since(r.api.Started()))
 	r.applyCommand(fmt.Sprintf(yaml, "150/s", 30, true)) // a quota that would hold nearly all
-	arrivals := r.awaitCalls(600)
-	if n := len(arrivals); n != 600 {
-		t.Errorf("%d calls of 600 jobs", n)
+	arrivals := r.awaitCalls(jobs)
+	if n := len(arrivals); n != jobs {
+		t.Errorf("%d calls of %d jobs", n, jobs)
 	}
 
 	all := func(int64) bool { return true }
-	checkStamps(t, "60/s", stampsOf(arrivals[:first], all), everySecond(60))
+	checkStamps(t, "60/s", stampsOf(arrivals[:slow], all), everySecond(60))
 	checkStamps(t, "all", stampsOf(arrivals, all), everySecond(150))
 	checkStamps(t, "20/s", stampsOf(arrivals, func(at int64) bool { return at > by && at < until }), everySecond(20))
 	checkStamps(t, "three", stampsOf(arrivals[:second+30], all),
