@@ -44,7 +44,7 @@ type desk struct {
 }
 
 func newDesk() *desk {
-	p := &Partition{queue: &Queue{api: "credit"}, book: newBook(), pending: map[string]*pending{}, reading: true, wake: make(chan struct{}, 1)}
+	p := &Partition{queue: &Queue{api: "credit"}, book: newBook(), pending: map[string]*pending{}, reading: true, wake: make(chan struct{}, 1), reconnects: func() uint64 { return 0 }}
 	p.sweeper = &sweeper{p: p, own: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
 	return &desk{p: p, inStream: map[uint64]string{}, ids: map[string]uint64{}}
 }

@@ -22,14 +22,16 @@ const (
 
 // Partition is one stream of an api's queue: the jobs of the keys that hash to it.
 type Partition struct {
-	queue   *Queue
-	number  int
-	name    string // of the stream
-	nc      *nats.Conn
-	stream  jetstream.Stream
-	intake  *exchange
-	sweeper *sweeper
-	watch   time.Duration // how often it is looked whether the reader has gone deaf
+	queue  *Queue
+	number int
+	name   string // of the stream
+	nc     *nats.Conn
+	// reconnects is how often the connection was lost and came back.
+	reconnects func() uint64
+	stream     jetstream.Stream
+	intake     *exchange
+	sweeper    *sweeper
+	watch      time.Duration // how often it is looked whether the reader has gone deaf
 
 	mu       sync.Mutex
 	book     *book
@@ -72,7 +74,8 @@ func newPartition(q *Queue, nc *nats.Conn, stream jetstream.Stream, number int) 
 		return nil, err
 	}
 	p := &Partition{
-		queue: q, number: number, name: StreamName(q.api, number), nc: nc, stream: stream, intake: intake,
+		reconnects: func() uint64 { return nc.Stats().Reconnects },
+		queue:      q, number: number, name: StreamName(q.api, number), nc: nc, stream: stream, intake: intake,
 		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1), watch: readWatch,
 	}
 	p.sweeper, err = newSweeper(p)

@@ -56,7 +56,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
 	p.mu.Lock()
-	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.nc.Stats().Reconnects}
+	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
 	p.mu.Unlock()
 	if r.fence == 0 {
 		p.hasCaughtUp()

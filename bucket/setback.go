@@ -21,7 +21,7 @@ type place struct {
 // time the connection was lost, the stream's last sequence stands before what had been read until then; or a message that is
 // newer than all of that does. The second depends on the server's clock, the first is missed where new jobs came quickly.
 func (r *reading) setBack(ctx context.Context) (bool, error) {
-	connection := r.p.nc.Stats().Reconnects
+	connection := r.p.reconnects()
 	read := r.p.readUntil()
 	if read.seq == 0 {
 		return false, nil
@@ -70,7 +70,7 @@ func (p *Partition) sound(connection uint64) {
 
 // passed notes how far the stream has been read. It is called with the partition's lock held.
 func (s *sweeper) passed(e Entry) {
-	if connection := s.p.nc.Stats().Reconnects; connection != s.connection {
+	if connection := s.p.reconnects(); connection != s.connection {
 		if s.connection = connection; s.before.seq == 0 {
 			s.before = place{s.read, s.newest}
 		}

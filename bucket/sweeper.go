@@ -63,7 +63,7 @@ func (p *Partition) Unswept() int {
 // forget drops all that is known from reading the stream. It is called with the partition's lock held.
 func (s *sweeper) forget() {
 	s.read, s.newest, s.order = 0, time.Time{}, nil
-	s.before, s.connection = place{}, s.p.nc.Stats().Reconnects
+	s.before, s.connection = place{}, s.p.reconnects()
 	clear(s.own)
 	clear(s.finished)
 	clear(s.deleted)

@@ -130,7 +130,7 @@ apis:
 			subject, called := "weir.jobs."+c.api+".k", len(r.api.All())
 			r.submit(subject, nil, c.header)
 			r.awaitCalls(called + 1)
-			r.eventually("an empty bucket", func() bool { return r.depth(c.api, "k") == 0 })
+			r.eventually("an empty bucket", func() bool { return r.depth(c.api, "k") == 0 && r.swept() })
 			for i := range c.waiting {
 				if a := r.submit(subject, nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)}); a.Error != nil {
 					t.Fatalf("job %d: %+v", i, a.Error)
@@ -254,4 +254,16 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 			t.Errorf("key %s: %d jobs are stored, the bucket holds 20", key, depth)
 		}
 	}
+}
+
+// swept reports whether the worker knows too that what is finished is deleted.
+func (r *rig) swept() bool {
+	for _, a := range r.worker.opened {
+		for _, p := range a.queue.Partitions() {
+			if p.Unswept() > 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
