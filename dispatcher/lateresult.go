@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,32 +43,13 @@ func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) err
 		from.OptStartTime = nil
 		from.DeliverPolicy, from.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(newest.Seq, maxTail)-maxTail+1
 	}
-	consumer, err := stream.OrderedConsumer(ctx, from)
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second))
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
-	}
-	defer msgs.Stop()
-	for {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		switch {
-		case errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil:
-			continue // it sets itself up anew
-		case err != nil:
-			return fmt.Errorf("results: %w", err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("results: %w", err)
-		}
+	err = readUpTo(ctx, stream, from, newest.Seq, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 		r.takeResult(msg, meta.Sequence.Stream)
-		if meta.Sequence.Stream >= newest.Seq {
-			return nil
-		}
+	})
+	if err != nil {
+		return fmt.Errorf("results: %w", err)
 	}
+	return nil
 }
 
 func (r *tailReading) takeResult(msg jetstream.Msg, at uint64) {

@@ -123,13 +123,27 @@ func (r *tailReading) run(ctx context.Context) error {
 	if newest == nil {
 		return r.readResults(ctx, time.Time{})
 	}
-	consumer, err := stream.OrderedConsumer(ctx, r.from(info.State, newest))
+	err = readUpTo(ctx, stream, r.from(info.State, newest), newest.Seq, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+		r.take(msg, meta.Timestamp, info.TimeStamp)
+	})
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
+	return r.readResults(ctx, newest.Time)
+}
+
+// readUpTo gives the messages of a stream to take, in order, up to the one at last. It blocks until then, or ctx ends.
+func readUpTo(
+	ctx context.Context, stream jetstream.Stream, from jetstream.OrderedConsumerConfig, last uint64,
+	take func(msg jetstream.Msg, meta *jetstream.MsgMetadata),
+) error {
+	consumer, err := stream.OrderedConsumer(ctx, from)
+	if err != nil {
+		return err
+	}
 	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
+		return err
 	}
 	defer msgs.Stop()
 	for {
@@ -138,15 +152,15 @@ func (r *tailReading) run(ctx context.Context) error {
 		case errors.Is(err, jetstream.ErrNoHeartbeat) && ctx.Err() == nil:
 			continue // it sets itself up anew
 		case err != nil:
-			return fmt.Errorf("ledger: %w", err)
+			return err
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return fmt.Errorf("ledger: %w", err)
+			return err
 		}
-		r.take(msg, meta.Timestamp, info.TimeStamp)
-		if meta.Sequence.Stream >= newest.Seq {
-			return r.readResults(ctx, newest.Time)
+		take(msg, meta)
+		if meta.Sequence.Stream >= last {
+			return nil
 		}
 	}
 }

@@ -22,6 +22,8 @@ type storeRoom struct {
 	used  atomic.Int64 // when it was last looked at
 	since atomic.Int64 // bytes of the jobs that came since, taken or not
 	full  atomic.Bool
+
+	looked int64 // of since, what had come when it was last looked at
 }
 
 const (
@@ -53,12 +55,13 @@ func (r *storeRoom) look(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	before := r.since.Load()
+	settled, before := r.looked, r.since.Load()
 	info, err := r.js.AccountInfo(ctx)
 	if err != nil {
 		return // what it was is what is known; without JetStream nothing is taken anyway
 	}
-	r.since.Add(-before) // what came before the question is in its answer, or was refused
+	r.since.Add(-settled) // what had come by the last question is stored by now, or was refused
+	r.looked = before - settled
 	r.used.Store(int64(info.Store))
 	full := r.used.Load() >= r.most/16*15 // a large job may not fit any more
 	switch was := r.full.Swap(full); {
