@@ -7,7 +7,7 @@ GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test vet unit fuzz simulate lint vuln redis build torture bench clean
+.PHONY: help run test vet unit fuzz simulate lint vuln redis build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,7 @@ vet:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 
-unit: redis ## run the tests with the race detector
+unit: redis cc ## run the tests with the race detector
 	$(GO) test -race -p 1 -timeout 25m ./...
 
 SEEDS ?= 100000
@@ -58,6 +58,12 @@ vuln: ## look for known vulnerabilities, where their database can be reached
 	if echo "$$out" | grep -q 'fetching vulnerabilities:'; then \
 	  echo "govulncheck: the database of vulnerabilities cannot be reached from here: not checked"; \
 	else echo "$$out"; exit $$code; fi
+
+cc: # the race detector links with C
+	@command -v gcc >/dev/null || command -v clang >/dev/null || { \
+	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev) >/dev/null \
+	  || sudo apt-get install -y --no-install-recommends gcc libc6-dev; \
+	  else echo "install a C compiler to run the tests with the race detector"; exit 1; fi; }
 
 redis: # the tests of the shared limits run a real redis-server
 	@command -v redis-server >/dev/null || { \
