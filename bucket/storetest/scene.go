@@ -100,10 +100,6 @@ func (s *scene) chance(percent int) bool { return s.rng.IntN(100) < percent }
 func (s *scene) wall(m bucket.Micros) bucket.Micros { return m - s.step }
 
 func (s *scene) ask(k int) {
-	if s.chance(s.adverse.clockBack) {
-		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
-		s.clock.now = s.true + s.step
-	}
 	if s.chance(s.adverse.pauses) {
 		s.later(k, s.true+bucket.Micros(s.rng.Int64N(int64(s.length/time.Microsecond)/20+1)))
 		return
@@ -136,6 +132,11 @@ func (s *scene) ask(k int) {
 		s.t.Fatalf("no grant and no time to ask again: %+v", got[0])
 	}
 	s.later(k, next)
+	// Only here: a store holds the latest time that it was shown, and one may look at the clock where another does not.
+	if s.chance(s.adverse.clockBack) {
+		s.step -= bucket.Micros(s.rng.Int64N(3_000_000))
+		s.clock.now = s.true + s.step
+	}
 }
 
 // askAll lets every key ask now.

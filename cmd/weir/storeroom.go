@@ -20,10 +20,10 @@ type storeRoom struct {
 	log  *slog.Logger
 
 	used  atomic.Int64 // when it was last looked at
-	since atomic.Int64 // bytes of the jobs that came since, taken or not
+	since atomic.Int64 // bytes of the jobs that were let through since, kept or not
 	full  atomic.Bool
 
-	looked int64 // of since, what had come when it was last looked at
+	looked int64 // of since, what had been let through when it was last looked at
 }
 
 const (
@@ -60,7 +60,7 @@ func (r *storeRoom) look(ctx context.Context) {
 	if err != nil {
 		return // what it was is what is known; without JetStream nothing is taken anyway
 	}
-	r.since.Add(-settled) // what had come by the last question is stored by now, or was refused
+	r.since.Add(-settled) // what was let through by the last question is stored by now, or was refused
 	r.looked = before - settled
 	r.used.Store(int64(info.Store))
 	full := r.used.Load() >= r.most/16*15 // a large job may not fit any more
@@ -81,6 +81,19 @@ func (r *storeRoom) err() error {
 	return nil
 }
 
+// let counts a job that there is room for. One that is refused does not count: producers that try again keep nobody out.
+func (r *storeRoom) let(size int64) bool {
+	for {
+		since := r.since.Load()
+		if r.used.Load()+since+size > r.most {
+			return false
+		}
+		if r.since.CompareAndSwap(since, since+size) {
+			return true
+		}
+	}
+}
+
 // before puts the room before a queue.
 func (r *storeRoom) before(q ingest.Queue) ingest.Queue {
 	if r.most == 0 {
@@ -97,8 +110,7 @@ type roomyQueue struct {
 
 // Put implements ingest.Queue.
 func (q roomyQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	size := int64(len(j.Body)) + jobOverhead
-	if q.room.used.Load()+q.room.since.Add(size) > q.room.most {
+	if !q.room.let(int64(len(j.Body)) + jobOverhead) {
 		done(ingest.Receipt{}, &ingest.Refusal{
 			Code: ingest.Unavailable, Description: fmt.Sprintf("the store of api %s is nearly full: nothing was kept, try again later", j.API),
 		})
