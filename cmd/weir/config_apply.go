@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/terminal"
 )
 
 // confirmation is whether a command asks before it changes something.
@@ -25,7 +26,7 @@ func (c *confirmation) add(flags *pflag.FlagSet) {
 // ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
 func (c *confirmation) ask(cmd *cobra.Command, question string) error {
 	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
-	if file, ok := in.(*os.File); c.yes || !ok || !isTerminal(file) || !isTerminal(talk) {
+	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
 		return nil
 	}
 	_, _ = fmt.Fprintf(talk, "%s [y/N] ", question)

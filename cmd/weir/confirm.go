@@ -5,12 +5,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/terminal"
 )
 
 // possible reports whether a command that asks can get a yes: it was given, or somebody is there to ask.
 func (c *confirmation) possible(cmd *cobra.Command) bool {
 	file, ok := cmd.InOrStdin().(*os.File)
-	return c.yes || ok && isTerminal(file) && isTerminal(cmd.ErrOrStderr())
+	return c.yes || ok && terminal.Watched(file) && terminal.Watched(cmd.ErrOrStderr())
 }
 
 // insist is ask for what cannot be undone or costs money: nobody there is a no.

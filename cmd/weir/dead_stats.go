@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
 )
 
@@ -77,7 +78,7 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 		}
 		n.Letters++
 		n.Newest = k.Stored.UTC()
-		if read%progressEvery == 0 && isTerminal(talk) {
+		if read%progressEvery == 0 && terminal.Watched(talk) {
 			shown = true
 			_, _ = fmt.Fprintf(talk, "\rread %d of %d letters", read, of)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
+	"weir/cmd/weir/internal/terminal"
 )
 
 // format is how a command prints its data.
@@ -71,7 +70,7 @@ func (t *table) row(cells ...string) {
 }
 
 // print writes the rows and forgets them.
-func (t *table) print(w io.Writer) error { return t.printCut(w, terminalWidth(w)) }
+func (t *table) print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
 
 // whole is print without cutting: for what is told nowhere else.
 func (t *table) whole(w io.Writer) error { return t.printCut(w, 0) }
@@ -95,20 +94,12 @@ func (t *table) printCut(w io.Writer, most int) error {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
 			}
 		}
-		if _, err := fmt.Fprintln(w, cut(strings.TrimRight(line.String(), " "), most)); err != nil {
+		if _, err := fmt.Fprintln(w, terminal.Cut(strings.TrimRight(line.String(), " "), most)); err != nil {
 			return fmt.Errorf("write the table: %w", err)
 		}
 	}
 	t.rows = nil
 	return nil
-}
-
-// cut shortens a text to at most most characters; 0 is no bound.
-func cut(text string, most int) string {
-	if most < 1 || utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
 }
 
 // visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
@@ -118,22 +109,6 @@ func visible(text string) string {
 	}
 	return strconv.Quote(text)
 }
-
-// terminalWidth is the width of the terminal that w is, 0 when it is none.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
-}
-
-// isTerminal reports whether somebody is looking at w.
-func isTerminal(w io.Writer) bool { return terminalWidth(w) > 0 }
 
 // brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
 func brief(d time.Duration) string {

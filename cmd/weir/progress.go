@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"weir/cmd/weir/internal/terminal"
 )
 
 // Looks of a progress bar.
@@ -25,7 +27,7 @@ type progressBar struct {
 }
 
 func newProgressBar(out io.Writer, what string, of int) *progressBar {
-	if !isTerminal(out) {
+	if !terminal.Watched(out) {
 		out = nil
 	}
 	return &progressBar{out: out, what: what, of: max(1, of)}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher"
 )
 
@@ -121,7 +122,7 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 	talk, strangers, shown := cmd.ErrOrStderr(), 0, false
 	unreadable, err := dispatcher.ReadLedger(cmd.Context(), c.js, dispatcher.LedgerFilter{API: api, Since: from},
 		func(call *dispatcher.CallRecord, read, of uint64) error {
-			if read%progressEvery == 0 && isTerminal(talk) {
+			if read%progressEvery == 0 && terminal.Watched(talk) {
 				shown = true
 				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
 			}

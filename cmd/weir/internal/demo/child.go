@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bytes"
@@ -17,9 +17,6 @@ import (
 	"weir/cmd/weir/internal/torture"
 )
 
-// defaultHTTP is where weir serves its console unless it is told otherwise.
-const defaultHTTP = "127.0.0.1:8480"
-
 const (
 	childStart = 30 * time.Second // the longest a start may take
 	childStop  = 20 * time.Second // the longest an orderly stop may take
@@ -32,6 +29,7 @@ type child struct {
 	nats, http  string // the addresses to use; after start those in use, so that it comes back where it was
 	log         *childLog
 	fail        context.CancelCauseFunc // told when the process ends by itself
+	attributes  func() *syscall.SysProcAttr
 
 	cmd    *exec.Cmd
 	told   chan struct{} // closed when the end is wanted
@@ -56,7 +54,7 @@ func (c *child) start(ctx context.Context) error {
 		"WEIR_NATS_LISTEN="+c.nats, "WEIR_HTTP_LISTEN="+c.http)
 	c.cmd.Dir = c.dir
 	c.cmd.Stderr = c.log
-	c.cmd.SysProcAttr = childAttributes()
+	c.cmd.SysProcAttr = c.attributes()
 	if err := c.cmd.Start(); err != nil {
 		c.cmd = nil
 		return fmt.Errorf("start weir: %w", err)

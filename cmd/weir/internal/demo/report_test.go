@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"slices"
@@ -47,7 +47,7 @@ func TestVerdictCatches(t *testing.T) {
 		{"a call too early", "rate", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[6].At -= int64(80 * time.Millisecond); return a }},
 		{"a 429", "429s", func(a []fakeapi.Arrival) []fakeapi.Arrival { a[3].Status = 429; return a }},
 		{"a refused job called", "unasked", func(a []fakeapi.Arrival) []fakeapi.Arrival {
-			return append(a, again(a[len(a)-1], []fakeapi.Field{{Name: demoIDHeader, Value: "refused"}}))
+			return append(a, again(a[len(a)-1], []fakeapi.Field{{Name: idHeader, Value: "refused"}}))
 		}},
 		{"half the rate", "speed", func(a []fakeapi.Arrival) []fakeapi.Arrival {
 			for i := range a {
@@ -105,8 +105,8 @@ func rightCalls() (calls []fakeapi.Arrival, promised []receipt) {
 		id := "job-" + strconv.Itoa(i)
 		promised = append(promised, receipt{Job: id, Seq: uint64(2*i + 1)})
 		calls = append(calls, fakeapi.Arrival{
-			Number: int64(i + 1), At: int64(i+1) * int64(201*time.Millisecond), End: int64(i+1)*int64(201*time.Millisecond) + 1, Key: demoBusy,
-			Fields: []fakeapi.Field{{Name: demoIDHeader, Value: id}}, Ending: fakeapi.Answered, Status: 200, Billed: true, Charge: demoPrice,
+			Number: int64(i + 1), At: int64(i+1) * int64(201*time.Millisecond), End: int64(i+1)*int64(201*time.Millisecond) + 1, Key: busyKey,
+			Fields: []fakeapi.Field{{Name: idHeader, Value: id}}, Ending: fakeapi.Answered, Status: 200, Billed: true, Charge: callPrice,
 		})
 	}
 	return calls, promised

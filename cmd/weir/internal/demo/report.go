@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -90,7 +90,7 @@ func (d *demo) finished(ctx context.Context, r *report, promised int) (err error
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		if r.Results, err = d.stored(ctx, "WEIR_RESULTS", "weir.results."+demoAPI+".>"); err != nil {
+		if r.Results, err = d.stored(ctx, "WEIR_RESULTS", "weir.results."+apiName+".>"); err != nil {
 			return err
 		}
 		if r.Waiting, err = d.waiting(ctx); err != nil {
@@ -121,14 +121,14 @@ func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 		}
 	}
 	r.Lost = max(0, len(promised)-r.Called-r.Waiting)
-	twice, _ := fakeapi.CalledTwice(arrivals, fakeapi.ByHeader(demoIDHeader))
+	twice, _ := fakeapi.CalledTwice(arrivals, fakeapi.ByHeader(idHeader))
 	r.Repeated = len(twice)
 	for _, t := range twice {
 		if t.Billed > 1 {
 			r.BilledTwice++
 		}
 	}
-	wrong, unasked := fakeapi.Order(arrivals, func(a *fakeapi.Arrival) string { return order[a.Header(demoIDHeader)] }, fakeapi.FirstAttempts)
+	wrong, unasked := fakeapi.Order(arrivals, func(a *fakeapi.Arrival) string { return order[a.Header(idHeader)] }, fakeapi.FirstAttempts)
 	r.OutOfOrder, r.Unasked = len(wrong), unasked
 	r.Limited = fakeapi.CountByStatus(arrivals)[429]
 	r.Charged = dollars(fakeapi.Bills(arrivals).Charged)
@@ -136,14 +136,14 @@ func (r *report) audit(arrivals []fakeapi.Arrival, promised []receipt) {
 
 // pace holds the arrivals of each customer against the rate.
 func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
-	rate := bucket.Rate{Count: demoRate, Per: time.Second, Burst: 1}
+	limit := bucket.Rate{Count: rate, Per: time.Second, Burst: 1}
 	r.Rate = bucket.Pass
 	for _, key := range fakeapi.KeysOf(arrivals) {
 		var stamps []bucket.Arrival
 		for _, a := range fakeapi.OfKey(arrivals, key) {
 			stamps = append(stamps, bucket.Arrival{At: a.At, End: a.End})
 		}
-		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: demoJitter, Eps: r.HeldUp})
+		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &limit}, Jitter: jitter, Eps: r.HeldUp})
 		if v.Outcome != bucket.Pass && r.Rate != bucket.Fail {
 			r.Rate = v.Outcome
 		}
@@ -151,13 +151,13 @@ func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
 			r.WorstSecond, r.AllowedThere = v.Worst, v.Allowed
 		}
 	}
-	busy := fakeapi.OfKey(arrivals, demoBusy)
+	busy := fakeapi.OfKey(arrivals, busyKey)
 	next := slices.IndexFunc(busy, func(a fakeapi.Arrival) bool { return a.At > c.gone })
 	if next < 1 {
 		return
 	}
 	r.RecoveryMS = time.Duration(busy[next].At - c.at).Milliseconds()
-	interval := time.Second / demoRate
+	interval := time.Second / rate
 	var ran time.Duration
 	for _, part := range [][]fakeapi.Arrival{busy[:next], busy[next:]} {
 		ran += time.Duration(part[len(part)-1].At-part[0].At) + interval
@@ -168,8 +168,8 @@ func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
 // waits measures how long the calm customer's jobs waited for their calls.
 func (r *report) waits(arrivals []fakeapi.Arrival, aside []submission, c crash) {
 	first := map[string]int64{}
-	for _, a := range fakeapi.OfKey(arrivals, demoCalm) {
-		if id := a.Header(demoIDHeader); first[id] == 0 {
+	for _, a := range fakeapi.OfKey(arrivals, calmKey) {
+		if id := a.Header(idHeader); first[id] == 0 {
 			first[id] = a.At
 		}
 	}
@@ -237,7 +237,7 @@ func (r *report) findings() []finding {
 	add(r.Throttled > 0 && r.Sent == r.Accepted+r.Throttled && r.Letters == r.Throttled && r.Events == r.Throttled, "refused",
 		"%d of %d sent = %d dead letters = %d events", r.Throttled, r.Sent, r.Letters, r.Events)
 	add(r.Utilisation >= leastUse, "speed", "%.0f %% of the rate used while weir ran", 100*r.Utilisation)
-	unless(r.HeldUp > demoJitter)
+	unless(r.HeldUp > jitter)
 	add(r.RecoveryMS > 0, "recovery", "%.1f s from kill -9 to the next call", float64(r.RecoveryMS)/1000)
 	during := ""
 	if r.AsideKillMS > 0 {

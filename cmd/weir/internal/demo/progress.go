@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (d *demo) progress(b *burst) progress {
 func jobsOf(arrivals []fakeapi.Arrival) map[string]struct{} {
 	jobs := map[string]struct{}{}
 	for i := range arrivals {
-		jobs[arrivals[i].Header(demoIDHeader)] = struct{}{}
+		jobs[arrivals[i].Header(idHeader)] = struct{}{}
 	}
 	return jobs
 }
@@ -90,7 +90,7 @@ func (d *demo) told(ctx context.Context, refused int) (letters, events int, err 
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		letters, err = d.stored(ctx, "WEIR_DEAD", "weir.dead."+demoAPI+".overflow.>")
+		letters, err = d.stored(ctx, "WEIR_DEAD", "weir.dead."+apiName+".overflow.>")
 		if err != nil {
 			return 0, 0, err
 		}
@@ -110,7 +110,7 @@ func (d *demo) told(ctx context.Context, refused int) (letters, events int, err 
 
 // waiting counts the jobs in weir's queues.
 func (d *demo) waiting(ctx context.Context) (int, error) {
-	const jobs = "weir.q." + demoAPI + ".*.j.>"
+	const jobs = "weir.q." + apiName + ".*.j.>"
 	queues := d.js.StreamNames(ctx, jetstream.WithStreamListSubject(jobs))
 	sum := 0
 	for queue := range queues.Name() {

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -26,10 +26,10 @@ import (
 // TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
 func TestDemo(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.Command("go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin, "weir/cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	for _, addr := range []string{"127.0.0.1:4222", defaultHTTP} { // so that no two demos want the same port
+	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:8480"} { // so that no two demos want the same port
 		if l, err := net.Listen("tcp", addr); err == nil {
 			t.Cleanup(func() { _ = l.Close() })
 		}
@@ -40,7 +40,7 @@ func TestDemo(t *testing.T) {
 			s := startShow(t, bin, "--exit", "--json")
 			end := s.readTo("PASS", "INCONCLUSIVE")
 			if strings.HasPrefix(end, "INCONCLUSIVE") {
-				s.ended(exitFailed)
+				s.ended(1)
 				continue
 			}
 			s.ended(0)
@@ -66,7 +66,7 @@ func TestDemo(t *testing.T) {
 		s := startShow(t, bin)
 		s.readTo("A burst.")
 		s.signal(syscall.SIGTERM)
-		s.ended(exitFailed)
+		s.ended(1)
 	})
 	t.Run("killed", func(t *testing.T) {
 		if runtime.GOOS != "linux" {
@@ -89,7 +89,7 @@ func checkFigures(t *testing.T, figures []byte) {
 	if r.Verdict != bucket.Pass || worst(r.findings()) != bucket.Pass {
 		t.Errorf("%s: %+v", r.Verdict, r.findings())
 	}
-	if r.Sent != demoJobs || r.Accepted < demoCapacity || r.Accepted+r.Throttled != r.Sent {
+	if r.Sent != burstJobs || r.Accepted < capacity || r.Accepted+r.Throttled != r.Sent {
 		t.Errorf("accepted %d + throttled %d != sent %d", r.Accepted, r.Throttled, r.Sent)
 	}
 	if r.Letters != r.Throttled || r.Events != r.Throttled {
@@ -105,7 +105,7 @@ func checkFigures(t *testing.T, figures []byte) {
 	if r.Repeated != 1 {
 		t.Errorf("%d calls were repeated; the kill was to break off one", r.Repeated)
 	}
-	if want := dollars(int64(r.Called) * demoPrice); r.Charged != want {
+	if want := dollars(int64(r.Called) * callPrice); r.Charged != want {
 		t.Errorf("charged %s for %d jobs, want %s", r.Charged, r.Called, want)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/terminal"
 )
 
 const (
@@ -18,16 +19,17 @@ const (
 // screen is where the demo is told: a terminal, or plain lines for a file.
 type screen struct {
 	w      io.Writer
-	live   bool // lines can be redrawn
+	nats   string // where weir listens unless that is taken
+	live   bool   // lines can be redrawn
 	colour bool
 	start  time.Time
 	drawn  time.Time // the progress line
 	dirty  bool      // it stands there and is to be overwritten
 }
 
-func newScreen(w io.Writer) *screen {
-	s := &screen{w: w, start: time.Now()}
-	s.live = isTerminal(w) && os.Getenv("TERM") != "dumb"
+func newScreen(w io.Writer, nats string) *screen {
+	s := &screen{w: w, nats: nats, start: time.Now()}
+	s.live = terminal.Watched(w) && os.Getenv("TERM") != "dumb"
 	_, without := os.LookupEnv("NO_COLOR")
 	s.colour = s.live && !without
 	return s
@@ -72,7 +74,7 @@ func (s *screen) progress(p progress) {
 	line := fmt.Sprintf("%s[%s%s] %d/%d called | last second %d (most %d) | 429s %d | %s", s.elapsed(),
 		strings.Repeat("#", full), strings.Repeat(".", width-full), p.called, p.ofAccepted, p.inLast, p.most, p.limited, dollars(p.charged))
 	if s.live {
-		_, _ = io.WriteString(s.w, "\r\x1b[K"+cut(line, terminalWidth(s.w)-1))
+		_, _ = io.WriteString(s.w, "\r\x1b[K"+terminal.Cut(line, terminal.Width(s.w)-1))
 		s.dirty = true
 	} else {
 		_, _ = io.WriteString(s.w, line+"\n")
@@ -81,17 +83,17 @@ func (s *screen) progress(p progress) {
 }
 
 func (s *screen) title() {
-	s.say("%s: %d jobs at once, for a paid api that lets each customer call %d times", s.bold("weir demo"), demoJobs, demoRate)
+	s.say("%s: %d jobs at once, for a paid api that lets each customer call %d times", s.bold("weir demo"), burstJobs, rate)
 	s.say("a second. It takes 15 seconds, uses nothing but this machine and leaves nothing.\n")
 }
 
 func (s *screen) stage(d *demo) {
-	s.say("  the paid api  %s, a fake one: %s a call;", d.api.URL(), dollars(demoPrice))
-	s.say("                a customer's call number %d in a second is answered 429", demoRate+1)
+	s.say("  the paid api  %s, a fake one: %s a call;", d.api.URL(), dollars(callPrice))
+	s.say("                a customer's call number %d in a second is answered 429", rate+1)
 	s.say("  weir          nats://%s, a process of its own (pid %d)", d.weir.nats, d.weir.pid())
 	s.say("                as `weir serve` starts it anywhere")
-	s.say("  its rules     each customer: %d calls a second, at most %d jobs waiting;", demoRate, demoCapacity)
-	s.say("                a call may arrive %v late without one too many in any second\n", demoJitter)
+	s.say("  its rules     each customer: %d calls a second, at most %d jobs waiting;", rate, capacity)
+	s.say("                a call may arrive %v late without one too many in any second\n", jitter)
 }
 
 func (s *screen) burst(b *burst, letters, events int) {
@@ -102,7 +104,7 @@ func (s *screen) burst(b *burst, letters, events int) {
 	s.more("%d refused: the queue is full, and their sender is told 429 at once.", b.throttled)
 	s.more("None is gone: %d are kept as dead letters, and %d events tell it to", letters, events)
 	s.more("whoever listens on weir.events.throttled.>")
-	s.tell("%s Another program sends a job for customer %s every %v.", s.bold("A neighbour."), demoCalm, trickleEvery)
+	s.tell("%s Another program sends a job for customer %s every %v.", s.bold("A neighbour."), calmKey, trickleEvery)
 	s.tell("%s No faster than the api allows, no slower either:", s.bold("The calls."))
 }
 
@@ -126,14 +128,14 @@ func (s *screen) resumed(after time.Duration) {
 }
 
 func (s *screen) drained(busy, calm int) {
-	s.tell("All %d jobs of %s and %d of %s have been called.\n", busy, demoBusy, calm, demoCalm)
+	s.tell("All %d jobs of %s and %d of %s have been called.\n", busy, busyKey, calm, calmKey)
 }
 
 func (s *screen) without(w directly) {
 	s.say("%s, the same %d calls straight at this api (computed, not tried):", s.bold("Without weir"), w.jobs)
 	s.say("  %d served and %d answered 429. Each tried again after the second the api asks", w.served, w.jobs-w.served)
 	s.say("  for: %d times 429 in %.0f s. Vendors that charge for refused calls, too, bill", w.refusals, w.allServed.Seconds())
-	s.say("  %s for nothing; others lock the account.\n", dollars(int64(w.refusals)*demoPrice))
+	s.say("  %s for nothing; others lock the account.\n", dollars(int64(w.refusals)*callPrice))
 }
 
 // verdict says what the check found, line by line.
@@ -157,10 +159,10 @@ func (s *screen) verdict(r *report) {
 // invite says what to try while weir serves on.
 func (s *screen) invite(natsAddr, httpAddr string) {
 	url, server, setting := "nats://"+natsAddr, "", ""
-	if url != defaultNATSURL {
+	if natsAddr != s.nats {
 		server = " -s " + url
 	}
-	if url != defaultNATSURL || os.Getenv("WEIR_NATS_URL") != "" {
+	if natsAddr != s.nats || os.Getenv("WEIR_NATS_URL") != "" {
 		setting = "WEIR_NATS_URL=" + url + " "
 	}
 	s.say("weir keeps running until Ctrl-C; its metrics and health are at http://%s.", httpAddr)

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -42,8 +42,8 @@ type burst struct {
 }
 
 // job is a job's body and address, as a program without any weir library writes it.
-func demoJob(key string, n int) *nats.Msg {
-	msg := nats.NewMsg("weir.jobs." + demoAPI + "." + key)
+func jobOf(key string, n int) *nats.Msg {
+	msg := nats.NewMsg("weir.jobs." + apiName + "." + key)
 	msg.Header.Set("Weir-Path", "/customers/"+key)
 	msg.Data = fmt.Appendf(nil, `{"customer":%q,"n":%d}`, key, n)
 	return msg
@@ -62,7 +62,7 @@ func (d *demo) burst(ctx context.Context, key string, jobs int) (*burst, error) 
 	b := &burst{key: key}
 	start := time.Now()
 	for n := range jobs {
-		msg := demoJob(key, n+1)
+		msg := jobOf(key, n+1)
 		msg.Reply = inbox
 		if err := d.nc.PublishMsg(msg); err != nil {
 			return nil, fmt.Errorf("publish job %d: %w", n+1, err)
@@ -144,7 +144,7 @@ func (d *demo) trickle(ctx context.Context, key string) *trickle {
 func (d *demo) submit(ctx context.Context, key string, n int) (submission, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answersWithin, fmt.Errorf("a job of %s was not answered within %v", key, answersWithin))
 	defer cancel()
-	msg := demoJob(key, n)
+	msg := jobOf(key, n)
 	msg.Header.Set(nats.MsgIdHdr, key+"-"+strconv.Itoa(n))
 	s := submission{at: d.now()}
 	for {

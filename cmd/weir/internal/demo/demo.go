@@ -1,0 +1,250 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/weir/internal/torture"
+)
+
+// Its figures: at these the story takes about twenty seconds.
+const (
+	apiName   = "demo"
+	busyKey   = "acme" // the customer whose jobs come all at once
+	calmKey   = "bea"  // the customer who must not notice
+	burstJobs = 100
+	capacity  = 60
+	rate      = 5      // a second, for each customer: the vendor's limit and weir's rule
+	callPrice = 10_000 // millionths of a dollar for a call
+	idHeader  = "Idempotency-Key"
+
+	// jitter is how late a call may arrive: much, since a newcomer's machine may be busy, and the api stamps a call
+	// only when the machine lets it. It costs a twentieth of the rate.
+	jitter = 50 * time.Millisecond
+)
+
+// configuration is the demo's weir.yaml; %s is the api's url.
+const configuration = `apis:
+  demo:
+    url: %s/v1
+    price: 0.01
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 5/s, capacity: 60}
+    jitter: 50ms
+`
+
+// Options say how the demo is run.
+type Options struct {
+	Exit bool      // ends after the verdict instead of serving on
+	Out  io.Writer // gets the story
+	JSON io.Writer // gets the figures; nil: nobody
+
+	NATS, HTTP string // addresses to listen on, where they are free
+	// Attributes are those of a child process: it should die with this one.
+	Attributes func() *syscall.SysProcAttr
+}
+
+// demo is the stage: a fake paid api, a weir in a process of its own, and a connection to it as any program has one.
+type demo struct {
+	Options
+	screen   *screen
+	dir      string
+	api      *fakeapi.API
+	weir     *child
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	events   *nats.Subscription
+	heldUp   *torture.HeldUp
+	cleanups []cleanup
+}
+
+// cleanup takes one thing down.
+type cleanup struct {
+	name string
+	do   func() error
+}
+
+// Run tells the story, prints the verdict and serves on until ctx ends or a signal comes.
+func Run(ctx context.Context, o Options) (err error) {
+	// With SIGPIPE too: a closed pipe must not end the demo before it has cleaned up.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the demo at once
+	alive, fail := context.WithCancelCause(ctx)
+
+	d := &demo{Options: o, screen: newScreen(o.Out, o.NATS)}
+	defer func() {
+		fail(nil) // whatever still waits, waits no more
+		err = errors.Join(err, d.cleanUp())
+	}()
+	r, err := d.story(alive, fail)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("the demo was interrupted")
+	case err != nil:
+		return d.explain(err)
+	}
+	d.screen.verdict(r)
+	if o.JSON != nil {
+		if err := r.writeJSON(o.JSON); err != nil {
+			return err
+		}
+	}
+	switch r.Verdict {
+	case bucket.Pass:
+	case bucket.Inconclusive:
+		if o.Exit {
+			return errors.New("the demo proved nothing: this machine is too busy")
+		}
+	default:
+		return errors.New("the demo's check failed")
+	}
+	if o.Exit {
+		return nil
+	}
+	d.screen.invite(d.weir.nats, d.weir.http)
+	<-alive.Done()
+	if ctx.Err() == nil {
+		return d.explain(context.Cause(alive))
+	}
+	d.screen.say("\nstopping")
+	return nil
+}
+
+// story is the whole demo. It ends early when weir does: fail is told why.
+func (d *demo) story(ctx context.Context, fail context.CancelCauseFunc) (*report, error) {
+	d.screen.title()
+	if err := d.build(ctx, fail); err != nil {
+		return nil, err
+	}
+	d.screen.stage(d)
+
+	burst, err := d.burst(ctx, busyKey, burstJobs)
+	if err != nil {
+		return nil, err
+	}
+	letters, events, err := d.told(ctx, burst.throttled)
+	if err != nil {
+		return nil, err
+	}
+	d.screen.burst(burst, letters, events)
+	calm := d.trickle(ctx, calmKey)
+
+	half := len(burst.accepted) / 2
+	err = d.watch(ctx, burst, func(p progress) bool { return p.called >= half && p.running > 0 })
+	if err != nil {
+		return nil, err
+	}
+	crash, err := d.killAndRestart(ctx, fail, burst)
+	if err != nil {
+		return nil, err
+	}
+	err = d.watch(ctx, burst, func(p progress) bool { return p.called == len(burst.accepted) && p.running == 0 })
+	if err != nil {
+		return nil, err
+	}
+	aside, err := calm.stop()
+	if err != nil {
+		return nil, err
+	}
+	d.screen.drained(len(burst.accepted), len(aside))
+	d.screen.without(direct(burst.sent, fakeapi.VendorLimit{Count: rate, Per: time.Second}))
+	return d.judge(ctx, burst, aside, crash)
+}
+
+// build puts up the stage.
+func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err error) {
+	if d.dir, err = os.MkdirTemp("", "weir-demo-"); err != nil {
+		return err
+	}
+	d.onStop("directory", func() error { return os.RemoveAll(d.dir) })
+	d.heldUp = torture.MeasureHeldUp()
+	d.onStop("measuring", func() error { d.heldUp.Stop(); return nil })
+	d.api, err = fakeapi.Start(fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: 3}, Price: callPrice, Ledger: d.ledger(),
+		Limit:       fakeapi.VendorLimit{Count: rate, Per: time.Second},
+		Idempotency: fakeapi.Idempotency{Header: idHeader, Repeat: fakeapi.RepeatReplayed},
+		Latency:     fakeapi.Latency{Shape: fakeapi.Uniform, Min: 80 * time.Millisecond, Mean: 120 * time.Millisecond},
+	})
+	if err != nil {
+		return err
+	}
+	d.onStop("paid api", d.api.Close)
+	file := filepath.Join(d.dir, "weir.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, d.api.URL()), 0o600); err != nil {
+		return err
+	}
+	d.weir = &child{
+		dir: d.dir, config: file, log: &childLog{}, fail: fail,
+		nats: freeOr(d.NATS, "127.0.0.1:0"), http: freeOr(d.HTTP, "127.0.0.1:0"), attributes: d.Attributes,
+	}
+	d.onStop("weir", d.weir.stop)
+	if err := d.weir.start(ctx); err != nil {
+		return err
+	}
+	d.nc, err = nats.Connect("nats://"+d.weir.nats, nats.Name("weir demo"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	if err != nil {
+		return fmt.Errorf("connect to weir's NATS: %w", err)
+	}
+	d.onStop("connection", func() error { d.nc.Close(); return nil })
+	if d.js, err = jetstream.New(d.nc); err != nil {
+		return err
+	}
+	d.events, err = d.nc.SubscribeSync("weir.events.throttled.>")
+	return err
+}
+
+// killAndRestart kills weir as a power cut would and starts it again, at the same addresses and on the same data.
+func (d *demo) killAndRestart(ctx context.Context, fail context.CancelCauseFunc, burst *burst) (crash, error) {
+	pid := d.weir.pid()
+	c := crash{at: d.now(), called: d.progress(burst).called}
+	d.weir.kill()
+	c.gone = d.now()
+	d.screen.killed(pid, len(burst.accepted)-c.called)
+	if err := d.weir.start(ctx); err != nil {
+		return c, err
+	}
+	c.ready = d.now()
+	d.screen.restarted(d.weir.pid(), time.Duration(c.ready-c.at))
+	err := d.watch(ctx, burst, func(p progress) bool { return p.last > c.gone })
+	d.screen.resumed(time.Duration(d.progress(burst).last - c.at))
+	return c, err
+}
+
+// now is the time on the ledger's clock.
+func (d *demo) now() int64 { return int64(time.Since(d.api.Started())) }
+
+func (d *demo) ledger() string { return filepath.Join(d.dir, "ledger.jsonl") }
+
+// explain adds what weir logged last to an error.
+func (d *demo) explain(err error) error {
+	if d.weir == nil || len(d.weir.log.tail()) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\nthe last lines of weir's log:\n%s", err, d.weir.log.tail())
+}
+
+func (d *demo) onStop(name string, do func() error) {
+	d.cleanups = append(d.cleanups, cleanup{name, do})
+}
+
+func (d *demo) cleanUp() error {
+	var errs []error
+	for i := len(d.cleanups) - 1; i >= 0; i-- {
+		if err := d.cleanups[i].do(); err != nil {
+			errs = append(errs, fmt.Errorf("clean up: %s: %w", d.cleanups[i].name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

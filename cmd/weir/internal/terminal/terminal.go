@@ -1,0 +1,34 @@
+// Package terminal knows whether somebody looks at what is written, and how wide his screen is.
+package terminal
+
+import (
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cut shortens a text to at most most characters; 0 is no bound.
+func Cut(text string, most int) string {
+	if most < 1 || utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// Width is the width of the terminal that w is, 0 when it is none.
+func Width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// Watched reports whether somebody is looking at w.
+func Watched(w io.Writer) bool { return Width(w) > 0 }
