@@ -33,6 +33,8 @@ type Intent struct {
 	Repeatable bool `json:"repeatable,omitempty"`
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
+	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not told.
+	Accepted Micros `json:"accepted,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.
@@ -47,6 +49,9 @@ type RetryMark struct {
 	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`
+
+	// Accepted is when the stream stored the job, see Intent; 0: not told.
+	Accepted Micros `json:"accepted,omitempty"`
 
 	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
 	Key string `json:"key,omitempty"`

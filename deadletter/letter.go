@@ -72,7 +72,7 @@ const maxDetailBytes = 512
 // Letter is a job that will not be called again unless somebody redrives it.
 type Letter struct {
 	API, Key, JobID string // "" where unknown
-	Origin          string // where it was queued, stream and sequence; "" for a job that was refused
+	Origin          string // names the job for good: stream, sequence, and when it was stored; "" for a job that was refused
 	Reason          Reason
 	Detail          string // what happened, fit for anybody: no payload, no address, no secret
 	Header          nats.Header

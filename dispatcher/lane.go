@@ -228,7 +228,7 @@ func (l *lane) take(p *part, e bucket.Entry) {
 		line := l.s.push(e.Key, e.Seq, p)
 		p.keep(e)
 		if p.replay != nil {
-			p.replay.jobs[e.Seq] = line
+			p.replay.jobs[e.Seq] = replayedJob{line, bucket.MicrosOf(e.Time)}
 			if p.bucket.Twin(e) {
 				p.replay.twins[e.Seq] = e.Header.Get(ingest.HeaderJobID)
 			}

@@ -25,7 +25,7 @@ const resultLeeway = time.Minute
 
 // readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
 func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) error {
-	r.results = map[string]map[uint64]uint64{}
+	r.results = map[string]map[uint64]storedResult{}
 	newest, err := bucket.AskLeader(ctx, r.js.Conn(), ResultsStream, `{"last_by_subj":"`+resultsPrefix+`>"}`)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
@@ -59,30 +59,51 @@ func (r *tailReading) takeResult(msg jetstream.Msg, at uint64) {
 			return
 		}
 	}
-	// result.<stream>.<sequence>: see result
-	id, ok := strings.CutPrefix(msg.Headers().Get(ingest.HeaderMsgID), "result.")
-	dot := strings.LastIndexByte(id, '.')
-	if !ok || dot < 0 {
+	stream, seq, accepted, ok := parseResultID(msg.Headers().Get(ingest.HeaderMsgID))
+	if !ok {
 		return
 	}
-	seq, err := strconv.ParseUint(id[dot+1:], 10, 64)
-	if err != nil {
-		return
-	}
-	of := r.results[id[:dot]]
+	of := r.results[stream]
 	if of == nil {
-		of = map[uint64]uint64{}
-		r.results[id[:dot]] = of
+		of = map[uint64]storedResult{}
+		r.results[stream] = of
 	}
-	of[seq] = at
+	of[seq] = storedResult{at, accepted, msg.Headers().Get(ingest.HeaderJobID)}
+}
+
+// storedResult is where a result stands, and whose it is.
+type storedResult struct {
+	at       uint64
+	accepted bucket.Micros // the job; 0 where the result's id does not say it, as ids once did not
+	job      string
+}
+
+// of reports whether the result is the job's that stands at its sequence now.
+func (r storedResult) of(e bucket.Entry) bool {
+	return r.job == e.Header.Get(ingest.HeaderJobID) && (r.accepted == 0 || r.accepted == bucket.MicrosOf(e.Time))
+}
+
+// parseResultID reads what resultID wrote, and what it wrote before it named the time.
+func parseResultID(id string) (stream string, seq uint64, accepted bucket.Micros, ok bool) {
+	parts := strings.Split(id, ".") // no stream's name has a dot
+	if len(parts) < 3 || len(parts) > 4 || parts[0] != "result" {
+		return "", 0, 0, false
+	}
+	seq, err := strconv.ParseUint(parts[2], 10, 64)
+	if err == nil && len(parts) == 4 {
+		var micros int64
+		micros, err = strconv.ParseInt(parts[3], 10, 64)
+		accepted = bucket.Micros(micros)
+	}
+	return parts[1], seq, accepted, err == nil
 }
 
 // result is where the result stands of the job at this sequence of its stream; ok is false when none was read.
 func (t *tail) result(stream string, seq uint64) (at uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok = t.results[stream][seq]
-	return at, ok
+	r, ok := t.results[stream][seq]
+	return r.at, ok
 }
 
 // endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again

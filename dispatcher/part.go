@@ -86,8 +86,20 @@ func entrySize(e bucket.Entry) int {
 type replay struct {
 	intents map[uint64]replayedIntent // by job
 	marks   map[uint64]replayedMark   // by job
-	jobs    map[uint64]*line
+	jobs    map[uint64]replayedJob
 	twins   map[uint64]string // ids of jobs that have ended already, see dropTwin
+}
+
+type replayedJob struct {
+	line     *line
+	accepted bucket.Micros
+}
+
+// of reports whether a marker that names a job's time is of the job that stands at its sequence now. A call that ran while a
+// server lost its last writes leaves its marker behind the job that has its sequence since.
+func (r *replay) of(seq uint64, accepted bucket.Micros) bool {
+	j, ok := r.jobs[seq]
+	return ok && (accepted == 0 || accepted == j.accepted)
 }
 
 type replayedIntent struct {
@@ -104,6 +116,6 @@ type replayedMark struct {
 
 func newReplay() *replay {
 	return &replay{
-		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]*line{}, twins: map[uint64]string{},
+		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]replayedJob{}, twins: map[uint64]string{},
 	}
 }

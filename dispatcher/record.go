@@ -108,7 +108,7 @@ func (c *CallRecord) message() *nats.Msg {
 		panic("dispatcher: a record that JSON cannot carry: " + err.Error())
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
-		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d.%d", c.Stream, c.Seq, c.Call)},
+		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", originOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)), c.Call)},
 	}}
 }
 
@@ -117,7 +117,16 @@ func ResultSubject(api, key string) string {
 	return resultsPrefix + ingest.Token(api) + "." + ingest.Token(key)
 }
 
-func resultID(t *task) string { return fmt.Sprintf("result.%s.%d", t.line.part.bucket.Name(), t.seq) }
+// originOf names a job for good: where it is queued, and when its stream took it, in microseconds. The sequence alone would
+// not do: a server that lost its last writes gives it to another job, and what is stored of that one would be taken for a
+// repetition. Both stay what they are over restarts, replicas and moves.
+func originOf(stream string, seq uint64, accepted bucket.Micros) string {
+	return fmt.Sprintf("%s.%d.%d", stream, seq, accepted)
+}
+
+func (t *task) origin() string { return originOf(t.line.part.bucket.Name(), t.seq, t.accepted) }
+
+func resultID(t *task) string { return "result." + t.origin() }
 
 // result renders what a job came to.
 func (l *lane) result(t *task, r response) *nats.Msg {
@@ -158,7 +167,7 @@ func (l *lane) letter(t *task, reason deadletter.Reason, detail string, status i
 		accepted = t.accepted.Time()
 	}
 	return &deadletter.Letter{
-		API: l.name, Key: t.line.key, JobID: j.ID, Origin: fmt.Sprintf("%s.%d", t.line.part.bucket.Name(), t.seq), Reason: reason, Detail: detail,
+		API: l.name, Key: t.line.key, JobID: j.ID, Origin: t.origin(), Reason: reason, Detail: detail,
 		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed,
 		Redrives: j.Redrives, ReplyTo: j.ReplyTo, Accepted: accepted,
 	}

@@ -20,7 +20,7 @@ func (l *lane) replayIntent(p *part, e bucket.Entry) {
 	}
 	mark := &intentMark{seq: e.Seq}
 	for _, i := range intents {
-		if _, ok := p.replay.jobs[i.Seq]; !ok {
+		if !p.replay.of(i.Seq, i.Accepted) {
 			continue
 		}
 		if old, ok := p.replay.intents[i.Seq]; ok {
@@ -55,8 +55,8 @@ func (l *lane) replayMark(p *part, e bucket.Entry) {
 		return
 	}
 	old, again := p.replay.marks[mark.Seq]
-	switch _, ok := p.replay.jobs[mark.Seq]; {
-	case !ok || again && mark.Ends == "" && (old.Ends != "" || old.Calls >= mark.Calls):
+	switch {
+	case !p.replay.of(mark.Seq, mark.Accepted) || again && mark.Ends == "" && (old.Ends != "" || old.Calls >= mark.Calls):
 		p.bucket.Discard(e.Seq)
 		return
 	case again:
@@ -76,8 +76,8 @@ func (l *lane) open(ctx context.Context, p *part) {
 		p.leftover = l.now().Add(l.s.terms.api.Timeout)
 	}
 	seen := 0
-	for seq, line := range found.jobs {
-		if l.resume(ctx, p, line, seq); p.markers.AfterDeath() {
+	for seq, j := range found.jobs {
+		if l.resume(ctx, p, j.line, seq); p.markers.AfterDeath() {
 			p.careful = max(p.careful, seq)
 		}
 		l.breathe(&seen)

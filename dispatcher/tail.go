@@ -26,8 +26,8 @@ const (
 // taken. It is safe for concurrent use.
 type tail struct {
 	mu        sync.Mutex
-	byMessage map[string]map[uint64]lastCall // by stream and sequence, until the partition is open
-	results   map[string]map[uint64]uint64   // of the last minute, likewise: where they stand among the results
+	byMessage map[string]map[uint64]lastCall     // by stream and sequence, until the partition is open
+	results   map[string]map[uint64]storedResult // of the last minute, likewise
 	tats      map[string]map[string]bucket.Micros
 	read      map[string]bucket.Micros // by api: when it was read last
 }
@@ -42,11 +42,12 @@ type lastCall struct {
 	final         bool
 	notBefore     bucket.Micros
 	id            string // that the job was stored under
+	accepted      bucket.Micros
 }
 
 func newTail() *tail {
 	return &tail{
-		byMessage: map[string]map[uint64]lastCall{}, results: map[string]map[uint64]uint64{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
+		byMessage: map[string]map[uint64]lastCall{}, results: map[string]map[uint64]storedResult{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
 	}
 }
 
@@ -58,13 +59,17 @@ func (t *tail) last(stream string, seq uint64) (lastCall, bool) {
 	return c, ok
 }
 
-// meets compares a message with the record of its sequence, and forgets a record that is of another job: somebody has
-// deleted the stream since, and a new one counts from 1 again.
+// meets compares a message with the record and the result of its sequence, and forgets what is of another job: somebody has
+// deleted the stream since, and a new one counts from 1 again, or the server lost its last writes.
 func (t *tail) meets(stream string, e bucket.Entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c, ok := t.byMessage[stream][e.Seq]; ok && c.id != e.Header.Get(ingest.HeaderMsgID) {
+	stored := bucket.MicrosOf(e.Time)
+	if c, ok := t.byMessage[stream][e.Seq]; ok && (c.id != e.Header.Get(ingest.HeaderMsgID) || c.accepted != stored) {
 		delete(t.byMessage[stream], e.Seq)
+	}
+	if r, ok := t.results[stream][e.Seq]; ok && !r.of(e) {
+		delete(t.results[stream], e.Seq)
 	}
 }
 
@@ -101,7 +106,7 @@ type tailReading struct {
 	tatOf func(c *CallRecord, stored, began time.Time) bucket.Micros
 
 	byMessage map[string]map[uint64]lastCall
-	results   map[string]map[uint64]uint64
+	results   map[string]map[uint64]storedResult
 	tats      map[string]map[string]bucket.Micros
 	finished  map[string][]bucket.Finished // by api: jobs whose ids are still known
 }
@@ -198,7 +203,8 @@ func (r *tailReading) add(c *CallRecord, stored, began time.Time) {
 		r.byMessage[c.Stream] = records
 	}
 	if c.Call >= records[c.Seq].call {
-		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe)}
+		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe),
+			bucket.MicrosOf(c.Accepted)}
 	}
 	tats := r.tats[c.API]
 	if tats == nil {

@@ -23,6 +23,8 @@ type left struct {
 	mark    *bucket.RetryMark
 	record  *dispatcher.CallRecord
 	other   bool // the record is of another job, of a stream that is gone
+	before  bool // all of it is of a job that had the sequence before the server lost its last writes
+	taken   bool // so are a result, a record and a letter, and the streams know their ids
 	result  bool
 	late    bool          // its deadline has passed
 	wait    time.Duration // NotBefore of the mark or the record, from when it is written
@@ -101,6 +103,21 @@ var leftovers = []left{
 	{
 		what: "an intent and the mark of an end", intents: []int{1}, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
 		safe: uncalled("over_budget"), once: uncalled("over_budget"),
+	},
+	{what: "the intent of the job before", before: true, intents: []int{1}, safe: called(1, "done"), once: called(1, "done")},
+	{
+		what: "the mark of the end of the job before", before: true, mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{
+		what: "the last record of the job before", before: true, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true},
+		safe: called(1, "done", "done"), once: called(1, "done", "done"),
+	},
+	{what: "ends of the job before", taken: true, safe: called(1, "done"), once: called(1, "done")},
+	{what: "ends of the job before, and an intent", taken: true, intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{
+		what: "ends of the job before, and the mark of an end", taken: true, mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		safe: uncalled("cancelled"), once: uncalled("cancelled"),
 	},
 	{what: "one intent of two jobs", jobs: 2, intents: []int{1}, safe: outcomeOf{calls: 2, results: 2}, once: outcomeOf{}},
 }
@@ -249,22 +266,32 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		seqs = append(seqs, o.put(queueName(api, p, "j", key), key+"/"+id, "pay", header))
 	}
 	stream, until := bucket.StreamName(api, p), time.Now().Add(c.wait)
+	accepted := o.storedAt(stream, seqs[0])
+	var of bucket.Micros // markers of earlier versions do not tell
+	if c.before {
+		accepted = accepted.Add(-time.Hour)
+		of = bucket.MicrosOf(accepted)
+	}
+	if c.taken {
+		o.take(api, key, fmt.Sprintf("%s.%d", stream, seqs[0]))
+		o.take(api, key, fmt.Sprintf("%s.%d.%d", stream, seqs[0], bucket.MicrosOf(accepted.Add(-time.Hour))))
+	}
 	for i, call := range c.intents {
 		var intents []bucket.Intent
 		for _, seq := range seqs {
-			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths})
+			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths, Accepted: of})
 		}
 		o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
 	}
 	if c.mark != nil {
 		mark := *c.mark
-		mark.Seq, mark.NotBefore = seqs[0], bucket.MicrosOf(until)
+		mark.Seq, mark.NotBefore, mark.Accepted = seqs[0], bucket.MicrosOf(until), of
 		o.put(queueName(api, p, "r", key), "", mark, nil)
 	}
 	if c.record != nil {
 		record := *c.record
 		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
-		record.Job, record.Dedupe, record.Ended = key+"-job-0", key+"-job-0", time.Now()
+		record.Job, record.Dedupe, record.Accepted, record.Ended = key+"-job-0", key+"-job-0", accepted, time.Now()
 		if c.other {
 			record.Key, record.Dedupe = key+"-other", "another"
 		}
@@ -277,6 +304,28 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		})
 	}
 	return until
+}
+
+// take stores a result, a record and a letter of another job under the ids that go with an origin.
+func (o *offline) take(api, key, origin string) {
+	other := nats.Header{"Weir-Job-Id": {"lost"}, "Weir-Outcome": {"done"}, "Weir-Status": {"200"}}
+	o.put(dispatcher.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)
+	o.put("weir.calls."+api+"."+key+"-lost", "call."+origin+".1", "lost", nil)
+	o.put("weir.dead."+api+".unknown."+key+"-lost", "letter."+origin, "lost", other)
+}
+
+// storedAt is when a stream stored a message.
+func (o *offline) storedAt(stream string, seq uint64) time.Time {
+	o.t.Helper()
+	s, err := o.js.Stream(o.t.Context(), stream)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	msg, err := s.GetMsg(o.t.Context(), seq)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return msg.Time
 }
 
 func (o *offline) put(subject, id string, value any, h nats.Header) uint64 {

@@ -56,12 +56,15 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 
 // originOf reads where a letter's job was queued from the letter's message id.
 func originOf(id string) place {
-	stream, seq, ok := strings.Cut(strings.TrimPrefix(id, "letter."), ".")
-	n, err := strconv.ParseUint(seq, 10, 64)
-	if !ok || err != nil {
+	parts := strings.Split(strings.TrimPrefix(id, "letter."), ".") // stream, sequence, when it was stored
+	if len(parts) < 2 {
 		return place{}
 	}
-	return place{stream, n}
+	n, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return place{}
+	}
+	return place{parts[0], n}
 }
 
 // readStream gives every message of a stream that is there now.
