@@ -134,24 +134,38 @@ func (r *reading) listen(ctx context.Context) error {
 }
 
 // watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
-// whether it still holds what was read.
+// whether it still holds what was read: that also at once when the connection is back, since nothing is deleted until then.
 func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
+	back := r.p.nc.StatusChanged(nats.CONNECTED)
+	defer r.p.nc.RemoveStatusListener(back)
 	tick := time.NewTicker(r.p.watch)
 	defer tick.Stop()
+	soon := time.NewTimer(0) // it may be back already
+	defer soon.Stop()
 	for {
+		ticked := false
 		select {
 		case <-tick.C:
+			ticked = true
+		case <-back:
+		case <-soon.C:
 		case <-ctx.Done():
 			return
 		}
 		read := r.p.readTo()
-		if r.last > read {
+		if ticked && r.last > read {
 			deaf(errDeaf)
 			return
 		}
-		if back, err := r.setBack(ctx); err == nil && back {
+		switch set, err := r.setBack(ctx); {
+		case set && err == nil:
 			deaf(errSetBack)
 			return
+		case err != nil:
+			soon.Reset(readRetry)
+		}
+		if !ticked {
+			continue
 		}
 		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
 		if err == nil {

@@ -23,10 +23,7 @@ type place struct {
 func (r *reading) setBack(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
 	read := r.p.readUntil()
-	if read.seq == 0 {
-		return false, nil
-	}
-	if connection != r.connection {
+	if connection != r.connection && read.seq > 0 {
 		stream, err := r.p.queue.js.Stream(ctx, r.p.name)
 		if err != nil {
 			return false, fmt.Errorf("look at %s: %w", r.p.name, err)
@@ -34,6 +31,10 @@ func (r *reading) setBack(ctx context.Context) (bool, error) {
 		if stream.CachedInfo().State.LastSeq < read.seq {
 			return true, nil
 		}
+	}
+	if read.seq == 0 {
+		r.p.sound(connection)
+		return false, nil
 	}
 	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
 	m, err := AskLeader(ctx, r.p.nc, r.p.name, fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
@@ -59,13 +60,15 @@ func (p *Partition) readUntil() place {
 	return place{p.sweeper.read, p.sweeper.newest}
 }
 
-// sound notes that the stream was not set back up to a connection.
+// sound notes that the stream was not set back up to a connection: what is finished may be deleted.
 func (p *Partition) sound(connection uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sweeper.connection <= connection {
 		p.sweeper.before = place{}
 	}
+	p.sweeper.sound = max(p.sweeper.sound, connection)
+	p.sweeper.kick()
 }
 
 // passed notes how far the stream has been read. It is called with the partition's lock held.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,69 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 				t.Error("nobody noticed")
 			}
 		})
+	}
+}
+
+// TestNothingIsDeletedOfAnotherJob: what is finished is deleted when it is certain that the stream still has the same jobs.
+func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
+	for _, fate := range []storeFate{keepStore, backToCopy} {
+		p, restart := setBackRig(t)
+		p.publishJobs(t, 0, 10)
+		restart(keepCopy)
+		p.publishJobs(t, 10, 11)
+		p.beginReading()
+		p.mu.Lock()
+		for seq := range uint64(11) {
+			p.sweeper.passed(Entry{Seq: seq + 1, Time: time.Now()})
+		}
+		p.mu.Unlock()
+		restart(fate)
+		if fate == backToCopy {
+			p.publishJobs(t, 11, 12) // gets the sequence of the one before
+		}
+		if p.sweeper.sure() {
+			t.Error("a job would be deleted of which nobody knows whether it is still the same")
+		}
+		r := &reading{p: p}
+		back, err := r.setBack(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set := fate == backToCopy; back != set || p.sweeper.sure() == set {
+			t.Errorf("set back: %t, taken for it: %t, deletes: %t", set, back, p.sweeper.sure())
+		}
+	}
+}
+
+// TestFinishedIsDeletedAfterReconnect: a connection that comes back has what was finished meanwhile deleted, long before the
+// reader is looked after again.
+func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
+	p, restart := setBackRig(t)
+	p.watch = time.Hour
+	var seen atomic.Int64
+	var work sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer work.Wait()
+	defer stop()
+	work.Go(func() { _ = p.sweeper.run(ctx) })
+	if _, err := p.Own(ctx, "test"); err != nil {
+		t.Fatal(err)
+	}
+	work.Go(func() {
+		_ = p.Read(ctx, ReadOptions{Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {}})
+	})
+	p.publishJobs(t, 0, 10)
+	awaitCount(t, &seen, 10)
+	restart(keepStore)
+	p.Finish("k0", 2)
+	limit, tick := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	for p.Unswept() > 0 {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("it is not deleted")
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type sweeper struct {
 	newest     time.Time           // when the newest message up to there was stored
 	before     place               // how far that was when the connection was last lost; see setBack
 	connection uint64              // how often it had been
+	sound      uint64              // how often it had been when the stream was last seen not to be set back
 	order      []uint64            // read and not deleted, rising
 	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
@@ -64,6 +65,7 @@ func (p *Partition) Unswept() int {
 func (s *sweeper) forget() {
 	s.read, s.newest, s.order = 0, time.Time{}, nil
 	s.before, s.connection = place{}, s.p.reconnects()
+	s.sound = s.connection
 	clear(s.own)
 	clear(s.finished)
 	clear(s.deleted)
@@ -73,6 +75,10 @@ func (s *sweeper) finish(key string, seq uint64) {
 	s.p.mu.Lock()
 	s.finished[seq] = key
 	s.p.mu.Unlock()
+	s.kick()
+}
+
+func (s *sweeper) kick() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -86,7 +92,7 @@ func (s *sweeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.x.close()
 		}
-		for ctx.Err() == nil {
+		for ctx.Err() == nil && s.sure() {
 			upTo, covered, single := s.next()
 			if len(covered)+len(single) == 0 {
 				break
@@ -96,6 +102,15 @@ func (s *sweeper) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// sure reports whether what is finished may be deleted: not from when the connection is lost until it is known that the
+// stream was not set back meanwhile, since another job may have the sequence by then. What is on its way when the connection
+// breaks may still arrive: a delete has no condition.
+func (s *sweeper) sure() bool {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.reconnects() == s.sound && s.p.nc.IsConnected()
 }
 
 // next chooses what to delete: by one purge what is finished without a gap from the oldest on, singly the rest.

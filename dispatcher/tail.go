@@ -203,8 +203,10 @@ func (r *tailReading) add(c *CallRecord, stored, began time.Time) {
 		r.byMessage[c.Stream] = records
 	}
 	if c.Call >= records[c.Seq].call {
-		records[c.Seq] = lastCall{c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe),
-			bucket.MicrosOf(c.Accepted)}
+		records[c.Seq] = lastCall{
+			c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe),
+			bucket.MicrosOf(c.Accepted),
+		}
 	}
 	tats := r.tats[c.API]
 	if tats == nil {
