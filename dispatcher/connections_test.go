@@ -138,6 +138,8 @@ func TestNoSpareIsStale(t *testing.T) {
 func TestClaimsDialAhead(t *testing.T) {
 	hold := make(chan struct{})
 	server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { <-hold; say(conn, answerOK) })
+	lift := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(lift)
 	c := callerOf(t, "http://"+server.listener.Addr().String())
 	const n = 20
 	for range n {
@@ -148,6 +150,12 @@ func TestClaimsDialAhead(t *testing.T) {
 	if got := c.conns.counts(); got != (counts{alive: n, claimed: n, spare: n}) {
 		t.Errorf("after %d claims: %+v", n, got)
 	}
+	eventually(t, "all connections at the server", func() bool { now, _ := server.conns(); return now == n })
+	c.conns.mu.Lock()
+	for i := range c.conns.spare {
+		c.conns.spare[i].since = time.Now().Add(time.Minute) // that they stay fresh is not what a busy machine decides
+	}
+	c.conns.mu.Unlock()
 	_ = server.listener.Close() // from here on nothing can be dialled
 	var calls sync.WaitGroup
 	for range n {
@@ -159,7 +167,7 @@ func TestClaimsDialAhead(t *testing.T) {
 		})
 	}
 	eventually(t, "all requests", func() bool { return len(server.seen()) == n })
-	close(hold)
+	lift()
 	calls.Wait()
 }
 
