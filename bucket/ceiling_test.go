@@ -33,7 +33,7 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 			}
 			tick := time.NewTicker(5 * time.Millisecond)
 			defer tick.Stop()
-			for limit := time.After(20 * time.Second); looks && behind.ceiling.jobs.Load() < 100; {
+			for limit := time.After(90 * time.Second); looks && behind.ceiling.jobs.Load() < 100; {
 				select {
 				case <-tick.C:
 				case <-limit:

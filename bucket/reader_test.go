@@ -27,7 +27,7 @@ func startTestServer(t *testing.T, dir string, port int) *server.Server {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(90 * time.Second) {
 		t.Fatal("the nats-server did not start")
 	}
 	return ns
@@ -95,7 +95,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 		if !errors.Is(err, errDeaf) {
 			t.Errorf("it was set up anew because of: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(90 * time.Second):
 		t.Fatal("nobody noticed that it did not get on")
 	}
 	p.publishJobs(t, 50, 100)

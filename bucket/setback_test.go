@@ -42,7 +42,7 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 				if !errors.Is(err, errSetBack) {
 					t.Errorf("its reading ended with: %v", err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(90 * time.Second):
 				t.Error("nobody noticed")
 			}
 		})
@@ -146,7 +146,7 @@ func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
 			t.Fatal(err)
 		}
 		ns = startTestServer(t, dir, port)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		for p.nc.FlushWithContext(ctx) != nil {
 			if ctx.Err() != nil {
@@ -158,7 +158,7 @@ func setBackRig(t *testing.T) (p *Partition, restart func(storeFate)) {
 
 func awaitCount(t *testing.T, seen *atomic.Int64, want int64) {
 	t.Helper()
-	limit, tick := time.After(20*time.Second), time.NewTicker(5*time.Millisecond)
+	limit, tick := time.After(90*time.Second), time.NewTicker(5*time.Millisecond)
 	defer tick.Stop()
 	for seen.Load() < want {
 		select {

@@ -27,7 +27,7 @@ func openStream(t *testing.T) jetstream.JetStream {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(90 * time.Second) {
 		t.Fatal("the nats-server did not start")
 	}
 	nc, err := nats.Connect(ns.ClientURL())
@@ -72,7 +72,7 @@ func bury(t *testing.T, js jetstream.JetStream, n, count, rare int) {
 	}
 	select {
 	case <-js.PublishAsyncComplete():
-	case <-time.After(20 * time.Second):
+	case <-time.After(90 * time.Second):
 		t.Fatal("the letters were not stored")
 	}
 }
@@ -173,7 +173,7 @@ func TestGetAndFollow(t *testing.T) {
 		t.Errorf("letter 1 came back as %+v, %v", k, err)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	follow := func(f deadletter.Filter, from int, count int) {
 		t.Helper()

@@ -222,7 +222,7 @@ func TestCallEnds(t *testing.T) {
 				if !r.sent || r.err == nil || strings.HasPrefix(what, "ha") && !errors.Is(r.err, errTimeout) && !errors.Is(r.err, context.DeadlineExceeded) && !r.cut {
 					t.Errorf("%+v", r)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(90 * time.Second):
 				t.Fatal("the call does not end")
 			}
 		})

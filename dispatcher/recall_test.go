@@ -21,7 +21,7 @@ func newShared(t *testing.T) *Dispatcher {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(90 * time.Second) {
 		t.Fatal("the nats-server did not start")
 	}
 	nc, err := nats.Connect(ns.ClientURL())

@@ -36,7 +36,7 @@ func TestReloadEnds(t *testing.T) {
 			task.missing += mostMissing - 2 // as if it had been tried so often
 			select {
 			case <-again:
-			case <-time.After(20 * time.Second):
+			case <-time.After(90 * time.Second):
 				t.Fatal("the job is neither let go of nor tried again")
 			}
 		}

@@ -53,7 +53,7 @@ func intake() (nc *nats.Conn, kept *drawer, stop func()) {
 		panic(err)
 	}
 	ns.Start()
-	if !ns.ReadyForConnections(10 * time.Second) {
+	if !ns.ReadyForConnections(90 * time.Second) {
 		panic("the nats-server did not start")
 	}
 	if nc, err = nats.Connect(ns.ClientURL()); err != nil {

@@ -35,7 +35,7 @@ func TestFailoverToACopyThatLags(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(20 * time.Second); ; {
+	for limit := time.After(90 * time.Second); ; {
 		asked, _ := copied.client().HGet(ctx, "{weir:api}:state", "asked").Result()
 		present, _ := primary.client().HGet(ctx, "{weir:api}:state", "asked").Result()
 		if asked != "" && asked == present {

@@ -39,7 +39,7 @@ func (r *rig) flood(api, key string, producers, each int) map[int]int {
 				}
 			}
 			for range each {
-				msg, err := answers.NextMsg(20 * time.Second)
+				msg, err := answers.NextMsg(patience)
 				if err != nil {
 					r.t.Error(err)
 					return
@@ -142,7 +142,7 @@ apis:
 			}
 			reply := r.submit(subject, []byte("over"), header)
 			checkOverflow(t, r, c.api, c.says, reply)
-			event, err := events.NextMsg(5 * time.Second)
+			event, err := events.NextMsg(patience)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,7 @@ import (
 // send submits a job and requires that it is taken.
 func (r *rig) send(api, key string, h nats.Header, body string) {
 	r.t.Helper()
-	reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs." + api + "." + key, Header: h, Data: []byte(body)}, 10*time.Second)
+	reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs." + api + "." + key, Header: h, Data: []byte(body)}, patience)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestExternalServer(t *testing.T) {
 			t.Fatalf("job %d: %v %v", i, ack, err)
 		}
 	}
-	r := &rig{t: t, api: api, js: js, nc: nc}
+	r := &rig{t: t, api: api, js: js, nc: nc, heldUp: measureHeldUp(t)}
 	r.awaitCalls(50)
 	r.eventually("50 results", func() bool { return r.messages("WEIR_RESULTS") == 50 })
 	for _, w := range []*Worker{intake, first, second} {

@@ -95,7 +95,7 @@ func openDoor(t *testing.T, o doorOptions) *door {
 
 func (d *door) submit(key, id string, body []byte) answer {
 	d.t.Helper()
-	reply, err := d.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.credit." + key, Header: nats.Header{"Nats-Msg-Id": {id}}, Data: body}, 20*time.Second)
+	reply, err := d.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.credit." + key, Header: nats.Header{"Nats-Msg-Id": {id}}, Data: body}, patience)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestFullDeadLetters(t *testing.T) {
 		t.Errorf("%d answers of 429, and the letters are %+v", kept, state)
 	}
 	for range kept {
-		if _, err := events.NextMsg(5 * time.Second); err != nil {
+		if _, err := events.NextMsg(patience); err != nil {
 			t.Fatal(err)
 		}
 	}

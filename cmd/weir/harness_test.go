@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/weir/internal/torture"
 )
 
 // rig is a whole weir with its paid api, in this process, on ports of their own.
@@ -24,6 +25,7 @@ type rig struct {
 	dir    string
 	yaml   string
 	redis  config.Secret // its address; unset: limits are counted in the process
+	heldUp *torture.HeldUp
 	worker *Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -70,6 +72,9 @@ func (r *rig) settings() *config.Settings {
 
 func (r *rig) start() {
 	r.t.Helper()
+	if r.heldUp == nil {
+		r.heldUp = measureHeldUp(r.t)
+	}
 	var err error
 	if r.worker, err = StartWorker(r.t.Context(), r.settings(), testLog(r.t)); err != nil {
 		r.t.Fatal(err)
@@ -94,10 +99,13 @@ func (r *rig) stop() {
 	r.worker = nil
 }
 
+// patience is how long a test waits in vain: for a machine that is busy with other things too.
+const patience = 90 * time.Second
+
 // awaitCalls waits until the api has answered n calls.
 func (r *rig) awaitCalls(n int) []fakeapi.Arrival {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(n) })
 	if err != nil {
@@ -111,7 +119,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -174,7 +182,7 @@ func (r *rig) submit(subject string, body []byte, header map[string]string) answ
 	for name, value := range header {
 		msg.Header[name] = []string{value}
 	}
-	reply, err := r.nc.RequestMsg(msg, 20*time.Second)
+	reply, err := r.nc.RequestMsg(msg, patience)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (r *rig) pay(key, id string) {
 
 func checkEvent(t *testing.T, events *nats.Subscription, kind, key string) {
 	t.Helper()
-	msg, err := events.NextMsg(20 * time.Second)
+	msg, err := events.NextMsg(patience)
 	if err != nil {
 		t.Fatalf("no event %s: %v", kind, err)
 	}
@@ -116,11 +116,11 @@ apis:
 		t.Errorf("%d calls for %d jobs", n, jobs)
 	}
 	for _, key := range fakeapi.KeysOf(r.api.All()) {
-		checkRateOf(t, fakeapi.OfKey(r.api.All(), key), 100)
+		r.checkRateOf(fakeapi.OfKey(r.api.All(), key), 100)
 	}
 }
 
-func checkRateOf(t *testing.T, arrivals []fakeapi.Arrival, perSecond int64) {
-	t.Helper()
-	checkRate(t, arrivals, bucket.Rate{Count: perSecond, Per: time.Second, Burst: 1})
+func (r *rig) checkRateOf(arrivals []fakeapi.Arrival, perSecond int64) {
+	r.t.Helper()
+	r.checkRate(arrivals, bucket.Rate{Count: perSecond, Per: time.Second, Burst: 1})
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"weir/bucket"
 	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/weir/internal/torture"
 	"weir/dispatcher"
 )
 
@@ -73,7 +73,7 @@ func startProcess(t *testing.T, env ...string) (*process, error) {
 		return p, nil
 	case <-p.exited:
 		return nil, fmt.Errorf("weir ended before it was ready:\n%s", log.String())
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		p.kill()
 		return nil, errors.New("weir was not ready in a minute")
 	}
@@ -95,12 +95,13 @@ func freePort(t *testing.T) string {
 
 // killRig is a weir process that is killed again and again while a producer publishes.
 type killRig struct {
-	t    *testing.T
-	api  *fakeapi.API
-	env  []string
-	addr string
-	proc *process
-	nc   *nats.Conn
+	t      *testing.T
+	api    *fakeapi.API
+	env    []string
+	addr   string
+	proc   *process
+	nc     *nats.Conn
+	heldUp *torture.HeldUp
 
 	mu   sync.Mutex
 	acks map[string]bool // ids with a receipt
@@ -118,7 +119,7 @@ func newKillRig(t *testing.T, o fakeapi.Options, yaml string) *killRig {
 	if err := os.WriteFile(file, fmt.Appendf(nil, yaml, api.URL()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &killRig{t: t, api: api, addr: freePort(t), acks: map[string]bool{}}
+	r := &killRig{t: t, api: api, addr: freePort(t), acks: map[string]bool{}, heldUp: measureHeldUp(t)}
 	r.env = []string{
 		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=" + r.addr,
 		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",
@@ -150,7 +151,7 @@ func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) 
 		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
 			"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
 		}}
-		reply, err := r.nc.RequestMsg(msg, 2*time.Second)
+		reply, err := r.nc.RequestMsg(msg, patience)
 		if err != nil {
 			if !sleepCtx(ctx, 10*time.Millisecond) {
 				return
@@ -303,27 +304,14 @@ func (r *killRig) checkDepartures() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := js.Stream(r.t.Context(), dispatcher.CallsStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
 	calls := map[string][]dispatcher.CallRecord{}
-	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
-		m, err := s.GetMsg(r.t.Context(), seq)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		var c dispatcher.CallRecord
-		if err := json.Unmarshal(m.Data, &c); err != nil {
-			r.t.Fatal(err)
-		}
+	for _, c := range recordsOf(r.t, js) {
 		if !c.Planned.IsZero() {
 			calls[c.Key] = append(calls[c.Key], c)
 		}
 	}
 	rate := bucket.Rate{Count: killRate, Per: time.Second, Burst: 1}
 	for key, of := range calls {
-		slices.SortFunc(of, func(a, b dispatcher.CallRecord) int { return a.Started.Compare(b.Started) })
 		starts := make([]bucket.Arrival, len(of))
 		last := uint64(0)
 		for i, c := range of {
@@ -333,10 +321,7 @@ func (r *killRig) checkDepartures() {
 			}
 			last = max(last, c.Seq)
 		}
-		v := bucket.Check(starts, bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &rate}, Jitter: killJitter})
-		if v.Outcome != bucket.Pass {
-			r.t.Errorf("key %s: calls were started too fast: %s", key, v)
-		}
+		r.referee().hold("starts of "+key, starts, bucket.Limit{Name: "rate", Rate: &rate}, killJitter)
 	}
 }
 
@@ -345,6 +330,8 @@ const (
 	killRate   = 50
 	killJitter = 20 * time.Millisecond
 )
+
+func (r *killRig) referee() referee { return referee{r.t, r.heldUp} }
 
 // judge holds what the api saw against what was promised.
 func (r *killRig) judge(line string) {
@@ -384,9 +371,9 @@ func (r *killRig) judge(line string) {
 	}
 	for _, key := range fakeapi.KeysOf(arrivals) {
 		of := fakeapi.OfKey(arrivals, key)
-		fullest := fakeapi.FullestByCount(of, time.Second)
-		if fullest.Count > killRate {
-			t.Errorf("key %s: %d calls arrived within a second, %d may", key, fullest.Count, killRate)
+		second := time.Second - r.referee().eps()
+		if fullest := fakeapi.FullestByCount(of, second); fullest.Count > killRate {
+			t.Errorf("key %s: %d calls arrived within %s, %d may", key, fullest.Count, second, killRate)
 		}
 	}
 	if idempotent && unknown > 0 {

@@ -33,15 +33,10 @@ apis:
 	r.start()
 	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
 	arrivals := r.api.All()
-	checkRate(t, arrivals, bucket.Rate{Count: 60, Per: time.Second, Burst: 1})
-	stamps := make([]bucket.Arrival, len(arrivals))
-	for i, a := range arrivals {
-		stamps[i] = bucket.Arrival{At: a.At, End: a.End}
-	}
+	r.checkRate(arrivals, bucket.Rate{Count: 60, Per: time.Second, Burst: 1})
 	three := bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 80, Window: bucket.Sliding, Per: 3 * time.Second}}
-	if v := bucket.Check(stamps, bucket.Claim{Limit: three, Jitter: 20 * time.Millisecond}); v.Outcome != bucket.Pass {
-		t.Errorf("sliding quota: %s", v)
-	}
+	r.referee().hold("calls", stamped(arrivals), three, 20*time.Millisecond)
+	r.checkStarts(sharedRate("account", 60, 1), three)
 	// 60.00 buys 120 calls; an orderly stop wastes none of them.
 	if len(arrivals) != 120 {
 		t.Errorf("%d calls for a budget of 120", len(arrivals))

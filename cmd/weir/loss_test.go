@@ -53,7 +53,7 @@ func (r *rig) awaitEnd() {
 	r.t.Helper()
 	select {
 	case <-r.worker.done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		r.t.Fatal("the worker does not end")
 	}
 }

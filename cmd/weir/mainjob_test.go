@@ -40,7 +40,7 @@ apis:
 	}
 	accepted, throttled := 0, 0
 	for range jobs {
-		msg, err := answers.NextMsg(20 * time.Second)
+		msg, err := answers.NextMsg(patience)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,16 +80,14 @@ apis:
 	if len(arrivals) != accepted {
 		t.Errorf("%d calls for %d accepted jobs", len(arrivals), accepted)
 	}
-	checkOrder(t, arrivals)
-	checkRate(t, arrivals, bucket.Rate{Count: rate, Per: time.Second, Burst: 1})
-	if u := quietest(arrivals, capacity/3, rate); u < 0.95 {
-		t.Errorf("only %.1f %% of the rate was used at best while jobs waited, %.1f %% in all", 100*u, 100*utilisation(arrivals, rate))
-	}
+	r.checkOrder(arrivals)
+	r.checkRate(arrivals, bucket.Rate{Count: rate, Per: time.Second, Burst: 1})
+	r.referee().used(arrivals, capacity/3, rate, 0.95)
 	if letters := r.messages("WEIR_DEAD"); letters != throttled {
 		t.Errorf("%d letters for %d refusals", letters, throttled)
 	}
 	for i := range throttled {
-		event, err := events.NextMsg(5 * time.Second)
+		event, err := events.NextMsg(patience)
 		if err != nil {
 			t.Fatalf("event %d of %d: %v", i, throttled, err)
 		}
@@ -103,48 +101,4 @@ apis:
 	if calls := r.messages("WEIR_CALLS"); calls != accepted {
 		t.Errorf("%d ledger records for %d calls", calls, accepted)
 	}
-}
-
-func checkOrder(t *testing.T, arrivals []fakeapi.Arrival) {
-	t.Helper()
-	last := -1
-	for _, a := range arrivals {
-		var body struct{ N int }
-		if err := json.Unmarshal(a.Body, &body); err != nil {
-			t.Fatalf("body %q: %v", a.Body, err)
-		}
-		if body.N <= last {
-			t.Fatalf("job %d was called after job %d", body.N, last)
-		}
-		last = body.N
-	}
-}
-
-func checkRate(t *testing.T, arrivals []fakeapi.Arrival, rate bucket.Rate) {
-	t.Helper()
-	stamps := make([]bucket.Arrival, len(arrivals))
-	for i, a := range arrivals {
-		stamps[i] = bucket.Arrival{At: a.At, End: a.End}
-	}
-	v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &rate}, Jitter: 20 * time.Millisecond})
-	t.Log(v)
-	if v.Outcome != bucket.Pass {
-		t.Errorf("over the rate: %s", v)
-	}
-}
-
-// utilisation is the share of the possible calls that were made between the first and the last.
-func utilisation(arrivals []fakeapi.Arrival, perSecond float64) float64 {
-	span := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At).Seconds()
-	return float64(len(arrivals)-1) / (span * perSecond)
-}
-
-// quietest is the utilisation of the n calls in a row that used most of the rate: a busy machine lets some of them come late,
-// and what weir itself left unused would be missing from all.
-func quietest(arrivals []fakeapi.Arrival, n int, perSecond float64) float64 {
-	best := 0.0
-	for i := range len(arrivals) - n + 1 {
-		best = max(best, utilisation(arrivals[i:i+n], perSecond))
-	}
-	return best
 }

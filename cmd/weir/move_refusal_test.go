@@ -231,7 +231,7 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	r.signal(0, syscall.SIGCONT)
 	select {
 	case <-r.procs[0].exited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Error("the replica of the old server works on")
 	}
 	if n := len(r.api.All()); n > before+8 { // in_flight of both keys

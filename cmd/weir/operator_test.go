@@ -22,7 +22,7 @@ apis:
     url: %s
     bucket: {rate: 1/h, capacity: 1000}
 `)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	client := ingest.NewClient(r.nc)
 	const keys = 12

@@ -34,7 +34,7 @@ apis:
     bucket: {rate: 50/s, capacity: 100}
 `)
 	worker.Store(int64(r.proc.cmd.Process.Pid))
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for i := range 40 {
 		r.publish(ctx, fmt.Sprintf("weir.jobs.pay.good%d", i%4), fmt.Sprint("good-", i), nil)

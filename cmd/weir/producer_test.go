@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -258,7 +257,7 @@ apis:
 	send("last", "weir.jobs.credit.k", "x", nil)
 	got := map[string]string{}
 	for got["last"] == "" {
-		msg, err := ends.NextMsg(10 * time.Second)
+		msg, err := ends.NextMsg(patience)
 		if err != nil {
 			t.Fatalf("after %v: %v", got, err)
 		}
@@ -322,7 +321,7 @@ apis:
 	if err := r.nc.PublishRequest("weir.jobs.credit.k", "_INBOX.batch.uuid.10.fail.1.0.$FI", []byte("fast")); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := inbox.NextMsg(10 * time.Second)
+	reply, err := inbox.NextMsg(patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -246,5 +246,5 @@ apis:
 	if fastest > 7*time.Millisecond {
 		t.Errorf("%v between calls at best after a recovery at 5 ms configured, %v at worst", fastest, slowest)
 	}
-	checkRateOf(t, arrivals, 200)
+	r.checkRateOf(arrivals, 200)
 }

@@ -62,22 +62,14 @@ apis:
 	}
 
 	all := func(int64) bool { return true }
-	checkStamps(t, "60/s", stampsOf(arrivals[:slow], all), everySecond(60))
-	checkStamps(t, "all", stampsOf(arrivals, all), everySecond(150))
-	checkStamps(t, "20/s", stampsOf(arrivals, func(at int64) bool { return at > by && at < until }), everySecond(20))
-	checkStamps(t, "three", stampsOf(arrivals[:second+30], all),
+	r.checkStamps("60/s", stampsOf(arrivals[:slow], all), everySecond(60))
+	r.checkStamps("all", stampsOf(arrivals, all), everySecond(150))
+	r.checkStamps("20/s", stampsOf(arrivals, func(at int64) bool { return at > by && at < until }), everySecond(20))
+	r.checkStamps("three", stampsOf(arrivals[:second+30], all),
 		bucket.Limit{Name: "three", Quota: &bucket.Quota{Count: 400, Window: bucket.Sliding, Per: 3 * time.Second}})
-	for what, part := range map[string][]fakeapi.Arrival{"first": arrivals[first : first+200], "second": arrivals[second+30:]} {
-		if best := bestSecondOf(stampsOf(part, all)); best < 100 {
-			t.Errorf("the %s raise to 150/s let at best %d calls into a second", what, best)
-		}
-	}
+	r.referee().used(arrivals[first:first+200], 100, 150, 2.0/3)
+	r.referee().used(arrivals[second+30:], 100, 150, 2.0/3)
 	for _, key := range fakeapi.KeysOf(arrivals) {
-		checkOrder(t, fakeapi.OfKey(arrivals, key))
+		r.checkOrder(fakeapi.OfKey(arrivals, key))
 	}
-}
-
-// bestSecondOf is the most arrivals in one second.
-func bestSecondOf(stamps []bucket.Arrival) int64 {
-	return bucket.Check(stamps, bucket.Claim{Limit: everySecond(1)}).Worst
 }

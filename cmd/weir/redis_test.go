@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"weir/bucket/redisstore"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/fakeapi"
-	"weir/dispatcher"
 )
 
 // redisServer is a real redis-server of this test, on a free port, without persistence: killing it forgets everything.
@@ -134,58 +132,23 @@ func stamped(arrivals []fakeapi.Arrival) []bucket.Arrival {
 func (r *redisRig) check(rate bucket.Rate, limits ...bucket.Limit) {
 	r.t.Helper()
 	all := r.api.All()
-	planned := r.planned()
+	r.checkStarts(limits...)
 	for _, l := range limits {
-		r.hold(all, l)
-		v := bucket.Check(planned, bucket.Claim{Limit: l, Jitter: redisJitter / 5})
-		r.t.Logf("%s as planned: %s", l.Name, v)
-		if v.Outcome != bucket.Pass {
-			r.t.Errorf("limit %s is not kept by the slots: %s", l.Name, v)
-		}
+		r.hold(l.Name, all, l)
 	}
 	for _, key := range fakeapi.KeysOf(all) {
 		of := fakeapi.OfKey(all, key)
-		r.hold(of, bucket.Limit{Name: key, Rate: &rate})
-		checkOrder(r.t, of)
+		r.hold("key "+key, of, bucket.Limit{Name: "rate", Rate: &rate})
+		r.checkOrder(of)
 	}
-}
-
-// planned are the slots of all calls, from the ledger: what a busy machine did to the calls is not in them, and what the
-// clocks of two machines did is.
-func (r *redisRig) planned() []bucket.Arrival {
-	r.t.Helper()
-	s, err := r.js.Stream(r.t.Context(), dispatcher.CallsStream)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var slots []bucket.Arrival
-	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
-		m, err := s.GetMsg(r.t.Context(), seq)
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		var c dispatcher.CallRecord
-		if err := json.Unmarshal(m.Data, &c); err != nil {
-			r.t.Fatal(err)
-		}
-		if len(c.Limits) == 0 || len(c.Costs) != len(c.Limits) {
-			r.t.Fatalf("a record does not tell its costs: %s", m.Data)
-		}
-		slots = append(slots, bucket.Arrival{At: c.Planned.UnixNano(), End: c.Ended.UnixNano()})
-	}
-	return slots
 }
 
 // redisJitter has room for what a machine does that runs a redis-server and many tests beside.
 const redisJitter = 20 * time.Millisecond
 
-func (r *redisRig) hold(arrivals []fakeapi.Arrival, l bucket.Limit) {
+func (r *redisRig) hold(what string, arrivals []fakeapi.Arrival, l bucket.Limit) {
 	r.t.Helper()
-	v := bucket.Check(stamped(arrivals), bucket.Claim{Limit: l, Jitter: 2 * redisJitter}) // blurs the burst, not the count
-	r.t.Logf("%s: %s", l.Name, v)
-	if v.Outcome != bucket.Pass {
-		r.t.Errorf("limit %s: %s", l.Name, v)
-	}
+	r.referee().hold(what, stamped(arrivals), l, 2*redisJitter) // blurs the burst, not the count
 }
 
 func sharedRate(name string, count, burst int64) bucket.Limit {
@@ -226,12 +189,7 @@ apis:
 	r.submitMany(0, jobs)
 	arrivals := r.awaitCalls(jobs)
 	r.check(bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, sharedRate("account", 150, 1))
-	queued := arrivals[:jobs*3/4] // every key had jobs
-	best := quietest(queued, 100, 150)
-	t.Logf("used %.1f %%, at best %.1f %%", 100*utilisation(queued, 150), 100*best)
-	if best < 0.9 {
-		t.Errorf("only %.1f %% of the shared rate was used while jobs waited", 100*best)
-	}
+	r.referee().used(arrivals[:jobs*3/4], 100, 150, 0.9) // while every key had jobs
 }
 
 // TestRedisFlushed: a Redis that has lost everything gives nothing away. What it had counted comes from the ledger, so
@@ -354,7 +312,7 @@ func TestRedisRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := readyRig(t, fakeapi.Options{}, redisYAML)
 			r.redis = redisSetting(t, c.url)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			w, err := StartWorker(ctx, r.settings(), testLog(t))
 			if err == nil {

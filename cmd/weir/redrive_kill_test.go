@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/fakeapi"
@@ -58,7 +57,7 @@ apis:
 	}
 	for round := 1; round <= 2; round++ {
 		cmd := r.redriving("--rate", "1000000/s") // many are on their way at once
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(before+1) })
 		cancel()
 		if err != nil {

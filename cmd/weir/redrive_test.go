@@ -107,7 +107,7 @@ apis:
 			t.Fatalf("letter %d of the key is %q, and the call in its place is of %q", i, letter.Data, got)
 		}
 	}
-	checkRate(t, of, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
+	r.checkRate(of, bucket.Rate{Count: 50, Per: time.Second, Burst: 1})
 	if n := r.messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
@@ -163,7 +163,7 @@ apis:
 		}
 	}
 	for _, outcome := range []string{"rejected", "rejected", "done"} {
-		if msg, err := ends.NextMsg(5 * time.Second); err != nil || msg.Header.Get("Weir-Outcome") != outcome {
+		if msg, err := ends.NextMsg(patience); err != nil || msg.Header.Get("Weir-Outcome") != outcome {
 			t.Errorf("whoever waits was told %v %v, want %s", msg, err, outcome)
 		}
 	}

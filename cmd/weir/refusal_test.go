@@ -78,7 +78,7 @@ apis:
 	}
 	for _, c := range refusalCases() {
 		t.Run(c.name, func(t *testing.T) {
-			reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs." + c.subject, Header: c.header, Data: []byte(c.body)}, 10*time.Second)
+			reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs." + c.subject, Header: c.header, Data: []byte(c.body)}, patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,7 @@ apis:
 			if c.header.Get("Weir-Reply-To") == "" {
 				return
 			}
-			notice, err := notices.NextMsg(5 * time.Second)
+			notice, err := notices.NextMsg(patience)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func checkLetter(t *testing.T, r *rig, c refusalCase, a answer) *jetstream.RawSt
 
 func checkDeadEvent(t *testing.T, events *nats.Subscription, c refusalCase, a answer, letter *jetstream.RawStreamMsg) {
 	t.Helper()
-	msg, err := events.NextMsg(5 * time.Second)
+	msg, err := events.NextMsg(patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ apis:
 		}
 	}
 	for range good + len(odd) {
-		msg, err := answers.NextMsg(20 * time.Second)
+		msg, err := answers.NextMsg(patience)
 		if err != nil {
 			t.Fatal(err)
 		}

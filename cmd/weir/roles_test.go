@@ -46,7 +46,7 @@ func startNATS(t *testing.T, opts *server.Options) *server.Server {
 	}
 	ns.Start()
 	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(20 * time.Second) {
+	if !ns.ReadyForConnections(patience) {
 		t.Fatal("the nats-server did not start")
 	}
 	return ns

@@ -47,9 +47,6 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptPatience bounds what a script waits for.
-const scriptPatience = 20 * time.Second
-
 func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("usage: serve [VARIABLE=VALUE]")
@@ -105,7 +102,7 @@ func natsScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ns.Start()
 	ts.Defer(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(scriptPatience) {
+	if !ns.ReadyForConnections(patience) {
 		ts.Fatalf("the nats-server did not start")
 	}
 	ts.Setenv("WEIR_NATS_URL", ns.ClientURL())
@@ -129,7 +126,7 @@ func awaitScript(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(`(?m)` + args[0])
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for limit := time.After(scriptPatience); ; {
+	for limit := time.After(patience); ; {
 		_ = ts.Exec(args[1], args[2:]...) // it may fail for a while
 		if want.MatchString(ts.ReadFile("stdout")) {
 			return
@@ -137,7 +134,7 @@ func awaitScript(ts *testscript.TestScript, neg bool, args []string) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			ts.Fatalf("no match for %q within %s", args[0], scriptPatience)
+			ts.Fatalf("no match for %q within %s", args[0], patience)
 		}
 	}
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/weir/internal/torture"
+	"weir/dispatcher"
+)
+
+// referee holds stamps of calls against limits. A machine that lets programs wait stamps calls later than they were: what
+// only that could excuse is told, and fails nothing. What was planned, in the ledger, has no such error.
+type referee struct {
+	t      *testing.T
+	heldUp *torture.HeldUp
+}
+
+// measureHeldUp begins to measure for how long this machine lets programs wait, until the test ends.
+func measureHeldUp(t *testing.T) *torture.HeldUp {
+	h := torture.MeasureHeldUp()
+	t.Cleanup(h.Stop)
+	return h
+}
+
+// eps is the error of a stamp: a call passes two programs on its way.
+func (f referee) eps() time.Duration { return 2 * f.heldUp.Worst() }
+
+// hold holds calls against one limit.
+func (f referee) hold(what string, calls []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
+	f.t.Helper()
+	eps := f.eps()
+	v := bucket.Check(calls, bucket.Claim{Limit: l, Jitter: jitter, Eps: eps})
+	f.t.Logf("%s: %s; stamps are off by %s at most", what, v, eps)
+	if v.Outcome == bucket.Fail {
+		f.t.Errorf("%s: %s is not kept: %s; stamps are off by %s at most", what, l.Name, v, eps)
+	}
+}
+
+// order checks that jobs with numbered bodies arrived in their order.
+func (f referee) order(arrivals []fakeapi.Arrival) {
+	f.t.Helper()
+	last, at := -1, int64(0)
+	for _, a := range arrivals {
+		var body struct{ N int }
+		if err := json.Unmarshal(a.Body, &body); err != nil {
+			f.t.Fatalf("body %q: %v", a.Body, err)
+		}
+		if late := time.Duration(a.At - at); body.N <= last && late > f.eps() {
+			f.t.Fatalf("job %d was called %s after job %d", body.N, late, last)
+		}
+		if body.N > last {
+			last, at = body.N, a.At
+		}
+	}
+}
+
+// used checks that the n calls in a row that came fastest used a part of a rate while jobs waited: what weir leaves unused
+// is missing from all of them, and a machine lets each of them wait for as long as it lets programs wait.
+func (f referee) used(arrivals []fakeapi.Arrival, n int, perSecond, part float64) {
+	f.t.Helper()
+	best := time.Duration(arrivals[len(arrivals)-1].At - arrivals[0].At)
+	for i := range len(arrivals) - n {
+		best = min(best, time.Duration(arrivals[i+n].At-arrivals[i].At))
+	}
+	gap, slack := best/time.Duration(n), f.heldUp.Worst()
+	f.t.Logf("calls came every %s at best, %.1f a second may; this machine let programs wait for up to %s", gap, perSecond, slack)
+	if most := time.Duration(float64(time.Second) / perSecond / part); gap > most+slack {
+		f.t.Errorf("calls came every %s at best while jobs waited, %.1f a second may; this machine let programs wait for up to %s", gap, perSecond, slack)
+	}
+}
+
+func (r *rig) referee() referee { return referee{r.t, r.heldUp} }
+
+func (r *rig) checkOrder(arrivals []fakeapi.Arrival) {
+	r.t.Helper()
+	r.referee().order(arrivals)
+}
+
+func (r *rig) checkRate(arrivals []fakeapi.Arrival, rate bucket.Rate) {
+	r.t.Helper()
+	r.referee().hold("calls", stamped(arrivals), bucket.Limit{Name: "rate", Rate: &rate}, 20*time.Millisecond)
+}
+
+// checkStarts holds what the ledger says of all calls against their order in each key, and the slots they were planned in
+// against limits: nothing of what a busy machine did to the calls is in these.
+func (r *rig) checkStarts(limits ...bucket.Limit) {
+	r.t.Helper()
+	var slots []bucket.Arrival
+	last := map[string]uint64{}
+	for _, c := range recordsOf(r.t, r.js) {
+		if c.Call == 1 && c.Seq < last[c.API+c.Key] {
+			r.t.Errorf("key %s: job %d was first called after job %d", c.Key, c.Seq, last[c.API+c.Key])
+		}
+		if len(limits) > 0 && (len(c.Limits) == 0 || len(c.Costs) != len(c.Limits)) {
+			r.t.Fatalf("a record does not tell its costs: %+v", c)
+		}
+		last[c.API+c.Key] = max(last[c.API+c.Key], c.Seq)
+		slots = append(slots, bucket.Arrival{At: c.Planned.UnixNano(), End: c.Ended.UnixNano()})
+	}
+	for _, l := range limits {
+		checkSlots(r.t, slots, l, redisJitter)
+	}
+}
+
+// checkSlots holds the times that calls were planned for against a limit.
+func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
+	t.Helper()
+	v := bucket.Check(slots, bucket.Claim{Limit: l, Jitter: jitter})
+	t.Logf("%s as planned: %s", l.Name, v)
+	if v.Outcome != bucket.Pass {
+		t.Errorf("limit %s is not kept by the slots: %s", l.Name, v)
+	}
+}
+
+// recordsOf are the ledger, in the order in which the calls started.
+func recordsOf(t *testing.T, js jetstream.JetStream) []dispatcher.CallRecord {
+	t.Helper()
+	s, err := js.Stream(t.Context(), dispatcher.CallsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []dispatcher.CallRecord
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c dispatcher.CallRecord
+		if err := json.Unmarshal(m.Data, &c); err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, c)
+	}
+	slices.SortFunc(records, func(a, b dispatcher.CallRecord) int { return a.Started.Compare(b.Started) })
+	return records
+}
