@@ -86,7 +86,7 @@ func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[st
 		}
 		e.depth = t.jobs
 		if t.jobs >= e.limits.Capacity {
-			e.msg.Header[headerExpectedID] = []string{impossibleID}
+			e.msg.Header[headerRollup] = []string{impossibleRollup}
 		} else {
 			e.msg.Header[headerExpectedSubjSeq] = []string{strconv.FormatUint(t.last, 10)}
 		}

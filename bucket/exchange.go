@@ -122,7 +122,7 @@ var (
 // JetStream error codes, from nats-server 2.15 errors.json.
 const (
 	codeStoreFailed        = 10077 // the description tells which limit
-	codeWrongLastID        = 10070
+	codeRollupFailed       = 10111
 	codeWrongLastSeq       = 10071
 	codeWrongLastSeqConst  = 10164
 	codeBatchDuplicate     = 10201
@@ -134,7 +134,7 @@ const (
 	headerBatchID          = "Nats-Batch-Id"
 	headerBatchSeq         = "Nats-Batch-Sequence"
 	headerBatchCommit      = "Nats-Batch-Commit"
-	headerExpectedID       = "Nats-Expected-Last-Msg-Id"
+	headerRollup           = "Nats-Rollup"
 	headerExpectedSubjSeq  = "Nats-Expected-Last-Subject-Sequence"
 	headerExpectedSubjName = "Nats-Expected-Last-Subject-Sequence-Subject"
 )
@@ -175,7 +175,7 @@ func ackError(e *jetstream.APIError) error {
 		return errFull
 	case e.ErrorCode == codeWrongLastSeq, e.ErrorCode == codeWrongLastSeqConst:
 		return fmt.Errorf("%w: %s", errStale, e.Description)
-	case e.ErrorCode == codeWrongLastID:
+	case e.ErrorCode == codeRollupFailed:
 		return errNotKnown
 	}
 	return e

@@ -25,7 +25,7 @@ func TestReadAck(t *testing.T) {
 		{data: `{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"}}`, err: other},
 		{data: `{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 4"}}`, err: errStale},
 		{data: `{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"}}`, err: errStale},
-		{data: `{"error":{"code":400,"err_code":10070,"description":"wrong last msg ID: x"}}`, err: errNotKnown},
+		{data: `{"error":{"code":400,"err_code":10111,"description":"rollup value invalid: x"}}`, err: errNotKnown},
 		{data: `{"error":{"code":503,"err_code":10047,"description":"insufficient storage resources available"}}`, err: other},
 		{data: "", status: "503", err: errRetry},
 		{data: "", err: errUnanswered},

@@ -247,7 +247,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 		place := int64(p.book.position(e.job.Key, e.ticket))
 		switch {
 		case e.foregone != nil:
-			e.msg.Header[headerExpectedID] = []string{impossibleID}
+			e.msg.Header[headerRollup] = []string{impossibleRollup}
 			alone = append(alone, e)
 		case p.queue.above(e.limits.Capacity) && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
 			counted = append(counted, e)
@@ -260,9 +260,11 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 	return together, alone, counted
 }
 
-// impossibleID makes a stream store nothing, but say whether it knows the message's id: it looks for that before it
-// compares the last message's. (An expected sequence will not do: a stream without replicas looks at that first.)
-const impossibleID = "-"
+// impossibleRollup makes a stream store nothing, but say whether it knows the message's id: it looks for that before it refuses
+// a rollup that there is not. An expected sequence will not do, since a stream without replicas looks at that first; nor will an
+// expected last id: a stream with replicas compares it only when every replica has the message, and all of them then take the
+// mismatch for a failed write and store nothing more until they are restarted (nats-server 2.15.2).
+const impossibleRollup = "-"
 
 // answer tells one producer what the stream said.
 func (p *Partition) answer(e *entrant) {

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // threeServers is a cluster of nats-servers, in this process: the address of all, and a way to end one.
@@ -46,4 +48,41 @@ func TestReplicasOnACluster(t *testing.T) {
 	})
 	r.judge(notIdempotent)
 	t.Logf("the longest a key waited: %s; calls by replica: %v", r.longestGap(), r.callsBy())
+}
+
+// TestRefusalsOnACluster: a partition with copies on three servers refuses what does not fit, knows a job again that would be
+// refused now, and goes on taking others.
+func TestRefusalsOnACluster(t *testing.T) {
+	url, _ := threeServers(t)
+	yaml := "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 3, in_flight: 1}\n    keys: {small: {capacity: 1}}\n"
+	r := newReplicas(t, url, 1, yaml, "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
+	submit := func(key, id string) (a answer) {
+		t.Helper()
+		reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.pay." + key, Header: nats.Header{"Nats-Msg-Id": {id}}}, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(reply.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for key, capacity := range map[string]int{"small": 1, "large": 3} {
+		var last string
+		for n := range capacity + 4 {
+			id := fmt.Sprintf("%s-%d", key, n)
+			switch a := submit(key, id); {
+			case a.Error == nil:
+				last = id
+			case a.Error.Code != 429 || n < capacity:
+				t.Errorf("%s: %+v", id, a.Error)
+			}
+		}
+		if a := submit(key, last); a.Error != nil || !a.Duplicate {
+			t.Errorf("%s, sent again: %+v, duplicate %v", last, a.Error, a.Duplicate)
+		}
+	}
+	if a := submit("other", "other-1"); a.Error != nil {
+		t.Errorf("after refusals: %+v", a.Error)
+	}
 }
