@@ -49,11 +49,11 @@ type Registry struct {
 
 // OpenRegistry makes the bucket exist.
 func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*Registry, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+	kv, err := EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: LeasesBucket, Description: "weir: who dispatches what", History: 1, Replicas: replicas, LimitMarkerTTL: endKept,
-	})
+	}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
+		return nil, err
 	}
 	return &Registry{js: js, kv: kv}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ const (
 type StreamSettings struct {
 	Replicas int
 	Dedupe   time.Duration // how long a job's id is known
+	Log      *slog.Logger  // nil: nothing is said of what the streams have beyond what is asked for
 }
 
 // QueueSettings describe the streams of one api's queue.
@@ -106,26 +108,11 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s QueueSetti
 		AllowDirect: true, AllowAtomicPublish: true,
 		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API, metaMonitor: "1"},
 	}
-	existing, err := js.Stream(ctx, name)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		if _, err := js.CreateStream(ctx, cfg); err != nil {
-			return 0, fmt.Errorf("create stream %s: %w", name, err)
-		}
-		return cfg.MaxMsgsPerSubject, nil
-	case err != nil:
-		return 0, fmt.Errorf("look up stream %s: %w", name, err)
+	kept, err := EnsureStream(ctx, js, StreamOptions{Config: cfg, Configured: DedupeBound, Log: s.Log})
+	if err != nil {
+		return 0, err
 	}
-	have := existing.CachedInfo().Config
-	cfg.MaxMsgsPerSubject = max(cfg.MaxMsgsPerSubject, have.MaxMsgsPerSubject)
-	cfg.MaxMsgSize = max(cfg.MaxMsgSize, have.MaxMsgSize)
-	if have.MaxMsgsPerSubject != cfg.MaxMsgsPerSubject || have.MaxMsgSize != cfg.MaxMsgSize ||
-		have.Duplicates != cfg.Duplicates || have.Replicas != cfg.Replicas {
-		if _, err := js.UpdateStream(ctx, cfg); err != nil {
-			return 0, fmt.Errorf("update stream %s: %w", name, err)
-		}
-	}
-	return cfg.MaxMsgsPerSubject, nil
+	return kept.MaxMsgsPerSubject, nil
 }
 
 // parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
@@ -169,12 +156,4 @@ func Depths(ctx context.Context, js jetstream.JetStream, api string) ([]QueueDep
 			}
 		}
 	}
-}
-
-// EnsureStream creates a stream or brings an existing one to this configuration.
-func EnsureStream(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) error {
-	if _, err := js.CreateOrUpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("stream %s: %w", cfg.Name, err)
-	}
-	return nil
 }

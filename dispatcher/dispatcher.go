@@ -278,17 +278,19 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		}
 		return want
 	}
-	for _, cfg := range []jetstream.StreamConfig{{
+	for _, s := range []bucket.StreamOptions{{Configured: bucket.AgeBound, Config: jetstream.StreamConfig{
 		Name: ResultsStream, Subjects: []string{resultsPrefix + ">", barSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
-	}, {
+	}}, {Config: jetstream.StreamConfig{
 		Name: CallsStream, Subjects: []string{callsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
 		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
-	}} {
+	}}} {
+		cfg := &s.Config
+		s.Log = o.Log
 		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
-		if err := bucket.EnsureStream(ctx, o.JetStream, cfg); err != nil {
+		if _, err := bucket.EnsureStream(ctx, o.JetStream, s); err != nil {
 			return err
 		}
 	}

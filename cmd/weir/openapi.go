@@ -80,7 +80,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 
 func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSettings {
 	return bucket.QueueSettings{
-		StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe},
+		StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
 		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
 	}
 }

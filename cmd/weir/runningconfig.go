@@ -70,12 +70,12 @@ type configStore struct{ kv jetstream.KeyValue }
 
 // ensureConfigStore makes the bucket exist.
 func ensureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (configStore, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+	kv, err := bucket.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: configBucket, Description: "weir: the running configuration and its history", History: configHistory, Replicas: replicas,
 		MaxValueSize: 4 << 20,
-	})
+	}, nil)
 	if err != nil {
-		return configStore{}, fmt.Errorf("key-value bucket %s: %w", configBucket, err)
+		return configStore{}, err
 	}
 	return configStore{kv}, nil
 }
@@ -144,13 +144,9 @@ func (d configData) event() deadletter.Event {
 
 // ensureControl makes the bucket of operators' words and canaries.
 func ensureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	kv, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
+	return bucket.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: controlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("key-value bucket %s: %w", controlBucket, err)
-	}
-	return kv, nil
+	}, nil)
 }
 
 func whoami() string {

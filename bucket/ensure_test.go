@@ -1,0 +1,99 @@
+package bucket
+
+import (
+	"bytes"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestStreamIsOnlyAddedTo: what a stream has beyond what this version asks for stays, what it lacks is added, and what the
+// configuration says follows it.
+func TestStreamIsOnlyAddedTo(t *testing.T) {
+	p := openTestPartition(t, startTestServer(t, t.TempDir(), server.RANDOM_PORT))
+	js := p.queue.js
+	newer := jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.a", "s.later"}, MaxAge: time.Hour, MaxBytes: 2 << 20, MaxMsgSize: 2 << 10, MaxMsgsPerSubject: -1,
+		Duplicates: 5 * time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, Compression: jetstream.S2Compression,
+		AllowDirect: true, Metadata: map[string]string{"later": "1"}, Description: "later",
+	}
+	made, err := js.CreateStream(t.Context(), newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := made.CachedInfo().Config
+	older := jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.a"}, MaxAge: time.Minute, MaxBytes: 1 << 20, MaxMsgSize: 1 << 10, MaxMsgsPerSubject: 10,
+		Duplicates: time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: 1,
+	}
+	var said bytes.Buffer
+	o := StreamOptions{Config: older, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	after := func() jetstream.StreamConfig {
+		t.Helper()
+		told, err := EnsureStream(t.Context(), js, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := js.Stream(t.Context(), "S")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := stream.CachedInfo().Config
+		if told.MaxBytes != got.MaxBytes || !reflect.DeepEqual(told.Subjects, got.Subjects) {
+			t.Errorf("told %+v, is %+v", told, got)
+		}
+		return got
+	}
+	if got := after(); !reflect.DeepEqual(got, before) {
+		t.Errorf("an older version changed\n%+v to\n%+v", before, got)
+	}
+	for _, want := range []string{"subject s.later", "max_age 1h0m0s", "max_bytes 2097152", "max_msg_size 2048", "max_msgs_per_subject -1", "duplicate_window 5m0s"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("not a word of %q: %s", want, &said)
+		}
+	}
+	o.Config.Subjects, o.Config.MaxBytes, o.Config.AllowAtomicPublish = []string{"s.a", "s.b"}, 4<<20, true
+	o.Config.MaxAge, o.Configured = time.Minute, AgeBound
+	got := after()
+	if want := []string{"s.a", "s.later", "s.b"}; !reflect.DeepEqual(got.Subjects, want) || got.MaxBytes != 4<<20 || !got.AllowAtomicPublish ||
+		got.MaxMsgSize != 2<<10 || got.Compression != jetstream.S2Compression || got.Metadata["later"] != "1" {
+		t.Errorf("what is missing was not just added: %+v", got)
+	}
+	if got.MaxAge != time.Minute || got.Duplicates != time.Minute {
+		t.Errorf("does not follow its configuration: %v, ids known for %v", got.MaxAge, got.Duplicates)
+	}
+	if !strings.Contains(said.String(), "a stream was changed") {
+		t.Errorf("no word of the change: %s", &said)
+	}
+}
+
+// TestBucketIsOnlyAddedTo is the same for a key-value bucket.
+func TestBucketIsOnlyAddedTo(t *testing.T) {
+	p := openTestPartition(t, startTestServer(t, t.TempDir(), server.RANDOM_PORT))
+	js := p.queue.js
+	for _, cfg := range []jetstream.KeyValueConfig{
+		{Bucket: "b", History: 1, MaxValueSize: 1 << 10},
+		{Bucket: "b", History: 8, MaxValueSize: 4 << 10, LimitMarkerTTL: time.Hour},
+		{Bucket: "b", History: 1, MaxValueSize: 1 << 10},
+	} {
+		if _, err := EnsureBucket(t.Context(), js, cfg, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kv, err := EnsureBucket(t.Context(), js, jetstream.KeyValueConfig{Bucket: "b"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := kv.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.History() != 8 || status.LimitMarkerTTL() != time.Hour {
+		t.Errorf("keeps %d values, marks for %v", status.History(), status.LimitMarkerTTL())
+	}
+}
