@@ -27,12 +27,18 @@ of weir and of the server, SIGSTOP longer than timeouts, connections to the api 
 that takes over while the first is stopped. Producers go on publishing and write their receipts down. Then what is queued
 is called, and the api's ledger is held against the receipts.
 
+With --replicas 2 or more it runs a fleet: three NATS nodes in a cluster with three copies of every stream, a Redis that syncs
+every write, and replicas that are killed, stopped for longer than their lease, restarted one after the other, and cut off
+from NATS, from Redis or from the api; nodes are killed, restarted and cut off from each other, Redis is killed and robbed of
+its file. A cut is a pulled cable: no byte passes and nothing is closed, and when it is over what was held up arrives late or is
+lost. Beside the rest, a fleet is judged by what it shares: the limits of all keys together, and the work.
+
 With the same --seed the plan of faults is the same. An ordinary build kills at random; one with -tags torture, which
 'make torture' makes, also at chosen points between every two durable steps (--at), and can be given bugs that the verdict
 must catch (--planted). A full disk needs the right to mount a small one, and is left out with a note without it.
 
 Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
-		Example: "  weir torture\n  weir torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
+		Example: "  weir torture\n  weir torture --replicas 3 --worker-kills 30 --cut-nats 20\n  weir torture --seed 7 --worker-kills 300 --server-kills 100 --idempotent\n  make torture SEED=7 ARGS='--at result-stored --worker-kills 20'",
 		Args:    takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -44,7 +50,10 @@ Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
 			if !cmd.Flags().Changed("seed") {
 				o.Seed = rand.Uint64N(1_000_000)
 			}
-			if server == string(torture.Embedded) {
+			switch {
+			case o.Replicas > 1:
+				asFleet(cmd, &o)
+			case server == string(torture.Embedded):
 				withoutServer(cmd, &o)
 			}
 			if err := o.Validate(); err != nil {
@@ -61,14 +70,12 @@ Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
 	f.Uint64Var(&o.Seed, "seed", 0, "of the plan of faults (default: any)")
 	f.StringVar(&server, "server", string(torture.External), "external: a nats-server of its own; embedded: in weir")
 	f.BoolVar(&o.Idempotent, "idempotent", false, "the api takes idempotency keys")
-	f.IntVar(&o.WorkerKills, "worker-kills", 10, "kill -9 of weir")
-	f.IntVar(&o.ServerKills, "server-kills", 5, "kill -9 of the server")
-	f.IntVar(&o.Stops, "stops", 2, "SIGSTOP of weir or the server, longer than timeouts")
-	f.IntVar(&o.Cuts, "cuts", 6, "spells of slow or cut connections to the api")
-	f.IntVar(&o.DiskFulls, "disk-fulls", 0, "spells of a full disk under the server")
-	f.IntVar(&o.Takeovers, "takeovers", 1, "a second weir takes over while the first is stopped")
+	f.IntVar(&o.Replicas, "replicas", 1, "of weir; 2 to 4 are a fleet, with three NATS nodes and a Redis (redis-server must be installed)")
+	for _, c := range o.Counts() {
+		f.IntVar(c.N, c.Option, c.Alone, usageOf(c))
+	}
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
-	f.IntVar(&o.Keys, "keys", 6, "steady keys")
+	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 12)")
 	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")
 	f.StringVar(&o.Durability, "durability", "always", "always or interval: when the server syncs")
@@ -86,6 +93,26 @@ func withoutServer(cmd *cobra.Command, o *torture.Options) {
 			*n = 0
 		}
 	}
+}
+
+// asFleet takes a fleet's numbers of faults where none were asked for.
+func asFleet(cmd *cobra.Command, o *torture.Options) {
+	for _, c := range o.Counts() {
+		if !cmd.Flags().Changed(c.Option) {
+			*c.N = c.InFleet
+		}
+	}
+	if !cmd.Flags().Changed("keys") {
+		o.Keys = 12
+	}
+}
+
+// usageOf describes a number of faults; cobra adds the default of a weir alone itself.
+func usageOf(c torture.Count) string {
+	if c.Alone == c.InFleet {
+		return c.Usage
+	}
+	return fmt.Sprintf("%s (default of a fleet: %d)", c.Usage, c.InFleet)
 }
 
 func runTorture(cmd *cobra.Command, o torture.Options, as format, dir string) (err error) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Options of a Server. All are required but MaxStore.
+// Options of a Server. All are required but MaxStore and Cluster.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
@@ -27,6 +28,14 @@ type Options struct {
 	MaxPayload int64  // bytes of a message
 	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
 	Log        *slog.Logger
+	Cluster    Cluster // of a server that is one of several
+}
+
+// Cluster makes a Server one of several. The zero value makes it stand alone.
+type Cluster struct {
+	Name   string   // of the server, and no other's; empty: it stands alone
+	Listen string   // host:port for the others
+	Routes []string // host:port at which it reaches each of the others
 }
 
 // readyWait bounds the start; a store of many millions of jobs may be read again after a crash.
@@ -71,6 +80,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		SyncAlways: o.SyncAlways, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: 256 << 20,
 	}
+	if err := o.Cluster.apply(opts); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
@@ -85,6 +97,33 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	return s, nil
 }
+
+// apply has the server reach the others by its own routes alone, and tells nobody another way to it: whoever put a link before
+// it can cut it off.
+func (c Cluster) apply(opts *server.Options) error {
+	if c.Name == "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return fmt.Errorf("cluster address %q: %w", c.Listen, err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return fmt.Errorf("cluster address %q: the port is not a number", c.Listen)
+	}
+	opts.ServerName = c.Name
+	opts.Cluster = server.ClusterOpts{
+		Name: "weir", Host: host, Port: number, NoAdvertise: true, Advertise: nowhere, PoolSize: 1,
+	}
+	for _, r := range c.Routes {
+		opts.Routes = append(opts.Routes, &url.URL{Scheme: "nats-route", Host: r})
+	}
+	return nil
+}
+
+// nowhere is where nothing listens: servers pass on to each other where they heard of a third, and would go there directly.
+const nowhere = "127.0.0.1:9"
 
 // up waits until the server takes clients; false when it gave up, ctx ended, or it took too long.
 func (s *Server) up(ctx context.Context, l *logger) bool {

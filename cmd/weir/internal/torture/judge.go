@@ -28,6 +28,14 @@ type Evidence struct {
 	Waiting   int // jobs still queued
 	Took      time.Duration
 	Notes     []string
+	Troubles  []Trouble
+
+	// Of a fleet.
+	Strikes  []Strike
+	Calm     []span // in which all was well
+	InFlight int64  // calls of all keys that may run at once
+	Keys     []string
+	Replicas []string
 }
 
 // Judge holds what the api saw against what producers were promised.
@@ -44,6 +52,7 @@ func Judge(e *Evidence) *Report {
 	e.judgeRates(r)
 	r.Recovery = e.recovery("")
 	r.WorkerRecovery, r.ServerRecovery = e.recovery("worker"), e.recovery("server")
+	e.judgeFleet(r)
 	r.Findings = r.findings()
 	return r
 }
@@ -186,11 +195,7 @@ func (e *Evidence) judgeRates(r *Report) {
 		if key != "" {
 			of = fakeapi.OfKey(e.Arrivals, key)
 		}
-		stamps := make([]bucket.Arrival, len(of))
-		for i := range of {
-			stamps[i] = bucket.Arrival{At: of[i].At, End: of[i].End}
-		}
-		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: jitter, Eps: e.HeldUp})
+		v := bucket.Check(stamped(of), bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: jitter, Eps: e.HeldUp})
 		windows := tooFull(of, rate)
 		switch v.Outcome {
 		case bucket.Pass:
@@ -205,6 +210,15 @@ func (e *Evidence) judgeRates(r *Report) {
 			r.Fullest, r.FullestOf = full, key
 		}
 	}
+}
+
+// stamped are the times of calls.
+func stamped(of []fakeapi.Arrival) []bucket.Arrival {
+	stamps := make([]bucket.Arrival, len(of))
+	for i := range of {
+		stamps[i] = bucket.Arrival{At: of[i].At, End: of[i].End}
+	}
+	return stamps
 }
 
 // tooFull counts the windows that begin with a call and hold more than a rate allows.
@@ -237,9 +251,15 @@ func (e *Evidence) recovery(what string) Recovery {
 			waits = append(waits, time.Duration(arrivals[i].At-at))
 		}
 	}
+	return spread(waits)
+}
+
+// spread sorts times and says how they are spread.
+func spread(waits []time.Duration) Recovery {
 	slices.Sort(waits)
-	if len(waits) == 0 {
+	n := len(waits)
+	if n == 0 {
 		return Recovery{}
 	}
-	return Recovery{Of: len(waits), P50: waits[len(waits)/2], P99: waits[min(len(waits)-1, len(waits)*99/100)]}
+	return Recovery{Of: n, P50: waits[n/2], P99: waits[min(n-1, n*99/100)], Max: waits[n-1]}
 }

@@ -25,6 +25,9 @@ const (
 
 // torment goes through the plan and returns when weir is up for good.
 func (s *stage) torment(ctx, faults context.Context) error {
+	if s.fleet != nil {
+		return s.fleet.torment(ctx, faults, s.plan.strikes)
+	}
 	eventful, stop := context.WithCancel(ctx)
 	defer stop()
 	events := make(chan error, 1)

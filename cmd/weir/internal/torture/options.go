@@ -26,12 +26,16 @@ type Options struct {
 	Server     Server
 	Idempotent bool // what the api is declared to be, and is
 
-	WorkerKills int // kill -9 of weir
-	ServerKills int // kill -9 of the external nats-server
-	Stops       int // SIGSTOP of weir or the server, longer than timeouts
-	Cuts        int // spells of slow or cut connections to the api
-	DiskFulls   int // spells without room on the external server's disk
-	Takeovers   int // a second weir takes over while the first is stopped, which then goes on; external only
+	// Replicas of weir, from 1. More than one are a fleet: three NATS nodes in a cluster and a Redis for the shared limits.
+	Replicas int
+
+	WorkerKills int // kill -9 of weir, or of a replica
+	ServerKills int // kill -9 of the external nats-server, or of each node in turn
+	Stops       int // SIGSTOP of weir or the server, longer than timeouts; of a replica, longer than its lease
+	Cuts        int // spells of slow or cut connections to the api; not of a fleet
+	DiskFulls   int // spells without room on the external server's disk; not of a fleet
+	Takeovers   int // a second weir takes over while the first is stopped, which then goes on; external, not of a fleet
+	Fleet       FleetFaults
 
 	Rate     int           // calls a second of a key
 	Keys     int           // besides the two special ones
@@ -49,20 +53,29 @@ type Options struct {
 	Talk       io.Writer // gets one line for what happens now and then; required
 }
 
+// FleetFaults are what only a fleet can suffer. Each cut lasts longer than a lease, and no byte passes in it.
+type FleetFaults struct {
+	CutNATS, CutRedis, CutAPI int // a replica from all NATS nodes, from Redis, from the api
+	CutNode                   int // a NATS node from the other two, and half of the times from its clients
+	RedisKills                int // kill -9 of Redis, which reads its file again
+	RedisLosses               int // the same, and the file is gone
+	Rolls, ServerRolls        int // rolling restarts of all replicas, of all NATS nodes
+}
+
 // Bounds of a run.
 const (
-	mostKills = 100_000
-	mostKeys  = 1000
-	mostJobs  = 5000
+	mostKills    = 100_000
+	mostKeys     = 1000
+	mostJobs     = 5000
+	mostReplicas = 4
 )
 
 // Validate says what is wrong with the options.
 func (o *Options) Validate() error {
 	var wrong []error
-	for _, n := range []int{o.WorkerKills, o.ServerKills, o.Stops, o.Cuts, o.DiskFulls, o.Takeovers} {
-		if n < 0 || n > mostKills {
-			wrong = append(wrong, fmt.Errorf("a number of faults must be from 0 to %d", mostKills))
-			break
+	for _, n := range o.Counts() {
+		if *n.N < 0 || *n.N > mostKills {
+			wrong = append(wrong, fmt.Errorf("--%s must be from 0 to %d", n.Option, mostKills))
 		}
 	}
 	if o.Server != External && o.Server != Embedded {
@@ -80,7 +93,46 @@ func (o *Options) Validate() error {
 	if !fault.Built && (o.Bug != "" || len(o.Points) > 0) {
 		wrong = append(wrong, errors.New("chosen points and planted bugs need a build with -tags torture: make torture"))
 	}
-	return errors.Join(wrong...)
+	return errors.Join(append(wrong, o.validateFleet())...)
+}
+
+// validateFleet says what does not go with so many replicas.
+func (o *Options) validateFleet() error {
+	switch {
+	case o.Replicas < 1 || o.Replicas > mostReplicas:
+		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
+	case !o.isFleet() && o.Fleet != FleetFaults{}:
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+	case !o.isFleet():
+		return nil
+	case o.Server != External:
+		return errors.New("replicas share external servers: --replicas goes with --server external")
+	case o.Cuts+o.DiskFulls+o.Takeovers > 0:
+		return errors.New("--cuts, --disk-fulls and --takeovers are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case len(o.Points) > 0:
+		return errors.New("--at is for one weir: a fleet is killed at random")
+	case o.Keys%fleetPartitions != 0:
+		return fmt.Errorf("--keys must be a multiple of %d in a fleet: as many in each partition, so that replicas can share them evenly", fleetPartitions)
+	}
+	return nil
+}
+
+func (o *Options) isFleet() bool { return o.Replicas > 1 }
+
+// usual is a count where no option sets it.
+func (o *Options) usual(c Count) int {
+	if o.isFleet() {
+		return c.InFleet
+	}
+	return c.Alone
+}
+
+// partitions of the api's queue.
+func (o *Options) partitions() int {
+	if o.isFleet() {
+		return fleetPartitions
+	}
+	return 4
 }
 
 // Command is the command line that makes the same plan.
@@ -89,22 +141,15 @@ func (o *Options) Command() string {
 	if o.Idempotent {
 		words = append(words, "--idempotent")
 	}
-	for _, f := range []struct {
-		name string
-		n    int
-	}{
-		{"worker-kills", o.WorkerKills},
-		{"server-kills", o.ServerKills},
-		{"stops", o.Stops},
-		{"cuts", o.Cuts},
-		{"disk-fulls", o.DiskFulls},
-		{"takeovers", o.Takeovers},
-		{"rate", o.Rate},
-		{"keys", o.Keys},
-		{"jobs", o.Jobs},
-	} {
-		words = append(words, fmt.Sprintf("--%s %d", f.name, f.n))
+	if o.isFleet() {
+		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))
 	}
+	for _, c := range o.Counts() {
+		if *c.N > 0 || *c.N != o.usual(c) {
+			words = append(words, fmt.Sprintf("--%s %d", c.Option, *c.N))
+		}
+	}
+	words = append(words, fmt.Sprintf("--rate %d --keys %d --jobs %d", o.Rate, o.Keys, o.Jobs))
 	words = append(words, "--durability "+o.Durability)
 	if o.Duration > 0 {
 		words = append(words, "--duration "+o.Duration.String())

@@ -40,12 +40,16 @@ type event struct {
 
 // plan is what a run does to weir. It is a value: the same options make the same one.
 type plan struct {
-	lives  []life
-	events []event
+	lives   []life
+	events  []event
+	strikes []strike // on a fleet, which has neither
 }
 
 func newPlan(o *Options) *plan {
 	r := rand.New(rand.NewPCG(o.Seed, 0x7765697274))
+	if o.isFleet() {
+		return &plan{strikes: newStrikes(r, o)}
+	}
 	p := &plan{}
 	points := o.Points
 	if len(points) == 0 && fault.Built {

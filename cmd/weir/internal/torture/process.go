@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,19 +27,20 @@ type process struct {
 // program says how to start a process.
 type program struct {
 	name string
+	path string // empty: this binary
 	args []string
 	env  []string // besides this process's own, without weir's settings
 	mark string   // what it writes when it is ready
 }
 
-// start runs this binary once more.
+// start runs this binary once more, or another program.
 func (s *stage) start(p program) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(s.o.Dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	w := &watch{log: log, mark: p.mark, ready: make(chan struct{})}
-	cmd := exec.Command(s.o.Binary, p.args...)
+	cmd := exec.Command(cmp.Or(p.path, s.o.Binary), p.args...)
 	cmd.Env = append(PlainEnv(), p.env...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.o.Dir, w, w
 	if s.o.Attributes != nil {

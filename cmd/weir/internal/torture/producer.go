@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +24,9 @@ type Receipt struct {
 	Code   int    `json:"code,omitempty"` // 0: accepted
 	Letter uint64 `json:"letter,omitempty"`
 	Tries  int    `json:"tries"`
+
+	At     time.Time     `json:"at"`        // when it came
+	Waited time.Duration `json:"waited_ns"` // since the job was sent first
 }
 
 // load is a producer's: a key, and how often a job comes for it.
@@ -35,40 +40,51 @@ type load struct {
 // producers submit jobs until they are stopped, one for each key: it waits for each receipt before the next job, so that
 // the order it wants is known. When weir is away it catches up afterwards.
 type producers struct {
-	nc   *nats.Conn
-	log  *os.File
-	work sync.WaitGroup
-	stop context.CancelFunc
+	conns []*nats.Conn
+	log   *os.File
+	work  sync.WaitGroup
+	stop  context.CancelFunc
 
 	mu       sync.Mutex
 	receipts []Receipt
+	troubles []Trouble
 	err      error
+}
+
+// Trouble is a try of a producer's that failed; it tries again.
+type Trouble struct {
+	At   time.Time
+	What string
 }
 
 // answerWithin is how long a producer waits before it sends a job again.
 const answerWithin = 2 * time.Second
 
-// startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends.
-func startProducers(ctx context.Context, url, dir string, loads []load) (*producers, error) {
-	nc, err := nats.Connect(url, nats.Name("torture producer"), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
-	if err != nil {
-		return nil, fmt.Errorf("connect the producers: %w", err)
-	}
+// startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends. A producer
+// keeps to one of the servers as long as it is there.
+func startProducers(ctx context.Context, urls []string, dir string, loads []load) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		nc.Close()
 		return nil, fmt.Errorf("the producers' log: %w", err)
 	}
 	ending, stop := context.WithCancel(ctx)
-	p := &producers{nc: nc, log: log, stop: stop}
-	for _, l := range loads {
-		p.work.Go(func() { p.produce(ctx, ending, l) })
+	p := &producers{log: log, stop: stop}
+	for i := range urls {
+		nc, err := nats.Connect(strings.Join(slices.Concat(urls[i:], urls[:i]), ","), nats.Name("torture producer"), nats.DontRandomize(),
+			nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
+			nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect the producers: %w", err), p.end())
+		}
+		p.conns = append(p.conns, nc)
+	}
+	for i, l := range loads {
+		p.work.Go(func() { p.produce(ctx, ending, p.conns[i%len(p.conns)], l) })
 	}
 	return p, nil
 }
 
-func (p *producers) produce(ctx, ending context.Context, l load) {
+func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) {
 	due, left := time.Now(), l.first
 	for n := 0; ending.Err() == nil; n++ {
 		if left == 0 {
@@ -78,7 +94,7 @@ func (p *producers) produce(ctx, ending context.Context, l load) {
 			}
 		}
 		left--
-		if err := p.submit(ctx, l.key, fmt.Sprintf("%s-%06d", l.key, n)); err != nil {
+		if err := p.submit(ctx, nc, l.key, fmt.Sprintf("%s-%06d", l.key, n)); err != nil {
 			p.mu.Lock()
 			p.err = errors.Join(p.err, err)
 			p.mu.Unlock()
@@ -88,21 +104,25 @@ func (p *producers) produce(ctx, ending context.Context, l load) {
 }
 
 // submit sends one job until it is answered, and writes the answer down.
-func (p *producers) submit(ctx context.Context, key, id string) error {
+func (p *producers) submit(ctx context.Context, nc *nats.Conn, key, id string) error {
 	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + key, Data: fmt.Appendf(nil, `{"id":%q}`, id), Header: nats.Header{
 		"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key},
 	}}
+	start := time.Now()
 	for tries := 1; ; tries++ {
-		answer, err := p.nc.RequestMsg(msg, answerWithin)
+		answer, err := nc.RequestMsg(msg, answerWithin)
 		if err == nil {
-			r, retry, err := readAnswer(answer.Data)
+			r, again, err := readAnswer(answer.Data)
 			if err != nil {
 				return fmt.Errorf("job %s: %w", id, err)
 			}
-			if !retry {
-				r.ID, r.Key, r.Tries = id, key, tries
+			if again == "" {
+				r.ID, r.Key, r.Tries, r.At, r.Waited = id, key, tries, time.Now(), time.Since(start)
 				return p.keep(r)
 			}
+			p.trouble(again)
+		} else {
+			p.trouble(err.Error())
 		}
 		if !sleep(ctx, 20*time.Millisecond) {
 			return nil // it has no receipt: nothing was promised
@@ -110,8 +130,14 @@ func (p *producers) submit(ctx context.Context, key, id string) error {
 	}
 }
 
-// readAnswer reads weir's answer; retry when it says that nothing was kept.
-func readAnswer(data []byte) (r Receipt, retry bool, err error) {
+func (p *producers) trouble(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.troubles = append(p.troubles, Trouble{time.Now(), what})
+}
+
+// readAnswer reads weir's answer; again says why the job must be sent again, when nothing was kept.
+func readAnswer(data []byte) (r Receipt, again string, err error) {
 	var a struct {
 		Stream string `json:"stream"`
 		Seq    uint64 `json:"seq"`
@@ -122,21 +148,21 @@ func readAnswer(data []byte) (r Receipt, retry bool, err error) {
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return r, false, fmt.Errorf("an answer that is no receipt: %q", data)
+		return r, "", fmt.Errorf("an answer that is no receipt: %q", data)
 	}
 	r = Receipt{Stream: a.Stream, Seq: a.Seq, Letter: a.Letter}
 	switch {
 	case a.Error == nil && a.Seq > 0:
-		return r, false, nil
+		return r, "", nil
 	case a.Error == nil:
-		return r, false, fmt.Errorf("a receipt without a sequence: %q", data)
+		return r, "", fmt.Errorf("a receipt without a sequence: %q", data)
 	case a.Error.Code == 503:
-		return r, true, nil
+		return r, "503", nil
 	case a.Error.Code == 429:
 		r.Code = 429
-		return r, false, nil
+		return r, "", nil
 	}
-	return r, false, fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
+	return r, "", fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
 }
 
 // keep writes a receipt down, in one write, before the producer goes on.
@@ -154,12 +180,14 @@ func (p *producers) keep(r Receipt) error {
 	return nil
 }
 
-// end stops the producers and returns what they were told.
-func (p *producers) end() ([]Receipt, error) {
+// end stops the producers. Then receipts are what they were told.
+func (p *producers) end() error {
 	p.stop()
 	p.work.Wait()
-	p.nc.Close()
-	return p.receipts, errors.Join(p.err, p.log.Close())
+	for _, nc := range p.conns {
+		nc.Close()
+	}
+	return errors.Join(p.err, p.log.Close())
 }
 
 // sleep waits and reports false when ctx ended first.

@@ -12,11 +12,16 @@ import (
 	"weir/bucket"
 )
 
-// Recovery is the time from a kill to the next call, over all kills.
+// Recovery is how long it took to go on, over all faults of a kind.
 type Recovery struct {
 	Of  int           `json:"of"`
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
+	Max time.Duration `json:"max_ns"`
+}
+
+func (r Recovery) String() string {
+	return fmt.Sprintf("%.1f, %.1f, %.1f s", r.P50.Seconds(), r.P99.Seconds(), r.Max.Seconds())
 }
 
 // Finding is one promise, and whether it was kept.
@@ -71,9 +76,19 @@ type Report struct {
 	ByThem      int            `json:"ended_by_itself"`
 	Faults      map[kind]int   `json:"faults"`
 
+	// From a kill to the next call.
 	Recovery       Recovery `json:"recovery"`
 	WorkerRecovery Recovery `json:"worker_recovery"`
 	ServerRecovery Recovery `json:"server_recovery"`
+
+	// Of a fleet.
+	Replicas      int            `json:"replicas,omitempty"`
+	AtOnce        int64          `json:"at_once,omitempty"` // most calls that ran at the same time
+	AtOnceOutcome bucket.Outcome `json:"at_once_outcome,omitempty"`
+	Aftermath     []Aftermath    `json:"aftermath,omitempty"`
+	Shares        []Share        `json:"shares,omitempty"`
+	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
+	Trouble       map[string]int `json:"producers_told,omitempty"` // what failed tries of producers were told
 
 	Examples []string `json:"examples,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
@@ -141,6 +156,9 @@ func (r *Report) findings() []Finding {
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent)
+	if r.Replicas > 0 {
+		all = append(all, r.fleetFindings()...)
+	}
 	return all
 }
 
@@ -153,29 +171,25 @@ func (r *Report) Print(w io.Writer) error {
 		kind = "idempotent"
 	}
 	t := &text{}
-	t.add("weir torture: seed %d, %s server, an api that is %s, %v\n", r.Seed, r.Server, kind, r.Took.Round(time.Second))
+	where := string(r.Server) + " server"
+	if r.Replicas > 0 {
+		where = fmt.Sprintf("%d replicas, %d NATS nodes, Redis", r.Replicas, nodes)
+	}
+	t.add("weir torture: seed %d, %s, an api that is %s, %v\n", r.Seed, where, kind, r.Took.Round(time.Second))
 	marks := map[bucket.Outcome]string{bucket.Pass: "ok", bucket.Inconclusive: "?", bucket.Fail: "FAIL"}
 	for _, f := range r.Findings {
 		t.add("  %-4s  %-14s  %s", marks[f.Outcome], f.Name, f.Text)
 	}
 	t.add("")
 	t.add("        kill -9         weir %d (%d of them at chosen points, %d points not reached in time), server %d", r.WorkerKills, r.AtPoints, r.Missed, r.ServerKills)
-	for _, k := range slices.Sorted(maps.Keys(r.Faults)) {
-		t.add("        %-38s  %d", k, r.Faults[k])
+	if r.Replicas > 0 {
+		r.fleetLines(t)
+	} else {
+		r.faultLines(t)
 	}
 	if r.ByThem > 0 {
 		t.add("        weir ended by itself and was started again  %d", r.ByThem)
 	}
-	if len(r.Points) > 0 {
-		var points []string
-		for _, p := range slices.Sorted(maps.Keys(r.Points)) {
-			points = append(points, fmt.Sprintf("%s %d", p, r.Points[p]))
-		}
-		t.add("        points          %s", strings.Join(points, ", "))
-	}
-	t.add("        recovery        p50 %s, p99 %s from kill -9 to the next call (weir %s, %s; server %s, %s)",
-		short(r.Recovery.P50), short(r.Recovery.P99), short(r.WorkerRecovery.P50), short(r.WorkerRecovery.P99),
-		short(r.ServerRecovery.P50), short(r.ServerRecovery.P99))
 	for _, n := range r.Notes {
 		t.add("        note            %s", n)
 	}
@@ -191,6 +205,25 @@ func (r *Report) Print(w io.Writer) error {
 	_, err := io.WriteString(w, strings.Join(t.lines, "\n")+"\n")
 	return err
 }
+
+// faultLines are the figures of one weir.
+func (r *Report) faultLines(t *text) {
+	for _, k := range sortedKeys(r.Faults) {
+		t.add("        %-38s  %d", k, r.Faults[k])
+	}
+	if len(r.Points) > 0 {
+		var points []string
+		for _, p := range sortedKeys(r.Points) {
+			points = append(points, fmt.Sprintf("%s %d", p, r.Points[p]))
+		}
+		t.add("        points          %s", strings.Join(points, ", "))
+	}
+	t.add("        recovery        p50 %s, p99 %s from kill -9 to the next call (weir %s, %s; server %s, %s)",
+		short(r.Recovery.P50), short(r.Recovery.P99), short(r.WorkerRecovery.P50), short(r.WorkerRecovery.P99),
+		short(r.ServerRecovery.P50), short(r.ServerRecovery.P99))
+}
+
+func sortedKeys[K ~string](m map[K]int) []K { return slices.Sorted(maps.Keys(m)) }
 
 type text struct{ lines []string }
 

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +49,8 @@ type stage struct {
 	api     *process
 	network *network // nil where nothing spoils it
 	disk    *disk    // nil where it is never full
-	url     string   // of the server
+	urls    []string // of the server, or of all nodes
+	fleet   *fleet   // nil where there is one weir
 	held    *HeldUp
 
 	mu      sync.Mutex
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
 	}
-	witness, err := startWitness(s.url)
+	witness, err := startWitness(s.urls, o.partitions())
 	if err != nil {
 		return nil, err
 	}
@@ -98,25 +99,24 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		faults, stop = context.WithTimeout(ctx, o.Duration)
 		defer stop()
 	}
-	producing, err := startProducers(ctx, s.url, o.Dir, s.loads())
+	producing, err := startProducers(ctx, s.urls, o.Dir, s.loads())
 	if err != nil {
 		return nil, err
 	}
 	if err := s.torment(ctx, faults); err != nil {
 		stop()
 		cancel()
-		_, _ = producing.end() // it has nobody to submit to
+		_ = producing.end() // it has nobody to submit to
 		return nil, err
 	}
-	receipts, err := producing.end()
-	if err != nil {
+	if err := producing.end(); err != nil {
 		return nil, err
 	}
 	waiting, err := s.drain(ctx)
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.evidence(ctx, receipts, witness)
+	run, err := s.evidence(ctx, producing, witness)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +131,14 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 	if err := s.startAPI(ctx); err != nil {
 		return err
 	}
+	if s.o.isFleet() {
+		return s.setUpFleet(ctx)
+	}
 	addr, err := freeAddr()
 	if err != nil {
 		return err
 	}
-	s.url = "nats://" + addr
+	s.urls = []string{"nats://" + addr}
 	if s.o.Server == External {
 		if err := s.setUpDisk(); err != nil {
 			return err
@@ -150,12 +153,20 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return s.configure()
+	url := s.apiURL()
+	if s.o.Cuts > 0 {
+		if s.network, err = newNetwork(url); err != nil {
+			return err
+		}
+		s.onEnd(s.network.close)
+		url = s.network.url()
+	}
+	return s.configure(url)
 }
 
 func (s *stage) startAPI(ctx context.Context) (err error) {
 	args := []string{
-		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=30ms", "--price=10000",
+		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=" + s.latency(), "--price=10000",
 		`--script=[{"every":50,"count":"all","do":"status=429; retry-after=1"}]`,
 	}
 	if s.o.Idempotent {
@@ -184,7 +195,7 @@ func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
 
 // startServer starts the nats-server where it was before.
 func (s *stage) startServer(ctx context.Context) error {
-	args := []string{"nats-server", "--listen", s.url[len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability}
+	args := []string{"nats-server", "--listen", s.urls[0][len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability}
 	if s.disk != nil {
 		args = append(args, "--max-store", strconv.Itoa(1<<40)) // so that the disk is full before the server says so
 	}
@@ -198,74 +209,12 @@ func (s *stage) startServer(ctx context.Context) error {
 	return p.awaitReady(ctx, startWithin)
 }
 
-// configure writes weir.yaml.
-func (s *stage) configure() error {
-	url := s.api.watch.marked()[len("listening "):]
-	if s.o.Cuts > 0 {
-		var err error
-		if s.network, err = newNetwork(url); err != nil {
-			return err
-		}
-		s.onEnd(s.network.close)
-		url = s.network.url()
-	}
-	limits := fmt.Sprintf("\n    limits: [{name: account, rate: %d/s, burst: 1}]", s.accountRate())
-	if s.o.Takeovers > 0 {
-		limits = "" // without Redis two weirs cannot share one
-	}
-	idempotency := ""
-	if s.o.Idempotent {
-		idempotency = "idempotency: {header: Idempotency-Key}\n    "
-	}
-	yaml := fmt.Sprintf(`apis:
-  %s:
-    url: %s/v1
-    price: 0.01
-    timeout: %s
-    jitter: %s
-    %sbucket: {rate: %d/s, capacity: 20000, in_flight: 4}%s
-    keys:
-      %s: {rate: %d/s, capacity: %d}
-      %s: {rate: 1/%s, capacity: 20}
-    retry: {attempts: 1000, min: 100ms, max: 1s, hold: key}
-`, apiName, url, callTimeout, jitter, idempotency, s.o.Rate, limits, burstKey, burstRate, burstHolds, slowKey, slowPer)
-	if err := os.WriteFile(filepath.Join(s.o.Dir, "weir.yaml"), []byte(yaml), 0o600); err != nil {
-		return fmt.Errorf("write weir.yaml: %w", err)
-	}
-	return nil
-}
-
-func (s *stage) accountRate() int { return max(accountRate, 2*s.o.Jobs) }
-
-// loads are the steady keys, one that gets more than it holds, and one that is called rarely.
-func (s *stage) loads() []load {
-	every := time.Duration(s.o.Keys) * time.Second / time.Duration(s.o.Jobs)
-	loads := []load{
-		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
-		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
-	}
-	for k := range s.o.Keys {
-		loads = append(loads, load{key: fmt.Sprintf("k%d", k+1), every: every, many: 1, first: 1})
-	}
-	return loads
-}
-
-// workerEnv are the settings of a weir of this name.
-func (s *stage) workerEnv(instance string, order fault.Order) []string {
-	order.Bug = s.o.Bug
-	env := append([]string{
-		"WEIR_CONFIG=" + filepath.Join(s.o.Dir, "weir.yaml"), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=",
-		"WEIR_PARTITIONS=" + strconv.Itoa(partitions), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
-	}, order.Env()...)
-	if s.o.Server == External {
-		return append(env, "WEIR_NATS_URL="+s.url, "WEIR_REPLICAS=1")
-	}
-	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.url[len("nats://"):])
-}
+// apiURL is where the api listens itself.
+func (s *stage) apiURL() string { return s.api.watch.marked()[len("listening "):] }
 
 // drain waits until nothing is queued and returns how many jobs still are when no more are called.
 func (s *stage) drain(ctx context.Context) (waiting int, err error) {
-	nc, err := nats.Connect(s.url)
+	nc, err := nats.Connect(strings.Join(s.urls, ","))
 	if err != nil {
 		return 0, fmt.Errorf("connect to the server: %w", err)
 	}
@@ -297,8 +246,8 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 }
 
 // evidence gathers what the verdict is made from.
-func (s *stage) evidence(ctx context.Context, receipts []Receipt, w *witness) (*Evidence, error) {
-	nc, err := nats.Connect(s.url)
+func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Evidence, error) {
+	nc, err := nats.Connect(strings.Join(s.urls, ","))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
@@ -317,26 +266,15 @@ func (s *stage) evidence(ctx context.Context, receipts []Receipt, w *witness) (*
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Evidence{
-		Options: s.o, Receipts: receipts, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
+	e := &Evidence{
+		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
 		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(),
 		Rates: s.rates(), Notes: s.notes,
-	}, nil
-}
-
-// rates are the limits of each key, and of all together under "".
-func (s *stage) rates() map[string]bucket.Rate {
-	rates := map[string]bucket.Rate{
-		burstKey: {Count: burstRate, Per: time.Second, Burst: 1},
-		slowKey:  {Count: 1, Per: slowPer, Burst: 1},
 	}
-	if s.o.Takeovers == 0 {
-		rates[""] = bucket.Rate{Count: int64(s.accountRate()), Per: time.Second, Burst: 1}
+	if s.fleet != nil {
+		s.fleet.testify(e)
 	}
-	for k := range s.o.Keys {
-		rates[fmt.Sprintf("k%d", k+1)] = bucket.Rate{Count: int64(s.o.Rate), Per: time.Second, Burst: 1}
-	}
-	return rates
+	return e, nil
 }
 
 func (s *stage) onEnd(do func() error) { s.cleanup = append(s.cleanup, do) }

@@ -15,14 +15,12 @@ import (
 	"weir/bucket"
 )
 
-// partitions of the api's queue.
-const partitions = 4
-
-// witness knows the intents that weir writes down: it listens to them, as anybody may, and reads those that are in the
-// queue whenever the server was away. After a run it says of which jobs a call was announced.
+// witness knows the intents that weir writes down: it listens to them at every server, as anybody may, and reads those that
+// are in the queue whenever a server was away. After a run it says of which jobs a call was announced.
 type witness struct {
-	nc   *nats.Conn
-	work sync.WaitGroup
+	conns      []*nats.Conn
+	partitions int
+	work       sync.WaitGroup
 
 	mu   sync.Mutex
 	seen map[place]struct{}
@@ -34,21 +32,31 @@ type place struct {
 	seq    uint64
 }
 
-func startWitness(url string) (*witness, error) {
-	w := &witness{seen: map[place]struct{}{}}
+// startWitness listens at the servers at these addresses, where an api's queue has so many partitions.
+func startWitness(urls []string, partitions int) (*witness, error) {
+	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
+	for _, url := range urls {
+		if err := w.listen(url); err != nil {
+			w.announced()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *witness) listen(url string) error {
 	read := func(nc *nats.Conn) { w.work.Go(func() { w.read(nc) }) }
 	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
 		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew),
 		nats.ConnectHandler(read), nats.ReconnectHandler(read))
 	if err != nil {
-		return nil, fmt.Errorf("connect the witness: %w", err)
+		return fmt.Errorf("connect the witness: %w", err)
 	}
-	w.nc = nc
+	w.conns = append(w.conns, nc)
 	if _, err := nc.Subscribe("weir.q."+apiName+".*.i.*", func(m *nats.Msg) { w.take(m.Subject, m.Data) }); err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("listen to intents: %w", err)
+		return fmt.Errorf("listen to intents: %w", err)
 	}
-	return w, nil
+	return nil
 }
 
 // read reads the intents that are in the queue now: weir has not yet, it has just lost its server too, or starts.
@@ -59,7 +67,7 @@ func (w *witness) read(nc *nats.Conn) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	for p := range partitions {
+	for p := range w.partitions {
 		stream, err := js.Stream(ctx, bucket.StreamName(apiName, p))
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return // before the first weir
@@ -93,7 +101,9 @@ func (w *witness) take(subject string, data []byte) {
 
 // announced returns where the jobs are of which a call was announced.
 func (w *witness) announced() map[place]struct{} {
-	w.nc.Close()
+	for _, nc := range w.conns {
+		nc.Close()
+	}
 	w.work.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,171 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What a fleet is: partitions that two, three and four replicas can share evenly, and calls at once over all keys.
+const (
+	fleetPartitions = 12
+	fleetInFlight   = 8
+)
+
+// Bounds of what is waited for.
+const (
+	resumesWithin = 90 * time.Second // every key is called again after a fault
+	settles       = 5 * time.Second  // replicas share partitions anew
+	calmFor       = 15 * time.Second // how long the work of each is counted while nothing happens
+)
+
+// fleet is what a stage has where there are replicas:
+//
+//	producers ──▶ three nodes ◀─ links ─▶ replicas ─ link ─▶ api
+//	              (links between them)        └── links ─▶ Redis
+type fleet struct {
+	*stage
+	nodes    []*node
+	redis    *redisServer
+	replicas []*replica
+	toAPI    *link
+	nc       *nats.Conn // to any node, by no link
+	js       jetstream.JetStream
+	ledger   *follower
+
+	strikes []Strike
+	calm    []span
+}
+
+// setUpFleet starts the nodes, Redis and the replicas.
+func (s *stage) setUpFleet(ctx context.Context) (err error) {
+	f := &fleet{stage: s}
+	if f.redis, err = newRedis(); err != nil {
+		return err
+	}
+	if f.nodes, err = newNodes(); err != nil {
+		return err
+	}
+	if f.toAPI, err = newNamedLink(strings.TrimPrefix(s.apiURL(), "http://")); err != nil {
+		return err
+	}
+	for n := range s.o.Replicas {
+		r, err := f.newReplica(n)
+		if err != nil {
+			return err
+		}
+		f.replicas = append(f.replicas, r)
+	}
+	s.onEnd(f.closeLinks)
+	if f.ledger, err = follow(s.ledger); err != nil {
+		return err
+	}
+	s.onEnd(f.ledger.close)
+	if err := s.configure("http://" + f.toAPI.addr()); err != nil {
+		return err
+	}
+	s.onEnd(f.stopServers)
+	if err := f.startServers(ctx); err != nil {
+		return err
+	}
+	for _, n := range f.nodes {
+		s.urls = append(s.urls, "nats://"+n.clients)
+	}
+	if err := f.connect(ctx); err != nil {
+		return err
+	}
+	s.onEnd(f.stopReplicas)
+	for _, r := range f.replicas {
+		if err := f.startReplica(r); err != nil {
+			return err
+		}
+		if err := r.process.awaitReady(ctx, startWithin); err != nil { // the first one makes the streams
+			return err
+		}
+	}
+	s.fleet = f
+	return nil
+}
+
+// startServers starts the nodes at once, since none is ready alone, and Redis.
+func (f *fleet) startServers(ctx context.Context) error {
+	var starting sync.WaitGroup
+	failed := make([]error, len(f.nodes))
+	for i, n := range f.nodes {
+		starting.Go(func() { failed[i] = f.startNode(ctx, n) })
+	}
+	err := f.startRedis(ctx)
+	starting.Wait()
+	return errors.Join(append(failed, err)...)
+}
+
+func (f *fleet) connect(ctx context.Context) (err error) {
+	f.nc, err = nats.Connect(strings.Join(f.urls, ","), nats.Name("torture"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+		nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
+	if err != nil {
+		return fmt.Errorf("connect to the NATS cluster: %w", err)
+	}
+	f.onEnd(func() error { f.nc.Close(); return nil })
+	if f.js, err = jetstream.New(f.nc, jetstream.WithDefaultTimeout(2*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	return f.awaitCluster(ctx)
+}
+
+func (f *fleet) stopServers() (err error) {
+	for _, n := range f.nodes {
+		if n.process != nil {
+			err = errors.Join(err, n.process.stop(stopWithin))
+		}
+	}
+	if f.redis.process != nil {
+		f.redis.process.kill()
+	}
+	return err
+}
+
+func (f *fleet) stopReplicas() error {
+	var stopping sync.WaitGroup
+	failed := make([]error, len(f.replicas))
+	for i, r := range f.replicas {
+		if r.process != nil {
+			stopping.Go(func() { failed[i] = r.process.stop(stopWithin) })
+		}
+	}
+	stopping.Wait()
+	return errors.Join(failed...)
+}
+
+func (f *fleet) closeLinks() error {
+	var err error
+	for _, n := range f.nodes {
+		for _, l := range n.routes {
+			err = errors.Join(err, l.close())
+		}
+	}
+	for _, r := range f.replicas {
+		for _, l := range append(r.nats, r.redis) {
+			err = errors.Join(err, l.close())
+		}
+	}
+	return errors.Join(err, f.toAPI.close())
+}
+
+// testify adds what only a fleet has to the evidence.
+func (f *fleet) testify(e *Evidence) {
+	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.keys()
+	for _, s := range f.strikes {
+		if s.Kind == cutAPI {
+			e.Spoilt = append(e.Spoilt, span{s.At, s.Ended})
+		}
+	}
+	for _, r := range f.replicas {
+		e.Replicas = append(e.Replicas, r.name)
+	}
+}

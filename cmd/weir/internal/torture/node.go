@@ -1,0 +1,139 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// nodes of the NATS cluster, each with a copy of every stream.
+const nodes = 3
+
+// node is one server of the cluster.
+type node struct {
+	name    string
+	clients string // where it takes clients: producers go there, replicas by links of their own
+	cluster string // where it takes the others
+	routes  []*link
+	process *process
+}
+
+// newNodes prepares the servers, each with a link of its own to every other one.
+func newNodes() ([]*node, error) {
+	all := make([]*node, nodes)
+	for i := range all {
+		all[i] = &node{name: fmt.Sprintf("nats-%d", i+1)}
+		for _, addr := range []*string{&all[i].clients, &all[i].cluster} {
+			var err error
+			if *addr, err = freeAddr(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i, from := range all {
+		for j, to := range all {
+			if i == j {
+				continue
+			}
+			l, err := newLink(to.cluster)
+			if err != nil {
+				return nil, err
+			}
+			from.routes = append(from.routes, l)
+		}
+	}
+	return all, nil
+}
+
+// startNode starts a server where it was before. It does not wait for the others.
+func (f *fleet) startNode(ctx context.Context, n *node) error {
+	args := []string{
+		"nats-server", "--name", n.name, "--listen", n.clients, "--cluster-listen", n.cluster,
+		"--dir", filepath.Join(f.o.Dir, n.name), "--durability", f.o.Durability,
+	}
+	for _, l := range n.routes {
+		args = append(args, "--routes", l.addr())
+	}
+	p, err := f.start(program{name: n.name, args: args, mark: "listening nats"})
+	if err != nil {
+		return err
+	}
+	n.process = p
+	return p.awaitReady(ctx, startWithin)
+}
+
+// paths are the links between a node and the others, both ways.
+func (f *fleet) paths(n *node) []*link {
+	links := append([]*link(nil), n.routes...)
+	for _, other := range f.nodes {
+		for _, l := range other.routes {
+			if l.target == n.cluster {
+				links = append(links, l)
+			}
+		}
+	}
+	return links
+}
+
+// awaitCluster waits until JetStream answers.
+func (f *fleet) awaitCluster(ctx context.Context) error {
+	for limit := time.Now().Add(startWithin); ; {
+		_, err := f.js.AccountInfo(ctx)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(limit) || !sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("the NATS cluster did not come up: %w", err)
+		}
+	}
+}
+
+// currentWithin bounds how long copies of streams may take to catch up.
+const currentWithin = 90 * time.Second
+
+// awaitCurrent waits until every stream has a leader and all its copies are current: only then another node may go.
+func (f *fleet) awaitCurrent(ctx context.Context) error {
+	last := ""
+	for limit := time.Now().Add(currentWithin); time.Now().Before(limit); {
+		if last = f.behind(ctx); last == "" {
+			return nil
+		}
+		if !sleep(ctx, 200*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	f.note("after %v not every copy of a stream was current: %s", currentWithin, last)
+	return nil
+}
+
+// behind names a stream that is not whole on every node, or why nobody can tell.
+func (f *fleet) behind(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	list := f.js.ListStreams(ctx)
+	found := ""
+	for s := range list.Info() {
+		if !whole(s) {
+			found = s.Config.Name
+		}
+	}
+	if err := list.Err(); err != nil {
+		return err.Error()
+	}
+	return found
+}
+
+func whole(s *jetstream.StreamInfo) bool {
+	if s.Cluster == nil || s.Cluster.Leader == "" {
+		return false
+	}
+	for _, peer := range s.Cluster.Replicas {
+		if !peer.Current || peer.Offline {
+			return false
+		}
+	}
+	return len(s.Cluster.Replicas) == nodes-1
+}

@@ -1,0 +1,110 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket/fault"
+)
+
+// replica is one weir of a fleet. Its ways to NATS and Redis are its own; the one to the api is shared, and it says who it is
+// with each request.
+type replica struct {
+	name  string
+	nats  []*link // to each node
+	redis *link
+
+	process *process // guarded by the stage's mutex, as is what follows
+	away    bool     // on purpose
+}
+
+// nameVariable has a replica's name, for the header that its calls carry.
+const nameVariable = "TORTURE_REPLICA"
+
+func (f *fleet) newReplica(n int) (*replica, error) {
+	r := &replica{name: fmt.Sprintf("replica-%d", n+1)}
+	for _, node := range f.nodes {
+		l, err := newLink(node.clients)
+		if err != nil {
+			return nil, err
+		}
+		r.nats = append(r.nats, l)
+	}
+	var err error
+	r.redis, err = newLink(f.redis.addr)
+	return r, err
+}
+
+// startReplica starts one; it does not wait until it is ready.
+func (f *fleet) startReplica(r *replica) error {
+	var urls []string
+	for _, l := range r.nats {
+		urls = append(urls, "nats://"+l.addr())
+	}
+	env := append(f.plainWorkerEnv(r.name, fault.Order{}),
+		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", nodes), "WEIR_REDIS_URL=redis://"+r.redis.addr(), nameVariable+"="+r.name)
+	p, err := f.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.process, r.away = p, false
+	return nil
+}
+
+// takeAway says that a replica is down on purpose, and returns its process.
+func (f *fleet) takeAway(r *replica) *process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r.away = true
+	return r.process
+}
+
+// keepUp starts replicas again that ended though nobody wanted it, until ctx ends.
+func (f *fleet) keepUp(ctx context.Context) {
+	for sleep(ctx, 100*time.Millisecond) {
+		for _, r := range f.replicas {
+			f.mu.Lock()
+			p, away := r.process, r.away
+			f.mu.Unlock()
+			if away || !p.gone(ctx, 0) {
+				continue
+			}
+			f.endedByItself(p, nil)
+			if err := f.startReplica(r); err != nil {
+				f.note("%s could not be started again: %v", r.name, err)
+				return
+			}
+		}
+	}
+}
+
+// awaitReplicas waits until all that are not away are ready.
+func (f *fleet) awaitReplicas(ctx context.Context) error {
+	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
+		f.mu.Lock()
+		waiting := slices.ContainsFunc(f.replicas, func(r *replica) bool { return !r.away && !r.process.isReady() })
+		f.mu.Unlock()
+		if !waiting {
+			return nil
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	return fmt.Errorf("not every replica was ready within %v: see %s", startWithin, f.o.Dir)
+}
+
+// isReady reports whether the process has said so.
+func (p *process) isReady() bool {
+	select {
+	case <-p.ready:
+		return true
+	default:
+		return false
+	}
+}
