@@ -75,7 +75,7 @@ Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
 		f.IntVar(c.N, c.Option, c.Alone, usageOf(c))
 	}
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
-	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 12)")
+	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
 	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")
 	f.StringVar(&o.Durability, "durability", "always", "always or interval: when the server syncs")
@@ -103,7 +103,7 @@ func asFleet(cmd *cobra.Command, o *torture.Options) {
 		}
 	}
 	if !cmd.Flags().Changed("keys") {
-		o.Keys = 12
+		o.Keys = 24
 	}
 }
 

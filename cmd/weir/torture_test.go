@@ -132,6 +132,52 @@ func TestTorture(t *testing.T) {
 	}
 }
 
+// fleetFaults is a command line with these faults and no others.
+func fleetFaults(faults map[string]int) string {
+	o := torture.Options{}
+	line := "--replicas 2"
+	for _, c := range o.Counts() {
+		line += fmt.Sprintf(" --%s %d", c.Option, faults[c.Option])
+	}
+	return line
+}
+
+// TestFleetTorture is the short torture of replicas: a kill and a cut of each kind, and owners that go on after their lease
+// must be caught.
+func TestFleetTorture(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed: apt-get install redis-server")
+	}
+	bin := buildWeir(t, "-tags", "torture")
+	places := make(chan struct{}, 4)
+	kept := map[string]map[string]int{
+		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
+		"Redis, api": {"cut-redis": 1, "cut-api": 1},
+		"node":       {"cut-node": 1},
+	}
+	runs := map[string]*tortured{}
+	for name, faults := range kept {
+		runs[name] = startTorture(t, bin, places, fleetFaults(faults))
+	}
+	bug := startTorture(t, bin, places, fleetFaults(map[string]int{"stops": 1})+" --planted "+string(fault.NoFence))
+	for name, faults := range kept {
+		t.Run(name, func(t *testing.T) {
+			r := runs[name].verdict(t)
+			if names := broken(r); len(names) > 0 {
+				t.Errorf("broken: %v", names)
+			}
+			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
+				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
+			}
+		})
+	}
+	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
+		if names := broken(bug.verdict(t)); !slices.Contains(names, "called twice") {
+			t.Errorf("broken: %v: the bug was not caught", names)
+		}
+	})
+}
+
 // TestOrdinaryBuildHasNoFaults: nothing in the environment can end an ordinary weir at a point, or plant a bug in it: not
 // even the names are in it.
 func TestOrdinaryBuildHasNoFaults(t *testing.T) {
@@ -147,6 +193,9 @@ func TestOrdinaryBuildHasNoFaults(t *testing.T) {
 				t.Errorf("build with tags %q has the name %s: %v", tag, name, got)
 			}
 		}
+	}
+	if out, err := exec.Command(ordinary, "torture", "--cut-nats", "1").CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--replicas 2 or more")) {
+		t.Errorf("a cut from NATS without replicas: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"--planted", string(fault.NoFence)}, {"--at", string(fault.CallSent)}} {
 		out, err := exec.Command(ordinary, append([]string{"torture"}, args...)...).CombinedOutput()

@@ -5,6 +5,17 @@
 //	    │          full disk        twice at once                                ▼
 //	    └──────────────────────────────────────────────────────────────────▶  Judge
 //
+// Where there are replicas it is a fleet: three NATS nodes in one cluster and a Redis, of which each replica has links of its own
+// (link.go), the nodes have links between each other, and the way to the api tells replicas apart by a header that they send.
+//
+//	producers ──▶ three nodes ◀─ links ─▶ replicas ── link ──▶ fake api ──▶ its ledger
+//	              (links between them)        └── links ─▶ Redis
+//
+// A link that is cut is a pulled cable: nothing is closed, no byte passes, and afterwards what it held arrives late or is lost with
+// its connection. To the api it is always lost: a call that the network delivers ten seconds late comes over the rate whatever
+// weir does. A fleet suffers one fault at a time (strike.go), and the next when every key has been called again and all streams
+// have all their copies: how long each took to get over is then known, and no fault is one that three nodes need not survive.
+//
 // Every program is a process of its own: the binary runs itself as `weir serve`, `weir nats-server` and `weir fake-api`.
 // Producers publish as any NATS client does, send a job without an answer again under its id, and write every receipt down
 // before they go on. What is judged is the fake api's ledger, those receipts, and the streams of results, letters and
