@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/deadletter"
@@ -17,29 +18,36 @@ import (
 // Letter is a dead letter, as far as it is judged.
 type Letter struct {
 	Job, Reason, Detail string
-	At                  place // where the job was queued; zero for one that was refused
+	At                  place     // where the job was queued; zero for one that was refused
+	Time                time.Time // when it ended so
 }
 
 // Ends are how jobs ended, read from weir's streams.
 type Ends struct {
-	Results map[string]int // by job id
+	Results map[string]int       // by job id
+	Taken   map[string]time.Time // when a job that has a result, or a letter though it was taken, was stored; by job id
 	Letters []Letter
 	Events  map[string]int // throttled, by job id
 }
 
 // readEnds reads the streams of results, letters and events.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{Results: map[string]int{}, Events: map[string]int{}}
+	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Events: map[string]int{}}
 	err := errors.Join(
 		readStream(ctx, js, dispatcher.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
-			e.Results[m.Headers().Get(ingest.HeaderJobID)]++
+			id := m.Headers().Get(ingest.HeaderJobID)
+			e.Results[id]++
+			e.Taken[id] = timeOf(m.Headers().Get(dispatcher.HeaderAcceptedAt))
 		}),
 		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {
 			h := m.Headers()
-			e.Letters = append(e.Letters, Letter{
+			l := Letter{
 				Job: h.Get(ingest.HeaderJobID), Reason: h.Get(deadletter.HeaderReason), Detail: h.Get(deadletter.HeaderDetail),
-				At: originOf(h.Get(ingest.HeaderMsgID)),
-			})
+				At: originOf(h.Get(ingest.HeaderMsgID)), Time: timeOf(h.Get(deadletter.HeaderAt)),
+			}
+			if e.Letters = append(e.Letters, l); l.At != (place{}) {
+				e.Taken[l.Job] = timeOf(h.Get(deadletter.HeaderAccepted))
+			}
 		}),
 		readStream(ctx, js, deadletter.EventsStream, "weir.events.throttled.>", func(m jetstream.Msg) {
 			var event struct {
@@ -52,6 +60,12 @@ func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
 			}
 		}))
 	return e, err
+}
+
+// timeOf reads a header's time; zero where there is none.
+func timeOf(text string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, text)
+	return t
 }
 
 // originOf reads where a letter's job was queued from the letter's message id.

@@ -61,10 +61,10 @@ func jobOf(a *fakeapi.Arrival) string { return fakeapi.ByField("id")(a) }
 
 // judgeEnds looks at how accepted jobs ended, and at what refused producers were promised.
 func (e *Evidence) judgeEnds(r *Report) {
-	letters, overflows := map[string][]Letter{}, map[string]int{}
+	letters, overflows := map[string][]Letter{}, map[string]time.Time{}
 	for _, l := range e.Ends.Letters {
 		if l.At == (place{}) {
-			overflows[l.Job]++ // of a job that was refused
+			overflows[l.Job] = l.Time // of a job that was refused
 			continue
 		}
 		letters[l.Job] = append(letters[l.Job], l)
@@ -78,8 +78,13 @@ func (e *Evidence) judgeEnds(r *Report) {
 		known[p.ID] = p.Code == 0
 		if p.Code != 0 {
 			r.Refused++
-			if overflows[p.ID] == 0 {
+			refused, ok := overflows[p.ID]
+			if !ok {
 				r.RefusedWithoutLetter++
+			}
+			if e.lateTry(&p, refused) {
+				r.LateTries++
+				known[p.ID] = true
 			}
 			if e.Ends.Events[p.ID] == 0 {
 				r.RefusedWithoutEvent++
@@ -111,6 +116,12 @@ func (e *Evidence) judgeEnds(r *Report) {
 			r.example("called though not accepted", id)
 		}
 	}
+}
+
+// lateTry reports a job that the producer sent several times, and that was taken after it had been refused: by then there was
+// room for a try that had got no answer and was still under way, behind a link that was cut. To weir that is a job sent again.
+func (e *Evidence) lateTry(p *Receipt, refused time.Time) bool {
+	return p.Code != 0 && p.Tries > 1 && !refused.IsZero() && e.Ends.Taken[p.ID].After(refused)
 }
 
 func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
@@ -164,7 +175,9 @@ func (e *Evidence) judgeCalls(r *Report) {
 func (e *Evidence) judgeOrder(r *Report) {
 	seq := map[string]string{}
 	for _, p := range e.Receipts {
-		seq[p.ID] = strconv.FormatUint(p.Seq, 10)
+		if p.Code == 0 {
+			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
+		}
 	}
 	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
 	for _, w := range wrong {

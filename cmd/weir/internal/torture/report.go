@@ -61,6 +61,7 @@ type Report struct {
 	UnknownExplained     int `json:"unknown_explained"`
 	OtherLetters         int `json:"other_letters"`
 	Refused              int `json:"refused"`
+	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
 
@@ -154,12 +155,20 @@ func (r *Report) findings() []Finding {
 	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api",
 		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled)
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
-	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event",
-		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent)
+	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
+		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())
 	if r.Replicas > 0 {
 		all = append(all, r.fleetFindings()...)
 	}
 	return all
+}
+
+// lateTries tells of them where there are any.
+func (r *Report) lateTries() string {
+	if r.LateTries == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d taken later all the same, when an earlier try of theirs arrived late", r.LateTries)
 }
 
 func percent(n, of int) float64 { return 100 * float64(n) / float64(max(1, of)) }
