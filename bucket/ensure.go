@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -38,8 +40,16 @@ type StreamOptions struct {
 }
 
 // EnsureStream creates a stream, or adds to the one that is there what it lacks, and returns its configuration. What it has
-// beyond what is asked for stays, and is told. It blocks until the server has answered, or ctx ends.
+// beyond what is asked for stays, and is told. It blocks until it is so, for at most a minute, or until ctx ends.
 func EnsureStream(ctx context.Context, js jetstream.JetStream, o StreamOptions) (*jetstream.StreamConfig, error) {
+	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", o.Config.Name, err)
+	}
+	return cfg, nil
+}
+
+func (o *StreamOptions) ensure(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamConfig, error) {
 	name := o.Config.Name
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -49,36 +59,40 @@ func EnsureStream(ctx context.Context, js jetstream.JetStream, o StreamOptions) 
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, err)
+		return nil, err
 	}
 	have := stream.CachedInfo().Config
 	next := o.raised(have)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
 	if more := o.beyond(next); len(more) > 0 {
-		o.Log.Info("a stream has more than this version of weir asks for; it stays so", "stream", name, "has", more)
+		log.Info("a stream has more than this version of weir asks for; it stays so", "stream", name, "has", more)
 	}
 	changes := differences(have, next)
 	if len(changes) == 0 {
 		return &have, nil
 	}
 	if err := patchStream(ctx, js, have, next); err != nil {
-		return nil, fmt.Errorf("update stream %s: %w", name, err)
+		return nil, fmt.Errorf("update: %w", err)
 	}
-	o.Log.Info("a stream was changed", "stream", name, "to", changes)
+	log.Info("a stream was changed", "stream", name, "to", changes)
 	return &next, nil
 }
 
 // EnsureBucket is EnsureStream for a key-value bucket, and opens it.
 func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.KeyValueConfig, log *slog.Logger) (jetstream.KeyValue, error) {
-	kv, err := js.KeyValue(ctx, cfg.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		kv, err = js.CreateKeyValue(ctx, cfg)
-		if errors.Is(err, jetstream.ErrBucketExists) {
-			kv, err = js.KeyValue(ctx, cfg.Bucket)
+	kv, err := establish(ctx, func(ctx context.Context) (jetstream.KeyValue, error) {
+		kv, err := js.KeyValue(ctx, cfg.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, cfg)
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				kv, err = js.KeyValue(ctx, cfg.Bucket)
+			}
 		}
-	}
+		return kv, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("key-value bucket %s: %w", cfg.Bucket, err)
 	}
@@ -91,6 +105,40 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 		return nil, err
 	}
 	return kv, nil
+}
+
+// Two replicas that start together on a new cluster ask for the same streams at the same moment, and nats-server 2.15 may then
+// answer neither, though it makes what they asked for. So an attempt is not waited for long, and looks again first.
+const (
+	firstAttempt  = 2 * time.Second // twice as long for every next one: a busy cluster is slow to agree
+	mostAttempts  = 5               // 62 seconds
+	attemptPause  = 100 * time.Millisecond
+	codeNoCluster = 10008 // JetStream system temporarily unavailable
+)
+
+// establish tries to bring something about until it is there, somebody says why it cannot be, or no attempt is left.
+func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
+	for n := range mostAttempts {
+		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
+		got, err = try(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !unanswered(err) {
+			return got, err
+		}
+		select {
+		case <-time.After(attemptPause + rand.N(attemptPause)): // not in step with the other replica
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
+}
+
+// unanswered tells that nobody said yes or no.
+func unanswered(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.As(err, &api) && api.ErrorCode == codeNoCluster
 }
 
 // raised is what a stream that is as have is to become.

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,6 +51,28 @@ func TestReplicasOnACluster(t *testing.T) {
 	})
 	r.judge(notIdempotent)
 	t.Logf("the longest a key waited: %s; calls by replica: %v", r.longestGap(), r.callsBy())
+}
+
+// TestStartedTogether: replicas that meet a new cluster at the same moment make the same streams at the same moment, and all start.
+func TestStartedTogether(t *testing.T) {
+	url, _ := threeServers(t)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:9\n    bucket: {rate: 1/s, capacity: 5}\n")
+	var starts sync.WaitGroup
+	failed := make([]error, 3)
+	for i := range failed {
+		starts.Go(func() {
+			p, err := startProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=3",
+				fmt.Sprintf("WEIR_INSTANCE=replica-%d", i))
+			if failed[i] = err; err == nil {
+				t.Cleanup(p.kill)
+			}
+		})
+	}
+	starts.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestRefusalsOnACluster: a partition with copies on three servers refuses what does not fit, knows a job again that would be
