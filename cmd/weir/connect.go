@@ -11,12 +11,20 @@ import (
 	"weir/cmd/weir/internal/embedded"
 )
 
+// A server that is gone without a word, as behind a pulled cable, is noticed after three pings. Until then a connection looks
+// well, and nothing that is asked for through it is answered.
+const (
+	pingEvery = 5 * time.Second
+	mostPings = 2
+)
+
 // connect starts the embedded server, if there is to be one, and connects.
 func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	s := w.settings
 	url := s.NATSURL.Reveal()
 	opts := []nats.Option{
 		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
 		nats.ReconnectBufSize(-1),   // what cannot be sent is an error, not a promise
 		nats.IgnoreAuthErrorAbort(), // credentials that are refused today are mended tomorrow
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {

@@ -127,6 +127,8 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	}
 	if w.server == nil {
 		w.lowerGo(func() error { return w.watchMove(w.soft) })
+		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
+		w.lowerGo(func() error { return watch.run(w.soft) })
 	}
 	w.onStop("dispatch and storage", w.wait)
 	if w.dispatch != nil {

@@ -112,7 +112,7 @@ func (c Cluster) apply(opts *server.Options) error {
 	if err != nil {
 		return fmt.Errorf("cluster address %q: the port is not a number", c.Listen)
 	}
-	opts.ServerName = c.Name
+	opts.ServerName, opts.PingInterval, opts.MaxPingsOut = c.Name, pingEvery, mostPings
 	opts.Cluster = server.ClusterOpts{
 		Name: "weir", Host: host, Port: number, NoAdvertise: true, Advertise: nowhere, PoolSize: 1,
 	}
@@ -121,6 +121,12 @@ func (c Cluster) apply(opts *server.Options) error {
 	}
 	return nil
 }
+
+// Clients that are gone without a word are noticed by pings, as deploy/ has it: until then jobs are sent to them.
+const (
+	pingEvery = 5 * time.Second
+	mostPings = 2
+)
 
 // nowhere is where nothing listens: servers pass on to each other where they heard of a third, and would go there directly.
 const nowhere = "127.0.0.1:9"

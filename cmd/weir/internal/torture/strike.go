@@ -60,7 +60,7 @@ func newStrikes(r *rand.Rand, o *Options) []strike {
 	add(o.Fleet.CutNATS, cutNATS, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
 	add(o.Fleet.CutRedis, cutRedis, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
 	add(o.Fleet.CutAPI, cutAPI, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
-	add(o.Fleet.CutNode, cutNode, nodes, longerThanLease+4*time.Second, longerThanLease+12*time.Second)
+	add(o.Fleet.CutNode, cutNode, nodes, longerThanLease+4*time.Second, 35*time.Second)
 	add(o.ServerKills, killNode, nodes, 0, 8*time.Second)
 	add(o.Fleet.RedisKills, killRedis, 1, 0, 4*time.Second)
 	add(o.Fleet.RedisLosses, loseRedis, 1, 0, 4*time.Second)
