@@ -76,7 +76,7 @@ Exit code: 0 every promise was kept, 1 one was not, or the run failed.`,
 	}
 	f.IntVar(&o.Rate, "rate", 20, "calls a second of a key")
 	f.IntVar(&o.Keys, "keys", 6, "steady keys (default of a fleet: 24)")
-	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys")
+	f.IntVar(&o.Jobs, "jobs", 40, "jobs a second, over the steady keys (default of a fleet: 24)")
 	f.DurationVar(&o.Duration, "duration", 0, "start no new fault after this long (default: do all)")
 	f.StringVar(&o.Durability, "durability", "always", "always or interval: when the server syncs")
 	f.StringArrayVar(&points, "at", nil, "kill only at this point; may be repeated (-tags torture)")
@@ -102,8 +102,13 @@ func asFleet(cmd *cobra.Command, o *torture.Options) {
 			*c.N = c.InFleet
 		}
 	}
-	if !cmd.Flags().Changed("keys") {
-		o.Keys = 24
+	for name, usual := range map[string]struct {
+		n     *int
+		value int
+	}{"keys": {&o.Keys, 24}, "jobs": {&o.Jobs, 24}} {
+		if !cmd.Flags().Changed(name) {
+			*usual.n = usual.value
+		}
 	}
 }
 

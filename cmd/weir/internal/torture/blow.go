@@ -41,10 +41,20 @@ func (f *fleet) torment(ctx, faults context.Context, strikes []strike) error {
 	return f.beCalm(ctx)
 }
 
-// beCalm lets a fleet that is whole work for a while.
+// beCalm lets a fleet that is whole, and has caught up, work for a while: with a backlog each replica calls as fast as it can,
+// not as often as jobs come.
 func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
+	}
+	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx); {
+		if time.Now().After(limit) {
+			f.note("no calm spell: the fleet did not catch up within %v", catchesUp)
+			return nil
+		}
+		if !sleep(ctx, 500*time.Millisecond) {
+			return context.Cause(ctx)
+		}
 	}
 	if !sleep(ctx, settles) {
 		return context.Cause(ctx)
@@ -55,6 +65,12 @@ func (f *fleet) beCalm(ctx context.Context) error {
 		f.calm = append(f.calm, span{from, time.Now()})
 	}
 	return ctx.Err()
+}
+
+// hasCaughtUp reports whether few jobs wait, as far as can be told.
+func (f *fleet) hasCaughtUp(ctx context.Context) bool {
+	waiting, err := queued(ctx, f.js)
+	return err == nil && waiting <= 2*f.o.Keys
 }
 
 // ends is how often a replica ended by itself.

@@ -21,6 +21,7 @@ const (
 // Bounds of what is waited for.
 const (
 	resumesWithin = 90 * time.Second // every key is called again after a fault
+	catchesUp     = 3 * time.Minute  // few jobs wait
 	settles       = 5 * time.Second  // replicas share partitions anew
 	calmFor       = 15 * time.Second // how long the work of each is counted while nothing happens
 )

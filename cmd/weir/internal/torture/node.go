@@ -78,10 +78,16 @@ func (f *fleet) paths(n *node) []*link {
 	return links
 }
 
-// awaitCluster waits until JetStream answers.
+// awaitCluster waits until a stream can have a copy on every node: JetStream answers before its leader has heard of all of them.
 func (f *fleet) awaitCluster(ctx context.Context) error {
+	const trial = "TRIAL"
 	for limit := time.Now().Add(startWithin); ; {
-		_, err := f.js.AccountInfo(ctx)
+		_, err := f.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: trial, Subjects: []string{"trial"}, Replicas: nodes, Storage: jetstream.MemoryStorage,
+		})
+		if err == nil {
+			err = f.js.DeleteStream(ctx, trial)
+		}
 		if err == nil {
 			return nil
 		}

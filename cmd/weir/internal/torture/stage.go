@@ -226,11 +226,7 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 	s.talk("no more faults; what is queued is called")
 	least, since := math.MaxInt, time.Now()
 	for {
-		depths, err := bucket.Depths(ctx, js, apiName)
-		waiting = 0
-		for _, d := range depths {
-			waiting += int(d.Jobs)
-		}
+		waiting, err = queued(ctx, js)
 		if err == nil && waiting < least {
 			least, since = waiting, time.Now()
 		}
@@ -243,6 +239,15 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 			return waiting, context.Cause(ctx)
 		}
 	}
+}
+
+// queued is how many jobs wait.
+func queued(ctx context.Context, js jetstream.JetStream) (jobs int, err error) {
+	depths, err := bucket.Depths(ctx, js, apiName)
+	for _, d := range depths {
+		jobs += int(d.Jobs)
+	}
+	return jobs, err
 }
 
 // evidence gathers what the verdict is made from.
