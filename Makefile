@@ -30,6 +30,7 @@ vet:
 
 unit: redis cc ## run the tests with the race detector
 	$(GO) test -race -p 1 -timeout 25m ./...
+	$(GO) test -run Simulation -timeout 25m ./dispatcher # all seeds: with the race detector only some are run
 
 SEEDS ?= 100000
 

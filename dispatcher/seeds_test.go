@@ -15,10 +15,14 @@ var (
 	moreSeeds = flag.Uint64("seeds", 0, "how many seeds each simulation runs, 0 for as many as each has in the test run")
 )
 
-// seeds are those of a simulation: n of them, or as many as the flags say.
+// seeds are those of a simulation: n of them, or as many as the flags say. The race detector makes each ten times as slow and
+// has little to look for in one goroutine: it gets a few, and `make unit` runs all of them without it.
 func seeds(n uint64) iter.Seq[uint64] {
-	if *moreSeeds > 0 {
+	switch {
+	case *moreSeeds > 0:
 		n = *moreSeeds
+	case raced:
+		n /= 20
 	}
 	return func(yield func(uint64) bool) {
 		for i := range n {

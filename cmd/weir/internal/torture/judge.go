@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -170,6 +171,9 @@ func (e *Evidence) judgeCalls(r *Report) {
 	}
 }
 
+// stampError is by how much a stamp may be off: a call passes two programs, and each may have been let wait.
+func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
+
 // judgeOrder looks at the first calls of each key. What arrives later than a job accepted after it by less than the jitter
 // was late, not out of order; nor is what the network lost the first time.
 func (e *Evidence) judgeOrder(r *Report) {
@@ -181,12 +185,12 @@ func (e *Evidence) judgeOrder(r *Report) {
 	}
 	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
 	for _, w := range wrong {
-		switch {
-		case time.Duration(w.After.At-w.Before.At) < jitter+e.HeldUp, e.spoiltAt(w.Before.At, w.After.At):
+		switch late := time.Duration(w.After.At - w.Before.At); {
+		case late < jitter+e.stampError(), e.spoiltAt(w.Before.At, w.After.At):
 			r.Overtaken++
 		default:
 			r.OutOfOrder++
-			r.example("out of order", jobOf(&w.After)+" after "+jobOf(&w.Before))
+			r.example("out of order", fmt.Sprintf("%s came %s after %s", jobOf(&w.After), late.Round(time.Millisecond), jobOf(&w.Before)))
 		}
 	}
 }
@@ -208,7 +212,7 @@ func (e *Evidence) judgeRates(r *Report) {
 		if key != "" {
 			of = fakeapi.OfKey(e.Arrivals, key)
 		}
-		v := bucket.Check(stamped(of), bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: jitter, Eps: e.HeldUp})
+		v := bucket.Check(stamped(of), bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: jitter, Eps: e.stampError()})
 		windows := tooFull(of, rate)
 		switch v.Outcome {
 		case bucket.Pass:
