@@ -198,3 +198,40 @@ func TestAdmitterForgetsIdleKeys(t *testing.T) {
 		t.Errorf("%d keys kept, though one counts for a minute", n)
 	}
 }
+
+// TestBorrowedIsTakenBack: a job that was let in out of what others left, and not taken after all, was lent and is lent again:
+// it was never its key's own.
+func TestBorrowedIsTakenBack(t *testing.T) {
+	a := perMinute(FixedWindow, 2, 1)
+	a.Elastic = true
+	x := newAdmitter(t, a)
+	x.Admit("other", minute, 1)
+	for _, want := range []AdmitVerdict{Admitted, Admitted, Borrowed} {
+		got := x.Admit("k", minute, 1)
+		if got.Verdict != want {
+			t.Fatalf("%s, want %s", got.Verdict, want)
+		}
+		if got.Verdict == Borrowed {
+			x.TakeBack("k", got, 1)
+		}
+	}
+	if got := x.Admit("k", minute, 1); got.Verdict != Borrowed {
+		t.Errorf("after a borrowed one was taken back: %s", got.Verdict)
+	}
+	if got := x.Admit("k", minute, 1); got.Verdict != Refused {
+		t.Errorf("two of two keys with two each, and one more: %s", got.Verdict)
+	}
+}
+
+// TestAdmissionByAClockThatGoesBack: it opens no window.
+func TestAdmissionByAClockThatGoesBack(t *testing.T) {
+	for _, alg := range []Algorithm{FixedWindow, SlidingWindowCounter, SlidingLog, TokenBucket} {
+		x := newAdmitter(t, perMinute(alg, 2, 2))
+		for range 2 {
+			x.Admit("k", minute, 1)
+		}
+		if got := x.Admit("k", minute-90*second, 1); got.Verdict != Refused {
+			t.Errorf("%s: a third of two, by a clock that went back: %s", alg, got.Verdict)
+		}
+	}
+}

@@ -1,10 +1,12 @@
 package bucket
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
@@ -97,5 +99,41 @@ func TestGroupingLearns(t *testing.T) {
 				t.Errorf("the dearer way was tried %d times", wrong)
 			}
 		})
+	}
+}
+
+// TestLateReply: a reply that comes when nobody waits for it any more is no reply to the next message in its place.
+func TestLateReply(t *testing.T) {
+	nc, err := nats.Connect(startTestServer(t, t.TempDir(), server.RANDOM_PORT).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	asked := make(chan *nats.Msg, 2)
+	if _, err := nc.ChanSubscribe("stream", asked); err != nil {
+		t.Fatal(err)
+	}
+	x, err := newExchange(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	var late *nats.Msg
+	go func() {
+		late = <-asked
+		giveUp()
+		next := <-asked
+		_ = late.Respond([]byte("late"))
+		_ = next.Respond([]byte("next"))
+	}()
+	message := func() []*nats.Msg { return []*nats.Msg{{Subject: "stream"}} }
+	if got := x.do(ctx, message(), every)[0]; got.msg != nil || !errors.Is(got.err, errUnanswered) || errors.Is(got.err, errUnsent) {
+		t.Errorf("a message without a reply: %+v", got)
+	}
+	if got := x.do(t.Context(), message(), every)[0]; got.msg == nil || string(got.msg.Data) != "next" {
+		t.Errorf("the next message got: %+v", got)
+	}
+	if err := x.close(); err != nil {
+		t.Error(err)
 	}
 }

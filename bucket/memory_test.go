@@ -129,3 +129,21 @@ func TestOverrides(t *testing.T) {
 		}
 	}
 }
+
+// TestSerialsAreNotGivenAgain: a process that starts a second later gives none that the one before may have given.
+func TestSerialsAreNotGivenAgain(t *testing.T) {
+	rules := Rules{Key: fast}
+	before := newTable(t, rules)
+	last := int64(0)
+	for range 100 {
+		last = max(last, before.ask(Ask{}).Grants[0].Serial)
+	}
+	after, err := NewMemory(rules, func() Micros { return t0.Add(time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := after.Reserve(t.Context(), []Ask{{Key: "k", Limits: rules.Key, Want: 1}})
+	if err != nil || got[0].Grants[0].Serial <= last {
+		t.Errorf("a serial of %d after %d, %v", got[0].Grants[0].Serial, last, err)
+	}
+}

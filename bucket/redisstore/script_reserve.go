@@ -2,6 +2,32 @@ package redisstore
 
 // luaReserve is bucket's engine.go up to a grant: load, find the common slot, commit.
 const luaReserve = `
+-- A quota whose window slides from now on, or does no more, keeps its count. Replicas may not agree for a moment which of the
+-- two it is: so what it counted as the other stays where it is, and only what is missing is added.
+local function reconcile(l, now)
+  local f = l.name .. ':'
+  local form = l.kind == 's' and 's' or 'q'
+  if st[f .. 'k'] == form then return end
+  save(f .. 'k', form)
+  local from, till, used = load(f .. 's'), load(f .. 'e'), load(f .. 'u')
+  if form == 'q' then
+    if l.e <= now then l.s, l.e, l.u = 0, 0, 0 end
+    local s, e = period(l, max(now, l.s))
+    if not s then return end
+    if s ~= l.s or e ~= l.e then l.s, l.e, l.u = s, e, 0 end
+    from = s
+  end
+  local logged = 0
+  for _, v in ipairs(redis.call('LRANGE', l.log, 0, -1)) do
+    local _, e, units = entry(v)
+    if e >= from then logged = logged + units end
+  end
+  if form == 'q' then
+    l.u = max(l.u, logged)
+  elseif used > logged and now < till + l.per then
+    M.s.take(l, min(now, till), used - logged)
+  end
+end
 local function load_limits(now)
   n_limits = num()
   for i = 1, n_limits do
@@ -34,6 +60,7 @@ local function load_limits(now)
     elseif (l.kind == 'q' or l.kind == 'f') and l.e > now and not l.same then
       l.s, l.e = period(l, max(now, l.s))
     end
+    if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then reconcile(l, now) end
   end
   return 'ready'
 end

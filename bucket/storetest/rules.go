@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -15,6 +16,12 @@ var rulesTests = []test{
 	{"a shadow limit counts and holds nothing", shadow},
 	{"a raised rate keeps its distance from a slot given ahead", raisedBehindASlot},
 	{"what a shadow limit did not count is not given back", shadowGivesNothingBack},
+	{"a raised key rate keeps its distance from a slot given ahead", raisedKeyBehindASlot},
+	{"a call of an older rate is given back at no other", olderRateGivenBack},
+	{"a quota keeps its count in periods of another unit", quotaOfAnotherUnit},
+	{"a window of another kind keeps the count", windowOfAnotherKind},
+	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
+	{"a return that comes late takes nothing from younger calls", lateReturn},
 }
 
 func keyRateRaised(b *table) {
@@ -105,4 +112,105 @@ func shadowGivesNothingBack(b *table) {
 	b.apply(watched("holds"))
 	b.settle(bucket.Use{Key: "k", Grant: got.Grants[0], Returned: true})
 	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+// raisedKeyBehindASlot: the same for a key's own rate, of which only the horizon says how far ahead slots may lie.
+func raisedKeyBehindASlot(b *table) {
+	b.lay(bucket.Rules{Key: keyRate(2, time.Second, 1)})
+	b.expectSlots(b.ask(bucket.Ask{Want: 2, Horizon: far}), 0, 500_000)
+	got := b.ask(bucket.Ask{Limits: keyRate(10, time.Second, 1), Horizon: far})
+	if at := got.Grants[0].At - Start; at < 600_000 || at > 600_010 {
+		b.Errorf("the next slot at %d µs, want 100 ms after the one at 500000", at)
+	}
+}
+
+// olderRateGivenBack: a bucket that has drained since a call holds nothing of it. What says so is of the old rate.
+func olderRateGivenBack(b *table) {
+	account := func(n int64) bucket.Rules {
+		l := sharedRate("account", n, time.Second, 2)
+		l.Cost.SettleHeader = "X-Cost"
+		return only(l)
+	}
+	b.lay(account(10))
+	g := b.ask(bucket.Ask{}).Grants[0]
+	b.clock.now = Start + 300_000
+	b.expectSlots(b.ask(bucket.Ask{Want: 2}), 300_000, 300_000)
+	b.apply(account(5))
+	b.settle(bucket.Use{Key: "k", Grant: g, Returned: true})
+	b.expectSlots(b.ask(bucket.Ask{}))
+}
+
+func quotaOfAnotherUnit(b *table) {
+	of := func(u bucket.Unit) bucket.Rules {
+		return only(quota("q", bucket.Quota{Count: 5, Window: bucket.Calendar, Unit: u, Zone: time.UTC}))
+	}
+	b.lay(of(bucket.Day))
+	b.ask(bucket.Ask{Want: 4})
+	b.apply(of(bucket.Hour))
+	b.expectSlots(b.ask(bucket.Ask{Want: 9}), 0)
+	b.apply(of(bucket.Month))
+	b.expectSlots(b.ask(bucket.Ask{Want: 9}))
+}
+
+// windowOfAnotherKind changes a quota's window, and changes it back.
+func windowOfAnotherKind(b *table) {
+	fixed := bucket.Quota{Count: 10, Window: bucket.Fixed, Per: 3 * time.Hour}
+	slides := bucket.Quota{Count: 10, Window: bucket.Sliding, Per: 3 * time.Hour}
+	daily := bucket.Quota{Count: 10, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
+	for _, c := range []struct{ from, to bucket.Quota }{{fixed, slides}, {slides, fixed}, {daily, slides}, {slides, daily}} {
+		b.lay(only(quota("q", c.from)))
+		b.clock.now = Start + 3_600_000_000
+		got := []int{len(b.ask(bucket.Ask{Want: 7}).Grants)}
+		b.clock.now += 1_000_000
+		b.apply(only(quota("q", c.to)))
+		got = append(got, len(b.ask(bucket.Ask{Want: 2}).Grants))
+		b.clock.now += 1_000_000
+		b.apply(only(quota("q", c.from)))
+		got = append(got, len(b.ask(bucket.Ask{Want: 9}).Grants))
+		if !slices.Equal(got, []int{7, 2, 1}) {
+			b.Errorf("from %s to %s and back: %v calls of 10", c.from.Window, c.to.Window, got)
+		}
+	}
+}
+
+// slidingAfterAPeriod: calls at the very end of an hour lie within an hour that slides for nearly an hour more.
+func slidingAfterAPeriod(b *table) {
+	hourly := bucket.Quota{Count: 5, Window: bucket.Fixed, Per: time.Hour}
+	b.lay(only(quota("q", hourly)))
+	_, end := hourly.Period(Start)
+	b.clock.now = end - 1
+	b.ask(bucket.Ask{Want: 4})
+	b.clock.now = end + 60_000_000
+	b.apply(only(quota("q", bucket.Quota{Count: 5, Window: bucket.Sliding, Per: time.Hour})))
+	if n := len(b.ask(bucket.Ask{Want: 9}).Grants); n != 1 {
+		b.Errorf("%d calls a minute after four of five of an hour", n)
+	}
+}
+
+// lateReturn gives the oldest of many calls back, and then takes all there is for more than a window.
+func lateReturn(b *table) {
+	const most = 100
+	hourly := bucket.Quota{Count: most, Window: bucket.Sliding, Per: time.Hour}
+	b.lay(only(quota("q", hourly)))
+	var made []bucket.Arrival
+	ask := func() (got bucket.Answer) {
+		got = b.ask(bucket.Ask{Want: 2})
+		for _, g := range got.Grants {
+			made = append(made, bucket.Arrival{At: int64(g.At) * 1000})
+		}
+		return got
+	}
+	first := b.ask(bucket.Ask{}).Grants[0]
+	for len(made) < most-1 {
+		b.clock.now += 10_000
+		ask()
+	}
+	b.settle(bucket.Use{Key: "k", Grant: first, Returned: true})
+	for range 500 {
+		b.clock.now += 10_000_000
+		ask()
+	}
+	if v := bucket.Check(made, bucket.Claim{Limit: quota("q", hourly)}); v.Outcome != bucket.Pass || v.Calls < 2*most-2 {
+		b.Errorf("%s", v)
+	}
 }
