@@ -13,6 +13,7 @@ import (
 // TestPaceOverHandovers: a key that changes hands is called at its pace: the new owner learns it from
 // the ledger, by no clock of the old one's.
 func TestPaceOverHandovers(t *testing.T) {
+	t.Parallel()
 	const yaml = "apis:\n  pay:\n    url: %s/v1\n    idempotency: {header: Idempotency-Key}\n    jitter: 20ms\n" +
 		"    bucket: {rate: 1/1s, capacity: 5000}\n"
 	r := newReplicas(t, oneServer(t), 1, yaml)

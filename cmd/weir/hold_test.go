@@ -14,6 +14,7 @@ import (
 // TestHold lets one call be pushed back for a second: what it holds is not called before, and what it does not hold is.
 // What is held stays held over a restart.
 func TestHold(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		holds, subject string
 		restart        bool

@@ -9,6 +9,7 @@ import (
 // TestRestartKeepsInterval stops and starts a worker between two calls of a key. By its own ledger the second was never
 // planned before the interval had passed.
 func TestRestartKeepsInterval(t *testing.T) {
+	t.Parallel()
 	for kind, line := range map[string]string{"idempotent": "idempotency: {header: Idempotency-Key}", "not idempotent": "timeout: 5s"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

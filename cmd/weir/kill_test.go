@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,12 +84,12 @@ func (p *process) kill() {
 }
 
 func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	addr, err := torture.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addr
 }
 
 // killRig is a weir process that is killed again and again while a producer publishes.
@@ -232,6 +231,7 @@ func (r *killRig) queued() int {
 
 // TestKilledUnderLoad kills the worker, server and all, twenty times under load.
 func TestKilledUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []struct{ name, yaml string }{
 		{"idempotent", "idempotency: {header: Idempotency-Key}"},
 		{"not idempotent", "timeout: 10s"},
@@ -246,6 +246,7 @@ func TestKilledUnderLoad(t *testing.T) {
 // TestOrderlyStopLeavesNothingUnknown: SIGTERM lets running calls end and takes back what was about to start, so that
 // a deployment parks no job, not even on an api that is not idempotent.
 func TestOrderlyStopLeavesNothingUnknown(t *testing.T) {
+	t.Parallel()
 	r := restartUnderLoad(t, "timeout: 10s", 5, func(p *process) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)

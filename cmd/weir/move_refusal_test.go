@@ -196,6 +196,7 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 // TestMoveFromUnderAStoppedReplica: a replica that is stopped while its jobs are moved away calls none of them when it goes
 // on. It ends.
 func TestMoveFromUnderAStoppedReplica(t *testing.T) {
+	t.Parallel()
 	url := startTarget(t)
 	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
 	for n := range 1000 {

@@ -41,11 +41,16 @@ apis:
 	}
 	r.awaitCalls(keys)
 	d := r.worker.dispatch
+	state, err := d.State("slow")
+	defer func() {
+		if t.Failed() {
+			t.Logf("%+v, %v", state, err)
+		}
+	}()
 	r.eventually("the first jobs' ends", func() bool {
-		state, err := d.State("slow")
+		state, err = d.State("slow")
 		return err == nil && state.Keys == keys-1 && state.InFlight == 0 && state.Jobs == 3*keys*(keys-1)/2
 	})
-	state, err := d.State("slow")
 	if err != nil || state.Partitions != 4 || state.Owned != 4 || state.Instance != "test" {
 		t.Errorf("state %+v, %v", state, err)
 	}

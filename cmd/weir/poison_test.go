@@ -15,6 +15,7 @@ import (
 // TestPoisonIsParked lets the call of one job of an idempotent api kill the worker each time: the job is parked after a
 // few deaths, and every other job is done.
 func TestPoisonIsParked(t *testing.T) {
+	t.Parallel()
 	var worker atomic.Int64
 	var deaths atomic.Int64
 	r := newKillRig(t, fakeapi.Options{

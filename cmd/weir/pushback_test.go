@@ -14,6 +14,7 @@ import (
 // TestNothingLeft lets an answer in order say that no call is left, in several spellings: what it holds is not called
 // before its window opens again, also over a restart.
 func TestNothingLeft(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what, order string
 		holds       string
@@ -117,6 +118,7 @@ apis:
 // TestBreaker breaks an api until the breaker has opened several times in a row: meanwhile one call at a time tries it.
 // When it works again every job is done, none of them having used up its attempts.
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	const jobs, probes = 20, 5
 	for what, order := range map[string]string{"500": "status=500", "reset": "reset=body", "hang": "hang"} {
 		t.Run(what, func(t *testing.T) {
@@ -167,6 +169,7 @@ func TestBreaker(t *testing.T) {
 // TestUnreachable: while nobody listens at the api's address jobs wait, and use up no attempt but those that opened the
 // breaker.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	const jobs = 12
 	address := closedPort(t)
 	r := rigOn(t, nil, fmt.Sprintf(breakerYAML, "http://"+address, "1s"))

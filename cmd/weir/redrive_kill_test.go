@@ -41,6 +41,7 @@ func (r *rig) letterCount() int {
 // TestRedriveKilledHalfWay kills redrives with kill -9 while jobs are on their way, and starts them again when the stream
 // has long forgotten the ids of what was redriven: on the api's own ledger every job stands exactly once.
 func TestRedriveKilledHalfWay(t *testing.T) {
+	t.Parallel()
 	const keys, each = 100, 12
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 dedupe: 1s

@@ -41,6 +41,7 @@ func threeServers(t *testing.T) (url string, servers []*server.Server) {
 
 // TestReplicasOnACluster: two replicas on three servers, of which one dies: nothing is lost, and nothing is called twice.
 func TestReplicasOnACluster(t *testing.T) {
+	t.Parallel()
 	url, servers := threeServers(t)
 	r := newReplicas(t, url, 2, fmt.Sprintf(replicaAPI, notIdempotent), "WEIR_REPLICAS=3", "WEIR_PARTITIONS=3")
 	r.underLoad(6, 30*time.Millisecond, func(ctx context.Context) {

@@ -188,6 +188,7 @@ const notIdempotent = "timeout: 10s"
 
 // TestReplicasShareTheWork: three replicas call under one set of limits, each its part.
 func TestReplicasShareTheWork(t *testing.T) {
+	t.Parallel()
 	redis := startRedis(t)
 	yaml := fmt.Sprintf(replicaAPI, "idempotency: {header: Idempotency-Key}") +
 		"    limits:\n      - {name: account, rate: 150/s}\n      - {name: concurrent, in_flight: 40}\n"
@@ -218,6 +219,7 @@ func TestReplicasShareTheWork(t *testing.T) {
 
 // TestReplicaKilled: what a replica that is killed owned others go on with; nothing is lost, and nothing called twice.
 func TestReplicaKilled(t *testing.T) {
+	t.Parallel()
 	r := newReplicas(t, oneServer(t), 2, fmt.Sprintf(replicaAPI, notIdempotent))
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.awaitCalls(ctx, 200)
@@ -255,6 +257,7 @@ func TestReplicasKilled(t *testing.T) {
 
 // TestReplicaStopped: a replica that was stopped for longer than its lease makes no call of what others own by then.
 func TestReplicaStopped(t *testing.T) {
+	t.Parallel()
 	r := newReplicas(t, oneServer(t), 2, fmt.Sprintf(replicaAPI, notIdempotent))
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.awaitCalls(ctx, 200)
@@ -268,6 +271,7 @@ func TestReplicaStopped(t *testing.T) {
 
 // TestRollingRestart: replicas are replaced one after the other, and no producer notices that asks again.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	r := newReplicas(t, oneServer(t), 3, fmt.Sprintf(replicaAPI, notIdempotent))
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		for i := range r.procs {

@@ -87,6 +87,7 @@ func broken(r *torture.Report) []string {
 // TestTorture is the short torture: all kinds of faults, on apis of both kinds, keep every promise; and each planted bug
 // is caught by the faults that weir itself survives.
 func TestTorture(t *testing.T) {
+	t.Parallel()
 	bin := buildWeir(t, "-tags", "torture")
 	places := make(chan struct{}, 4)
 	kept := map[string]*tortured{}
@@ -181,6 +182,7 @@ func TestFleetTorture(t *testing.T) {
 // TestOrdinaryBuildHasNoFaults: nothing in the environment can end an ordinary weir at a point, or plant a bug in it: not
 // even the names are in it.
 func TestOrdinaryBuildHasNoFaults(t *testing.T) {
+	t.Parallel()
 	ordinary := buildWeir(t)
 	names := []string{"TORTURE_CRASH", "TORTURE_PLANTED", string(fault.DeleteFirst), string(fault.AnswerFirst), string(fault.EpochDropped)}
 	for tag, bin := range map[string]string{"": ordinary, "torture": buildWeir(t, "-tags", "torture")} {

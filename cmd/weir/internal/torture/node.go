@@ -28,7 +28,7 @@ func newNodes() ([]*node, error) {
 		all[i] = &node{name: fmt.Sprintf("nats-%d", i+1)}
 		for _, addr := range []*string{&all[i].clients, &all[i].cluster} {
 			var err error
-			if *addr, err = freeAddr(); err != nil {
+			if *addr, err = FreeAddr(); err != nil {
 				return nil, err
 			}
 		}

@@ -21,7 +21,7 @@ func newRedis() (*redisServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a fleet needs redis-server for its shared limits (apt-get install redis-server): %w", err)
 	}
-	addr, err := freeAddr()
+	addr, err := FreeAddr()
 	return &redisServer{path: path, addr: addr}, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"strconv"
@@ -134,7 +135,7 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 	if s.o.isFleet() {
 		return s.setUpFleet(ctx)
 	}
-	addr, err := freeAddr()
+	addr, err := FreeAddr()
 	if err != nil {
 		return err
 	}
@@ -295,11 +296,15 @@ func (s *stage) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// FreeAddr is an address that nobody listens on. It is none of those that a system hands out by itself, so that it stays free
+// while what listens on it is down.
+func FreeAddr() (string, error) {
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000))); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("find a free port: %w", err)
 }
