@@ -142,7 +142,8 @@ func TestMovedLettersStandOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.put("weir.dead.pay.rejected.k", fmt.Sprintf("letter.%s.%d", name, s.CachedInfo().State.LastSeq), "pay", nil)
+		seq := s.CachedInfo().State.LastSeq
+		o.put("weir.dead.pay.rejected.k", fmt.Sprintf("letter.%s.%d.%d", name, seq, bucket.MicrosOf(o.storedAt(name, seq))), "pay", nil)
 	})
 	url := startTarget(t)
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
