@@ -199,6 +199,7 @@ func (r *Report) Print(w io.Writer) error {
 	if r.ByThem > 0 {
 		t.add("        weir ended by itself and was started again  %d", r.ByThem)
 	}
+	t.add("        this machine let programs wait for up to %v; the jitter is %v", r.HeldUp.Round(time.Millisecond), jitter)
 	for _, n := range r.Notes {
 		t.add("        note            %s", n)
 	}
