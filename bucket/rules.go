@@ -257,17 +257,3 @@ func (r Rules) validateQuota(q Quota) error {
 	}
 	return nil
 }
-
-// Capacity is the largest cost that limit l can ever let pass, headroom counted; a permit is always one.
-func (r Rules) Capacity(l Limit) int64 {
-	switch {
-	case l.Rate != nil:
-		return l.Rate.Burst
-	case l.Quota != nil:
-		return r.Lowered(l.Quota.Count)
-	case l.Budget != nil:
-		return r.Lowered(l.Budget.Count)
-	default:
-		return 1 << 52
-	}
-}

@@ -273,7 +273,10 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 			costs[i] = c.api.Price
 			continue
 		}
-		cost, err := Cost(shared[i].Cost, j)
+		cost, err := shared[i].Cost.FromJob().Of(j)
+		if err != nil && shared[i].Shadow {
+			cost, err = 1, nil // it only watches
+		}
 		if err != nil {
 			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strconv"
@@ -128,13 +127,10 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-func parseCost(value string, most int64) (int64, error) {
+func parseCost(value string) (int64, error) {
 	cost, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || cost < 1 {
 		return 0, fmt.Errorf("%q is not a whole number from 1", clip(value))
-	}
-	if most > 0 && cost > most {
-		return 0, fmt.Errorf("cost %d can never pass: the limits let at most %d through at once", cost, most)
 	}
 	return cost, nil
 }
@@ -169,41 +165,4 @@ func pointedString(body []byte, pointer string) (string, error) {
 		return v.String(), nil
 	}
 	return "", fmt.Errorf("what %s points to is neither a string nor a number", pointer)
-}
-
-// Pointed finds the value that a JSON pointer (RFC 6901) names in body; numbers come as json.Number.
-func Pointed(body []byte, pointer string) (any, error) {
-	dec := json.NewDecoder(strings.NewReader(string(body)))
-	dec.UseNumber()
-	var value any
-	if err := dec.Decode(&value); err != nil {
-		return nil, errors.New("the body is not JSON")
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("the body is more than one JSON value")
-	}
-	if pointer == "" {
-		return value, nil
-	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
-		part = unescape.Replace(part)
-		switch v := value.(type) {
-		case map[string]any:
-			next, ok := v[part]
-			if !ok {
-				return nil, fmt.Errorf("the body has nothing at %s", pointer)
-			}
-			value = next
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(v) || strconv.Itoa(i) != part {
-				return nil, fmt.Errorf("the body has nothing at %s", pointer)
-			}
-			value = v[i]
-		default:
-			return nil, fmt.Errorf("the body has nothing at %s", pointer)
-		}
-	}
-	return value, nil
 }

@@ -71,7 +71,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 		at, bad := ParseDeadline(value, now)
 		err = set(&j.Deadline, at, bad)
 	case "weir-cost":
-		cost, bad := parseCost(value, rule.MaxCost)
+		cost, bad := parseCost(value)
 		err = set(&j.Cost, cost, bad)
 	case "weir-redrives":
 		n, bad := strconv.ParseUint(value, 10, 31)

@@ -14,7 +14,7 @@ import (
 // plainRule is an api with everything a job may use.
 var plainRule = ingest.Rule{
 	API: "credit", Methods: []string{"POST", "PUT", "DELETE"}, ForwardHeaders: []string{"Content-Type", "X-Source"},
-	MaxBody: 64, MaxCost: 4000,
+	MaxBody: 64, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.CostSource{Header: "Weir-Cost"}, Most: 4000}},
 }
 
 var someNow = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestHeaderRefused(t *testing.T) {
 		"Weir-Path":     badPaths,
 		"Weir-Query":    {"a b", "a\r\nX: y", "a\n", "a\x00", "#f", "é", "a\x7f", strings.Repeat("q", 4097)},
 		"Weir-Deadline": {"", "soon", "30", "-1s", "0s", "2026-01-02T15:04:05Z", "2020-01-01T00:00:00Z", "2026-01-02 15:04:05", "1e99h", "NaN", strings.Repeat("1", 9000) + "s"},
-		"Weir-Cost":     {"", "0", "-1", "1.5", "1e2", "4001", "99999999999999999999", "0x10", " 1", "one"},
+		"Weir-Cost":     {"", "0", "-1", "1.5", "1e2", "99999999999999999999", "0x10", " 1", "one"},
 		"Weir-Reply-To": {
 			"", "a b", "a.*", "a.>", ">", "*", "a..b", ".a", "a.", "a\r\nPUB x", "a\tb", strings.Repeat("a", 513),
 			"$JS.API.STREAM.DELETE.WEIR_DEAD", "$SYS.REQ", "$KV.weir_config.current", "weir.jobs.credit.x", "weir.dead._.invalid._", "weir.",

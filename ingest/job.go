@@ -73,7 +73,7 @@ type Rule struct {
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	MaxCost        int64 // 0: any
+	Costs          []CostBound // of its limits, judged when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
@@ -110,6 +110,9 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		j.DedupeID = j.ID
 	}
 	j.Header = storedHeader(m.Header, m.Body, j.ID)
+	if refusal == nil {
+		refusal = j.checkCosts(rule)
+	}
 	return j, refusal
 }
 

@@ -43,6 +43,12 @@ func refusalCases() []refusalCase {
 		{"another stream", "credit.k", with("Nats-Expected-Stream", "ORDERS"), "body", 20400, "credit", "k"},
 		{"two ids", "credit.k", nats.Header{"Nats-Msg-Id": {"a"}, "nats-msg-id": {"b"}}, "body", 20400, "credit", "k"},
 		{"over the cost", "credit.k", with("Weir-Cost", "11"), "body", 20400, "credit", "k"},
+		{"over a quota's units", "credit.k", with("X-Units", "101"), "body", 20400, "credit", "k"},
+		{"units that are no number", "credit.k", with("X-Units", "x"), "body", 20400, "credit", "k"},
+		{"over a quota's tokens", "batch.k", with("X-Any", "1"), `{"n":101}`, 20400, "batch", "k"},
+		{"half a token", "batch.k", with("X-Any", "1"), `{"n":1.5}`, 20400, "batch", "k"},
+		{"no tokens", "batch.k", with("X-Any", "1"), `{}`, 20400, "batch", "k"},
+		{"tokens in no JSON", "batch.k", with("X-Any", "1"), "body", 20400, "batch", "k"},
 		{"past deadline", "credit.k", with("Weir-Deadline", "2020-01-01T00:00:00Z"), "body", 20400, "credit", "k"},
 	}
 	for name, value := range map[string]string{
@@ -61,12 +67,20 @@ func TestRefusals(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit:
-    url: %s
+    url: %[1]s
     methods: [POST]
     forward_headers: [X-Source]
     max_body: 100B
     bucket: {rate: 1000/s, burst: 10, capacity: 100}
-    limits: [{name: tokens, rate: 1000/s, burst: 10, cost: header:Weir-Cost}]
+    limits:
+      - {name: tokens, rate: 1000/s, burst: 10, cost: header:Weir-Cost}
+      - {name: units, quota: 100/day, tz: UTC, cost: header:X-Units}
+  batch:
+    url: %[1]s
+    bucket: {rate: 1000/s, burst: 10, capacity: 100}
+    limits:
+      - {name: tokens, quota: 100/day, tz: UTC, cost: json:/n}
+      - {name: watched, quota: 50/day, tz: UTC, cost: json:/n, shadow: true}
 `)
 	events, err := r.nc.SubscribeSync("weir.events.>")
 	if err != nil {
@@ -100,10 +114,13 @@ apis:
 	if a := r.submit("weir.jobs.credit.k", []byte("good"), nil); a.Error != nil {
 		t.Errorf("a good job behind them: %+v", a)
 	}
-	r.awaitCalls(1)
-	r.eventually("an empty queue", func() bool { return r.waiting("credit") == 0 })
-	if calls := len(r.api.All()); calls != 1 {
-		t.Errorf("%d calls, of one good job", calls)
+	if a := r.submit("weir.jobs.batch.k", []byte(`{"n":100}`), nil); a.Error != nil {
+		t.Errorf("a job that takes the whole quota: %+v", a)
+	}
+	r.awaitCalls(2)
+	r.eventually("an empty queue", func() bool { return r.waiting("credit")+r.waiting("batch") == 0 })
+	if calls := len(r.api.All()); calls != 2 {
+		t.Errorf("%d calls, of two good jobs", calls)
 	}
 	if n := r.messages("WEIR_DEAD"); n != len(refusalCases()) {
 		t.Errorf("%d letters for %d refusals", n, len(refusalCases()))

@@ -15,7 +15,9 @@ const leastJitter = time.Millisecond
 
 // ingestRule is what the intake must know of an api.
 func ingestRule(a *config.API) *ingest.Rule {
-	rule := &ingest.Rule{API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, MaxCost: maxCost(a)}
+	rule := &ingest.Rule{
+		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(),
+	}
 	switch a.Key.From {
 	case config.KeyFromHeader:
 		rule.Key.Header = a.Key.Name
@@ -23,27 +25,6 @@ func ingestRule(a *config.API) *ingest.Rule {
 		rule.Key.Pointer = a.Key.Pointer
 	}
 	return rule
-}
-
-// maxCost is the largest Weir-Cost that can ever pass, 0 where no limit takes its cost from there.
-func maxCost(a *config.API) int64 {
-	most := int64(0)
-	for _, l := range a.Rules.Shared {
-		if l.Cost.Header != ingest.HeaderCost {
-			continue
-		}
-		let := int64(0)
-		switch {
-		case l.Rate != nil:
-			let = l.Rate.Burst
-		case l.Quota != nil:
-			let = l.Quota.Count
-		}
-		if let > 0 && (most == 0 || let < most) {
-			most = let
-		}
-	}
-	return most
 }
 
 // dispatchAPI is what the dispatcher must know of an api.

@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// CostSource says where a job tells how many units it takes from a limit. The zero value is one unit a call.
+type CostSource struct {
+	Constant int64  // when above zero
+	Header   string // a job header that holds a whole number
+	Pointer  string // a JSON pointer (RFC 6901) into the job's body
+}
+
+// CostBound is the most that a job may cost at one limit of its api: one that costs more can never be called.
+type CostBound struct {
+	Limit string // its name
+	From  CostSource
+	Most  int64
+}
+
+// Of is how many units a job takes: 1 when the source names nothing, or names a header that the job does not have.
+func (s CostSource) Of(j *Job) (int64, error) {
+	switch {
+	case s.Constant > 0:
+		return s.Constant, nil
+	case strings.EqualFold(s.Header, HeaderCost):
+		return j.Cost, nil
+	case s.Header != "":
+		for name, values := range j.Header {
+			if strings.EqualFold(name, s.Header) && len(values) > 0 {
+				return wholeCost(values[0], "header "+s.Header)
+			}
+		}
+		return 1, nil
+	case s.Pointer != "":
+		value, err := Pointed(j.Body, s.Pointer)
+		if err != nil {
+			return 0, err
+		}
+		number, ok := value.(json.Number)
+		if !ok {
+			return 0, fmt.Errorf("what %s points to is not a number", s.Pointer)
+		}
+		return wholeCost(number.String(), s.Pointer)
+	}
+	return 1, nil
+}
+
+func wholeCost(text, where string) (int64, error) {
+	cost, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || cost < 1 {
+		return 0, fmt.Errorf("the cost in %s is not a whole number from 1", where)
+	}
+	return cost, nil
+}
+
+// checkCosts refuses a job whose cost cannot be read, or can never pass: it would wait for nothing, and hold up its key.
+func (j *Job) checkCosts(rule *Rule) *Refusal {
+	for i := range rule.Costs {
+		bound := &rule.Costs[i]
+		cost, err := bound.From.Of(j)
+		if err != nil {
+			return refuse(Invalid, "limit %s: %v", bound.Limit, err)
+		}
+		if cost > bound.Most {
+			return refuse(Invalid, "limit %s: cost %d can never pass: it lets at most %d through at once", bound.Limit, cost, bound.Most)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Pointed finds the value that a JSON pointer (RFC 6901) names in body; numbers come as json.Number. Of a member that
+// stands twice the last one counts, as for most who read JSON. Nothing but the value found is built in memory.
+func Pointed(body []byte, pointer string) (any, error) {
+	if !json.Valid(body) {
+		return nil, errors.New("the body is not JSON, or more than one value")
+	}
+	at, found := trimJSON(body), true
+	if pointer != "" {
+		unescape := strings.NewReplacer("~1", "/", "~0", "~")
+		for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+			if at, found = child(at, unescape.Replace(part)); !found {
+				return nil, fmt.Errorf("the body has nothing at %s", pointer)
+			}
+		}
+	}
+	dec := json.NewDecoder(bytes.NewReader(at))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return nil, fmt.Errorf("the body cannot be read at %s: %w", pointer, err)
+	}
+	return value, nil
+}
+
+// child finds a member of an object or an item of an array, in valid JSON.
+func child(container []byte, name string) (value []byte, found bool) {
+	switch container[0] {
+	case '{':
+		for rest := next(container[1:]); len(rest) > 0; {
+			key, after := cutValue(rest)
+			after = trimJSON(after)[1:] // the colon
+			member, after := cutValue(trimJSON(after))
+			if names(key, name) {
+				value, found = member, true
+			}
+			rest = next(after)
+		}
+	case '[':
+		want, err := strconv.Atoi(name)
+		if err != nil || want < 0 || strconv.Itoa(want) != name {
+			return nil, false
+		}
+		rest := next(container[1:])
+		for n := 0; len(rest) > 0; n++ {
+			item, after := cutValue(rest)
+			if n == want {
+				return item, true
+			}
+			rest = next(after)
+		}
+	}
+	return value, found
+}
+
+// next is where the next member or item begins, empty at the container's end.
+func next(b []byte) []byte {
+	b = trimJSON(b)
+	switch b[0] {
+	case '}', ']':
+		return nil
+	case ',':
+		return trimJSON(b[1:])
+	}
+	return b
+}
+
+// cutValue cuts off the value at the beginning of b, which is valid JSON up to the end of its container.
+func cutValue(b []byte) (value, after []byte) {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+		default:
+			if depth > 0 || i+1 < len(b) && !endsScalar(b[i+1]) {
+				continue
+			}
+		}
+		if depth == 0 {
+			return b[:i+1], b[i+1:]
+		}
+	}
+	return b, nil
+}
+
+// endsScalar reports what may stand behind a number or a word.
+func endsScalar(c byte) bool { return strings.IndexByte(",]} \t\r\n", c) >= 0 }
+
+func trimJSON(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
+
+// names reports whether a member's name as it is written is this one.
+func names(written []byte, name string) bool {
+	if bytes.IndexByte(written, '\\') < 0 && utf8.Valid(written) {
+		return string(written[1:len(written)-1]) == name
+	}
+	var s string
+	return json.Unmarshal(written, &s) == nil && s == name
+}
