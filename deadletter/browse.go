@@ -364,33 +364,3 @@ func readKept(msg jetstream.Msg) (Kept, bool) {
 
 // headerSize is how the server tells the size of a body that it leaves out.
 const headerSize = "Nats-Msg-Size"
-
-// readLetter reads what Message wrote. What somebody else published on a letter's subject it reads as far as it goes.
-func readLetter(subject string, h nats.Header) Kept {
-	number := func(name string) int {
-		n, err := strconv.Atoi(h.Get(name))
-		if err != nil {
-			return 0
-		}
-		return n
-	}
-	l := Letter{
-		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
-		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut,
-	}
-	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
-		l.Accepted = at
-	}
-	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAt)); err == nil {
-		l.At = at
-	}
-	if tokens := strings.Split(subject, "."); len(tokens) == 5 {
-		api, apiErr := ingest.ParseToken(tokens[2])
-		key, keyErr := ingest.ParseToken(tokens[4])
-		if apiErr == nil && keyErr == nil {
-			l.API, l.Reason, l.Key = api, Reason(tokens[3]), key
-		}
-	}
-	return Kept{Letter: l, Published: subject}
-}

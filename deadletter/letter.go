@@ -60,6 +60,7 @@ const (
 	HeaderBilled   = "Weir-Dead-Billed"
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer handed the job in, where known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
+	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // what its producer called an api that is not configured; as a token
 	HeaderOutcome  = "Weir-Outcome"
 )
 
@@ -72,6 +73,7 @@ const maxDetailBytes = 512
 // Letter is a job that will not be called again unless somebody redrives it.
 type Letter struct {
 	API, Key, JobID string // "" where unknown
+	AskedAPI        string // where API is "": the name of the api that its producer asked for, if an api can be called so
 	Origin          string // names the job for good: stream, sequence, and when it was stored; "" for a job that was refused
 	Reason          Reason
 	Detail          string // what happened, fit for anybody: no payload, no address, no secret
@@ -123,6 +125,9 @@ func (l *Letter) facts() map[string]string {
 	if l.JobID != "" {
 		facts[ingest.HeaderJobID] = l.JobID
 	}
+	if l.AskedAPI != "" {
+		facts[HeaderAskedAPI] = ingest.Token(l.AskedAPI)
+	}
 	return facts
 }
 
@@ -150,6 +155,41 @@ func (l *Letter) notice() *nats.Msg {
 		h[name] = []string{value}
 	}
 	return &nats.Msg{Subject: l.ReplyTo, Header: h}
+}
+
+// readLetter reads what Message wrote. What somebody else published on a letter's subject it reads as far as it goes.
+func readLetter(subject string, h nats.Header) Kept {
+	number := func(name string) int {
+		n, err := strconv.Atoi(h.Get(name))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	l := Letter{
+		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
+		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
+		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut,
+	}
+	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
+		l.Accepted = at
+	}
+	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAt)); err == nil {
+		l.At = at
+	}
+	if tokens := strings.Split(subject, "."); len(tokens) == 5 {
+		api, apiErr := ingest.ParseToken(tokens[2])
+		key, keyErr := ingest.ParseToken(tokens[4])
+		if apiErr == nil && keyErr == nil {
+			l.API, l.Reason, l.Key = api, Reason(tokens[3]), key
+		}
+	}
+	if l.API == "" {
+		if asked, err := ingest.ParseToken(h.Get(HeaderAskedAPI)); err == nil {
+			l.AskedAPI = asked
+		}
+	}
+	return Kept{Letter: l, Published: subject}
 }
 
 // ours reports a header that weir itself writes on letters: one that the job has comes from an earlier letter.

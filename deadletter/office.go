@@ -139,6 +139,9 @@ func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	l.Accepted, l.BodyLeftOut = l.At, r.Refusal.Code == ingest.TooLarge
 	if !validAPI(r.API) || r.Refusal.Code == ingest.UnknownAPI {
 		l.API = ""
+		if len(r.API) <= maxAskedBytes {
+			l.AskedAPI = r.API
+		}
 	}
 	if r.Refusal.Code != ingest.Throttled {
 		o.Bury(l, o.orTakenBack(done))
@@ -200,6 +203,9 @@ func (o *Office) Send(e Event, done func(err error)) {
 		done(err)
 	})
 }
+
+// maxAskedBytes bounds the name of an unknown api that a letter keeps; no api has a longer one.
+const maxAskedBytes = 128
 
 func validAPI(name string) bool { return name != "" && ingest.Token(name) == name }
 

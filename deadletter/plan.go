@@ -146,10 +146,22 @@ func (r *Redrive) eachHeader(ctx context.Context, take func(k *Kept) error) erro
 			return err
 		}
 		for i := range chunk {
+			r.address(&chunk[i])
 			if err := take(&chunk[i]); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+// address makes a letter whose api was not configured when its job came one of the api that was asked for, if that is
+// configured by now. Where the letter stands does not change.
+func (r *Redrive) address(k *Kept) {
+	if k.API != "" || k.AskedAPI == "" {
+		return
+	}
+	if _, configured := r.opts.Terms(k.AskedAPI); configured {
+		k.API = k.AskedAPI
 	}
 }
 

@@ -82,6 +82,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	byKey := map[bucketName][]*Kept{}
 	for i := range chunk {
 		k := &chunk[i]
+		x.address(k)
 		name := bucketName{k.API, k.Key}
 		if byKey[name] == nil {
 			order = append(order, name)
@@ -174,7 +175,7 @@ func (x *run) publish(ctx context.Context, msg *nats.Msg) ([]byte, error) {
 
 // settle draws the consequence of the intake's answer. A refusal has stored a letter of its own, with one redrive more,
 // and so the old one goes as well: a job has one letter. Only where the api is unknown by now it is the new one that
-// goes, since it does not say for which api it is.
+// goes, since the old one stands under its api.
 func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	receipt, err := ingest.ParseAnswer(answer)
 	var refusal *ingest.Refusal

@@ -190,6 +190,7 @@ type letterJSON struct {
 	Seq      uint64              `json:"seq"`
 	Stored   time.Time           `json:"stored"`
 	API      string              `json:"api"`
+	AskedAPI string              `json:"asked_api,omitempty"` // where api is "": the name that its producer asked for
 	Key      string              `json:"key"`
 	Job      string              `json:"job"`
 	Reason   deadletter.Reason   `json:"reason"`
@@ -205,7 +206,7 @@ type letterJSON struct {
 
 func letterAsJSON(k *deadletter.Kept) letterJSON {
 	return letterJSON{
-		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
+		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
 		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Size: k.Size,
 	}
 }

@@ -79,6 +79,9 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	t := &table{}
 	t.row("letter", fmt.Sprintf("%d, stored %s (%s ago)", k.Seq, clockTime(k.Stored), brief(now.Sub(k.Stored))))
 	t.row("api", orDash(k.API))
+	if k.AskedAPI != "" {
+		t.row("asked for", k.AskedAPI+", which was not configured")
+	}
 	t.row("key", orDash(k.Key))
 	t.row("job", orDash(k.JobID))
 	t.row("reason", string(k.Reason))
