@@ -29,7 +29,7 @@ vet:
 	$(GO) mod tidy -diff
 
 unit: redis cc ## run the tests with the race detector
-	$(GO) test -race -p 1 -parallel 4 -timeout 25m ./... # what runs in parallel mostly waits
+	$(GO) test -race -p 1 -parallel 4 -timeout 40m ./... # what runs in parallel mostly waits
 	$(GO) test -run Simulation -timeout 25m ./dispatcher # all seeds: with the race detector only some are run
 
 SEEDS ?= 100000

@@ -51,6 +51,12 @@ func TestBreaker(t *testing.T) {
 			t.Error("opened by calls that had started before it closed")
 		}
 	}
+	fail(2)
+	b.worked(old)
+	if fail(1) != 1 {
+		t.Error("an answer to a call that had started before it closed counts against the failures since")
+	}
+	b.close(now)
 	b.open(o, now, 0)
 	if got := b.turned.Until(b.until); got != time.Second {
 		t.Errorf("after closing it opens for %v, want %v", got, time.Second)

@@ -113,7 +113,7 @@ func (d *Dispatcher) Keys(api string, limit int) ([]KeyState, error) {
 	states := []KeyState{}
 	for _, k := range l.deepest(min(max(limit, 1), MaxInspected)) {
 		l.mu.Lock()
-		if line := l.s.lines[k.key]; line != nil {
+		if line := l.s.lines[k.key]; line != nil && !line.empty() {
 			states = append(states, l.s.inspect(line, l.now()))
 		}
 		l.mu.Unlock()
@@ -201,7 +201,7 @@ func (l *lane) deepest(limit int) []keyDepth {
 	seen, least := 0, 0
 	l.mu.Lock()
 	for key, line := range l.s.lines {
-		if depth := line.depth(); depth >= least {
+		if depth := line.depth(); depth > 0 && depth >= least {
 			top = append(top, keyDepth{key, depth})
 		}
 		if seen++; seen%lookAtOnce == 0 {

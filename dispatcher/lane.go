@@ -292,7 +292,7 @@ type laneCounts struct{ queued, keys, calling, held, owned int }
 func (l *lane) counts() laneCounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines), calling: l.s.calls, held: l.s.countHeld(l.now())}
+	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines) - l.s.kept, calling: l.s.calls, held: l.s.countHeld(l.now())}
 	for _, p := range l.parts {
 		if p != nil && p.open {
 			n.owned++

@@ -8,7 +8,8 @@ import (
 	"weir/ingest"
 )
 
-// line is one key's unfinished jobs, in the order they were accepted. A key without jobs has no line.
+// line is one key's unfinished jobs, in the order they were accepted. A key without jobs has no line, unless there
+// is something to be remembered of it.
 type line struct {
 	key                     string
 	part                    *part
@@ -30,6 +31,7 @@ type line struct {
 	called                  bool          // up: it has the turn at the shared limits
 	costly                  bool          // a shared limit refused it because of its cost: it is asked for alone
 	paused                  bool          // by an operator
+	kept                    bool          // without jobs, for what it remembers
 	cancels                 int           // of its tasks, those cancelled and not let go of yet
 	askAt                   bucket.Micros // the store said not to ask before
 	passed                  bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late

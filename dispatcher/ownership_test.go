@@ -172,3 +172,93 @@ func TestWatchThatLagsGivesNothing(t *testing.T) {
 		t.Errorf("it claims in the place of revision %d, want 220", deeds[0].revision)
 	}
 }
+
+// TestCleanIsWhatWasReleased: a partition is taken for one whose calls have all ended only where its owner released it.
+func TestCleanIsWhatWasReleased(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	p := bucket.PartitionID{API: "a"}
+	for _, c := range []struct {
+		what     string
+		owner    string
+		revision uint64
+		clean    bool
+	}{{"released", "", 180, true}, {"never claimed", "", 0, false}, {"of a session that has ended", "dead", 180, false}} {
+		o := newOwnership("me", "weir-0", now)
+		o.dispatches(map[string]int{"a": 1})
+		if c.revision > 0 {
+			o.see(bucket.Sighting{Partition: &p, Owner: c.owner, Revision: c.revision}, now)
+		}
+		o.see(bucket.Sighting{}, now)
+		if c.owner != "" {
+			wants(t, o.plan(now), deedExpel)
+			o.expelled(c.owner, true, 0, now)
+		}
+		wants(t, o.plan(now), deedClaim)
+		o.claimed(p, 220, nil, now)
+		deeds := o.plan(now)
+		wants(t, deeds, deedOpen)
+		if deeds[0].clean != c.clean {
+			t.Errorf("%s: clean %v", c.what, deeds[0].clean)
+		}
+	}
+	o, p := owning(t, now)
+	if !o.held[p].clean {
+		t.Fatal("what was released is not clean")
+	}
+	o.dropped(p, now) // with calls that run
+	now = now.Add(2 * deedRetry)
+	wants(t, o.plan(now), deedClaim)
+	o.claimed(p, 230, nil, now)
+	if deeds := o.plan(now); deeds[0].clean {
+		t.Error("a partition is clean whose calls were let go of")
+	}
+}
+
+// TestOpenedTooLate: that an earlier opening ends says nothing of the one under way.
+func TestOpenedTooLate(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	o, p := owning(t, now)
+	open := func() deed {
+		t.Helper()
+		o.dropped(p, now)
+		now = now.Add(2 * deedRetry)
+		wants(t, o.plan(now), deedClaim)
+		o.claimed(p, o.held[p].revision+10, nil, now)
+		deeds := o.plan(now)
+		wants(t, deeds, deedOpen)
+		return deeds[0]
+	}
+	first := open()
+	second := open()
+	o.opened(first, nil, now)
+	if o.held[p].phase != holdOpening {
+		t.Error("open, before the opening has ended")
+	}
+	o.opened(second, nil, now)
+	if o.held[p].phase != holdOpen {
+		t.Error("not open at the end of its opening")
+	}
+}
+
+// TestSilentRegistry: while this replica's own lease cannot be renewed, and for a term after, nobody is taken for dead.
+func TestSilentRegistry(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	o, _ := owning(t, began)
+	other := bucket.Member{Instance: "weir-1", Partitions: map[string]int{"b": 1}}
+	o.see(bucket.Sighting{Session: "other", Member: &other, Revision: 300}, began)
+	term := bucket.LeaseTerm
+	for !bucket.Expired(began, began.Add(term)) {
+		term += bucket.MemberRenew
+	}
+	now := began.Add(2 * term)
+	wants(t, o.plan(now)) // it has not renewed for as long
+	back := now
+	for ; now.Sub(back) < term-bucket.MemberRenew; now = now.Add(bucket.MemberRenew) {
+		o.renew(now)
+		wants(t, o.plan(now))
+	}
+	for ; now.Sub(back) <= term; now = now.Add(bucket.MemberRenew) {
+		o.renew(now)
+	}
+	wants(t, o.plan(now), deedExpel)
+}

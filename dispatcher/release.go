@@ -50,6 +50,7 @@ func (s *schedule) forget(l *line) {
 	if s.lines[l.key] == l {
 		delete(s.lines, l.key)
 		s.leave(l)
+		s.countKept(l)
 		l.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
 	}
 }

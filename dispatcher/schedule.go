@@ -52,6 +52,7 @@ type schedule struct {
 	heldKeys map[*line]struct{} // with a hold that may still last
 	paused   pauses
 	jobs     int  // unfinished
+	kept     int  // lines without jobs
 	staged   int  // tasks from staging to granted
 	calls    int  // tasks calling
 	settling int  // of the calls that ended, those whose outcome is not stored yet
@@ -127,6 +128,7 @@ func (s *schedule) push(key string, seq uint64, p *part) *line {
 	l := s.line(key, p)
 	l.enqueue(seq)
 	s.jobs++
+	s.countKept(l)
 	s.touch(l)
 	return l
 }
@@ -216,6 +218,19 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		s.leave(l)
 		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
 	}
+	s.countKept(l)
+}
+
+// countKept counts the lines that are kept without jobs, for what they remember of their key.
+func (s *schedule) countKept(l *line) {
+	kept := l.empty() && s.lines[l.key] == l
+	switch {
+	case kept && !l.kept:
+		s.kept++
+	case !kept && l.kept:
+		s.kept--
+	}
+	l.kept = kept
 }
 
 // withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'

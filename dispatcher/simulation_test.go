@@ -371,8 +371,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.lines) + len(m.s.tenants) + m.s.blocked.size + m.s.queue.size + m.s.jobs + m.s.staged + m.s.calls; n != 0 {
-		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d staged, %d calls",
-			len(m.s.lines), m.s.blocked.size, m.s.queue.size, m.s.jobs, m.s.staged, m.s.calls)
+	if n := len(m.s.lines) + len(m.s.tenants) + m.s.blocked.size + m.s.queue.size + m.s.jobs + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d kept lines, %d staged, %d calls",
+			len(m.s.lines), m.s.blocked.size, m.s.queue.size, m.s.jobs, m.s.kept, m.s.staged, m.s.calls)
 	}
 }

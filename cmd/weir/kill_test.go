@@ -79,6 +79,9 @@ func startProcess(t *testing.T, env ...string) (*process, error) {
 }
 
 func (p *process) kill() {
+	if p == nil {
+		return // it was not ready in time
+	}
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.exited
 }

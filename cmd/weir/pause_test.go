@@ -25,6 +25,16 @@ func (r *rig) putPause(key string) {
 	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.dispatch.Pauses("pay")[key]; return ok })
 }
 
+// whilePaused does something while nothing of the api pay is called.
+func (r *rig) whilePaused(what func()) {
+	r.t.Helper()
+	r.putPause("")
+	what()
+	if err := r.worker.control.Delete(r.t.Context(), pauseEntry("pay", "")); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // TestPauseSurvivesRestarts: nothing that is paused is called, before a restart, at it, or after it; what is resumed while
 // nobody runs is called from the next start on.
 func TestPauseSurvivesRestarts(t *testing.T) {

@@ -55,27 +55,29 @@ apis:
 				r.start()
 			}
 			r.pay("spent", "second")
+			sent := int64(time.Since(api.Started()))
 			r.pay("other", "other")
 			if c.holds == "key" {
 				r.ended("pay", "other", 1)
 			}
 			r.ended("pay", "spent", 2)
 			r.ended("pay", "other", 1)
-			checkHeld(t, r.api.All(), c.holds, c.least)
+			r.checkHeld(c.holds, c.least, sent)
 		})
 	}
 }
 
-// checkHeld holds the calls after the first, which is answered with a hold, to it.
-func checkHeld(t *testing.T, arrivals []fakeapi.Arrival, holds string, least time.Duration) {
-	t.Helper()
+// checkHeld holds the calls after the first, which is answered with a hold, to it; the other key's job was sent at sent.
+func (r *rig) checkHeld(holds string, least time.Duration, sent int64) {
+	r.t.Helper()
+	arrivals := r.api.All()
 	until := arrivals[0].At + int64(least)
 	for _, a := range arrivals[1:] {
 		if a.At < until && (a.Key == arrivals[0].Key || holds == "api") {
-			t.Errorf("%s %q was called %v before the hold was over", a.Key, a.Body, time.Duration(until-a.At))
+			r.t.Errorf("%s %q was called %v before the hold was over", a.Key, a.Body, time.Duration(until-a.At))
 		}
-		if a.Key == "other" && holds == "key" && least > time.Second && a.At >= until {
-			t.Errorf("the hold of one key held another")
+		if a.Key == "other" && holds == "key" && r.referee().waitedFor(sent, a.At, until) {
+			r.t.Errorf("the hold of one key held another")
 		}
 	}
 }
@@ -140,13 +142,16 @@ func TestBreaker(t *testing.T) {
 			for k := range 10 {
 				r.ended("pay", fmt.Sprintf("key-%d", k), jobs/10)
 			}
-			for i, a := range failed[opened+1:] {
-				if gap := time.Duration(a.At - failed[opened+i].At); gap < 200*time.Millisecond {
+			const shut = 225 * time.Millisecond // at least: three quarters of min
+			tries, eps := failed[len(failed)-probes:], r.referee().eps()
+			for i := range tries[1:] {
+				if gap := time.Duration(tries[i+1].At - tries[i].At); gap < shut-eps {
 					t.Errorf("two calls %v apart while the breaker was open", gap)
 				}
 			}
-			if opened > 3+2 {
-				t.Errorf("%d calls failed before the breaker opened, and two may run at once", opened)
+			took := time.Duration(failed[len(failed)-1].At-failed[0].At) + eps
+			if most := 3 + 2 + 1 + int(took/shut); len(failed) > most {
+				t.Errorf("%d calls failed in %v: three open the breaker, two may run at once, and one tries it then", len(failed), took)
 			}
 			for k := range 10 {
 				for _, letter := range r.letters("pay", fmt.Sprintf("key-%d", k)) {

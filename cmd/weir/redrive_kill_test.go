@@ -48,13 +48,11 @@ dedupe: 1s
 apis:
   pay: {url: %s, bucket: {rate: 20/s, capacity: 6}}
 `)
-	r.putPause("") // so that none of them makes room for the next
-	for i := range keys * each {
-		r.submit(fmt.Sprintf("weir.jobs.pay.k%d", i/each), fmt.Appendf(nil, "job-%d", i), nil)
-	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
-		t.Fatal(err)
-	}
+	r.whilePaused(func() { // so that none of them makes room for the next
+		for i := range keys * each {
+			r.submit(fmt.Sprintf("weir.jobs.pay.k%d", i/each), fmt.Appendf(nil, "job-%d", i), nil)
+		}
+	})
 	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
 	letters, before := r.letterCount(), len(r.api.All())
 	if letters+before != keys*each || letters != keys*each/2 {

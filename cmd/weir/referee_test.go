@@ -74,6 +74,11 @@ func (f referee) used(arrivals []fakeapi.Arrival, n int, perSecond, part float64
 	}
 }
 
+// waitedFor reports whether a job that was sent well before a time was called only after it.
+func (f referee) waitedFor(sent, called, until int64) bool {
+	return called >= until && time.Duration(until-sent) > time.Second+f.eps()
+}
+
 func (r *rig) referee() referee { return referee{r.t, r.heldUp} }
 
 func (r *rig) checkOrder(arrivals []fakeapi.Arrival) {
