@@ -146,6 +146,7 @@ func fleetFaults(faults map[string]int) string {
 // TestFleetTorture is the short torture of replicas: a kill and a cut of each kind, and owners that go on after their lease
 // must be caught.
 func TestFleetTorture(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		t.Skip("redis-server is not installed: apt-get install redis-server")
 	}
