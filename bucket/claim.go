@@ -1,9 +1,12 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // PartitionID names one partition of one api's queue.
@@ -69,25 +72,12 @@ var ErrLives = errors.New("a replica renews its lease")
 // ExpelAll ends every membership there is, for good. The caller has not seen one renewed for a term and a margin. It fails
 // with ErrLives where one is renewed all the same.
 func (r *Registry) ExpelAll(ctx context.Context) error {
-	members := map[string]uint64{}
-	watching, stop := context.WithCancel(ctx)
-	defer stop()
-	err := r.Watch(watching, func(s Sighting) {
-		switch {
-		case s.Member != nil:
-			members[s.Session] = s.Revision
-		case s.Session == "" && s.Partition == nil:
-			stop()
-		}
-	})
+	members, err := r.Members(ctx)
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("read who dispatches: %w", context.Cause(ctx))
-	}
-	for session, revision := range members {
-		switch ended, _, err := r.Expel(ctx, session, revision); {
+	for _, m := range members {
+		switch ended, _, err := r.Expel(ctx, m.Session, m.Revision); {
 		case err != nil:
 			return err
 		case !ended:
@@ -95,4 +85,28 @@ func (r *Registry) ExpelAll(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Members are the memberships that have not ended, as sightings. It blocks until the registry has answered, or ctx ends.
+func (r *Registry) Members(ctx context.Context) ([]Sighting, error) {
+	members := map[string]Sighting{}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	err := r.Watch(watching, func(s Sighting) {
+		switch {
+		case s.Member != nil:
+			members[s.Session] = s
+		case s.Session != "":
+			delete(members, s.Session)
+		case s.Partition == nil:
+			stop()
+		}
+	})
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read who dispatches: %w", err)
+	}
+	return slices.SortedFunc(maps.Values(members), func(a, b Sighting) int { return cmp.Compare(a.Revision, b.Revision) }), nil
 }

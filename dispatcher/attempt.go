@@ -124,7 +124,7 @@ func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
 			s.unstage(t)
 		}
 	})
-	l.finish(t, "deleted")
+	l.finish(t, Deleted)
 	return true
 }
 

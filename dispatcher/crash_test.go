@@ -66,7 +66,7 @@ func (m *simulation) keepCheckpoints() {
 
 // twice is something that the schedule is told again, or for nothing.
 func (m *simulation) twice() {
-	switch m.rnd.IntN(5) {
+	switch m.rnd.IntN(6) {
 	case 0:
 		m.s.touchAll()
 	case 1:
@@ -79,6 +79,8 @@ func (m *simulation) twice() {
 		for key, p := range m.s.paused.keys {
 			m.s.pause(key, p)
 		}
+	case 5:
+		m.s.tryNow(m.now)
 	}
 	m.step()
 }

@@ -19,7 +19,7 @@ import (
 	"weir/deadletter"
 )
 
-// Options of a Dispatcher. All but Registry, StillHere, SharedBy and Registerer are required.
+// Options of a Dispatcher. All but Registry, MayBegin, SharedBy and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -28,9 +28,10 @@ type Options struct {
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
 	Registry *bucket.Registry
-	// StillHere looks, after every lease that is begun, whether the jobs are to be called here still; with an error that
-	// wraps ErrElsewhere the dispatcher ends. Nil where there is no Registry.
-	StillHere func(ctx context.Context) error
+	// MayBegin is asked after every lease that is begun, before anything is called by it: whether the jobs are to be called
+	// here still, and whether this replica has heard all that operators have said. With an error that wraps ErrElsewhere the
+	// dispatcher ends, with another one it begins anew. Nil where there is no Registry.
+	MayBegin func(ctx context.Context) error
 	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
 	// for this process.
 	SharedBy   string
@@ -232,6 +233,17 @@ func (l *lane) awaitReady(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("api %s is not read yet: %w", l.name, context.Cause(ctx))
 	}
+}
+
+// Session names the lease by which this replica dispatches; empty where it has none, or needs none.
+func (d *Dispatcher) Session() string {
+	if d.owner == nil {
+		return ""
+	}
+	if lease := d.owner.lease.Load(); lease != nil {
+		return lease.Session()
+	}
+	return ""
 }
 
 // fail ends Run with an error.

@@ -130,7 +130,8 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 		s.tripped(e, f)
 	}
 	f.first = e.fault && s.breaker.closed() && s.breaker.failures == 1
-	if e.fault && !s.breaker.closed() {
+	t.tripped = e.fault && !s.breaker.closed()
+	if t.tripped {
 		f.notBefore = max(f.notBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
 	}
 }

@@ -74,6 +74,7 @@ type task struct {
 	notBefore bucket.Micros // of a retry
 	failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
+	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
 	calls     int           // made so far
 	attempts  int           // of them, those that count
 	deaths    int           // of owners in a row, with its call under way

@@ -26,7 +26,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"api"})
 	}
 	m := &metrics{
-		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done or a dead letter's reason.", "api", "outcome"),
+		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate or deleted.", "api", "outcome"),
 		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback or a dead letter's reason.", "api", "outcome"),
 		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",

@@ -87,7 +87,8 @@ func (w *owner) run(soft, hard context.Context) error {
 // ErrElsewhere says that jobs are called elsewhere from now on.
 var ErrElsewhere = errors.New("jobs are not called here any more")
 
-// join begins a lease. Whoever moves the jobs away has said so before he looks for leases: so one of the two sees the other.
+// join begins a lease. Whoever moves the jobs away, pauses them or changes the configuration has said so before he looks for
+// leases: so one of the two sees the other.
 func (w *owner) join(ctx context.Context) error {
 	lease, err := w.registry.Join(ctx, bucket.Member{
 		Instance: w.d.opts.Instance, SharedBy: w.d.opts.SharedBy, Partitions: w.d.partitions(),
@@ -95,7 +96,7 @@ func (w *owner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.d.opts.StillHere(ctx); err != nil {
+	if err := w.d.opts.MayBegin(ctx); err != nil {
 		return errors.Join(err, lease.End(ctx))
 	}
 	w.mu.Lock()

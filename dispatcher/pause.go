@@ -78,6 +78,24 @@ func (s *schedule) resume(key string, now bucket.Micros) {
 	}
 }
 
+// tryNow lets an open breaker's probe be made at once: an operator says that the api works again. What an answer of the api
+// holds goes on holding. It reports whether the breaker was open.
+func (s *schedule) tryNow(now bucket.Micros) bool {
+	if s.breaker.closed() {
+		return false
+	}
+	s.breaker.until = min(s.breaker.until, now)
+	for _, l := range s.lines {
+		for _, t := range l.tasks {
+			if t.phase == resting && t.tripped {
+				t.notBefore = min(t.notBefore, now)
+			}
+		}
+		s.rouse(l, now)
+	}
+	return true
+}
+
 // rouse lets what a hold or a limit sent to rest be looked at again.
 func (s *schedule) rouse(l *line, now bucket.Micros) {
 	for _, t := range l.tasks {
@@ -126,6 +144,17 @@ func (d *Dispatcher) Resume(api, key string) {
 			l.change(func(s *schedule) { s.resume(key, l.now()) })
 		}
 	}
+}
+
+// TryNow makes an api whose calls keep failing be called once at once instead of when its breaker's time is over, and reports
+// whether there was anything to try. It fails with ErrNoAPI.
+func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
+	l := d.lane(api)
+	if l == nil {
+		return false, ErrNoAPI
+	}
+	l.change(func(s *schedule) { tries = s.tryNow(l.now()) })
+	return tries, nil
 }
 
 // Pauses are those of an api that are in force here, by key, "" for the whole api.

@@ -8,6 +8,9 @@ import (
 // Twin is the outcome of a job that stood in its queue a second time and was not called again.
 const Twin = "duplicate"
 
+// Deleted is the outcome of a job whose message somebody has deleted.
+const Deleted = "deleted"
+
 // A server that restarts forgets the ids of deleted messages: a job that has ended and is sent again is a new one to its
 // stream, whichever replica takes it. The partition's owner knows better. It has ended the job itself, or has read in the
 // ledger what the owners before had ended; a record stands there before its message is deleted, and the owner knows of it

@@ -50,7 +50,8 @@ func configApplyCommand() *cobra.Command {
 moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
 smaller. On a terminal it asks first.
 
-The command returns when every dispatching replica that answers follows. One that cannot, because a secret is missing where it
+The command returns when every dispatching replica follows. One that does not answer, because it is stopped or cut off, has its
+right to call ended, which takes some seconds: it goes on only by the new configuration. One that cannot, because a secret is missing where it
 runs, goes on as before, and the command says so and ends with 1; the configuration stays stored. Jobs of an api that is taken out are refused from then on; those already in its queue are called until weir restarts, and wait there
 from then on until the api is back.
 

@@ -19,31 +19,36 @@ type refusedConfig struct {
 // followState is what one replica says of the configuration.
 type followState struct {
 	Instance string `json:"instance"`
-	Seen     uint64 `json:"seen"`          // the newest version that it has looked at
-	Version  uint64 `json:"version"`       // in force there
-	Why      string `json:"why,omitempty"` // the newest is not in force
+	Session  string `json:"session,omitempty"` // its lease
+	Seen     uint64 `json:"seen"`              // the newest version that it has looked at
+	Version  uint64 `json:"version"`           // in force there
+	Why      string `json:"why,omitempty"`     // the newest is not in force
 }
 
 // state is safe to ask for from any goroutine.
-func (f *follower) state(instance string) followState {
-	s := followState{Instance: instance, Seen: f.seen.Load(), Version: f.version.Load()}
+func (f *follower) state(instance, session string) followState {
+	s := followState{Instance: instance, Session: session, Seen: f.seen.Load(), Version: f.version.Load()}
 	if r := f.refused.Load(); r != nil && r.version == s.Seen {
 		s.Why = r.why
 	}
 	return s
 }
 
-// awaitFollowed returns when every replica that answers follows a version or a later one, and fails when one does not.
+// awaitFollowed returns when every replica that may call follows a version or a later one, and fails when one does not.
 func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wordTimeout)
 	defer cancel()
 	talk := cmd.ErrOrStderr()
+	m, err := c.muster(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		follow, behind, cannot := 0, "", []string(nil)
-		err := c.ask(configSubject, 1, func(data []byte, wrong *operatorError) bool {
+		err := m.ask(cmd.Context(), configSubject, func(data []byte) (who replica) {
 			var s followState
 			switch {
-			case wrong != nil || json.Unmarshal(data, &s) != nil:
+			case json.Unmarshal(data, &s) != nil:
 			case s.Seen < version:
 				behind = s.Instance
 			case s.Version < version:
@@ -51,12 +56,9 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 			default:
 				follow++
 			}
-			return false
+			return replica{s.Instance, s.Session}
 		})
 		switch {
-		case errors.Is(err, errNobody):
-			_, _ = fmt.Fprintf(talk, "weir: no dispatching weir runs: version %d is in force from its next start on\n", version)
-			return nil
 		case errors.Is(err, errSilent):
 			return fmt.Errorf("version %d is stored, but a dispatching weir did not answer within %s: it may go on as before", version, firstAnswer)
 		case err != nil:
@@ -64,9 +66,15 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 		case len(cannot) > 0:
 			return fmt.Errorf("version %d is stored, but %s cannot follow it and %s on as before: %s; mend that there, or take it back with `weir config rollback`",
 				version, count(len(cannot), "replica"), verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
-		case behind == "":
-			_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s %s it\n", version, count(follow, "dispatching replica"), verb(follow, "follows", "follow"))
+		case behind == "" && m.complete():
+			if follow == 0 {
+				_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s\n", version, m.nobody())
+				return nil
+			}
+			_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s %s it%s\n", version, count(follow, "dispatching replica"), verb(follow, "follows", "follow"), m.overdue())
 			return nil
+		case ctx.Err() != nil && behind == "":
+			return fmt.Errorf("version %d is stored, but %s: it may go on as before", version, m.missing())
 		case ctx.Err() != nil:
 			return fmt.Errorf("version %d is stored, but instance %s has not put it in force within %s: look at its log", version, visible(behind), wordTimeout)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -47,6 +48,16 @@ func connected(do func(c *connection) error) error {
 	}
 	defer c.Close()
 	return do(c)
+}
+
+// aboutAPI is connected for a command about one api, which must be configured.
+func aboutAPI(cmd *cobra.Command, api string, do func(c *connection) error) error {
+	return connected(func(c *connection) error {
+		if err := c.checkAPI(cmd, api); err != nil {
+			return err
+		}
+		return do(c)
+	})
 }
 
 // dialAs connects as settings say.

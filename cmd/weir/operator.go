@@ -24,6 +24,7 @@ const (
 	showSubject     = "weir.operator.show."   // + api.keytoken
 	pausedSubject   = "weir.operator.paused." // + api.keytoken
 	cancelSubject   = "weir.operator.cancel." // + api
+	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
 )
 
@@ -79,6 +80,7 @@ func startOperator(w *Worker) (stop func() error, err error) {
 		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
+		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*")),
 		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
 		service.AddEndpoint("config", micro.HandlerFunc(o.config), micro.WithEndpointSubject(configSubject)),
 	)
@@ -163,12 +165,22 @@ func (o operator) paused(req micro.Request) {
 		return
 	}
 	_, paused := o.dispatch.Pauses(api)[key]
-	_ = req.Respond(marshal(pausedAnswer{o.instance, paused}))
+	_ = req.Respond(marshal(pausedAnswer{o.instance, o.dispatch.Session(), paused}))
+}
+
+// try has an api called once at once whose breaker is open here, and says whether it was.
+func (o operator) try(req micro.Request) {
+	tries, err := o.dispatch.TryNow(strings.TrimPrefix(req.Subject(), trySubject))
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	_ = req.Respond(marshal(tryAnswer{o.instance, tries})) // whoever asked has gone: nothing to do
 }
 
 // config says which configuration is followed here.
 func (o operator) config(req micro.Request) {
-	_ = req.Respond(marshal(o.follower.state(o.instance))) // whoever asked has gone: nothing to do
+	_ = req.Respond(marshal(o.follower.state(o.instance, o.dispatch.Session()))) // whoever asked has gone: nothing to do
 }
 
 // cancel looks for a job, or ends it. It answers from a goroutine of its own: a long queue takes a while to read, and

@@ -20,8 +20,9 @@ func pauseCommand() *cobra.Command {
 		Use:   "pause API [KEY]",
 		Short: "Keep an api, or one key of it, from being called",
 		Long: `Keeps an api, or one key of it, from being called until ` + "`weir resume`" + `. Jobs are taken and wait; calls that run
-may end. The pause is kept in NATS and survives restarts. The command returns when every dispatching replica that answers has
-put it in force: no call starts after that.`,
+may end. The pause is kept in NATS and survives restarts. The command returns when every dispatching replica has put it in force: no
+call starts after that. One that does not answer, because it is stopped or cut off, has its right to call ended, which takes some
+seconds; one that keeps that right and does not answer is named, and the command ends with 1.`,
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42",
 		Args:    takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,9 +38,10 @@ func resumeCommand() *cobra.Command {
 	as := forPeople
 	cmd := &cobra.Command{
 		Use:   "resume API [KEY]",
-		Short: "Let a paused api or key be called again",
-		Long: `Ends a pause. What holds besides, an answer of the api or a limit, goes on holding. Keys that were paused one by one
-stay paused when their api is resumed.`,
+		Short: "Let a paused api or key be called again, or try an api again that kept failing",
+		Long: `Ends a pause. An api whose calls kept failing, so that its breaker is open, is called once at once: when that call is answered
+the others follow. What holds besides, an answer of the api (Retry-After) or a limit, goes on holding. Keys that were paused one by
+one stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
 		Args:    takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,8 +57,10 @@ type word struct {
 	API      string `json:"api"`
 	Key      string `json:"key,omitempty"`
 	Paused   bool   `json:"paused"`
-	Changed  bool   `json:"changed"`  // it was not so before
-	Replicas int    `json:"replicas"` // that have put it in force
+	Changed  bool   `json:"changed"`           // it was not so before
+	Replicas int    `json:"replicas"`          // that have put it in force
+	Overdue  int    `json:"overdue,omitempty"` // that did not answer, and may not call any more
+	Trying   int    `json:"trying,omitempty"`  // whose breaker was open, and that call once now
 
 	kv jetstream.KeyValue
 }
@@ -76,21 +80,16 @@ func speakWord(cmd *cobra.Command, args []string, as format, speak func(c *conne
 			return usage(err)
 		}
 	}
-	c, err := dial()
+	err := aboutAPI(cmd, w.API, func(c *connection) (err error) {
+		w.kv, err = c.js.KeyValue(cmd.Context(), controlBucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			return notFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", controlBucket))
+		} else if err != nil {
+			return c.explain(err)
+		}
+		return speak(c, w)
+	})
 	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.checkAPI(cmd, w.API); err != nil {
-		return err
-	}
-	w.kv, err = c.js.KeyValue(cmd.Context(), controlBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return notFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", controlBucket))
-	} else if err != nil {
-		return c.explain(err)
-	}
-	if err := speak(c, w); err != nil {
 		return err
 	}
 	if as == asJSON {
@@ -121,7 +120,11 @@ func (w *word) resume(cmd *cobra.Command, c *connection) error {
 	entry, err := w.kv.Get(ctx, pauseEntry(w.API, w.Key))
 	switch {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return notFound(fmt.Errorf("%s is not paused", w.name()))
+		err := w.tryNow(cmd, c)
+		if err == nil && w.Trying == 0 {
+			err = notFound(fmt.Errorf("%s is not paused, and no breaker of it is open", w.name()))
+		}
+		return err
 	case err != nil:
 		return c.explain(err)
 	}
@@ -130,7 +133,38 @@ func (w *word) resume(cmd *cobra.Command, c *connection) error {
 	}
 	w.Changed = true
 	w.tell(cmd, c, deadletter.ResumedEvent, "resumed by "+whoami())
-	return w.awaitInForce(cmd, c)
+	if err := w.awaitInForce(cmd, c); err != nil {
+		return err
+	}
+	return w.tryNow(cmd, c)
+}
+
+// tryAnswer is what one replica says when it is to try an api.
+type tryAnswer struct {
+	Instance string `json:"instance"`
+	Tries    bool   `json:"tries"`
+}
+
+// tryNow has an api called at once wherever its breaker is open: each replica has its own.
+func (w *word) tryNow(cmd *cobra.Command, c *connection) error {
+	if w.Key != "" {
+		return nil
+	}
+	err := c.ask(trySubject+w.API, 1, func(data []byte, wrong *operatorError) bool {
+		var a tryAnswer
+		if wrong == nil && json.Unmarshal(data, &a) == nil && a.Tries {
+			w.Trying++
+		}
+		return false
+	})
+	if w.Trying > 0 {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s kept failing: it is called once now by %s, and by itself again when that is answered\n",
+			w.name(), count(w.Trying, "replica"))
+	}
+	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
+		return nil // who begins to call later has no breaker open
+	}
+	return err
 }
 
 func (w *word) tell(cmd *cobra.Command, c *connection, kind deadletter.EventType, why string) {
@@ -143,16 +177,17 @@ func (w *word) tell(cmd *cobra.Command, c *connection, kind deadletter.EventType
 // pausedAnswer is what one replica says of a pause.
 type pausedAnswer struct {
 	Instance string `json:"instance"`
+	Session  string `json:"session,omitempty"` // its lease
 	Paused   bool   `json:"paused"`
 }
 
 // How long a word may take to reach every replica, and how often they are asked.
 const (
-	wordTimeout = 10 * time.Second
+	wordTimeout = 20 * time.Second
 	wordRetry   = 100 * time.Millisecond
 )
 
-// awaitInForce returns when every replica that answers has put the word in force.
+// awaitInForce returns when every replica that may call has put the word in force.
 func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wordTimeout)
 	defer cancel()
@@ -161,36 +196,42 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 	if w.Paused {
 		state = "is paused"
 	}
+	word, still := "resume", "no call may start there yet"
+	if w.Paused {
+		word, still = "pause", "calls may still start there"
+	}
+	m, err := c.muster(ctx)
+	if err != nil {
+		return err
+	}
 	for {
 		w.Replicas = 0
 		behind := ""
-		err := c.ask(pausedSubject+w.API+"."+ingest.Token(w.Key), 1, func(data []byte, wrong *operatorError) bool {
+		err := m.ask(cmd.Context(), pausedSubject+w.API+"."+ingest.Token(w.Key), func(data []byte) (who replica) {
 			var a pausedAnswer
-			if wrong != nil || json.Unmarshal(data, &a) != nil {
-				return false
-			}
-			if a.Paused == w.Paused {
+			switch {
+			case json.Unmarshal(data, &a) != nil:
+			case a.Paused == w.Paused:
 				w.Replicas++
-			} else {
+			default:
 				behind = a.Instance
 			}
-			return false
+			return replica{a.Instance, a.Session}
 		})
+		w.Overdue = len(m.over)
 		switch {
-		case errors.Is(err, errNobody):
-			_, _ = fmt.Fprintf(talk, "weir: %s %s; no dispatching weir runs, it is in force from its next start on\n", w.name(), state)
-			return nil
 		case errors.Is(err, errSilent):
-			word, still := "resume", "no call may start there yet"
-			if w.Paused {
-				word, still = "pause", "calls may still start there"
-			}
 			return fmt.Errorf("%s: the %s is stored, but a dispatching weir did not answer within %s: %s", w.name(), word, firstAnswer, still)
 		case err != nil:
 			return err
-		case behind == "":
-			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force\n", w.name(), state, count(w.Replicas, "dispatching replica"), verb(w.Replicas, "has", "have"))
+		case behind == "" && m.complete() && w.Replicas == 0:
+			_, _ = fmt.Fprintf(talk, "weir: %s %s; %s\n", w.name(), state, m.nobody())
 			return nil
+		case behind == "" && m.complete():
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force%s\n", w.name(), state, count(w.Replicas, "dispatching replica"), verb(w.Replicas, "has", "have"), m.overdue())
+			return nil
+		case ctx.Err() != nil && behind == "":
+			return fmt.Errorf("%s: the %s is stored, but %s: %s", w.name(), word, m.missing(), still)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", w.name(), behind, wordTimeout)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/dispatcher"
@@ -41,6 +42,7 @@ type pauses struct {
 	dispatch *dispatcher.Dispatcher
 	log      *slog.Logger
 	watcher  jetstream.KeyWatcher
+	heard    atomic.Uint64       // the newest word that was taken
 	inForce  map[string]struct{} // entries
 }
 
@@ -130,6 +132,7 @@ func (p *pauses) follow(ctx context.Context) error {
 
 // take puts one word in force.
 func (p *pauses) take(entry jetstream.KeyValueEntry) {
+	defer func() { p.heard.Store(max(p.heard.Load(), entry.Revision())) }()
 	if entry.Operation() != jetstream.KeyValuePut {
 		p.resume(entry.Key())
 		return

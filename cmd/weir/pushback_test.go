@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -168,6 +169,37 @@ func TestBreaker(t *testing.T) {
 				return err == nil && msg.Subject == "weir.events.resumed.pay._"
 			})
 		})
+	}
+}
+
+// TestResumeTriesAtOnce: an operator who says resume need not wait for a breaker that would be open for an hour, nor for a job's
+// own patience.
+func TestResumeTriesAtOnce(t *testing.T) {
+	api, broken := startBroken(t, fakeapi.Options{}, "status=500")
+	r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 1000/s, capacity: 50}
+    retry: {attempts: 9, min: 1h, max: 1h}
+    breaker: {failures: 1, min: 1h, max: 1h}
+`, api.URL()))
+	env := []string{"WEIR_NATS_URL=" + r.worker.NATSURL(), "WEIR_REPLICAS=1"}
+	if got := command(t, env, "resume", "pay"); got.code != 3 {
+		t.Errorf("nothing is to be resumed: %+v", got)
+	}
+	r.pay("k", "one")
+	for n := range 2 { // still broken, and then not
+		r.awaitCalls(1 + n)
+		broken.Store(n == 0)
+		r.eventually("a try", func() bool {
+			return strings.Contains(command(t, env, "resume", "pay").stderr, "called once now by 1 replica") && len(r.api.All()) > 1+n
+		})
+	}
+	r.ended("pay", "k", 1)
+	if n := len(r.results("pay", "k")); n != 1 {
+		t.Errorf("%d results", n)
 	}
 }
 

@@ -120,11 +120,14 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	for _, a := range w.opened {
 		w.runAPI(a)
 	}
+	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
+	w.follower = newFollower(w, store, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
 		w.lowerGo(func() error { return w.pauses.run(w.soft) })
 	}
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
 	if w.server == nil {
 		w.lowerGo(func() error { return w.watchMove(w.soft) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
@@ -136,10 +139,8 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 			return nil, err
 		}
 	}
-	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
-	w.follower = newFollower(w, store, adopted.present)
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
@@ -147,7 +148,6 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 		return nil, err
 	}
 	w.tellLeftovers(ctx, w.config)
-	w.lowerGo(func() error { return w.follower.run(w.soft) })
 	w.serveHTTP()
 	go w.watch()
 	return w, nil
@@ -218,7 +218,7 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
 		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
-		Registry: w.shares, StillHere: w.stillHere, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
 

@@ -57,6 +57,7 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
+  --allow-pub '$KV.weir_leases.member.*' \
   --allow-pub '$JS.API.INFO' \
   --allow-pub '$JS.API.STREAM.NAMES' \
   --allow-pub '$JS.API.STREAM.LIST' \
@@ -131,6 +132,7 @@ nsc add user --account "$ACCOUNT" --name mover \
   --allow-pub '$JS.API.STREAM.RESTORE.*' \
   --allow-pub '$JS.SNAPSHOT.>' \
   --allow-pub '$JS.API.STREAM.DELETE.*' \
+  --allow-pub '$JS.API.STREAM.UPDATE.*' \
   --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
   --allow-pub '$JS.API.DIRECT.GET.KV_weir_move.>' \
   --allow-pub '$KV.weir_move.>' \

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket"
+)
+
+// muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
+// nothing and goes on one day: so its lease is waited out, as the other replicas do, and ended for good. Before it calls under
+// another it hears what was said meanwhile (mayBegin).
+type muster struct {
+	c        *connection
+	registry *bucket.Registry  // nil where no replicas share a server
+	silent   map[string]silent // by session
+	over     map[string]string // instances by session: silent ones whose lease has ended
+	waits    answerWaits
+}
+
+// silent is a lease whose replica has not answered, as it was first seen at its present revision.
+type silent struct {
+	instance string
+	revision uint64
+	since    time.Time
+}
+
+// replica is who has answered; versions before this one do not tell their session.
+type replica struct{ instance, session string }
+
+// againAnswer is how long a first answer is waited for once somebody was silent.
+const againAnswer = time.Second
+
+// muster begins one. What is asked about must be stored by then.
+func (c *connection) muster(ctx context.Context) (*muster, error) {
+	m := &muster{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
+	var err error
+	if m.registry, err = bucket.FindRegistry(ctx, c.js); err != nil {
+		return nil, c.explain(err)
+	}
+	return m, m.look(ctx, nil)
+}
+
+// ask puts the question to all replicas once and gives each answer to take, which returns who it is of. It fails with errSilent
+// where only nobody's answer tells that somebody runs.
+func (m *muster) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
+	answered := map[replica]bool{}
+	err := m.c.askFor(subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
+		if wrong == nil {
+			answered[take(data)] = true
+		}
+		return false
+	})
+	m.waits.first = againAnswer
+	if err != nil && !errors.Is(err, errNobody) && (m.registry == nil || !errors.Is(err, errSilent)) {
+		return err
+	}
+	return m.look(ctx, answered)
+}
+
+// look finds out who has not answered, and ends the leases of those that have not been renewed for their term and a margin.
+func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
+	if m.registry == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	members, err := m.registry.Members(ctx)
+	if err != nil {
+		return m.c.explain(err)
+	}
+	now, before := time.Now(), m.silent
+	m.silent = map[string]silent{}
+	for _, s := range members {
+		name := s.Member.Instance
+		if answered[replica{name, s.Session}] || answered[replica{instance: name}] {
+			continue
+		}
+		if seen, ok := before[s.Session]; ok && seen.revision == s.Revision {
+			m.silent[s.Session] = seen
+		} else {
+			m.silent[s.Session] = silent{name, s.Revision, now}
+		}
+	}
+	for session, s := range m.silent {
+		if !bucket.Expired(s.since, now) {
+			continue
+		}
+		ended, _, err := m.registry.Expel(ctx, session, s.revision)
+		if err != nil {
+			return m.c.explain(err)
+		}
+		if ended {
+			delete(m.silent, session)
+			m.over[session] = s.instance
+		}
+	}
+	m.noteEnded(before, answered, members)
+	return nil
+}
+
+// noteEnded notes whose lease somebody else has ended.
+func (m *muster) noteEnded(before map[string]silent, answered map[replica]bool, members []bucket.Sighting) {
+	if answered == nil {
+		return
+	}
+	for session, s := range before {
+		there := slices.ContainsFunc(members, func(m bucket.Sighting) bool { return m.Session == session })
+		back := false
+		for who := range answered {
+			back = back || who.instance == s.instance // under another lease
+		}
+		if !there && !back {
+			m.over[session] = s.instance
+		}
+	}
+}
+
+// complete reports whether nobody may call who has not answered.
+func (m *muster) complete() bool { return len(m.silent) == 0 }
+
+// missing says who has not answered and may call all the same.
+func (m *muster) missing() string {
+	var names []string
+	for _, s := range m.silent {
+		names = append(names, visible(s.instance))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", count(len(names), "dispatching replica"),
+		verb(len(names), "has", "have"), wordTimeout, verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
+}
+
+// nobody says when what was asked for is in force, where no replica has answered and none may call.
+func (m *muster) nobody() string {
+	if len(m.over) == 0 {
+		return "no dispatching weir runs, it is in force from its next start on"
+	}
+	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
+}
+
+// overdue says who did not answer and may not call any more; empty where everybody has.
+func (m *muster) overdue() string {
+	if len(m.over) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Values(m.over))
+	for i := range names {
+		names[i] = visible(names[i])
+	}
+	return fmt.Sprintf("; %s did not answer, and may call nothing before it has heard of it: %s", count(len(names), "replica"), strings.Join(names, ", "))
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// TestPauseReachesAStoppedReplica: what is paused while a replica is stopped is not called by it when it goes on, and the
+// command says so before it ends.
+func TestPauseReachesAStoppedReplica(t *testing.T) {
+	url := oneServer(t)
+	r := newReplicas(t, url, 2, fmt.Sprintf(replicaAPI, notIdempotent))
+	for n := range 2000 {
+		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n%8), fmt.Sprintf("job-%d", n), nil)
+	}
+	r.awaitCalls(t.Context(), 50)
+	r.signal(0, syscall.SIGSTOP)
+	env := []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}
+	got := command(t, env, "pause", "pay")
+	if got.code != 0 || !strings.Contains(got.stderr, "1 dispatching replica has it in force; 1 replica did not answer, and may call nothing before it has heard of it: replica-0") {
+		t.Errorf("%+v", got)
+	}
+	before := len(r.api.All())
+	r.signal(0, syscall.SIGCONT)
+	(&rig{t: t}).eventually("both replicas to answer", func() bool {
+		return strings.Contains(command(t, env, "pause", "pay").stderr, "2 dispatching replicas have it in force")
+	})
+	if n := len(r.api.All()); n != before {
+		t.Errorf("%d calls started after the pause", n-before)
+	}
+}
+
+// TestWhoKeepsSilentIsNamed: a replica that keeps its right to call and does not answer is no success.
+func TestWhoKeepsSilentIsNamed(t *testing.T) {
+	url := oneServer(t)
+	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := bucket.FindRegistry(t.Context(), js)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := registry.Join(t.Context(), bucket.Member{Instance: "mute"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- lease.Keep(t.Context(), func() {}) }()
+	got := command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
+	if got.code != 1 || !strings.Contains(got.stderr, "mute") || !strings.Contains(got.stderr, "calls may still start there") {
+		t.Errorf("%+v", got)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("the lease of a replica that is there was ended: %v", err)
+	default:
+	}
+}
