@@ -224,5 +224,5 @@ func (m *mover) run(ctx context.Context) error {
 	if err := writeMove(ctx, m.to.js, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.at, m.to.explain(err))
 	}
-	return nil
+	return m.seal(ctx)
 }

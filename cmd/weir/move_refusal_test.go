@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -238,5 +239,42 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	}
 	if n := len(r.api.All()); n > before+8 { // in_flight of both keys
 		t.Errorf("%d calls before the move, %d after it by the replica of the old server", before, n-before)
+	}
+}
+
+// TestLateIntakeIsRefused: an intake that was stopped while the jobs were moved away tells a producer of the old server that
+// nothing was kept.
+func TestLateIntakeIsRefused(t *testing.T) {
+	url := startTarget(t)
+	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
+	for n := range 20 {
+		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("job-%d", n), nil)
+	}
+	r.signal(0, syscall.SIGSTOP)
+	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", startTarget(t)); got.code != 0 {
+		t.Fatalf("the move ended with %+v", got)
+	}
+	answers, err := r.nc.SubscribeSync("late.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		if err := r.nc.PublishRequest(fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("late.%d", n), []byte("late")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.signal(0, syscall.SIGCONT)
+	for range 20 {
+		msg, err := answers.NextMsg(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a answer
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Error == nil || a.Error.Code != 503 {
+			t.Errorf("a late job is answered: %s", msg.Data)
+		}
 	}
 }

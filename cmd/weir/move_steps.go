@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,7 +36,7 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	switch {
 	case begun && arriving.Done:
 		m.talk("everything was moved from %s to %s at %s already", m.from.at, m.to.at, clockTime(arriving.At))
-		return true, nil
+		return true, m.seal(ctx)
 	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.at):
 		return false, refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.at, leaving.To))
 	case arriving != nil && !arriving.Done && !begun:
@@ -174,6 +175,34 @@ func (m *mover) verify(ctx context.Context) error {
 		if why := differs(s, copied); why != "" {
 			return fmt.Errorf("the copy of %s on %s is not right: %s; run the same command again", s.Config.Name, m.to.at, why)
 		}
+	}
+	return nil
+}
+
+// seal makes the source refuse whatever comes late: an intake that was stopped, or cut off, goes on there until it looks for the
+// note, and its producers are told 503. It comes last, since it cannot be undone; what came in before it is told.
+func (m *mover) seal(ctx context.Context) error {
+	if m.inside {
+		return nil // nobody else uses its data
+	}
+	late := []string{}
+	for _, s := range m.streams {
+		if s.Config.Sealed || !strings.HasPrefix(s.Config.Name, "WEIR_") {
+			continue
+		}
+		sealed := s.Config
+		sealed.Sealed = true
+		stream, err := m.from.js.UpdateStream(ctx, sealed)
+		if err != nil {
+			return fmt.Errorf("everything is moved, but %s on %s could not be sealed: %w", s.Config.Name, m.from.at, m.from.explain(err))
+		}
+		if last := stream.CachedInfo().State.LastSeq; last > s.State.LastSeq {
+			late = append(late, fmt.Sprintf("%s from %d on", s.Config.Name, s.State.LastSeq+1))
+		}
+	}
+	if len(late) > 0 {
+		return fmt.Errorf("everything is moved, but something came in on %s when it had been copied: it is only there; read it (nats stream view) and submit the jobs again: %s",
+			m.from.at, strings.Join(late, ", "))
 	}
 	return nil
 }
