@@ -29,19 +29,13 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 					return usage(err)
 				}
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := c.checkAPI(cmd, args[0]); err != nil {
-				return err
-			}
-			answers, err := c.cancel(args[0], q)
-			if err != nil {
-				return err
-			}
-			return printCancelled(cmd, args[0], q.Job, answers, as)
+			return aboutAPI(cmd, args[0], func(c *connection) error {
+				answers, err := c.cancel(args[0], q)
+				if err != nil {
+					return err
+				}
+				return printCancelled(cmd, args[0], q.Job, answers, as)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&q.Key, "key", "", "the job's key, where its id stands under several")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,17 +13,7 @@ import (
 )
 
 // purgeFlags are what the command line says about a purge.
-type purgeFlags struct {
-	letterFlags
-
-	args    []string
-	rate    string
-	dryRun  bool
-	confirm confirmation
-	as      format
-	every   *bucket.Rate // nil: as fast as the server can
-	chosen  deadletter.Selection
-}
+type purgeFlags struct{ letterOperation }
 
 func deadPurgeCommand() *cobra.Command {
 	f := purgeFlags{}
@@ -38,15 +27,16 @@ to answer it does nothing, and ends with 4.`,
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.args = args
-			return f.run(cmd)
+			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+				scope, err := c.scope(ctx, b, f.chosen)
+				if err != nil {
+					return err
+				}
+				return f.purge(ctx, cmd, c, scope)
+			})
 		},
 	}
-	f.add(cmd.Flags())
-	f.confirm.add(cmd.Flags())
-	f.as.add(cmd.Flags(), "one JSON object")
-	cmd.Flags().StringVar(&f.rate, "rate", "", "letters per duration, as in 500/s (default as fast as the server can)")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be deleted")
+	f.addTo(cmd, "", "letters per duration, as in 500/s (default as fast as the server can)", "only say what would be deleted")
 	return cmd
 }
 
@@ -62,27 +52,6 @@ type purgeJSON struct {
 	Cost        string     `json:"cost"` // of deleting: nothing is called
 	DurationMS  int64      `json:"duration_ms"`
 	Purged      int        `json:"purged"`
-}
-
-func (f *purgeFlags) run(cmd *cobra.Command) error {
-	if f.rate != "" {
-		r, err := config.ParseRate(f.rate)
-		if err != nil {
-			return usage(fmt.Errorf("--rate: %w", err))
-		}
-		f.every = &r
-	}
-	var err error
-	if f.chosen, err = f.selection(f.args, time.Now()); err != nil {
-		return err
-	}
-	return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-		scope, err := c.scope(ctx, b, f.chosen)
-		if err != nil {
-			return err
-		}
-		return f.purge(ctx, cmd, c, scope)
-	})
 }
 
 // purge counts, asks, deletes, tells.
@@ -128,7 +97,7 @@ func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
 func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) error {
 	if told.Purged > 0 {
 		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: whoami(), Selection: strings.TrimSpace(f.String() + " " + strings.Join(f.args, " ")), Letters: told.Purged,
+			Who: whoami(), Selection: f.said(), Letters: told.Purged,
 		}}
 		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)

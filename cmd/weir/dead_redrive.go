@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -16,17 +13,10 @@ import (
 
 // redriveFlags are what the command line says about a redrive.
 type redriveFlags struct {
-	letterFlags
+	letterOperation
 
-	args           []string
-	rate           string
-	dryRun         bool
 	includeUnknown bool
 	dropDeadline   bool
-	confirm        confirmation
-	as             format
-	publishing     bucket.Rate
-	selection      deadletter.Selection
 	bar            *progressBar
 	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
 }
@@ -55,35 +45,18 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f.args = args
-			return f.run(cmd)
+			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+				return f.redrive(ctx, cmd, c, b)
+			})
 		},
 	}
-	f.add(cmd.Flags())
-	f.confirm.add(cmd.Flags())
-	f.as.add(cmd.Flags(), "one JSON object")
-	cmd.Flags().StringVar(&f.rate, "rate", "100/s", "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only say what would be done")
+	f.addTo(cmd, "100/s", "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
 	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
 	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the jobs' deadlines")
 	return cmd
 }
 
-// run is the way of a redrive: choose, count, ask, publish, tell.
-func (f *redriveFlags) run(cmd *cobra.Command) error {
-	var err error
-	if f.publishing, err = config.ParseRate(f.rate); err != nil {
-		return usage(fmt.Errorf("--rate: %w", err))
-	}
-	if f.selection, err = f.letterFlags.selection(f.args, time.Now()); err != nil {
-		return err
-	}
-	return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-		return f.redrive(ctx, cmd, c, b)
-	})
-}
-
-// redrive is run with the letters open.
+// redrive is the way of a redrive: count, ask, publish, tell.
 func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser) error {
 	if f.dryRun || !f.confirm.possible(cmd) {
 		askedFor := f.dryRun
@@ -126,13 +99,13 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 	if !ok {
 		return nil, nil, notFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
-	scope, err := c.scope(ctx, b, f.selection)
+	scope, err := c.scope(ctx, b, f.chosen)
 	if err != nil {
 		return nil, nil, err
 	}
 	f.bar = newProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: f.publishing,
+		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: *f.every,
 		Valid: func() bool { return right != nil && right.lease.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.at(t.Done()) },
 	}
@@ -148,7 +121,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 		return nil, nil, c.explain(err)
 	}
 	if !plan.Found() {
-		return nil, nil, noLetters(f.selection.Filter)
+		return nil, nil, noLetters(f.chosen.Filter)
 	}
 	f.bar.of = max(1, plan.Letters+plan.Settled)
 	if plan.Letters+plan.Settled == 0 && !f.dryRun {
@@ -219,9 +192,4 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 
 func noneRedriven(skipped map[deadletter.Skip]int) error {
 	return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
-}
-
-// said is the selection as it was given.
-func (f *redriveFlags) said() string {
-	return strings.TrimSpace(f.String() + " " + strings.Join(f.args, " "))
 }

@@ -30,19 +30,13 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := c.checkAPI(cmd, args[0]); err != nil {
-				return err
-			}
-			found, err := c.keys(args[0], limit)
-			if err != nil {
-				return err
-			}
-			return printKeys(cmd, args[0], found, as)
+			return aboutAPI(cmd, args[0], func(c *connection) error {
+				found, err := c.keys(args[0], limit)
+				if err != nil {
+					return err
+				}
+				return printKeys(cmd, args[0], found, as)
+			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
