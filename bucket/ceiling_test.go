@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,47 @@ func TestCeilingRaisedByOthers(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestOthersJobsCount: a replica that has not read yet what the others have stored counts it all the same.
+func TestOthersJobsCount(t *testing.T) {
+	nc, err := nats.Connect(startTestServer(t, t.TempDir(), server.RANDOM_PORT).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	openBeside(t, nc, 100) // what the streams let in
+	owner, other := openBeside(t, nc, 20), openBeside(t, nc, 20)
+	ctx, stop := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stop()
+	for _, q := range []*Queue{owner, other} {
+		work.Go(func() { _ = q.Run(ctx) })
+	}
+	p := owner.Partition("k")
+	if _, err := p.Own(ctx, "owner"); err != nil {
+		t.Fatal(err)
+	}
+	caughtUp, reads, goOn := make(chan struct{}), make(chan struct{}, 100), make(chan struct{})
+	work.Go(func() {
+		_ = p.Read(ctx, ReadOptions{
+			Take: func(Entry) { reads <- struct{}{}; <-goOn }, CaughtUp: func() { close(caughtUp) }, Deaf: func(error) {},
+		})
+	})
+	defer close(goOn)
+	<-caughtUp
+	for i := range 20 {
+		if refusal := other.take(t, i); refusal != nil {
+			t.Fatal(refusal)
+		}
+	}
+	<-reads // the first, and no more
+	for i := range 5 {
+		if owner.take(t, 20+i) == nil {
+			t.Error("a 21st job was taken of a key that holds 20")
+		}
 	}
 }
 
