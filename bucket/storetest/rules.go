@@ -137,6 +137,7 @@ func olderRateGivenBack(b *table) {
 	b.expectSlots(b.ask(bucket.Ask{Want: 2}), 300_000, 300_000)
 	b.apply(account(5))
 	b.settle(bucket.Use{Key: "k", Grant: g, Returned: true})
+	b.clock.now += 1000 // more than what is rounded up
 	b.expectSlots(b.ask(bucket.Ask{}))
 }
 
@@ -191,10 +192,12 @@ func slidingAfterAPeriod(b *table) {
 func lateReturn(b *table) {
 	const most = 100
 	hourly := bucket.Quota{Count: most, Window: bucket.Sliding, Per: time.Hour}
-	b.lay(only(quota("q", hourly)))
+	rules := only(quota("q", hourly))
+	rules.Lease = 2 * time.Hour // the oldest call is still open
+	b.lay(rules)
 	var made []bucket.Arrival
 	ask := func() (got bucket.Answer) {
-		got = b.ask(bucket.Ask{Want: 2})
+		got = b.ask(bucket.Ask{})
 		for _, g := range got.Grants {
 			made = append(made, bucket.Arrival{At: int64(g.At) * 1000})
 		}
@@ -202,7 +205,7 @@ func lateReturn(b *table) {
 	}
 	first := b.ask(bucket.Ask{}).Grants[0]
 	for len(made) < most-1 {
-		b.clock.now += 10_000
+		b.clock.now += 20_000_000
 		ask()
 	}
 	b.settle(bucket.Use{Key: "k", Grant: first, Returned: true})
