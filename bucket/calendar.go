@@ -16,6 +16,14 @@ func (q Quota) Period(at Micros) (start, end Micros) {
 	return p.start, p.end
 }
 
+// moved is the span by a clock that shows by more; the zero span stays, it is no period.
+func (s span) moved(by Micros) span {
+	if s == (span{}) {
+		return s
+	}
+	return span{s.start + by, s.end + by}
+}
+
 func (s span) holds(at Micros) bool { return s.start <= at && at < s.end }
 
 // spanAt is the period that holds at. Spans of one quota follow each other without gap or overlap.

@@ -10,6 +10,7 @@ type engine struct {
 	shared    []sharedLimit
 	orders    Orders
 	clock     Micros  // the latest time seen
+	ahead     Micros  // by how much calendars are ahead of it
 	asked     int64   // asks so far; serials count MaxWant to each
 	claims    *claims // nil while nobody keeps checkpoints
 	keys      keyTable
@@ -38,6 +39,19 @@ const maxIntervals = 1024
 func (e *engine) tick(now Micros) Micros {
 	e.clock = max(e.clock, now)
 	return e.clock
+}
+
+// setAhead moves the calendars forward, never back: a period that comes again would give its quota out twice.
+func (e *engine) setAhead(ahead Micros) {
+	if ahead <= e.ahead {
+		return
+	}
+	e.ahead = ahead
+	for i := range e.shared {
+		if m, ok := e.shared[i].meter.(*quotaMeter); ok {
+			m.setAhead(ahead)
+		}
+	}
 }
 
 // check says what is wrong with an ask, before anything is granted.
@@ -226,7 +240,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	}
 	next := make([]sharedLimit, len(rules.Shared))
 	for i, l := range rules.Shared {
-		next[i] = newSharedLimit(rules, l)
+		next[i] = newSharedLimit(rules, l, e.ahead)
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
@@ -240,27 +254,27 @@ func (e *engine) apply(now Micros, rules Rules) error {
 }
 
 // newSharedLimit makes the idle state of a validated limit.
-func newSharedLimit(r Rules, l Limit) sharedLimit {
+func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch {
 	case l.Rate != nil:
 		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: l.Rate.Burst, settles: settles}
 	case l.Quota != nil:
-		s.meter = newWindowMeter(r, *l.Quota)
+		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case l.Budget != nil:
-		s.meter = newWindowMeter(r, l.Budget.Quota)
+		s.meter = newWindowMeter(r, l.Budget.Quota, ahead)
 	default:
 		s.inFlight = r.Lowered(l.InFlight)
 	}
 	return s
 }
 
-func newWindowMeter(r Rules, q Quota) meter {
+func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	if q.Window == Sliding {
 		return newSlidingMeter(r, q)
 	}
-	return newQuotaMeter(r, q)
+	return newQuotaMeter(r, q, ahead)
 }
 
 // inherit takes over the count of the limit of the same name, where it counts the same kind of thing.

@@ -41,6 +41,14 @@ func (m *Memory) Apply(rules Rules) error {
 	return nil
 }
 
+// Ahead says that calendars are so much ahead of the store's clock, which nobody sets while the wall clock may be set
+// forward. They never fall back. What a Snapshot holds is by the calendars' clock, which a later process starts with.
+func (m *Memory) Ahead(by Micros) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.engine.setAhead(by)
+}
+
 // Reserve implements Store. It fails only for an ask that is malformed, and then grants none of them.
 func (m *Memory) Reserve(_ context.Context, asks []Ask) ([]Answer, error) {
 	m.mu.Lock()

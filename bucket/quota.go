@@ -16,16 +16,27 @@ type quotaMeter struct {
 	period span // the one that used counts, zero before the first
 	used   int64
 	near   span // where the last question lay: most lie in the same period
+	ahead  Micros
 }
 
-func newQuotaMeter(r Rules, q Quota) *quotaMeter {
-	return &quotaMeter{quota: q, count: r.Lowered(q.Count), guard: Micros(ceilMicros(r.Jitter))}
+func newQuotaMeter(r Rules, q Quota, ahead Micros) *quotaMeter {
+	return &quotaMeter{quota: q, count: r.Lowered(q.Count), guard: Micros(ceilMicros(r.Jitter)), ahead: ahead}
+}
+
+// spanAt is the period that holds t. Where the calendar is ahead of the clock that slots are reckoned by, its periods begin
+// and end so much earlier.
+func (m *quotaMeter) spanAt(t Micros) span { return m.quota.spanAt(t + m.ahead).moved(-m.ahead) }
+
+// setAhead moves the periods.
+func (m *quotaMeter) setAhead(ahead Micros) {
+	by := m.ahead - ahead
+	m.period, m.near, m.ahead = m.period.moved(by), m.near.moved(by), ahead
 }
 
 // at returns the period that holds t.
 func (m *quotaMeter) at(t Micros) span {
 	if !m.near.holds(t) {
-		m.near = m.quota.spanAt(t)
+		m.near = m.spanAt(t)
 	}
 	return m.near
 }
@@ -87,6 +98,6 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
 	m.period, m.used = from.period, from.used
 	if from.period.end > now {
-		m.period = m.quota.spanAt(max(now, from.period.start))
+		m.period = m.spanAt(max(now, from.period.start))
 	}
 }

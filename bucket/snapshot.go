@@ -1,6 +1,9 @@
 package bucket
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Checkpoints.
 //
@@ -108,6 +111,25 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	if e.claims != nil && now < e.claims.gone {
 		s.Open, s.Lease = s.Open+e.claims.ghosts, max(s.Lease, e.claims.gone)
 	}
+	return s.moved(e.ahead)
+}
+
+// moved is the snapshot by a clock that shows by more.
+func (s Snapshot) moved(by Micros) Snapshot {
+	move := func(t Micros) Micros {
+		if t == 0 {
+			return 0
+		}
+		return t + by
+	}
+	s.Until, s.Lease, s.Limit = move(s.Until), move(s.Lease), slices.Clone(s.Limit)
+	for i := range s.Limit {
+		l := &s.Limit[i]
+		l.TAT, l.Start, l.End, l.Log = move(l.TAT), move(l.Start), move(l.End), slices.Clone(l.Log)
+		for j := range l.Log {
+			l.Log[j][0] += int64(by)
+		}
+	}
 	return s
 }
 
@@ -165,7 +187,7 @@ func (e *engine) saved(s Snapshot) {
 	if e.claims == nil || e.claims.until < 0 {
 		return
 	}
-	e.claims.until = max(e.claims.until, s.Until)
+	e.claims.until = max(e.claims.until, s.Until-e.ahead)
 	for i := range e.shared {
 		for _, l := range s.Limit {
 			if l.Name == e.shared[i].Name {
@@ -176,7 +198,7 @@ func (e *engine) saved(s Snapshot) {
 }
 
 func (e *engine) restore(now Micros, s Snapshot) {
-	now = e.tick(now)
+	now, s = e.tick(now), s.moved(-e.ahead)
 	e.claims = &claims{ghosts: s.Open, gone: s.Lease}
 	for i := range e.shared {
 		for _, old := range s.Limit {
@@ -197,7 +219,7 @@ func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 	case *quotaMeter:
 		from := quotaMeter{period: span{s.Start, s.End}, used: s.Used}
 		if now >= s.End {
-			from = quotaMeter{period: m.quota.spanAt(s.End), used: s.Next}
+			from = quotaMeter{period: m.spanAt(s.End), used: s.Next}
 		}
 		if s.End > 0 {
 			m.carry(now, &from)

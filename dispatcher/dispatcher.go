@@ -36,6 +36,7 @@ type Options struct {
 	// for this process.
 	SharedBy   string
 	Now        func() bucket.Micros // the clock of every lane and its store
+	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
 	Replicas   int
 	Dedupe     time.Duration // how long a job's id is known
 	ResultsAge time.Duration
@@ -96,6 +97,9 @@ const (
 
 // Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
+	if o.Ahead == nil {
+		o.Ahead = func() bucket.Micros { return 0 }
+	}
 	d := &Dispatcher{
 		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: newTail(),
 		pauses: map[string]map[string]Pause{},

@@ -149,12 +149,13 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 	l.mu.Lock()
 	tat := max(t.grant.TAT, l.s.floor(t.line)) // calls of a key end in any order; its newest record must know of all of them
 	l.mu.Unlock()
+	ahead := l.d.opts.Ahead() // a later process starts with the calendar's clock
 	c := &CallRecord{
 		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
-		Accepted: t.accepted.Time().UTC(), Planned: t.at.Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
+		Accepted: t.accepted.Time().UTC(), Planned: (t.at + ahead).Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
 		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
-		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat,
+		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat + ahead,
 		Limits: t.terms.api.Rules.Names(), Costs: t.taken, Instance: l.d.opts.Instance,
 	}
 	return c

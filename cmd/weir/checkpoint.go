@@ -21,6 +21,7 @@ import (
 type checkpointer struct {
 	api   string
 	store *bucket.Memory
+	clock *clock
 	nc    *nats.Conn
 	kv    jetstream.KeyValue
 	log   *slog.Logger
@@ -47,7 +48,7 @@ const mostTried = 4096
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
 func newCheckpointer(ctx context.Context, w *Worker, api string, store *bucket.Memory) (*checkpointer, error) {
 	c := &checkpointer{
-		api: api, store: store, nc: w.nc, kv: w.control, log: w.log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
+		api: api, store: store, clock: w.clock, nc: w.nc, kv: w.control, log: w.log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
 		tried: map[[sha256.Size]byte]struct{}{},
 	}
 	var s bucket.Snapshot
@@ -112,6 +113,7 @@ func (c *checkpointer) close(ctx context.Context) (err error) {
 func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointWait)
 	defer cancel()
+	c.store.Ahead(c.clock.Ahead())
 	s := c.store.Checkpoint(ahead)
 	if len(s.Limit) == 0 {
 		return nil // no limit is shared, for now

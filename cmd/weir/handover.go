@@ -41,7 +41,7 @@ func (w *Worker) takeOver(ctx context.Context, api *dispatcher.API) error {
 		return nil
 	}
 	w.log.Info("limits are counted in the process again: what Redis counted is added up from the ledger", "api", api.Name)
-	s, err := w.snapshotOfLedger(ctx, api, w.now())
+	s, err := w.snapshotOfLedger(ctx, api, w.clock.Now())
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type rig struct {
 	yaml   string
 	redis  config.Secret // its address; unset: limits are counted in the process
 	heldUp *torture.HeldUp
+	clock  *clock // of the worker to start; nil: the machine's
 	worker *Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -75,8 +76,12 @@ func (r *rig) start() {
 	if r.heldUp == nil {
 		r.heldUp = measureHeldUp(r.t)
 	}
+	c := r.clock
+	if c == nil {
+		c = newClock()
+	}
 	var err error
-	if r.worker, err = StartWorker(r.t.Context(), r.settings(), testLog(r.t)); err != nil {
+	if r.worker, err = startWorkerAt(r.t.Context(), r.settings(), testLog(r.t), c); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {

@@ -65,7 +65,7 @@ func budgetKey(api string) string { return "budget." + api }
 func (w *Worker) newLevelWatch(api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
 		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return w.dispatch.Price(api) },
-		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), now: w.now,
+		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), now: func() bucket.Micros { return w.clock.Now() + w.clock.Ahead() },
 	}
 	if w.redis != nil {
 		watch.heard = func(err error) { w.dispatch.HeardOfLimiter(api, err) }

@@ -62,7 +62,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 	if err := w.takeOver(ctx, api); err != nil {
 		return err
 	}
-	store, err := bucket.NewMemory(api.Rules, w.now)
+	store, err := bucket.NewMemory(api.Rules, w.clock.Now)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type Worker struct {
 	config   *config.Config // that it started with; follower has the present one
 	log      *slog.Logger
 	registry *prometheus.Registry
-	now      func() bucket.Micros
+	clock    *clock
 	cleanups []cleanup
 
 	server    *embedded.Server // nil with an external one
@@ -60,7 +60,11 @@ type Worker struct {
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
 func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), now: steadyClock(), done: make(chan struct{}), failed: make(chan error, 1)}
+	return startWorkerAt(ctx, s, log, newClock())
+}
+
+func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock) (started *Worker, err error) {
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1)}
 	defer func() {
 		w.denied.tell(nil)
 		if err != nil {
@@ -141,6 +145,7 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 	}
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
+	w.lowerGo(func() error { w.clock.watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
@@ -216,7 +221,7 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
-		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.now,
+		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
 		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
@@ -370,11 +375,4 @@ func (w *Worker) HTTPAddr() string {
 		return ""
 	}
 	return w.http.Addr()
-}
-
-// steadyClock is the wall clock of the start carried on by the monotonic one: stepping the machine's clock moves no
-// slot.
-func steadyClock() func() bucket.Micros {
-	start := time.Now()
-	return func() bucket.Micros { return bucket.MicrosOf(start.Add(time.Since(start))) }
 }

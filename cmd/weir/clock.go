@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"weir/bucket"
+)
+
+// clock is what slots are reckoned by: the wall clock of the start, carried on by the time that has really passed, a
+// suspended machine's too. Stepping the machine's clock moves no slot. Where the wall has been set forward since, calendars
+// and deadlines go by it all the same, and so does whatever a later process will read: Ahead is by how much. It is safe for
+// concurrent use.
+type clock struct {
+	start  bucket.Micros
+	wall   func() time.Time
+	passed func() time.Duration // since the start
+	ahead  atomic.Int64         // microseconds
+}
+
+func newClock() *clock {
+	start, since := time.Now(), elapsed()
+	return &clock{start: bucket.MicrosOf(start), wall: time.Now, passed: func() time.Duration { return elapsed() - since }}
+}
+
+// Now is the time that slots are reckoned by. It never goes back.
+func (c *clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
+
+// Ahead is by how much the wall clock is ahead of Now, or was: it never shrinks, since a calendar that goes back would give
+// a quota out twice.
+func (c *clock) Ahead() bucket.Micros {
+	now := int64(bucket.MicrosOf(c.wall()) - c.Now())
+	for {
+		was := c.ahead.Load()
+		if now <= was || c.ahead.CompareAndSwap(was, now) {
+			return bucket.Micros(max(now, was))
+		}
+	}
+}
+
+// A wall clock that is slewed is off by little, and nobody need hear of it.
+const (
+	clockCheck = 10 * time.Second
+	clockStep  = bucket.Micros(time.Second / time.Microsecond)
+)
+
+// watch tells when the wall clock was set forward, until ctx ends.
+func (c *clock) watch(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(clockCheck)
+	defer tick.Stop()
+	for told := bucket.Micros(0); ; {
+		if now := c.Ahead(); now > told+clockStep {
+			log.Warn("the machine's clock was set forward since the start: calendars and deadlines follow it, the pace goes on by the time that passes",
+				"by", bucket.Micros(0).Until(now))
+			told = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

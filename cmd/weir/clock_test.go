@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// TestClockSetForward: weir starts while the machine's clock is behind, which is then set right, and starts anew by the right
+// clock. It has not waited any longer for that.
+func TestClockSetForward(t *testing.T) {
+	const interval, behind = 6 * time.Second, 4 * time.Second
+	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/6s, capacity: 5}\n    limits: [{name: account, rate: 1/6s}]\n")
+	r.clock = newClock()
+	r.clock.start -= bucket.Micros(behind / time.Microsecond)
+	r.start()
+	t.Cleanup(r.stop)
+	for _, id := range []string{"first", "second"} {
+		if a := r.submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": id}); a.Error != nil {
+			t.Fatalf("%+v", a.Error)
+		}
+	}
+	r.awaitCalls(1)
+	r.stop()
+	r.clock = nil
+	r.start()
+	calls := r.awaitCalls(2)
+	if gap := time.Duration(calls[1].At - calls[0].At); gap < interval {
+		t.Errorf("called again after %v", gap)
+	}
+}
+
+// TestElapsed: the time that passes goes on as the wall's does, as long as nobody sets it.
+func TestElapsed(t *testing.T) {
+	c := newClock()
+	if off := time.Duration(bucket.MicrosOf(time.Now())-c.Now()) * time.Microsecond; off.Abs() > time.Second {
+		t.Errorf("the clock is off by %v", off)
+	}
+	if a, b := c.Now(), c.Now(); b < a {
+		t.Errorf("%d after %d", b, a)
+	}
+}
