@@ -46,6 +46,7 @@ type RetryMark struct {
 	NotBefore Micros `json:"not_before"`
 	Reason    string `json:"reason"`
 	Billed    string `json:"billed,omitempty"`   // what is known of the charges so far
+	Status    int    `json:"status,omitempty"`   // that the api answered last
 	Pushback  bool   `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`

@@ -12,6 +12,7 @@ type verdicts struct {
 	impossible []*task // their cost can never pass
 	overBudget []*task // the money is spent, and the budget says to bury
 	unused     []bucket.Use
+	news       []news
 }
 
 // reply is what came back from a round of asks.
@@ -33,6 +34,9 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 	for i, tasks := range fx.asked {
 		l, a := tasks[0].line, r.answers[i]
 		a.Wait.Until += shift
+		if n, told := s.heardOfBudget(&a, r.came); told {
+			out.news = append(out.news, n)
+		}
 		tat, cold := l.tat, l.cold
 		for k, t := range tasks {
 			t.phase = ready

@@ -154,7 +154,7 @@ func (m *simulation) reread(l *line) {
 	}
 	slices.SortFunc(seqs, cmp.Compare)
 	for _, seq := range seqs {
-		m.s.push(l.key, seq, m.part)
+		m.push(l.key, seq)
 	}
 }
 

@@ -225,6 +225,7 @@ func (l *lane) take(p *part, e bucket.Entry) {
 			l.dropTwin(p, e)
 			return
 		}
+		p.expect(e)
 		line := l.s.push(e.Key, e.Seq, p)
 		p.keep(e)
 		if p.replay != nil {
@@ -292,7 +293,8 @@ type laneCounts struct{ queued, keys, calling, held, owned int }
 func (l *lane) counts() laneCounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines) - l.s.kept, calling: l.s.calls, held: l.s.countHeld(l.now())}
+	ours := func(key string) bool { return l.parts[l.queue.Partition(key).Number()] != nil }
+	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines) - l.s.kept, calling: l.s.calls, held: l.s.countHeld(l.now(), ours)}
 	for _, p := range l.parts {
 		if p != nil && p.open {
 			n.owned++

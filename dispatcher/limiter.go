@@ -52,6 +52,7 @@ func (l *lane) round(hard context.Context, fx *effects) {
 		l.dropIntents(t)
 	}
 	l.mu.Unlock()
+	l.tellNews(out.news)
 	l.settleGrants(hard, out.unused)
 	for _, t := range slices.Concat(out.withdrawn, out.impossible, out.overBudget) {
 		t.terms.call.conns.release()

@@ -29,6 +29,7 @@ type line struct {
 	pass, toll, lent        toll // what its calls have taken, what one took last, and what it has been lent for the next
 	inTurn, queued, blocked bool
 	called                  bool          // up: it has the turn at the shared limits
+	lapses                  bool          // it waits for room to end jobs whose deadlines have passed
 	costly                  bool          // a shared limit refused it because of its cost: it is asked for alone
 	paused                  bool          // by an operator
 	kept                    bool          // without jobs, for what it remembers
@@ -83,6 +84,7 @@ type task struct {
 	intents   []*intentMark
 	markSeq   uint64            // of its retry mark, 0 for none
 	spared    int               // calls that failed while the breaker was open, and did not count
+	status    int               // that the api answered last, 0 if it never did
 	billed    deadletter.Billed // what is known of the charges of its calls so far
 	missing   int               // times its message was not found
 	called    bool              // its call has ended, and its outcome is being stored
@@ -93,6 +95,8 @@ type task struct {
 	ended     chan struct{}     // closed when the job has ended, if somebody waits for that
 	outcome   string            // then
 	unknown   bool              // found with an intent and no outcome: it must not be called
+	deadline  bucket.Micros     // 0: none
+	lapsed    bool              // its deadline passed while it waited: it counts among those that end so
 }
 
 // intentMark is one stored intent message; it may go when none of its jobs needs it.
@@ -139,7 +143,12 @@ func (l *line) extract(seq uint64) *task {
 	} else {
 		panic("dispatcher: a job that does not wait is to become a task")
 	}
-	t := &task{line: l, seq: seq}
+	return l.begin(seq)
+}
+
+// begin makes a task of a job that waits no longer.
+func (l *line) begin(seq uint64) *task {
+	t := &task{line: l, seq: seq, deadline: l.part.takeDeadline(seq)}
 	l.insert(t)
 	return t
 }

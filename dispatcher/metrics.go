@@ -14,7 +14,7 @@ type metrics struct {
 	late      *prometheus.HistogramVec
 	forfeited *prometheus.CounterVec
 	deaf      *prometheus.CounterVec
-	spend     *prometheus.CounterVec
+	spend     *spending
 	up        prometheus.Gauge
 }
 
@@ -36,7 +36,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
 		deaf: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
-		spend: counter("weir_spend_total", "Money spent on calls that were or may have been billed.", "api"),
+		spend: &spending{millionths: map[string]int64{}},
 		up:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
@@ -82,7 +82,7 @@ func (m *metrics) announce(api string) {
 	}
 	m.forfeited.WithLabelValues(api)
 	m.deaf.WithLabelValues(api)
-	m.spend.WithLabelValues(api)
+	m.spend.add(api, 0)
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)
 	m.late.WithLabelValues(api)

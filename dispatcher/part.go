@@ -26,6 +26,9 @@ type part struct {
 	cache      map[uint64]bucket.Entry
 	cacheBytes int
 
+	// deadlines are those of its waiting jobs that have one: some 40 bytes each.
+	deadlines map[uint64]bucket.Micros
+
 	// careful is the newest job that was there when the owner before died, 0 if it did not die: up to it intents are
 	// written for every api, so that a job that kills its owner is found out.
 	careful uint64

@@ -74,6 +74,9 @@ func (s *schedule) settled(t *task) {
 func (s *schedule) finished(t *task) {
 	s.settled(t)
 	s.cleared(t)
+	if t.lapsed {
+		s.lapsing--
+	}
 	t.line.remove(t)
 	s.jobs--
 	s.touch(t.line)

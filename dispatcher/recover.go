@@ -131,7 +131,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	t := line.extract(seq)
 	t.markSeq, t.terms = mark.seq, l.s.terms
 	t.calls, t.attempts = max(mark.Calls, last.call), max(mark.Attempts, last.attempt)
-	t.crashes = mark.Crashes
+	t.crashes, t.status = mark.Crashes, cmp.Or(last.status, mark.Status)
 	t.notBefore, t.failed = max(mark.NotBefore, last.notBefore, 1), cmp.Or(mark.Reason, last.detail)
 	if mark.Pushback {
 		l.holdAgain(line, mark.NotBefore, mark.Reason)
@@ -150,7 +150,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		l.running.Go(func() { l.endWithResult(ctx, t, result) })
 	case mark.Ends != "":
 		t.phase = settling
-		last = lastCall{outcome: mark.Ends, detail: mark.Reason}
+		last = lastCall{outcome: mark.Ends, detail: mark.Reason, status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case called && last.final:
 		t.phase = settling

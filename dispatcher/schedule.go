@@ -36,6 +36,8 @@ type schedule struct {
 	timers   timers
 	turns    []*line // lines with something to do now
 	queue    rota    // lines that wait for room to make a job ready
+	lapses   []*line // lines with more jobs past their deadlines than may end at once
+	lapsing  int     // jobs that end so now
 	blocked  turns   // lines that wait for a shared limit or for a call to end
 	tenants  map[string]*tenant
 	units    []float64     // of the shared limits; see unitsOf
@@ -43,6 +45,7 @@ type schedule struct {
 	by       string        // its name
 	held     bucket.Micros // no call of the api before
 	why      string
+	spent    bucket.Micros // a budget that is spent begins anew then; 0: none is
 	pushes   int16         // pushbacks in a row
 	breaker  breaker       // of the api
 	callTime time.Duration // usual, of the api's calls
@@ -156,7 +159,12 @@ func (s *schedule) step(now bucket.Micros) effects {
 		s.governor.restart(now)
 		fx.resumed = append(fx.resumed, nil)
 	}
+	if s.spent != 0 && s.spent <= now {
+		s.spent = 0
+		fx.resumed = append(fx.resumed, nil)
+	}
 	s.unblock(now)
+	s.lapseMore(now, &fx)
 	for s.queue.size > 0 && s.room() && len(fx.asks) < maxAsks {
 		l := s.queue.pop()
 		l.queued = false
@@ -193,11 +201,14 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		due = s.nextStart(l)
 	}
 	if !s.drain && !s.barred && l.part.open {
+		s.lapse(l, now, fx)
 		hold := s.heldUntil(l)
 		switch {
 		case hold > now.Add(s.pace.lead):
 			s.withdrawReady(l, hold, now, fx)
-			due = min(due, hold.Add(-s.pace.lead))
+			if hold != never {
+				due = min(due, hold.Add(-s.pace.lead))
+			}
 		case l.blocked:
 		case s.until > now.Add(longWait) && !l.costly, s.failures > 0 && s.until > now:
 			s.withdrawReady(l, s.until, now, fx)
@@ -205,6 +216,7 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		default:
 			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
 		}
+		due = min(due, s.lapse(l, now, fx)) // another job may be the first now
 	}
 	if l.called {
 		l.called = false
@@ -214,7 +226,7 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 		due = min(due, s.memory(l, now))
 	}
 	s.timers.set(l, due)
-	if due == never && l.empty() && !l.inTurn && !l.queued && !l.blocked && s.lines[l.key] == l {
+	if due == never && l.empty() && !l.inTurn && !l.queued && !l.lapses && !l.blocked && s.lines[l.key] == l {
 		s.leave(l)
 		delete(s.lines, l.key) // a line that is still listed somewhere must stay the key's only one
 	}
@@ -268,8 +280,7 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 			return never
 		}
 		if t == nil {
-			t = &task{line: l, seq: l.dequeue()}
-			l.insert(t)
+			t = l.begin(l.dequeue())
 		}
 		t.phase, t.limited = staging, false
 		if !s.breaker.closed() {
@@ -375,12 +386,15 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) bucket.Micros {
 
 // next is when step has something to do again, as far as time goes.
 func (s *schedule) next(now bucket.Micros) bucket.Micros {
-	if len(s.turns) > 0 || s.queue.size > 0 && s.room() {
+	if len(s.turns) > 0 || s.queue.size > 0 && s.room() || s.mayLapseMore() {
 		return now
 	}
 	next := s.timers.next()
 	if s.held != 0 {
 		next = min(next, s.held)
+	}
+	if s.spent != 0 {
+		next = min(next, s.spent)
 	}
 	if s.blocked.size > 0 && !s.full() && s.rounds == 0 {
 		next = min(next, s.until)

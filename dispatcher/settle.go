@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	if out.verdict != pushback && !f.free {
 		t.attempts++
 	}
-	t.billed, t.deaths = t.billed.Worst(out.billed), 0
+	t.billed, t.deaths, t.status = t.billed.Worst(out.billed), 0, cmp.Or(r.status, t.status)
 	exhausted := out.verdict == retry && t.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
@@ -37,7 +38,7 @@ func (l *lane) settle(ctx context.Context, t *task, r response) {
 	}
 	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
 	if out.billed != deadletter.NotBilled {
-		l.d.metrics.spend.WithLabelValues(l.name).Add(float64(api.Price) / 1e6)
+		l.d.metrics.spend.add(l.name, api.Price)
 	}
 	if f.first {
 		l.log.Warn("a call failed", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.detail)
@@ -85,7 +86,7 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
 func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *CallRecord) {
-	status := 0
+	status := t.status
 	if c != nil {
 		status = c.Status
 	}
@@ -104,7 +105,7 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) {
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.billed), Ends: string(letter.Reason), Reason: letter.Detail,
-		Accepted: t.accepted,
+		Status: t.status, Accepted: t.accepted,
 	}
 	var seq uint64
 	l.persist(ctx, "end", t, func(done func(error)) {
@@ -131,7 +132,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 	c.NotBefore = notBefore
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == PushedBack,
-		Billed: string(t.billed), Crashes: t.crashes, Accepted: t.accepted,
+		Billed: string(t.billed), Crashes: t.crashes, Status: t.status, Accepted: t.accepted,
 	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64
@@ -248,14 +249,6 @@ func (l *lane) unstall(p *part) {
 			}
 		}
 	})
-}
-
-const lateDetail = "the deadline passed before its call"
-
-// expire ends a job that was ready for its call.
-func (l *lane) expire(ctx context.Context, t *task) {
-	t.terms.call.conns.release()
-	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 }
 
 // tellNews sends the events of holds that have begun or ended.

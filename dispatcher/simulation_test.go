@@ -44,6 +44,7 @@ type simulation struct {
 	words     int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
 	crashes   crashes
 	life      int // of the process: it grows with every crash
+	deadlines deadlines
 	maxInAPI  int
 	steps     int
 
@@ -113,6 +114,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.words = []int{0, 0, 10}[m.rnd.IntN(3)]
 	m.tenants = 1 + m.rnd.IntN(3)
 	m.openStore()
+	m.deadlines = newDeadlines(seed)
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
 	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
@@ -176,7 +178,7 @@ func (m *simulation) run(keys, jobs int) {
 		m.outside(m.upTo(500*time.Millisecond), func() {
 			m.seq++
 			m.accepted[key] = append(m.accepted[key], m.seq)
-			m.s.push(key, m.seq, m.part)
+			m.push(key, m.seq)
 			if m.words > 0 && m.rnd.IntN(m.words) == 0 {
 				m.speak(key, m.seq)
 			}
@@ -244,10 +246,15 @@ func (m *simulation) step() {
 		m.start(t)
 	}
 	m.checkOpen(fx)
+	m.expire(fx.expire)
+	m.checkLapsed()
 	for _, t := range fx.load {
 		t.terms, t.costs = m.s.terms, m.costsOf(t.seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
 			t.job = &ingest.Job{Cost: 1}
+			if at := m.deadlines.of[t.seq]; at != 0 {
+				t.job.Deadline = at.Time()
+			}
 			if m.unreachable() {
 				m.unconnected(t)
 				return
@@ -292,6 +299,9 @@ func (m *simulation) start(t *task) {
 	}
 	if _, paused := m.s.paused.keys[key]; paused || m.s.paused.api != nil {
 		m.t.Fatalf("a call of %s started while it is paused", key)
+	}
+	if at := m.deadlines.of[t.seq]; at != 0 && at <= m.now {
+		m.t.Fatalf("job %d was called %s after its deadline", t.seq, at.Until(m.now))
 	}
 	if m.cancelled[t.seq] {
 		m.t.Fatalf("job %d was called after it was cancelled", t.seq)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"golang.org/x/net/http/httpguts"
 )
 
@@ -125,6 +126,18 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 		at = now.Add(d)
 	}
 	return at, nil
+}
+
+// DeadlineOf is the deadline that a job's headers name; zero where they name none that can be read. A duration counts from
+// storedAt.
+func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
+	for name, values := range h {
+		if len(name) == len(HeaderDeadline) && len(values) > 0 && strings.EqualFold(name, HeaderDeadline) {
+			at, _ := ParseDeadline(values[0], storedAt) // zero with an error: the job is judged when it is loaded
+			return at
+		}
+	}
+	return time.Time{}
 }
 
 func parseCost(value string) (int64, error) {
