@@ -99,7 +99,8 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	_, err = EnsureStream(ctx, js, StreamOptions{Log: log, Config: jetstream.StreamConfig{
 		Name: "KV_" + cfg.Bucket, Replicas: cfg.Replicas, MaxMsgsPerSubject: int64(max(cfg.History, 1)), MaxMsgSize: cfg.MaxValueSize,
 		SubjectDeleteMarkerTTL: cfg.LimitMarkerTTL, AllowMsgTTL: cfg.LimitMarkerTTL > 0,
-		Discard: jetstream.DiscardNew, // as every key-value bucket
+		Discard:  jetstream.DiscardNew, // as every key-value bucket
+		Metadata: map[string]string{metaMonitor: "1"},
 	}})
 	if err != nil {
 		return nil, err

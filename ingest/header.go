@@ -83,10 +83,20 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 		if forwards(rule, headerContentType) {
 			err = j.forward(headerContentType, values)
 		}
+	case HeaderTrace, HeaderTraceState:
+		if forwards(rule, name) && !j.forwardsTrace(name) {
+			err = j.forward(http.CanonicalHeaderKey(name), []string{strings.Join(values, ",")})
+		}
 	default:
 		err = j.readOther(name, values, rule)
 	}
 	return err
+}
+
+// forwardsTrace reports whether a trace header is forwarded already: the job may name it with the prefix as well, or in letters of
+// another case.
+func (j *Job) forwardsTrace(name string) bool {
+	return slices.ContainsFunc(j.Forward, func(f HeaderField) bool { return strings.EqualFold(f.Name, name) })
 }
 
 // set stores value in field unless there is an err, which it returns.
@@ -104,6 +114,10 @@ func (j *Job) readOther(name string, values []string, rule *Rule) error {
 		forwarded := name[len(HeaderForward):]
 		if !forwards(rule, forwarded) {
 			return fmt.Errorf("api %s does not forward %s (its forward_headers do not name it)", rule.API, clip(forwarded))
+		}
+		if strings.EqualFold(forwarded, HeaderTrace) || strings.EqualFold(forwarded, HeaderTraceState) {
+			j.Forward = slices.DeleteFunc(j.Forward, func(f HeaderField) bool { return strings.EqualFold(f.Name, forwarded) })
+			values = values[:1]
 		}
 		return j.forward(http.CanonicalHeaderKey(forwarded), values)
 	}

@@ -23,6 +23,39 @@ func parse(h nats.Header, rule ingest.Rule) (*ingest.Job, *ingest.Refusal) {
 	return ingest.Parse(ingest.Message{Key: "vip-1", Header: h, Body: []byte("{}")}, &rule, someNow)
 }
 
+// TestTraceContextForwarded: the trace context goes to an api whose rule names it, each header once, whatever spelling stands
+// beside another; one that does not name it gets none.
+func TestTraceContextForwarded(t *testing.T) {
+	rule := plainRule
+	rule.ForwardHeaders = []string{"Traceparent", "tracestate"}
+	for _, h := range []nats.Header{
+		{"traceparent": {"00-1"}, "tracestate": {"a=1"}},
+		{"Traceparent": {"00-1"}, "tracestate": {"a=1"}, "Weir-Header-Traceparent": {"00-1"}},
+		{"traceparent": {"00-1"}, "Traceparent": {"00-1"}, "Weir-Header-Tracestate": {"a=1"}},
+	} {
+		j, refusal := parse(h, rule)
+		if refusal != nil || len(j.Forward) != 2 {
+			t.Fatalf("%v: forwarded %v, refusal %v", h, j.Forward, refusal)
+		}
+		for _, f := range j.Forward {
+			if want := map[string]string{"Traceparent": "00-1", "Tracestate": "a=1"}[f.Name]; f.Value != want {
+				t.Errorf("%v: forwarded %v", h, f)
+			}
+		}
+		if j, _ := parse(nats.Header{"traceparent": {"00-1"}}, plainRule); len(j.Forward) != 0 {
+			t.Errorf("forwarded although the api does not name it: %v", j.Forward)
+		}
+	}
+}
+
+// TestDescriptionsReadable: a refusal's answer holds what people typed, not escapes of it.
+func TestDescriptionsReadable(t *testing.T) {
+	answer := (&ingest.Refusal{Description: "publish to weir.jobs.<api>.<key>"}).Render("s", "j", "k", 1)
+	if !strings.Contains(string(answer), "weir.jobs.<api>.<key>") || answer[len(answer)-1] != '}' {
+		t.Errorf("%q", answer)
+	}
+}
+
 // TestHeaderTaken is every header of the contract as it should be, and what the job becomes by it.
 func TestHeaderTaken(t *testing.T) {
 	type job = ingest.Job

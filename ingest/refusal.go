@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -101,9 +102,11 @@ func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
 }
 
 func mustJSON(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // people read descriptions
+	if err := enc.Encode(v); err != nil {
 		panic("ingest: an answer that JSON cannot carry: " + err.Error())
 	}
-	return b
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

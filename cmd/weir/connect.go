@@ -53,7 +53,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		w.server = server
 		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
 		url = server.ClientURL()
-		w.log.Info("listening", "what", "nats", "addr", server.Addr())
+		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
 		opts = append(opts, accessOptions(s)...)
 	}

@@ -66,8 +66,16 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 	return w.Wait()
 }
 
+// levelAlways is of lines that are logged at every level, as information: on port 0 nothing else tells the address.
+const levelAlways = slog.Level(100)
+
 func newLogger(s *config.Settings) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: s.LogLevel}
+	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelAlways {
+			a.Value = slog.AnyValue(slog.LevelInfo)
+		}
+		return a
+	}}
 	if s.LogFormat == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
 	}

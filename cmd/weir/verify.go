@@ -283,8 +283,12 @@ func burstFound(l limitJSON) string {
 // tellTotals says in words what the table has no place for.
 func tellTotals(w io.Writer, found []verifiedJSON) error {
 	for _, v := range found {
-		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s, started %s to %s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, count(v.Calls, "call"), count(v.Keys, "key"),
-			clockTime(v.First), clockTime(v.Last), v.BilledYes, v.BilledUnknown)
+		started := ""
+		if !v.First.IsZero() {
+			started = fmt.Sprintf(", started %s to %s", clockTime(v.First), clockTime(v.Last))
+		}
+		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, count(v.Calls, "call"), count(v.Keys, "key"),
+			started, v.BilledYes, v.BilledUnknown)
 		if err != nil {
 			return fmt.Errorf("write the verdict: %w", err)
 		}

@@ -234,14 +234,16 @@ func (w *Worker) maxStore() int64 {
 }
 
 // share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. An
-// embedded server has nobody else who dispatches.
-func (w *Worker) share(ctx context.Context) (err error) {
-	if w.server != nil || !w.settings.Has(config.RoleDispatch) {
+// embedded server has nobody else who dispatches: its leases stay empty.
+func (w *Worker) share(ctx context.Context) error {
+	if !w.settings.Has(config.RoleDispatch) {
 		return nil
 	}
-	if w.shares, err = bucket.OpenRegistry(ctx, w.js, w.settings.Replicas); err != nil {
+	shares, err := bucket.OpenRegistry(ctx, w.js, w.settings.Replicas)
+	if err != nil || w.server != nil {
 		return err
 	}
+	w.shares = shares
 	rules := map[string]bucket.Rules{}
 	for i := range w.config.APIs {
 		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
@@ -338,7 +340,7 @@ func (w *Worker) serveHTTP() {
 	}
 	w.http.Serve()
 	w.onStop("http", w.http.Close) // before what it asks
-	w.log.Info("listening", "what", "http", "addr", w.http.Addr())
+	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
 }
 
 // ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
