@@ -48,14 +48,6 @@ func TestTraceContextForwarded(t *testing.T) {
 	}
 }
 
-// TestDescriptionsReadable: a refusal's answer holds what people typed, not escapes of it.
-func TestDescriptionsReadable(t *testing.T) {
-	answer := (&ingest.Refusal{Description: "publish to weir.jobs.<api>.<key>"}).Render("s", "j", "k", 1)
-	if !strings.Contains(string(answer), "weir.jobs.<api>.<key>") || answer[len(answer)-1] != '}' {
-		t.Errorf("%q", answer)
-	}
-}
-
 // TestHeaderTaken is every header of the contract as it should be, and what the job becomes by it.
 func TestHeaderTaken(t *testing.T) {
 	type job = ingest.Job

@@ -126,3 +126,11 @@ func TestClip(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestDescriptionsReadable: a refusal's answer holds what people typed, not escapes of it.
+func TestDescriptionsReadable(t *testing.T) {
+	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").answer("s", "j", "k", 1))
+	if !strings.Contains(answer, "weir.jobs.<api>.<key>") || !strings.HasSuffix(answer, "}") {
+		t.Errorf("%q", answer)
+	}
+}
