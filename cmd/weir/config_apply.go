@@ -52,8 +52,9 @@ smaller. On a terminal it asks first.
 
 The command returns when every dispatching replica follows. One that does not answer, because it is stopped or cut off, has its
 right to call ended, which takes some seconds: it goes on only by the new configuration. One that cannot, because a secret is missing where it
-runs, goes on as before, and the command says so and ends with 1; the configuration stays stored. Jobs of an api that is taken out are refused from then on; those already in its queue are called until weir restarts, and wait there
-from then on until the api is back.
+runs or because replicas may not share a limit without Redis, goes on as before: then the command takes the configuration back,
+by a new version that says what the one before said, and ends with 1. Jobs of an api that is taken out are refused from then on;
+those already in its queue are called until weir restarts, and wait there from then on until the api is back.
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
 		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
@@ -162,12 +163,42 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 		return c.explain(err)
 	}
 	told.Applied, told.Version = true, version
-	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: version, Changes: next.Changes}
+	p.announce(cmd, c, next, told)
+	err = c.awaitFollowed(cmd, version)
+	if errors.Is(err, errCannotFollow) {
+		err = p.takeBack(cmd, c, store, &told, err)
+	}
+	return errors.Join(err, p.tell(cmd, told, as))
+}
+
+// announce tells of a version that is stored.
+func (p *proposal) announce(cmd *cobra.Command, c *connection, next runningConfig, told appliedJSON) {
+	talk := cmd.ErrOrStderr()
+	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
 	if err := data.event().Publish(cmd.Context(), c.js); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
-	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", version)
-	return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, version))
+	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
+}
+
+// takeBack puts what was in force before a version that cannot be followed in its place, unless somebody else has changed
+// the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
+func (p *proposal) takeBack(cmd *cobra.Command, c *connection, store configStore, told *appliedJSON, why error) error {
+	if p.current == nil {
+		return fmt.Errorf("%w; it stays stored, since there was none before it: mend that there, or apply another", why)
+	}
+	former := p.current.runningConfig
+	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.version, told.Version)
+	former.Who, former.At, former.Changes = whoami(), time.Now().UTC(), len(told.Changes)
+	version, err := store.put(cmd.Context(), former, told.Version)
+	if err != nil {
+		return fmt.Errorf("%w; it was not taken back: %w", why, err)
+	}
+	back := appliedJSON{OldVersion: told.Version, Version: version}
+	told.Applied, told.Version = false, version
+	p.announce(cmd, c, former, back)
+	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.version)
+	return errors.Join(why, c.awaitFollowed(cmd, version))
 }
 
 func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as format) error {

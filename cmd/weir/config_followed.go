@@ -34,6 +34,9 @@ func (f *follower) state(instance, session string) followState {
 	return s
 }
 
+// errCannotFollow says that a replica has looked at a version and cannot be run by it.
+var errCannotFollow = errors.New("cannot be followed")
+
 // awaitFollowed returns when every replica that may call follows a version or a later one, and fails when one does not.
 func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wordTimeout)
@@ -64,8 +67,8 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 		case err != nil:
 			return err
 		case len(cannot) > 0:
-			return fmt.Errorf("version %d is stored, but %s cannot follow it and %s on as before: %s; mend that there, or take it back with `weir config rollback`",
-				version, count(len(cannot), "replica"), verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
+			return fmt.Errorf("version %d %w: %s %s on as before: %s",
+				version, errCannotFollow, count(len(cannot), "replica"), verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
 		case behind == "" && m.complete():
 			if follow == 0 {
 				_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s\n", version, m.nobody())
