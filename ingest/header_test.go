@@ -31,7 +31,7 @@ func TestTraceContextForwarded(t *testing.T) {
 	for _, h := range []nats.Header{
 		{"traceparent": {"00-1"}, "tracestate": {"a=1"}},
 		{"Traceparent": {"00-1"}, "tracestate": {"a=1"}, "Weir-Header-Traceparent": {"00-1"}},
-		{"traceparent": {"00-1"}, "Traceparent": {"00-1"}, "Weir-Header-Tracestate": {"a=1"}},
+		{"TraceParent": {"00-1"}, "tracestate": {"a=1"}, "Weir-Header-Tracestate": {"a=1"}},
 	} {
 		j, refusal := parse(h, rule)
 		if refusal != nil || len(j.Forward) != 2 {
