@@ -2,9 +2,11 @@ package bucket
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,5 +97,29 @@ func TestBucketIsOnlyAddedTo(t *testing.T) {
 	}
 	if status.History() != 8 || status.LimitMarkerTTL() != time.Hour {
 		t.Errorf("keeps %d values, marks for %v", status.History(), status.LimitMarkerTTL())
+	}
+}
+
+// TestPartitionsAreOneNumber: two replicas that are set up differently meet new apis at the same moment, and agree.
+func TestPartitionsAreOneNumber(t *testing.T) {
+	p := openTestPartition(t, startTestServer(t, t.TempDir(), server.RANDOM_PORT))
+	for api := range 40 {
+		var numbers [2]int
+		var both sync.WaitGroup
+		for i, want := range []int{1, 3} {
+			both.Go(func() {
+				var err error
+				numbers[i], _, err = ensureQueue(t.Context(), p.queue.js, QueueSettings{
+					StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: fmt.Sprint("api", api), Partitions: want, Capacity: 5, MaxBody: 1 << 10,
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		if numbers[0] != numbers[1] {
+			t.Errorf("one has %d partitions, the other %d", numbers[0], numbers[1])
+		}
 	}
 }

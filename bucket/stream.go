@@ -86,17 +86,20 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s QueueSettings) (
 	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
 	}
-	for p := range partitions {
+	for p := 0; p < partitions; p++ {
 		kept, err := ensureQueueStream(ctx, js, s, p, partitions)
 		if err != nil {
 			return 0, 0, err
 		}
-		highest = max(highest, kept)
+		highest = max(highest, kept.MaxMsgsPerSubject)
+		if n, err := strconv.Atoi(kept.Metadata[metaPartitions]); p == 0 && err == nil && n > 0 {
+			partitions = n // of the first there was: two replicas may meet a new api at once, and be set up differently
+		}
 	}
 	return partitions, highest, nil
 }
 
-func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s QueueSettings, p, partitions int) (int64, error) {
+func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s QueueSettings, p, partitions int) (*jetstream.StreamConfig, error) {
 	name := StreamName(s.API, p)
 	cfg := jetstream.StreamConfig{
 		Name:        name,
@@ -108,11 +111,7 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s QueueSetti
 		AllowDirect: true, AllowAtomicPublish: true,
 		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API, metaMonitor: "1"},
 	}
-	kept, err := EnsureStream(ctx, js, StreamOptions{Config: cfg, Configured: DedupeBound, Log: s.Log})
-	if err != nil {
-		return 0, err
-	}
-	return kept.MaxMsgsPerSubject, nil
+	return EnsureStream(ctx, js, StreamOptions{Config: cfg, Configured: DedupeBound, Log: s.Log})
 }
 
 // parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
