@@ -35,6 +35,8 @@ type Intent struct {
 	Deaths int `json:"deaths,omitempty"`
 	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not told.
 	Accepted Micros `json:"accepted,omitempty"`
+	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not told.
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.
@@ -53,6 +55,8 @@ type RetryMark struct {
 
 	// Accepted is when the stream stored the job, see Intent; 0: not told.
 	Accepted Micros `json:"accepted,omitempty"`
+	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not told.
+	Epoch uint64 `json:"epoch,omitempty"`
 
 	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
 	Key string `json:"key,omitempty"`
@@ -62,7 +66,8 @@ type RetryMark struct {
 type Markers struct {
 	p     *Partition
 	w     *Writer
-	fence string // the sequence of this owner's epoch
+	epoch uint64 // its sequence
+	fence string // the same, as a header has it
 	died  bool
 }
 
@@ -117,7 +122,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Markers{p: p, w: w, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier > 0}, nil
+	return &Markers{p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier > 0}, nil
 }
 
 // Run stores markers until ctx ends.
@@ -126,6 +131,9 @@ func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 // Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when another
 // owner has come. It does not block.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
+	for i := range intents {
+		intents[i].Epoch = m.epoch
+	}
 	data, err := json.Marshal(intents)
 	if err != nil {
 		panic("bucket: intents that JSON cannot carry: " + err.Error())
@@ -153,6 +161,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 
 // Retry stores a retry mark and calls done once with its sequence.
 func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
+	mark.Epoch = m.epoch
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())

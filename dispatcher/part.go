@@ -110,6 +110,14 @@ type replayedIntent struct {
 	mark       *intentMark
 	repeatable bool
 	deaths     int
+	epoch      uint64
+}
+
+// overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or
+// is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
+// whoever took the partition over knew nothing of it.
+func (i *replayedIntent) overrules(end *replayedMark) bool {
+	return i.mark.seq > end.seq || i.epoch > end.Epoch && end.Epoch != 0
 }
 
 type replayedMark struct {

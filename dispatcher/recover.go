@@ -30,7 +30,7 @@ func (l *lane) replayIntent(p *part, e bucket.Entry) {
 			l.leaveMark(p, old.mark)
 		}
 		mark.users++
-		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths}
+		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths, i.Epoch}
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
@@ -148,7 +148,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		line.unsure = true
 		t.phase = settling
 		l.running.Go(func() { l.endWithResult(ctx, t, result) })
-	case mark.Ends != "":
+	case mark.Ends != "" && !(intended && intent.overrules(&mark)):
 		t.phase = settling
 		last = lastCall{outcome: mark.Ends, detail: mark.Reason, status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })

@@ -22,6 +22,7 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	if p.markers, err = p.bucket.Own(ctx, l.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", l.name, err)
 	}
+	p.clean = p.clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)

@@ -17,10 +17,12 @@ import (
 // left is what a worker that died left of one job, and what must come of it.
 type left struct {
 	what    string
-	jobs    int   // 1 by default
-	intents []int // the calls that were to start, one message each
-	deaths  int   // that the intents tell of
+	jobs    int    // 1 by default
+	intents []int  // the calls that were to start, one message each
+	deaths  int    // that the intents tell of
+	epoch   uint64 // of the intents' owner
 	mark    *bucket.RetryMark
+	behind  bool // the intents stand behind the mark
 	record  *dispatcher.CallRecord
 	other   bool // the record is of another job, of a stream that is gone
 	before  bool // all of it is of a job that had the sequence before the server lost its last writes
@@ -103,6 +105,18 @@ var leftovers = []left{
 	{
 		what: "an intent and the mark of an end", intents: []int{1}, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
 		safe: uncalled("over_budget"), once: uncalled("over_budget"),
+	},
+	{
+		what: "the mark of an end and an intent", intents: []int{1}, behind: true, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		safe: called(2, "done"), once: parked(1, "unknown"),
+	},
+	{
+		what: "an intent and the mark of an end by an earlier owner", intents: []int{1}, epoch: 8,
+		mark: &bucket.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: called(2, "done"), once: parked(1, "unknown"),
+	},
+	{
+		what: "an intent and the mark of an end by its owner", intents: []int{1}, epoch: 8,
+		mark: &bucket.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 8}, safe: uncalled("expired"), once: uncalled("expired"),
 	},
 	{what: "the intent of the job before", before: true, intents: []int{1}, safe: called(1, "done"), once: called(1, "done")},
 	{
@@ -276,17 +290,27 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		o.take(api, key, fmt.Sprintf("%s.%d", stream, seqs[0]))
 		o.take(api, key, fmt.Sprintf("%s.%d.%d", stream, seqs[0], bucket.MicrosOf(accepted.Add(-time.Hour))))
 	}
-	for i, call := range c.intents {
-		var intents []bucket.Intent
-		for _, seq := range seqs {
-			intents = append(intents, bucket.Intent{Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths, Accepted: of})
+	intend := func() {
+		for i, call := range c.intents {
+			var intents []bucket.Intent
+			for _, seq := range seqs {
+				intents = append(intents, bucket.Intent{
+					Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths, Accepted: of, Epoch: c.epoch,
+				})
+			}
+			o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
 		}
-		o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
+	}
+	if !c.behind {
+		intend()
 	}
 	if c.mark != nil {
 		mark := *c.mark
 		mark.Seq, mark.NotBefore, mark.Accepted = seqs[0], bucket.MicrosOf(until), of
 		o.put(queueName(api, p, "r", key), "", mark, nil)
+	}
+	if c.behind {
+		intend()
 	}
 	if c.record != nil {
 		record := *c.record
