@@ -19,7 +19,7 @@ func CountJobs(ctx context.Context, js jetstream.JetStream, stream string) (api 
 	}
 	consumer, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		Description: "weir: somebody counts the waiting jobs", FilterSubject: queuePrefix + api + ".*." + kindJob + ".>",
-		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: upToIdle,
 	})
 	if err != nil {
 		return "", 0, fmt.Errorf("count the jobs in %s: %w", stream, err)

@@ -1,22 +1,14 @@
 package bucket
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/ingest"
-)
-
-// Bounds of reading: headers of one request, and how long the server keeps a reader that has gone.
-const (
-	waitingBatch = 1000
-	waitingIdle  = 30 * time.Second
 )
 
 // Waiting gives the header of every unfinished job of an api, or of one of its keys where key is not empty. It reads no
@@ -48,36 +40,26 @@ func Waiting(ctx context.Context, js jetstream.JetStream, api, key string, take 
 }
 
 func waitingIn(ctx context.Context, js jetstream.JetStream, stream, subject string, take func(key string, h nats.Header)) error {
-	consumer, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		Description: "weir: somebody looks at the waiting jobs", FilterSubject: subject, AckPolicy: jetstream.AckNonePolicy,
-		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: waitingIdle,
-	})
+	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", stream, err)
 	}
-	defer func() { _ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name) }() // it would go by itself
-	// What comes later may be read too; the rest is at most what was there.
-	for left := consumer.CachedInfo().NumPending; left > 0; {
-		msgs, err := consumer.FetchNoWait(int(min(left, waitingBatch)))
-		if err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		got := uint64(0)
-		for msg := range msgs.Messages() {
-			got++
-			if _, token, ok := parseQueueSubject(msg.Subject()); ok {
-				if key, err := ingest.ParseToken(token); err == nil {
-					take(key, msg.Headers())
-				}
+	last, err := LastOf(ctx, js.Conn(), stream, subject)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
+	}
+	err = ReadUpTo(ctx, UpTo{Conn: js.Conn(), Stream: s, Last: last, From: jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+	}}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		if _, token, ok := parseQueueSubject(msg.Subject()); ok {
+			if key, err := ingest.ParseToken(token); err == nil {
+				take(key, msg.Headers())
 			}
 		}
-		if err := cmp.Or(msgs.Error(), ctx.Err()); err != nil {
-			return fmt.Errorf("read %s: %w", stream, err)
-		}
-		if got == 0 {
-			return nil // the others have ended meanwhile
-		}
-		left -= min(left, got)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", stream, err)
 	}
 	return nil
 }

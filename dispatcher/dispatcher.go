@@ -19,7 +19,7 @@ import (
 	"weir/deadletter"
 )
 
-// Options of a Dispatcher. All but Registry, MayBegin, SharedBy and Registerer are required.
+// Options of a Dispatcher. All but Registry, MayBegin, SharedBy, Tail and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -42,6 +42,7 @@ type Options struct {
 	ResultsAge time.Duration
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
+	Tail       TailBounds
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -79,7 +80,6 @@ type Dispatcher struct {
 	added   chan *lane   // while it runs
 
 	learners learners
-	finished map[string][]bucket.Finished // by api, as read at the start
 
 	mu     sync.Mutex
 	lanes  []*lane
@@ -95,7 +95,7 @@ const (
 	maxLedgerBytes  = 8 << 30
 )
 
-// Open makes the streams of results and calls exist and reads what the ledger's end says. Add lanes, then Run.
+// Open makes the streams of results and calls exist. Add lanes, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
@@ -110,8 +110,6 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	var err error
 	if o.Registry != nil {
 		d.owner = newOwner(d, o.Registry)
-	} else if err = d.readAll(ctx); err != nil {
-		return nil, err
 	}
 	if d.results, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
@@ -145,7 +143,6 @@ func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
 func (d *Dispatcher) add(o LaneOptions) *lane {
 	l := newLane(d, o)
 	o.Queue.SetOutlook(l)
-	o.Queue.Recall(d.finished[o.API.Name])
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,6 +157,11 @@ func (d *Dispatcher) add(o LaneOptions) *lane {
 // Run makes calls until soft ends, then lets the running ones end until hard ends, and returns when everything it
 // started has ended.
 func (d *Dispatcher) Run(soft, hard context.Context) error {
+	if d.owner == nil {
+		if err := d.learnAll(soft); err != nil {
+			return err
+		}
+	}
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(hard))
 	defer stopWriting()
 	var writers errgroup.Group

@@ -45,7 +45,9 @@ func (l *lane) inherit(c *CallRecord, stored, began time.Time) bucket.Micros {
 type learners struct {
 	mu      sync.Mutex
 	reading bool
-	next    *lesson
+	// toldShort says that it has been told that the ledger does not reach back as far as dedupe.
+	toldShort bool
+	next      *lesson
 }
 
 type lesson struct {
@@ -55,9 +57,9 @@ type lesson struct {
 }
 
 // learn blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
-// else can own it, it was read at the start.
+// else can own it, it was read at the start, or is now for an api that came later.
 func (d *Dispatcher) learn(ctx context.Context, l *lane, number int) error {
-	if d.owner == nil {
+	if l.learned {
 		return nil
 	}
 	d.learners.mu.Lock()
@@ -101,40 +103,66 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[bucket.PartitionID]s
 	for p := range parts {
 		lanes[p.API] = d.lane(p.API)
 	}
+	apis := slices.Collect(maps.Keys(lanes))
+	known := d.tail.idsKnown(apis[0])
+	for _, api := range apis[1:] {
+		known = min(known, d.tail.idsKnown(api))
+	}
 	r := &tailReading{
-		js: d.opts.JetStream, dedupe: d.opts.Dedupe,
+		js: d.opts.JetStream, dedupe: d.opts.Dedupe, bounds: d.opts.Tail.orDefault(), idsKnown: known,
+		concerns: func(api string) bool { return lanes[api] != nil },
 		wants: func(api, key string) bool {
-			l := lanes[api]
-			if l == nil {
-				return false
-			}
-			_, ok := parts[bucket.PartitionID{API: api, Number: bucket.PartitionOf(key, len(l.parts))}]
+			_, ok := parts[bucket.PartitionID{API: api, Number: bucket.PartitionOf(key, len(lanes[api].parts))}]
 			return ok
 		},
+		ended: func(api string, jobs []bucket.Finished) { lanes[api].queue.Recall(jobs) },
 		tatOf: func(c *CallRecord, stored, began time.Time) bucket.Micros {
+			if d.owner == nil {
+				return c.TAT // by this clock
+			}
 			return lanes[c.API].inherit(c, stored, began)
 		},
 	}
 	if err := r.run(ctx); err != nil {
 		return err
 	}
-	d.tail.adopt(r, slices.Collect(maps.Keys(lanes)), d.opts.Now())
-	for api, jobs := range r.finished {
-		lanes[api].queue.Recall(jobs)
-	}
+	d.tail.adopt(r, apis, d.opts.Now())
+	d.warnShort(r)
 	return nil
 }
 
-// readAll reads the ledger's end at the start, where nobody else can own anything: for every api there will be.
-func (d *Dispatcher) readAll(ctx context.Context) error {
-	r := &tailReading{
-		js: d.opts.JetStream, dedupe: d.opts.Dedupe,
-		tatOf: func(c *CallRecord, _, _ time.Time) bucket.Micros { return c.TAT },
+// warnShort tells where the ledger does not reach back as far as ids are to be known.
+func (d *Dispatcher) warnShort(r *tailReading) {
+	if !r.begins.After(r.began.Add(-d.opts.Dedupe)) {
+		return
 	}
-	if err := r.run(ctx); err != nil {
+	d.learners.mu.Lock()
+	told := d.learners.toldShort
+	d.learners.toldShort = true
+	d.learners.mu.Unlock()
+	if !told {
+		d.log.Warn("the ledger does not reach back as far as ids are to be known: a job that ended before it begins, and is sent again, may be "+
+			"called again; lower dedupe, or give it a larger store", "begins", r.begins)
+	}
+}
+
+// learnAll reads the ledger's end at the start for every partition there is, where nobody else can own any.
+func (d *Dispatcher) learnAll(ctx context.Context) error {
+	parts := map[bucket.PartitionID]struct{}{}
+	lanes := d.lanesNow()
+	for _, l := range lanes {
+		for number := range l.parts {
+			parts[bucket.PartitionID{API: l.name, Number: number}] = struct{}{}
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	if err := d.readFor(ctx, parts); err != nil {
 		return err
 	}
-	d.tail.adopt(r, nil, d.opts.Now())
-	d.finished = r.finished
+	for _, l := range lanes {
+		l.learned = true
+	}
 	return nil
 }

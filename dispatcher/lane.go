@@ -59,8 +59,11 @@ type lane struct {
 	down  time.Time     // since when the store does not answer, zero while it does
 	ended []bucket.Use  // to be told to a store that is elsewhere
 	marks map[string]holdMark
-	wake  chan struct{}
-	tell  chan struct{} // there is something in ended
+	// shortTold says that it has been told that the ledger begins too late for slow keys.
+	shortTold bool
+	learned   bool // the ledger was read for it before it ran
+	wake      chan struct{}
+	tell      chan struct{} // there is something in ended
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of tasks

@@ -23,6 +23,9 @@ import (
 // streams have leaders of their own, each with its clock.
 const resultLeeway = time.Minute
 
+// maxResults bounds the results that are read where there is no record at all.
+const maxResults = 500_000
+
 // readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
 func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]storedResult{}
@@ -30,22 +33,28 @@ func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) err
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	if newest == nil || newest.Time.Before(lastRecord.Add(-resultLeeway)) {
+	if r.resultsFrom = lastRecord.Add(-r.bounds.Leeway); lastRecord.IsZero() {
+		r.resultsFrom = time.Time{}
+	}
+	if newest == nil || newest.Time.Before(r.resultsFrom) {
 		return nil
 	}
 	stream, err := r.js.Stream(ctx, ResultsStream)
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
-	start := lastRecord.Add(-resultLeeway)
-	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start}
+	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &r.resultsFrom}
 	if lastRecord.IsZero() {
-		from.OptStartTime = nil
-		from.DeliverPolicy, from.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(newest.Seq, maxTail)-maxTail+1
+		if from.OptStartTime = nil; newest.Seq > maxResults {
+			r.resultsFrom = r.began
+		}
+		from.DeliverPolicy, from.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(newest.Seq, maxResults)-maxResults+1
 	}
-	err = readUpTo(ctx, stream, from, newest.Seq, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
-		r.takeResult(msg, meta.Sequence.Stream)
-	})
+	err = bucket.ReadUpTo(ctx, bucket.UpTo{Conn: r.js.Conn(), Stream: stream, From: from, Last: newest.Seq},
+		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			r.takeResult(msg, meta.Sequence.Stream)
+			return nil
+		})
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
@@ -53,11 +62,11 @@ func (r *tailReading) readResults(ctx context.Context, lastRecord time.Time) err
 }
 
 func (r *tailReading) takeResult(msg jetstream.Msg, at uint64) {
-	if r.wants != nil {
-		api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), resultsPrefix), ".")
-		if key, err := ingest.ParseToken(token); err != nil || !r.wants(api, key) {
-			return
-		}
+	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), resultsPrefix), ".")
+	api, err := ingest.ParseToken(api)
+	key, keyErr := ingest.ParseToken(token)
+	if err != nil || keyErr != nil || !r.concerns(api) || !r.wants(api, key) {
+		return
 	}
 	stream, seq, accepted, ok := parseResultID(msg.Headers().Get(ingest.HeaderMsgID))
 	if !ok {

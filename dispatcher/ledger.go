@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 )
 
 // ErrNoLedger says that no call was ever recorded on a server.
@@ -45,38 +45,23 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, f LedgerFilter, tak
 	if !f.Since.IsZero() {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
 	}
-	consumer, err := stream.OrderedConsumer(ctx, cfg)
+	last, err := bucket.LastOf(ctx, js.Conn(), CallsStream, subject)
 	if err != nil {
 		return 0, fmt.Errorf("read the ledger: %w", err)
 	}
-	info, err := consumer.Info(ctx)
+	read := uint64(0)
+	err = bucket.ReadUpTo(ctx, bucket.UpTo{Conn: js.Conn(), Stream: stream, From: cfg, Last: last},
+		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			var c CallRecord
+			read++
+			if err := json.Unmarshal(msg.Data(), &c); err != nil || c.API == "" {
+				unreadable++
+				return nil
+			}
+			return take(&c, read, read+meta.NumPending)
+		})
 	if err != nil {
-		return 0, fmt.Errorf("read the ledger: %w", err)
-	}
-	of := info.NumPending + info.Delivered.Consumer
-	if of == 0 {
-		return 0, nil
-	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(ledgerBatch))
-	if err != nil {
-		return 0, fmt.Errorf("read the ledger: %w", err)
-	}
-	defer msgs.Stop()
-	for read := uint64(1); read <= of; {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		switch {
-		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout):
-			continue // the ordered consumer sets itself up anew
-		case err != nil:
-			return unreadable, fmt.Errorf("read the ledger: %w", err)
-		}
-		var c CallRecord
-		if err := json.Unmarshal(msg.Data(), &c); err != nil || c.API == "" {
-			unreadable++
-		} else if err := take(&c, read, of); err != nil {
-			return unreadable, err
-		}
-		read++
+		return unreadable, fmt.Errorf("read the ledger: %w", err)
 	}
 	return unreadable, nil
 }

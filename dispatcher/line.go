@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"slices"
+	"time"
 
 	"weir/bucket"
 	"weir/deadletter"
@@ -97,6 +98,8 @@ type task struct {
 	unknown   bool              // found with an intent and no outcome: it must not be called
 	deadline  bucket.Micros     // 0: none
 	lapsed    bool              // its deadline passed while it waited: it counts among those that end so
+	// intendedAt is when that intent was stored, by the server; zero when all that may have come of it has been looked up.
+	intendedAt time.Time
 }
 
 // intentMark is one stored intent message; it may go when none of its jobs needs it.

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
@@ -111,6 +112,7 @@ type replayedIntent struct {
 	repeatable bool
 	deaths     int
 	epoch      uint64
+	stored     time.Time
 }
 
 // overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or

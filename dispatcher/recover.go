@@ -30,7 +30,7 @@ func (l *lane) replayIntent(p *part, e bucket.Entry) {
 			l.leaveMark(p, old.mark)
 		}
 		mark.users++
-		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths, i.Epoch}
+		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths, i.Epoch, e.Time}
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
@@ -157,6 +157,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
 		t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
+		t.intendedAt = intent.stored
 		line.unsure = true
 		line.left++
 		t.phase = staging
@@ -201,18 +202,19 @@ func (l *lane) intendsAll(line *line) bool {
 }
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
-// read at the start, is enough for most; a key whose rate lets it be called less often than the tail is long is looked
-// up when it is first to be called. What this process knows already is no answer where others may have owned the key's
+// read at the start, is enough for most; a key that may owe more than the time it reaches back is looked up when it is first
+// to be called. What this process knows already is no answer where others may have owned the key's
 // partition meanwhile. A store that is elsewhere has not forgotten anything with this process.
 func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	l.mu.Lock()
 	interval, known := l.s.rules.Interval(line.limits.Rate), max(line.tat, l.s.tatOf(line.key))
+	drain := l.s.drainTime(line.limits)
 	looked := line.recalled || known != 0 && l.d.owner == nil
 	l.mu.Unlock()
-	if l.s.clock == OtherClock || looked || interval.Duration() <= tailAge/time.Duration(line.limits.Rate.Burst) {
+	if l.s.clock == OtherClock || looked || l.d.tail.covers(l.name, l.now().Add(-drain)) {
 		return 0, nil
 	}
-	tat, err := l.lastTAT(ctx, line.key, known)
+	tat, err := l.lastTAT(ctx, line.key, known, drain)
 	if err != nil {
 		return 0, err
 	}
@@ -223,7 +225,7 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	if l.d.owner != nil {
 		bound = l.now()
 	}
-	tat = min(tat, bound.Add(l.s.drainTime(line.limits))) // recorded at another rate, perhaps
+	tat = min(tat, bound.Add(drain)) // recorded at another rate, perhaps
 	if tat > line.tat {
 		line.tat, line.cold = tat, true
 	}
@@ -247,6 +249,9 @@ func (l *lane) endAgain(ctx context.Context, t *task, last lastCall) {
 // result has come after all.
 func (l *lane) settleUnknown(ctx context.Context, t *task) {
 	fault.Pass(fault.UnknownFound)
+	if !l.lookUp(ctx, t) {
+		return
+	}
 	if t.line.part.lease == nil {
 		l.buryUnknown(ctx, t)
 		return

@@ -140,15 +140,11 @@ func epochKey(api string) string { return "epoch." + api }
 
 // hasCalls reports whether the ledger knows any call of an api.
 func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
-	stream, err := js.Stream(ctx, dispatcher.CallsStream)
+	last, err := bucket.LastOf(ctx, js.Conn(), dispatcher.CallsStream, dispatcher.CallsOf(api))
 	if err != nil {
 		return false, fmt.Errorf("ledger: %w", err)
 	}
-	_, err = stream.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(dispatcher.CallsOf(api)))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return err == nil, err
+	return last > 0, nil
 }
 
 // Reserve implements bucket.Store. Slots of a state whose mark is not stored yet are not given: they are lost.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -32,48 +31,27 @@ func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits [
 		}
 	}
 	first = first.Add(-usageMargin)
-	stream, err := js.Stream(ctx, dispatcher.CallsStream)
+	covers, err := dispatcher.LedgerReaches(ctx, js, first)
 	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
+		return nil, err
 	}
-	info := stream.CachedInfo()
-	if full := info.Config.MaxBytes > 0 && info.State.Bytes > uint64(info.Config.MaxBytes)/10*9; full && info.State.FirstTime.After(first) {
+	if !covers {
 		return nil, errNotCovered
 	}
-	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &first, FilterSubjects: []string{dispatcher.CallsOf(api)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	if consumer.CachedInfo().NumPending == 0 {
-		return used, nil
-	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000))
-	if err != nil {
-		return nil, fmt.Errorf("ledger: %w", err)
-	}
-	defer msgs.Stop()
-	for {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		if err != nil {
-			return nil, fmt.Errorf("ledger: %w", err)
-		}
-		var c dispatcher.CallRecord
-		if err := json.Unmarshal(msg.Data(), &c); err != nil {
-			return nil, fmt.Errorf("ledger: a record cannot be read: %w", err)
-		}
+	read := func(c *dispatcher.CallRecord, _, _ uint64) error {
 		for i := range limits {
 			if l := &limits[i]; !c.Started.Before(since[l.Name].Add(-usageMargin)) {
 				used[l.Name] += c.Units(l)
 			}
 		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return nil, fmt.Errorf("ledger: %w", err)
-		}
-		if meta.NumPending == 0 {
-			return used, nil
-		}
+		return nil
 	}
+	unreadable, err := dispatcher.ReadLedger(ctx, js, dispatcher.LedgerFilter{API: api, Since: first}, read)
+	if err == nil && unreadable > 0 {
+		err = fmt.Errorf("ledger: %d records of api %s cannot be read", unreadable, api)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return used, nil
 }

@@ -1,0 +1,253 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// newLedgerLane is a lane of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it
+// runs.
+func newLedgerLane(t *testing.T, bounds TailBounds, rate bucket.Rate) *lane {
+	t.Helper()
+	d := newShared(t)
+	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, time.Hour, slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.metrics = newMetrics(d, nil)
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
+	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: bucket.QueueSettings{
+		StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Hour}, API: "pay", Partitions: 2, Capacity: 1000, MaxBody: 1 << 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := bucket.NewMemory(rules, d.opts.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.add(LaneOptions{
+		API: &API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Rules: rules, Rule: &ingest.Rule{
+			API: "pay", Methods: []string{"POST"},
+		}},
+		Queue: queue, Store: store, Checkpoint: func() {}, TAT: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat },
+	})
+}
+
+// keepRecordOf stores a record of a job that another replica has ended.
+func (l *lane) keepRecordOf(t *testing.T, api, key, id string, seq uint64, debt time.Duration) {
+	t.Helper()
+	now := time.Now()
+	c := CallRecord{
+		API: api, Key: key, Job: id, Dedupe: id, Stream: l.queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
+		Outcome: Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
+	}
+	data, _ := json.Marshal(&c)
+	if _, err := l.d.opts.JetStream.Publish(t.Context(), c.Subject(), data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readLedger reads the ledger's end as for partitions that this replica takes.
+func (l *lane) readLedger(t *testing.T, numbers ...int) {
+	t.Helper()
+	parts := map[bucket.PartitionID]struct{}{}
+	for _, n := range numbers {
+		parts[bucket.PartitionID{API: "pay", Number: n}] = struct{}{}
+	}
+	if err := l.d.readFor(t.Context(), parts); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait is how long a key must wait as far as the ledger says.
+func (l *lane) wait(t *testing.T, key string) time.Duration {
+	t.Helper()
+	slot, err := l.recall(t.Context(), &line{key: key, limits: &l.s.rules.Key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return max(0, l.now().Until(max(slot, l.d.tail.tat("pay", key))))
+}
+
+func (l *lane) hasEnded(key, id string) bool {
+	return l.queue.Partition(key).Twin(bucket.Entry{
+		Kind: bucket.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
+	})
+}
+
+var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
+
+// TestCutTailForgetsNoKey: more records than are kept come behind a key's last one. The key waits all the same, and the ids
+// before the cut are known.
+func TestCutTailForgetsNoKey(t *testing.T) {
+	l := newLedgerLane(t, TailBounds{Records: 40}, everyFiveMinutes)
+	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
+	for i := range 50 {
+		l.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
+	}
+	l.readLedger(t, 0, 1)
+	if l.d.tail.tat("pay", "slow") != 0 {
+		t.Fatal("all records were kept: nothing is tested")
+	}
+	if d := l.wait(t, "slow"); d < 4*time.Minute {
+		t.Errorf("the key is called again in %v", d)
+	}
+	if !l.hasEnded("slow", "first") || !l.hasEnded("busy-49", "b49") || l.hasEnded("slow", "second") {
+		t.Error("ids are not known as they should be")
+	}
+}
+
+// TestOtherAPIsTakeNoRoom: the records of other apis do not count, nor are their ids known.
+func TestOtherAPIsTakeNoRoom(t *testing.T) {
+	l := newLedgerLane(t, TailBounds{Records: 40}, everyFiveMinutes)
+	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
+	for i := range 50 {
+		l.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
+	}
+	l.readLedger(t, 0, 1)
+	if l.d.tail.tat("pay", "slow") == 0 || l.d.tail.reach["pay"] != (reach{results: l.d.tail.reach["pay"].results}) {
+		t.Errorf("%+v: not all was kept", l.d.tail.reach["pay"])
+	}
+	if !l.hasEnded("slow", "first") || l.hasEnded("k", "b1") {
+		t.Error("ids are not known as they should be")
+	}
+}
+
+// TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, of every partition, and are read once.
+func TestIdsReachFurtherThanRecords(t *testing.T) {
+	l := newLedgerLane(t, TailBounds{Age: time.Nanosecond}, everyFiveMinutes)
+	for i := range 20 {
+		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "first", uint64(i+1), 5*time.Minute)
+	}
+	ended := func(id string) (n int) {
+		for i := range 20 {
+			if l.hasEnded(fmt.Sprint("k", i), id) {
+				n++
+			}
+		}
+		return n
+	}
+	l.readLedger(t, 0)
+	if n := ended("first"); n != 20 {
+		t.Errorf("%d of 20 ids are known", n)
+	}
+	if d := l.wait(t, "k0"); d < 4*time.Minute {
+		t.Errorf("a key whose record is older than what is kept is called again in %v", d)
+	}
+	if at := l.d.tail.idsKnown("pay"); at != 20 {
+		t.Errorf("ids are known up to %d of 20", at)
+	}
+	for i := range 20 {
+		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "second", uint64(i+21), 5*time.Minute)
+	}
+	l.readLedger(t, 1)
+	if n := ended("second"); n != 20 || l.d.tail.idsKnown("pay") != 40 {
+		t.Errorf("%d of 20 new ids are known, up to %d of 40", n, l.d.tail.idsKnown("pay"))
+	}
+}
+
+// TestKeyThatTheLedgerHasLost: where the ledger has let go of its oldest records, a key of which it holds none may have been
+// called just before. Where it never has, such a key was never called.
+func TestKeyThatTheLedgerHasLost(t *testing.T) {
+	l := newLedgerLane(t, TailBounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
+	l.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
+	l.keepRecordOf(t, "pay", "other", "first", 1, time.Second)
+	if d := l.wait(t, "new"); d > 0 {
+		t.Errorf("a key that was never called waits %v", d)
+	}
+	stream, err := l.d.opts.JetStream.Stream(t.Context(), CallsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(2)); err != nil {
+		t.Fatal(err)
+	}
+	l.readLedger(t, 0, 1)
+	if d := l.wait(t, "slow"); d < 23*time.Hour {
+		t.Errorf("the key is called again in %v", d)
+	}
+	if whole, err := LedgerReaches(t.Context(), l.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
+		t.Errorf("the ledger is said to reach back an hour: %v, %v", whole, err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.wait(t, "other"); d < 23*time.Hour {
+		t.Errorf("after the ledger was emptied the key is called again in %v", d)
+	}
+}
+
+// TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call, stored before
+// what is read of the results, ends its job.
+func TestOutcomeBeforeTheTail(t *testing.T) {
+	l := newLedgerLane(t, TailBounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	js, ctx := l.d.opts.JetStream, t.Context()
+	var err error
+	if l.d.results, err = bucket.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if l.d.calls, err = bucket.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	for _, run := range []func(context.Context) error{l.d.results.Run, l.d.calls.Run, l.queue.Run} {
+		go func() { _ = run(running) }()
+	}
+	p := l.queue.Partition("k")
+	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: fmt.Sprintf("weir.q.pay.%d.j.k", p.Number()), Header: nats.Header{
+		ingest.HeaderMsgID: {"k/x"}, ingest.HeaderJobID: {"x"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := p.Get(ctx, ack.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	markers, err := p.Own(ctx, "weir-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = markers.Run(running) }()
+	intended := make(chan error, 1)
+	markers.Intend([]bucket.Intent{{Seq: ack.Sequence, Call: 1, Accepted: bucket.MicrosOf(entry.Time)}}, func(_ uint64, err error) { intended <- err })
+	if err := <-intended; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: ResultSubject("pay", "k"), Header: nats.Header{
+		ingest.HeaderMsgID: {"result." + originOf(p.Name(), ack.Sequence, bucket.MicrosOf(entry.Time))}, ingest.HeaderJobID: {"x"},
+		HeaderOutcome: {Done}, HeaderCalls: {"1"}, HeaderAttempts: {"1"}, HeaderStatus: {"200"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	l.keepRecordOf(t, "busy", "k", "y", 7, time.Second)
+	if err := l.openPart(ctx, running, p.Number(), tenure{clean: true}); err != nil {
+		t.Fatal(err)
+	}
+	if l.part(p.Number()).clean {
+		t.Error("a partition that was not given up is taken for clean")
+	}
+	looping, halt := context.WithCancel(running)
+	go l.loop(looping, running)
+	defer halt()
+	eventually(t, "the job's record", func() bool {
+		c := CallRecord{API: "pay", Key: "k"}
+		m, err := bucket.AskLeader(ctx, l.d.opts.Conn, CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+		if err != nil || m == nil {
+			return false
+		}
+		if err := json.Unmarshal(m.Data, &c); err != nil || c.Outcome != Done {
+			t.Fatalf("the job ended as %q, %v", c.Outcome, err)
+		}
+		return true
+	})
+}
