@@ -1,11 +1,9 @@
 package deadletter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 	"weir/ingest"
 )
 
@@ -85,13 +84,20 @@ func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) 
 
 // Get reads one letter with its body.
 func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
-	msg, err := b.stream.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Kept{}, ErrNoLetter
-	} else if err != nil {
+	msg, err := bucket.AskLeader(ctx, b.js.Conn(), Stream, fmt.Sprintf(`{"seq":%d}`, seq))
+	if err != nil {
 		return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
-	k := readLetter(msg.Subject, msg.Header)
+	if msg == nil {
+		return Kept{}, ErrNoLetter
+	}
+	header := nats.Header{}
+	if len(msg.Headers) > 0 {
+		if header, err = nats.DecodeHeadersMsg(msg.Headers); err != nil {
+			return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
+		}
+	}
+	k := readLetter(msg.Subject, header)
 	k.Seq, k.Stored, k.Body, k.Size = seq, msg.Time, msg.Data, len(msg.Data)
 	return k, nil
 }
@@ -215,22 +221,20 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 	return s, nil
 }
 
-// firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and how many there are from it on.
+// firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and about how many there are from it on.
 func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, matching uint64, err error) {
+	first, err := bucket.FirstSince(ctx, b.js.Conn(), Stream, f.subject(), at)
+	if err != nil || first == nil {
+		return 0, 0, err
+	}
 	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartTime = jetstream.DeliverByStartTimePolicy, &at
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	defer r.close(ctx)
-	matching = r.pending
-	r.pending = min(1, matching)
-	err = r.read(ctx, math.MaxUint64, func(k Kept) error {
-		seq = k.Seq
-		return nil
-	})
-	return seq, matching, err
+	r.close(ctx)
+	return first.Seq, r.pending, nil
 }
 
 // Follow gives the letters that f chooses to take as they come, beginning at f.Since, or now, until ctx ends or take
@@ -271,78 +275,6 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 			}
 		}
 	}
-}
-
-// reader is one consumer of the letters' headers.
-type reader struct {
-	stream   jetstream.Stream
-	consumer jetstream.Consumer
-	pending  uint64 // letters before it when it was made
-	batch    int    // letters of one request
-}
-
-func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (*reader, error) {
-	cfg := jetstream.ConsumerConfig{
-		Description: "weir: somebody looks at the dead letters", FilterSubject: f.subject(), AckPolicy: jetstream.AckNonePolicy,
-		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleReader,
-	}
-	from(&cfg)
-	consumer, err := b.stream.CreateConsumer(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("read the dead letters: %w", err)
-	}
-	return &reader{stream: b.stream, consumer: consumer, pending: consumer.CachedInfo().NumPending, batch: batch}, nil
-}
-
-// close lets the consumer go at once; it would go by itself after a while.
-func (r *reader) close(ctx context.Context) {
-	_ = r.stream.DeleteConsumer(ctx, r.consumer.CachedInfo().Name)
-}
-
-// read gives every letter up to the sequence last to take, until take fails.
-func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) error {
-	var failed error
-	_, err := r.readUntil(ctx, last, func(k Kept) bool {
-		failed = take(k)
-		return failed == nil
-	})
-	return cmp.Or(failed, err)
-}
-
-// readUntil gives every letter up to the sequence last to take, until take wants no more. end says that there are none
-// behind the last one given.
-func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (more bool)) (end bool, err error) {
-	for left := r.pending; left > 0 && ctx.Err() == nil; {
-		msgs, err := r.consumer.FetchNoWait(int(min(left, uint64(r.batch))))
-		if err != nil {
-			return false, fmt.Errorf("read the dead letters: %w", err)
-		}
-		got := uint64(0)
-		for msg := range msgs.Messages() {
-			got++
-			k, ok := readKept(msg)
-			if !ok {
-				continue
-			}
-			if k.Seq > last {
-				return true, nil
-			}
-			if !take(k) {
-				return false, nil
-			}
-		}
-		if err := msgs.Error(); err != nil {
-			return false, fmt.Errorf("read the dead letters: %w", err)
-		}
-		if got == 0 {
-			return true, nil // some were deleted meanwhile
-		}
-		left -= min(left, got)
-	}
-	if ctx.Err() != nil {
-		return false, fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
-	}
-	return true, nil
 }
 
 // readKept reads a letter; a listed one has no body.

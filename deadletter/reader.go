@@ -1,0 +1,104 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// reader is one consumer of the letters' headers.
+type reader struct {
+	stream   jetstream.Stream
+	consumer jetstream.Consumer
+	nc       *nats.Conn
+	subject  string
+	next     uint64 // sequence
+	pending  uint64 // letters before it when it was made, as the consumer's replica has it, which may lag
+	batch    int    // letters of one request
+}
+
+func (b *Browser) reader(ctx context.Context, f Filter, from func(*jetstream.ConsumerConfig)) (*reader, error) {
+	cfg := jetstream.ConsumerConfig{
+		Description: "weir: somebody looks at the dead letters", FilterSubject: f.subject(), AckPolicy: jetstream.AckNonePolicy,
+		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: idleReader,
+	}
+	from(&cfg)
+	consumer, err := b.stream.CreateConsumer(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("read the dead letters: %w", err)
+	}
+	return &reader{
+		stream: b.stream, consumer: consumer, nc: b.js.Conn(), subject: f.subject(), next: max(1, cfg.OptStartSeq),
+		pending: consumer.CachedInfo().NumPending, batch: batch,
+	}, nil
+}
+
+// close lets the consumer go at once; it would go by itself after a while.
+func (r *reader) close(ctx context.Context) {
+	_ = r.stream.DeleteConsumer(ctx, r.consumer.CachedInfo().Name)
+}
+
+// read gives every letter up to the sequence last to take, until take fails.
+func (r *reader) read(ctx context.Context, last uint64, take func(Kept) error) error {
+	var failed error
+	_, err := r.readUntil(ctx, last, func(k Kept) bool {
+		failed = take(k)
+		return failed == nil
+	})
+	return cmp.Or(failed, err)
+}
+
+// readUntil gives every letter up to the sequence last to take, until take wants no more. end says that there are none
+// behind the last one given: on the word of the stream's leader, since the replica that is read may lag.
+func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (more bool)) (end bool, err error) {
+	for left := r.pending; ctx.Err() == nil; {
+		if left == 0 {
+			if end, err := r.atEnd(ctx, last); err != nil || end {
+				return end, err
+			}
+			left = uint64(r.batch)
+		}
+		msgs, err := r.consumer.Fetch(int(min(left, uint64(r.batch))), jetstream.FetchMaxWait(lagWait))
+		if err != nil {
+			return false, fmt.Errorf("read the dead letters: %w", err)
+		}
+		got := uint64(0)
+		for msg := range msgs.Messages() {
+			got++
+			k, ok := readKept(msg)
+			if !ok {
+				continue
+			}
+			if k.Seq > last {
+				return true, nil
+			}
+			if r.next = k.Seq + 1; !take(k) {
+				return false, nil
+			}
+		}
+		if err := msgs.Error(); err != nil {
+			return false, fmt.Errorf("read the dead letters: %w", err)
+		}
+		if left -= min(left, got); got == 0 {
+			left = 0 // some were deleted meanwhile, or are still to come
+		}
+	}
+	return false, fmt.Errorf("read the dead letters: %w", context.Cause(ctx))
+}
+
+// lagWait is how long a replica that gives nothing is waited for until the leader is asked what is left.
+const lagWait = 250 * time.Millisecond
+
+// atEnd reports whether the stream's leader holds no letter from the next one on up to the sequence last.
+func (r *reader) atEnd(ctx context.Context, last uint64) (bool, error) {
+	m, err := bucket.AskLeader(ctx, r.nc, Stream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.next, r.subject))
+	if err != nil {
+		return false, fmt.Errorf("read the dead letters: %w", err)
+	}
+	return m == nil || m.Seq > last, nil
+}
