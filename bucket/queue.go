@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -42,6 +43,7 @@ type Queue struct {
 	js         jetstream.JetStream
 	partitions []*Partition
 	others     bool
+	log        *slog.Logger // nil: nothing is said
 	ceiling    ceiling
 	house      atomic.Pointer[house]
 	outlook    atomic.Pointer[Outlook]
@@ -62,7 +64,7 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others}
+	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others, log: o.Settings.Log}
 	q.ceiling.every = ceilingLook
 	q.ceiling.raise(highest, asked)
 	if err := q.SetRules(o.Rules); err != nil {

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"time"
 
 	"weir/ingest"
@@ -21,8 +22,14 @@ func (q *Queue) Recall(jobs []Finished) {
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
 		p.mu.Lock()
+		before := p.endings.forgot
 		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Until), f.waits}, MicrosOf(now))
+		forgot := p.endings.forgot && !before
 		p.mu.Unlock()
+		if forgot && q.log != nil {
+			q.log.Warn("more jobs have ended than there is room for their ids: one that is sent again after a restart of its server may be called again; "+
+				"lower dedupe, or begin the api with more partitions", "api", q.api, "stream", p.name, "ids", SureIDs)
+		}
 	}
 }
 
@@ -45,9 +52,9 @@ func (p *Partition) Twin(e Entry) bool {
 	return ok && (first.seq != e.Seq || !first.waits)
 }
 
-// mostEndings bounds the finished jobs that a partition knows by their ids. Above it the oldest half is forgotten: 700 jobs
-// a second and partition at a dedupe of ten minutes come to 40 MB.
-const mostEndings = 1 << 20
+// SureIDs is of how many finished jobs a partition knows the ids at least, at 50 to 90 bytes each: 3,500 a second at a dedupe of
+// ten minutes. At twice as many the older half is forgotten, and the log says so.
+const SureIDs = 1 << 21
 
 // endings are finished jobs by their message ids, in two generations: the old one goes when all of it is past. Its owner
 // locks it.
@@ -55,6 +62,8 @@ type endings struct {
 	seeds                keySeeds
 	young, old           map[keyID]ending
 	youngUntil, oldUntil Micros // until when one of each is known
+	sure                 int    // 0 for SureIDs
+	forgot               bool   // some have been forgotten before their time
 }
 
 type ending struct {
@@ -89,9 +98,10 @@ func (x *endings) find(id string, at Micros) (ending, bool) {
 }
 
 func (x *endings) turn(now Micros) {
-	if now < x.oldUntil && len(x.young) < mostEndings/2 {
+	if now < x.oldUntil && len(x.young) < cmp.Or(x.sure, SureIDs) {
 		return
 	}
+	x.forgot = x.forgot || now < x.oldUntil
 	x.old, x.oldUntil = x.young, x.youngUntil
 	x.young, x.youngUntil = nil, 0
 }

@@ -33,3 +33,24 @@ func TestEndings(t *testing.T) {
 		}
 	})
 }
+
+// TestEndingsForgottenEarly: where there is no room for an id that is still known, that is told; where it has passed, nothing is.
+func TestEndingsForgottenEarly(t *testing.T) {
+	for _, tt := range []struct {
+		jobs   int
+		pause  time.Duration
+		forgot bool
+	}{{5, 0, false}, {9, 0, true}, {100, time.Second, false}} {
+		x, now := endings{sure: 4}, Micros(1)
+		for i := range tt.jobs {
+			x.add(fmt.Sprint(i), ending{uint64(i), now.Add(2 * time.Second), false}, now)
+			if _, known := x.find(fmt.Sprint(i), now); !known {
+				t.Errorf("%+v: job %d is not known", tt, i)
+			}
+			now = now.Add(tt.pause)
+		}
+		if x.forgot != tt.forgot {
+			t.Errorf("%+v: ids were forgotten before their time: %v", tt, x.forgot)
+		}
+	}
+}

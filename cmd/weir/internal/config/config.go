@@ -95,6 +95,7 @@ func readConfig(root value) *Config {
 		c.APIs = append(c.APIs, readAPI(e))
 	}
 	slices.SortFunc(c.APIs, func(a, b API) int { return strings.Compare(a.Name, b.Name) })
+	c.warnOfIDs(f)
 	return c
 }
 

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"math"
+
+	"weir/bucket"
+)
+
+// usualPartitions is how many partitions an api has where WEIR_PARTITIONS does not say.
+const usualPartitions = 8
+
+// warnOfIDs warns where so many jobs may end within dedupe that their ids cannot all be kept in memory: of one key, which has
+// one partition, or of all.
+func (c *Config) warnOfIDs(f fields) {
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		all := math.Inf(1)
+		for _, l := range a.Rules.Shared {
+			if l.Rate != nil {
+				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Constant)))
+			}
+		}
+		one := min(all, c.endsOf(a.Rules.Key.Rate))
+		if one <= bucket.SureIDs && (math.IsInf(all, 1) || all <= usualPartitions*bucket.SureIDs) {
+			continue
+		}
+		most := all
+		if math.IsInf(all, 1) {
+			most = one
+		}
+		f.place("dedupe").warn(fmt.Sprintf("as many as %.0f jobs of api %s may end within %s, and each of its partitions remembers the ids of %d: "+
+			"a job beyond that which is sent again after a restart of its server may be called again", most, a.Name, c.Dedupe, bucket.SureIDs),
+			"lower dedupe")
+	}
+}
+
+// endsOf is how many jobs a rate lets end while an id is known.
+func (c *Config) endsOf(r bucket.Rate) float64 {
+	if r.Per <= 0 {
+		return 0
+	}
+	return float64(r.Count) * c.Dedupe.Seconds() / r.Per.Seconds()
+}
