@@ -33,7 +33,10 @@ func newShared(t *testing.T) *Dispatcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Dispatcher{tail: newTail(), opts: Options{Conn: nc, JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) }}}
+	d := &Dispatcher{tail: newTail(), opts: Options{
+		Conn: nc, JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
+		Ahead: func() bucket.Micros { return 0 },
+	}}
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {
 		t.Fatal(err)
 	}
