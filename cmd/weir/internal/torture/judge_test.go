@@ -40,13 +40,15 @@ func right(idempotent bool) *Evidence {
 	return e
 }
 
-// lateTry has the job that was refused be called all the same. Its producer had sent it twice.
-func lateTry(e *Evidence) {
-	e.Receipts[10].Tries = 2
-	e.Ends.Letters[0].Time = time.Unix(2000, 0)
-	e.Ends.Results["full"] = 1
-	e.Ends.Taken = map[string]time.Time{}
-	e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second))
+// lateTry has the job that was refused at second 2000 be called all the same, and taken at another. Its producer had sent it twice.
+func lateTry(taken int64) func(e *Evidence) {
+	return func(e *Evidence) {
+		e.Receipts[10].Tries = 2
+		e.Ends.Letters[0].Time = time.Unix(2000, 0)
+		e.Ends.Results["full"] = 1
+		e.Ends.Taken = map[string]time.Time{"full": time.Unix(taken, 0)}
+		e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second))
+	}
 }
 
 func call(n int, id string, at time.Duration) fakeapi.Arrival {
@@ -70,14 +72,8 @@ func TestJudge(t *testing.T) {
 		{"still queued", false, func(e *Evidence) { delete(e.Ends.Results, "k-1"); e.Waiting = 1 }, "lost"},
 		{"result and letter", false, func(e *Evidence) { e.Ends.Results["k-3"] = 1 }, "ended twice"},
 		{"called though refused", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second)) }, "called"},
-		{"refused, and an earlier try taken later", false, func(e *Evidence) {
-			lateTry(e)
-			e.Ends.Taken["full"] = time.Unix(2001, 0)
-		}, ""},
-		{"refused though it had been taken", false, func(e *Evidence) {
-			lateTry(e)
-			e.Ends.Taken["full"] = time.Unix(1999, 0)
-		}, "called"},
+		{"refused, and an earlier try taken later", false, lateTry(2001), ""},
+		{"refused though it had been taken", false, lateTry(1999), "called"},
 		{"two results", true, func(e *Evidence) { e.Ends.Results["k-3"] = 2 }, "ended twice"},
 		{"called again", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "k-1", 3*time.Second)) }, "called twice"},
 		{"called again after 429", false, func(e *Evidence) {
