@@ -174,7 +174,8 @@ func TestFleetTorture(t *testing.T) {
 		})
 	}
 	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
-		if names := broken(bug.verdict(t)); !slices.Contains(names, "called twice") {
+		names := broken(bug.verdict(t)) // two owners at once; what each of them was about to call is chance
+		if !slices.Contains(names, "called twice") && !slices.Contains(names, "out of order") {
 			t.Errorf("broken: %v: the bug was not caught", names)
 		}
 	})

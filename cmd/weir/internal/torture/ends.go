@@ -20,6 +20,7 @@ type Letter struct {
 	Job, Reason, Detail string
 	At                  place     // where the job was queued; zero for one that was refused
 	Time                time.Time // when it ended so
+	Seq                 uint64    // the letter's own
 }
 
 // Ends are how jobs ended, read from weir's streams.
@@ -27,23 +28,28 @@ type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // when a job that has a result, or a letter though it was taken, was stored; by job id
 	Letters []Letter
+	Calls   map[string]int // that weir says it made for a job with a result; by job id
 	Events  map[string]int // throttled, by job id
 }
 
 // readEnds reads the streams of results, letters and events.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Events: map[string]int{}}
+	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}}
 	err := errors.Join(
 		readStream(ctx, js, dispatcher.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			id := m.Headers().Get(ingest.HeaderJobID)
 			e.Results[id]++
 			e.Taken[id] = timeOf(m.Headers().Get(dispatcher.HeaderAcceptedAt))
+			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(dispatcher.HeaderCalls))
 		}),
 		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {
 			h := m.Headers()
 			l := Letter{
 				Job: h.Get(ingest.HeaderJobID), Reason: h.Get(deadletter.HeaderReason), Detail: h.Get(deadletter.HeaderDetail),
 				At: originOf(h.Get(ingest.HeaderMsgID)), Time: timeOf(h.Get(deadletter.HeaderAt)),
+			}
+			if meta, err := m.Metadata(); err == nil {
+				l.Seq = meta.Sequence.Stream
 			}
 			if e.Letters = append(e.Letters, l); l.At != (place{}) {
 				e.Taken[l.Job] = timeOf(h.Get(deadletter.HeaderAccepted))

@@ -62,10 +62,11 @@ func jobOf(a *fakeapi.Arrival) string { return fakeapi.ByField("id")(a) }
 
 // judgeEnds looks at how accepted jobs ended, and at what refused producers were promised.
 func (e *Evidence) judgeEnds(r *Report) {
-	letters, overflows := map[string][]Letter{}, map[string]time.Time{}
+	letters, overflows, told := map[string][]Letter{}, map[string]int{}, map[uint64]time.Time{}
 	for _, l := range e.Ends.Letters {
 		if l.At == (place{}) {
-			overflows[l.Job] = l.Time // of a job that was refused
+			overflows[l.Job]++ // of a job that was refused
+			told[l.Seq] = l.Time
 			continue
 		}
 		letters[l.Job] = append(letters[l.Job], l)
@@ -79,11 +80,10 @@ func (e *Evidence) judgeEnds(r *Report) {
 		known[p.ID] = p.Code == 0
 		if p.Code != 0 {
 			r.Refused++
-			refused, ok := overflows[p.ID]
-			if !ok {
+			if overflows[p.ID] == 0 {
 				r.RefusedWithoutLetter++
 			}
-			if e.lateTry(&p, refused) {
+			if e.lateTry(&p, told[p.Letter]) {
 				r.LateTries++
 				known[p.ID] = true
 			}
@@ -183,16 +183,31 @@ func (e *Evidence) judgeOrder(r *Report) {
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 		}
 	}
+	arrived := map[string]int{}
+	for i := range e.Arrivals {
+		arrived[jobOf(&e.Arrivals[i])]++
+	}
 	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
 	for _, w := range wrong {
 		switch late := time.Duration(w.After.At - w.Before.At); {
-		case late < jitter+e.stampError(), e.spoiltAt(w.Before.At, w.After.At):
+		case late < jitter+e.stampError(), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
 			r.Overtaken++
 		default:
 			r.OutOfOrder++
 			r.example("out of order", fmt.Sprintf("%s came %s after %s", jobOf(&w.After), late.Round(time.Millisecond), jobOf(&w.Before)))
 		}
 	}
+}
+
+// cutBefore reports whether a job's first call was lost in a cut and this is a later one: weir says it made more calls than have
+// arrived, and a cut lay between the job's acceptance and this arrival.
+func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
+	id := jobOf(a)
+	if e.Ends.Calls[id] <= arrived {
+		return false
+	}
+	taken, at := e.Ends.Taken[id], e.Began.Add(time.Duration(a.At))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
 }
 
 // spoiltAt reports whether connections suffered between two times of the ledger, or shortly before.

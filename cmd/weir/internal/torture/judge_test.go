@@ -51,6 +51,14 @@ func lateTry(taken int64) func(e *Evidence) {
 	}
 }
 
+// lostInCut has a job called after one that came later, long after a cut. weir says how often it called it.
+func lostInCut(e *Evidence, calls int) {
+	e.Receipts[9].Seq = 1
+	e.Ends.Calls = map[string]int{"k-9": calls}
+	e.Ends.Taken = map[string]time.Time{"k-9": e.Began.Add(-time.Hour)}
+	e.Spoilt = []span{{e.Began.Add(-time.Minute), e.Began.Add(-50 * time.Second)}}
+}
+
 func call(n int, id string, at time.Duration) fakeapi.Arrival {
 	return fakeapi.Arrival{
 		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Key: "k", Body: fmt.Appendf(nil, `{"id":%q}`, id), Ending: fakeapi.Answered,
@@ -91,6 +99,8 @@ func TestJudge(t *testing.T) {
 			e.Arrivals = append(e.Arrivals, again)
 		}, "called twice"},
 		{"out of order", false, func(e *Evidence) { e.Receipts[2].Seq, e.Receipts[5].Seq = 10, 4 }, "out of order"},
+		{"out of order, its first call lost in a cut", true, func(e *Evidence) { lostInCut(e, 2) }, ""},
+		{"out of order, and no call lost", true, func(e *Evidence) { lostInCut(e, 1) }, "out of order"},
 		{"overtaken by a little", false, func(e *Evidence) { e.Arrivals[1].At, e.Arrivals[2].At = e.Arrivals[2].At, e.Arrivals[2].At-1 }, ""},
 		{"too fast", false, func(e *Evidence) {
 			for i := range e.Arrivals {
