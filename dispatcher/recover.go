@@ -148,7 +148,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		line.unsure = true
 		t.phase = settling
 		l.running.Go(func() { l.endWithResult(ctx, t, result) })
-	case mark.Ends != "" && !(intended && intent.overrules(&mark)):
+	case mark.Ends != "" && (!intended || !intent.overrules(&mark)):
 		t.phase = settling
 		last = lastCall{outcome: mark.Ends, detail: mark.Reason, status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
