@@ -19,7 +19,8 @@
 // Every program is a process of its own: the binary runs itself as `weir serve`, `weir nats-server` and `weir fake-api`.
 // Producers publish as any NATS client does, send a job without an answer again under its id, and write every receipt down
 // before they go on. What is judged is the fake api's ledger, those receipts, and the streams of results, letters and
-// events; weir's own counters and logs are not asked.
+// events; weir's own counters and logs are not asked, but for one excuse: a first call that a cut from the api has swallowed is in
+// no ledger, and is believed where the result names more calls than have arrived.
 //
 // Faults come from a plan (plan.go) that a seed makes; the same seed makes the same plan, though not the same run: which
 // write a kill hits depends on the machine. In a build with the tag torture half of the kills are at chosen points between
