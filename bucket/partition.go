@@ -102,7 +102,7 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 		j.DedupeID = nuid.Next()
 	}
 	id := ingest.StoredID(j.Key, j.DedupeID)
-	if first, known := p.endings.find(id, MicrosOf(time.Now())); known {
+	if first, known := p.endings.find(id); known && p.queue.dedupe.Judge(first.accepted, MicrosOf(time.Now())) == Same {
 		p.mu.Unlock()
 		done(p.placed(ingest.Receipt{
 			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, first.seq),

@@ -25,12 +25,14 @@ type Outlook interface {
 	Position(key string, seq uint64) int
 }
 
-// QueueOptions are what a Queue needs. All but Others are required.
+// QueueOptions are what a Queue needs. All but Dedupe and Others are required.
 type QueueOptions struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Settings  QueueSettings
 	Rules     Rules
+	// Dedupe is how long ids are known, here and in what else hears of ends; nil: as Settings say, for good.
+	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
 	// counted for every job then, since the book does not know at once what they store.
 	Others bool
@@ -44,6 +46,7 @@ type Queue struct {
 	partitions []*Partition
 	others     bool
 	log        *slog.Logger // nil: nothing is said
+	dedupe     *Dedupe
 	ceiling    ceiling
 	house      atomic.Pointer[house]
 	outlook    atomic.Pointer[Outlook]
@@ -64,7 +67,10 @@ func OpenQueue(ctx context.Context, o QueueOptions) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others, log: o.Settings.Log}
+	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others, log: o.Settings.Log, dedupe: o.Dedupe}
+	if q.dedupe == nil {
+		q.dedupe = NewDedupe(o.Settings.Dedupe)
+	}
 	q.ceiling.every = ceilingLook
 	q.ceiling.raise(highest, asked)
 	if err := q.SetRules(o.Rules); err != nil {

@@ -12,18 +12,19 @@ import (
 type Finished struct {
 	Key, DedupeID string
 	Seq           uint64
-	Until         time.Time // how long its id is known
+	Accepted      time.Time // by its stream: from then on its id is known, as long as Dedupe says
 	waits         bool      // it has not ended: only its id is forgotten
 }
 
 // Recall makes the queue know finished jobs by their ids. It is safe for concurrent use.
 func (q *Queue) Recall(jobs []Finished) {
 	now := time.Now()
+	since := MicrosOf(now.Add(-q.dedupe.Reach(now)))
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
 		p.mu.Lock()
 		before := p.endings.forgot
-		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Until), f.waits}, MicrosOf(now))
+		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, MicrosOf(f.Accepted), f.waits}, since)
 		forgot := p.endings.forgot && !before
 		p.mu.Unlock()
 		if forgot && q.log != nil {
@@ -41,67 +42,81 @@ func (q *Queue) Ended(f Finished) {
 	}
 }
 
-// Twin reports whether a message that was just read is a second submission of a job that has ended, which the stream took
-// for a new one because its server had forgotten the id, or that job itself, come back with a server that lost its
-// deletion. Calling it would call the job twice.
-func (p *Partition) Twin(e Entry) bool {
+// Twin says what a message that was just read is to a job that has ended and had its id, or is that job: Same where its stream
+// took it for a new one because its server had forgotten the id, or where it has come back with a server that lost its
+// deletion. Calling that would call the job twice. What is Another has nothing to do with any job that has ended.
+func (p *Partition) Twin(e Entry) Likeness {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID))
+	p.mu.Unlock()
 	at := MicrosOf(e.Time)
-	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID), at)
-	return ok && (first.seq != e.Seq || !first.waits)
+	switch {
+	case !ok || first.seq == e.Seq && first.waits:
+		return Another
+	case first.seq == e.Seq && first.accepted == at:
+		return Same
+	}
+	return p.queue.dedupe.Judge(first.accepted, at)
 }
 
 // SureIDs is of how many finished jobs a partition knows the ids at least, at 50 to 90 bytes each: 3,500 a second at a dedupe of
 // ten minutes. At twice as many the older half is forgotten, and the log says so.
 const SureIDs = 1 << 21
 
-// endings are finished jobs by their message ids, in two generations: the old one goes when all of it is past. Its owner
-// locks it.
+// endings are finished jobs by their message ids, in two generations: the old one goes when none of it can matter any more.
+// Its owner locks it.
 type endings struct {
-	seeds                keySeeds
-	young, old           map[keyID]ending
-	youngUntil, oldUntil Micros // until when one of each is known
-	sure                 int    // 0 for SureIDs
-	forgot               bool   // some have been forgotten before their time
+	seeds              keySeeds
+	young, old         map[keyID]ending
+	youngLast, oldLast Micros // when the newest of each was accepted
+	sure               int    // 0 for SureIDs
+	forgot             bool   // some have been forgotten before their time
 }
 
 type ending struct {
-	seq   uint64
-	until Micros
-	waits bool
+	seq      uint64
+	accepted Micros
+	waits    bool
 }
 
-func (x *endings) add(id string, e ending, now Micros) {
-	if e.until <= now {
+// add notes a job. What was accepted before since does not matter any more.
+func (x *endings) add(id string, e ending, since Micros) {
+	if e.accepted <= since {
 		return
 	}
-	x.turn(now)
+	x.turn(since)
 	if x.young == nil {
 		x.young = map[keyID]ending{}
 	}
-	x.young[x.seeds.id(id)] = e
-	x.youngUntil = max(x.youngUntil, e.until)
+	k := x.seeds.id(id)
+	if later, ok := x.at(k); ok && later.accepted > e.accepted {
+		return // the ledger is told in the order of ends
+	}
+	x.young[k] = e
+	x.youngLast = max(x.youngLast, e.accepted)
 }
 
-// find looks for a job that is known at a time.
-func (x *endings) find(id string, at Micros) (ending, bool) {
+// find looks for the newest job that had an id.
+func (x *endings) find(id string) (ending, bool) {
 	if len(x.young)+len(x.old) == 0 {
 		return ending{}, false
 	}
-	k := x.seeds.id(id)
+	return x.at(x.seeds.id(id))
+}
+
+func (x *endings) at(k keyID) (ending, bool) {
 	e, ok := x.young[k]
 	if !ok {
 		e, ok = x.old[k]
 	}
-	return e, ok && at < e.until
+	return e, ok
 }
 
-func (x *endings) turn(now Micros) {
-	if now < x.oldUntil && len(x.young) < cmp.Or(x.sure, SureIDs) {
+func (x *endings) turn(since Micros) {
+	if since < x.oldLast && len(x.young) < cmp.Or(x.sure, SureIDs) {
 		return
 	}
-	x.forgot = x.forgot || now < x.oldUntil
-	x.old, x.oldUntil = x.young, x.youngUntil
-	x.young, x.youngUntil = nil, 0
+	x.forgot = x.forgot || since < x.oldLast
+	x.old, x.oldLast = x.young, x.youngLast
+	x.young, x.youngLast = nil, 0
 }

@@ -73,9 +73,10 @@ func remember(ctx context.Context, js jetstream.JetStream, name string, since ti
 
 // Remember makes the queue know the ids of the jobs that wait in it, where its streams do not: after they were restored.
 // It must be called before the intake starts.
-func (q *Queue) Remember(ctx context.Context, dedupe time.Duration) error {
+func (q *Queue) Remember(ctx context.Context) error {
+	now := time.Now()
 	for _, p := range q.partitions {
-		found, err := remember(ctx, q.js, p.name, time.Now().Add(-dedupe))
+		found, err := remember(ctx, q.js, p.name, now.Add(-q.dedupe.Reach(now)))
 		if err != nil {
 			return err
 		}
@@ -88,7 +89,7 @@ func (q *Queue) Remember(ctx context.Context, dedupe time.Duration) error {
 			key, err := ingest.ParseToken(token)
 			_, id, stored := strings.Cut(m.id, "/")
 			if err == nil && stored {
-				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.seq, Until: m.at.Add(dedupe), waits: true})
+				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.seq, Accepted: m.at, waits: true})
 			}
 		}
 		q.Recall(waiting)

@@ -38,7 +38,7 @@ type Options struct {
 	Now        func() bucket.Micros // the clock of every lane and its store
 	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
 	Replicas   int
-	Dedupe     time.Duration // how long a job's id is known
+	Dedupe     *bucket.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept

@@ -16,7 +16,7 @@ import (
 // Follower is one who wants to know which jobs have ended: an intake, whoever owns its partitions. All fields are required.
 type Follower struct {
 	JetStream jetstream.JetStream
-	Dedupe    time.Duration // how long a job's id is known
+	Dedupe    *bucket.Dedupe // how long a job's id is known
 	// Tell is told of each job, in the order of their ends, and of some of them more than once.
 	Tell func(api string, f bucket.Finished)
 	Log  *slog.Logger
@@ -25,10 +25,10 @@ type Follower struct {
 // followRetry is when the ledger is followed again that could not be: nobody may have dispatched yet.
 const followRetry = 2 * time.Second
 
-// Run reads the ledger's last dedupe time and then follows it, until ctx ends. What it does not see in time only costs a
+// Run reads the ledger as far back as ids are known and then follows it, until ctx ends. What it does not see in time only costs a
 // receipt its word that the job is known: the owner of the partition does not call it again.
 func (f *Follower) Run(ctx context.Context) error {
-	since := time.Now().Add(-f.Dedupe)
+	since := f.since(time.Now())
 	for ctx.Err() == nil {
 		begun := time.Now()
 		err := f.follow(ctx, since)
@@ -37,7 +37,7 @@ func (f *Follower) Run(ctx context.Context) error {
 			return nil
 		case !errors.Is(err, jetstream.ErrStreamNotFound):
 			f.Log.Warn("the ledger cannot be followed; trying again", "err", err)
-			since = begun.Add(-f.Dedupe)
+			since = f.since(begun)
 		}
 		select {
 		case <-time.After(followRetry):
@@ -75,12 +75,14 @@ func (f *Follower) follow(ctx context.Context, since time.Time) error {
 		}
 		var c CallRecord
 		if json.Unmarshal(msg.Data(), &c) == nil && c.Final {
-			f.Tell(c.API, c.finished(f.Dedupe))
+			f.Tell(c.API, c.finished())
 		}
 	}
 }
 
+func (f *Follower) since(now time.Time) time.Time { return now.Add(-f.Dedupe.Reach(now)) }
+
 // finished is what a final record says of its job's id.
-func (c *CallRecord) finished(dedupe time.Duration) bucket.Finished {
-	return bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Until: c.Accepted.Add(dedupe)}
+func (c *CallRecord) finished() bucket.Finished {
+	return bucket.Finished{Key: c.Key, DedupeID: c.Dedupe, Seq: c.Seq, Accepted: c.Accepted}
 }

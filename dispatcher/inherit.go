@@ -109,7 +109,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[bucket.PartitionID]s
 		known = min(known, d.tail.idsKnown(api))
 	}
 	r := &tailReading{
-		js: d.opts.JetStream, dedupe: d.opts.Dedupe, bounds: d.opts.Tail.orDefault(), idsKnown: known,
+		js: d.opts.JetStream, dedupe: d.opts.Dedupe.Reach(time.Now()), bounds: d.opts.Tail.orDefault(), idsKnown: known,
 		concerns: func(api string) bool { return lanes[api] != nil },
 		wants: func(api, key string) bool {
 			_, ok := parts[bucket.PartitionID{API: api, Number: bucket.PartitionOf(key, len(lanes[api].parts))}]
@@ -133,7 +133,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[bucket.PartitionID]s
 
 // warnShort tells where the ledger does not reach back as far as ids are to be known.
 func (d *Dispatcher) warnShort(r *tailReading) {
-	if !r.begins.After(r.began.Add(-d.opts.Dedupe)) {
+	if !r.begins.After(r.began.Add(-d.opts.Dedupe.Known())) {
 		return
 	}
 	d.learners.mu.Lock()

@@ -219,13 +219,12 @@ func (l *lane) change(do func(s *schedule)) {
 }
 
 // take books in what the reader found.
-func (l *lane) take(p *part, e bucket.Entry) {
+func (l *lane) take(ctx context.Context, p *part, e bucket.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch e.Kind {
 	case bucket.JobEntry:
-		if p.replay == nil && p.bucket.Twin(e) {
-			l.dropTwin(p, e)
+		if p.replay == nil && l.meetTwin(ctx, p, e) {
 			return
 		}
 		p.expect(e)
@@ -233,8 +232,8 @@ func (l *lane) take(p *part, e bucket.Entry) {
 		p.keep(e)
 		if p.replay != nil {
 			p.replay.jobs[e.Seq] = replayedJob{line, bucket.MicrosOf(e.Time)}
-			if p.bucket.Twin(e) {
-				p.replay.twins[e.Seq] = e.Header.Get(ingest.HeaderJobID)
+			if likeness := p.bucket.Twin(e); likeness != bucket.Another {
+				p.replay.twins[e.Seq] = twin{e.Header.Get(ingest.HeaderJobID), likeness}
 			}
 			l.d.tail.meets(p.bucket.Name(), e)
 			return

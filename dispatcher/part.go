@@ -91,7 +91,7 @@ type replay struct {
 	intents map[uint64]replayedIntent // by job
 	marks   map[uint64]replayedMark   // by job
 	jobs    map[uint64]replayedJob
-	twins   map[uint64]string // ids of jobs that have ended already, see dropTwin
+	twins   map[uint64]twin // jobs under ids of jobs that have ended
 }
 
 type replayedJob struct {
@@ -129,6 +129,6 @@ type replayedMark struct {
 
 func newReplay() *replay {
 	return &replay{
-		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]replayedJob{}, twins: map[uint64]string{},
+		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]replayedJob{}, twins: map[uint64]twin{},
 	}
 }

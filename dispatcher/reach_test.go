@@ -20,7 +20,7 @@ import (
 func newLedgerLane(t *testing.T, bounds TailBounds, rate bucket.Rate) *lane {
 	t.Helper()
 	d := newShared(t)
-	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, time.Hour, slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, bucket.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
 	d.metrics = newMetrics(d, nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
 	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: bucket.QueueSettings{
@@ -80,7 +80,7 @@ func (l *lane) wait(t *testing.T, key string) time.Duration {
 func (l *lane) hasEnded(key, id string) bool {
 	return l.queue.Partition(key).Twin(bucket.Entry{
 		Kind: bucket.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
-	})
+	}) == bucket.Same
 }
 
 var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}

@@ -125,7 +125,7 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 	last, called := l.d.tail.last(p.bucket.Name(), seq)
 	result, done := l.d.tail.result(p.bucket.Name(), seq)
 	if !intended && !marked && !called && !done {
-		l.resumeTwin(p, line, seq)
+		l.resumeTwin(ctx, p, line, seq)
 		return
 	}
 	t := line.extract(seq)

@@ -234,7 +234,7 @@ func (r *tailReading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error
 		return nil
 	}
 	if c.Final && time.Since(c.Accepted) < max(tailAge, r.dedupe) {
-		if r.finished[api] = append(r.finished[api], c.finished(r.dedupe)); len(r.finished[api]) >= tellAtOnce {
+		if r.finished[api] = append(r.finished[api], c.finished()); len(r.finished[api]) >= tellAtOnce {
 			r.tellEnded(api)
 		}
 	}

@@ -39,7 +39,7 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, bucket.ReadOptions{
-			Take: func(e bucket.Entry) { l.take(p, e) }, CaughtUp: func() { l.open(hard, p); close(caughtUp) },
+			Take: func(e bucket.Entry) { l.take(hard, p, e) }, CaughtUp: func() { l.open(hard, p); close(caughtUp) },
 			Deaf: func(err error) { l.deaf(p, err) },
 		})
 		ended <- err

@@ -1,7 +1,10 @@
 package dispatcher
 
 import (
+	"context"
+
 	"weir/bucket"
+	"weir/deadletter"
 	"weir/ingest"
 )
 
@@ -16,34 +19,73 @@ const Deleted = "deleted"
 // ledger what the owners before had ended; a record stands there before its message is deleted, and the owner knows of it
 // before that. So no copy that the stream took can be read before its first is known.
 
-// rememberEnd notes that a job has ended, for as long as a stream would know its id.
+// What it was to JetStream when it came is what counts: the configuration may have changed since for how long ids are known
+// (bucket.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
+
+// rememberEnd notes that a job has ended, for as long as its id may be known.
 func (l *lane) rememberEnd(t *task) {
 	if t.job == nil || t.job.DedupeID == "" || t.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	l.queue.Ended(bucket.Finished{
-		Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Until: t.accepted.Time().Add(l.d.opts.Dedupe),
-	})
+	l.queue.Ended(bucket.Finished{Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
 }
 
-// dropTwin lets a job go that was read and has ended already. Called with the lock held.
-func (l *lane) dropTwin(p *part, e bucket.Entry) {
-	l.tellTwin(e.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
-	l.d.metrics.finished.WithLabelValues(l.name, Twin).Inc()
-	p.bucket.Finish(e.Key, e.Seq)
+// twin is a job that was read under the id of one that has ended.
+type twin struct {
+	id       string
+	likeness bucket.Likeness
 }
 
-// resumeTwin lets a job go that was found when a partition was taken over, never called, and has ended already. Called with
-// the lock held.
-func (l *lane) resumeTwin(p *part, line *line, seq uint64) {
-	id, twin := p.replay.twins[seq]
-	if !twin {
-		return
+// meetTwin deals with a job that was just read if it is one that has ended, or may be, and reports whether it did. Called
+// with the lock held.
+func (l *lane) meetTwin(ctx context.Context, p *part, e bucket.Entry) bool {
+	likeness := p.bucket.Twin(e)
+	id := e.Header.Get(ingest.HeaderJobID)
+	switch {
+	case likeness == bucket.Same:
+		l.tellTwin(e.Key, id, e.Seq)
+		l.d.metrics.finished.WithLabelValues(l.name, Twin).Inc()
+		p.bucket.Finish(e.Key, e.Seq)
+		return true
+	case likeness == bucket.Another, l.s.terms.api.Idempotency != nil:
+		return false // with its idempotency key a call that is one too many costs nothing
 	}
+	line := l.s.push(e.Key, e.Seq, p)
+	p.keep(e)
+	l.parkTwin(ctx, line, e.Seq)
+	return true
+}
+
+// resumeTwin does the same with a job that was found when a partition was taken over, and was never called. Called with the
+// lock held.
+func (l *lane) resumeTwin(ctx context.Context, p *part, line *line, seq uint64) {
+	twin := p.replay.twins[seq]
+	switch {
+	case twin.likeness == bucket.Same:
+		t := line.extract(seq)
+		t.terms, t.phase = l.s.terms, settling
+		l.tellTwin(line.key, twin.id, seq)
+		l.running.Go(func() { l.finish(t, Twin) })
+	case twin.likeness == bucket.InDoubt && l.s.terms.api.Idempotency == nil:
+		l.parkTwin(ctx, line, seq)
+	}
+}
+
+// parkTwin makes a letter of a job of which nobody can say whether it is one that has ended. Called with the lock held.
+func (l *lane) parkTwin(ctx context.Context, line *line, seq uint64) {
 	t := line.extract(seq)
 	t.terms, t.phase = l.s.terms, settling
-	l.tellTwin(line.key, id, seq)
-	l.running.Go(func() { l.finish(t, Twin) })
+	l.running.Go(func() { l.buryTwin(ctx, t) })
+}
+
+const twinDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
+
+func (l *lane) buryTwin(ctx context.Context, t *task) {
+	if !l.reload(ctx, t, func() { l.buryTwin(ctx, t) }) {
+		return
+	}
+	t.billed = t.billed.Worst(deadletter.BilledUnknown)
+	l.bury(ctx, t, deadletter.Unknown, twinDetail, nil)
 }
 
 func (l *lane) tellTwin(key, id string, seq uint64) {

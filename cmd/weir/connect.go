@@ -77,10 +77,11 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	return refuseMoved(ctx, w.js)
 }
 
-// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large.
+// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large; results as well.
 func maxPayload(file *configFile) int64 {
 	most := int64(8 << 20)
 	if file != nil {
+		most = max(most, file.config.Results.MaxBody+(1<<20))
 		for _, a := range file.config.APIs {
 			most = max(most, a.MaxBody+(1<<20))
 		}

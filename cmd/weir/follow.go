@@ -116,6 +116,7 @@ func (f *follower) watch(ctx context.Context) error {
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	v, err := readVersion(entry)
 	if err == nil {
+		f.w.dedupe.Changing(v.config.Dedupe, entry.Created()) // others may follow it, whatever this one does
 		err = f.check(v.config)
 	}
 	if err != nil {
@@ -130,6 +131,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	if err := f.apply(ctx, v.config, changes); err != nil {
 		return fmt.Errorf("put version %d in force: %w", v.version, err)
 	}
+	f.w.dedupeChanged(ctx)
 	f.config = v.config
 	f.seen.Store(v.version)
 	f.version.Store(v.version)
@@ -151,10 +153,9 @@ func (f *follower) check(c *config.Config) error {
 		if err := rules[a.Name].Validate(); err != nil {
 			return fmt.Errorf("api %s: %w", a.Name, err)
 		}
-		if most := f.w.nc.MaxPayload() - headerRoom; a.MaxBody > most {
-			return fmt.Errorf("api %s: max_body is %s and the NATS server takes messages with bodies of up to %s: restart weir if the server is its own, or raise the server's max_payload",
-				a.Name, config.FormatSize(a.MaxBody), config.FormatSize(most))
-		}
+	}
+	if err := fitsPayload(c, f.w.nc); err != nil {
+		return fmt.Errorf("%w; or restart weir, if the server is its own", err)
 	}
 	if f.w.dispatch == nil {
 		return nil

@@ -159,11 +159,7 @@ func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 // storeTwin stores a job as an intake does that does not know of its end.
 func (r *restarts) storeTwin(stream, id string) {
 	r.t.Helper()
-	part := stream[strings.LastIndexByte(stream, '_')+1:]
-	msg := &nats.Msg{Subject: "weir.q.ext." + part + ".j.k", Header: nats.Header{
-		"Nats-Msg-Id": {"k/" + id}, "Weir-Job-Id": {id}, "Weir-Header-X-Job": {id},
-	}}
-	ack, err := r.js.PublishMsg(r.t.Context(), msg)
+	ack, err := r.js.PublishMsg(r.t.Context(), r.copyOf(stream, id))
 	if err != nil || ack.Duplicate {
 		r.t.Fatalf("the stream was to take a second %s: %+v, %v", id, ack, err)
 	}

@@ -90,7 +90,7 @@ func (w *Worker) rememberMoved(ctx context.Context) error {
 		return err
 	}
 	for _, a := range w.opened {
-		if err := a.queue.Remember(ctx, w.config.Dedupe); err != nil {
+		if err := a.queue.Remember(ctx); err != nil {
 			return fmt.Errorf("api %s: %w", a.name, err)
 		}
 	}

@@ -28,7 +28,8 @@ type keeper interface {
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
 	api := dispatchAPI(a, c)
 	queue, err := bucket.OpenQueue(ctx, bucket.QueueOptions{
-		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Others: w.server == nil,
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
+		Others: w.server == nil,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)

@@ -93,13 +93,23 @@ func (c *serverCheck) account(ctx context.Context) (*jetstream.AccountInfo, erro
 // payload refuses a server on which a job that is taken could not be buried: a letter is longer than its job.
 func (c *serverCheck) payload() error {
 	if c.file == nil {
-		return nil
+		return nil // what is in NATS is looked at when it is read
 	}
-	for _, a := range c.file.config.APIs {
-		if need := a.MaxBody + headerRoom; need > c.nc.MaxPayload() {
+	return fitsPayload(c.file.config, c.nc)
+}
+
+// fitsPayload says which bodies of a configuration the server does not take: headers are part of a message.
+func fitsPayload(c *config.Config, nc *nats.Conn) error {
+	most := max(0, nc.MaxPayload()-headerRoom)
+	for _, a := range c.APIs {
+		if a.MaxBody > most {
 			return fmt.Errorf("api %s takes bodies of %d bytes, and the server at %s messages of %d: set max_payload: %d or more in its configuration, or lower the api's max_body to %d",
-				a.Name, a.MaxBody, c.at(), c.nc.MaxPayload(), need, max(0, c.nc.MaxPayload()-headerRoom)) // headers are part of a message
+				a.Name, a.MaxBody, nc.ConnectedUrlRedacted(), nc.MaxPayload(), a.MaxBody+headerRoom, most)
 		}
+	}
+	if c.Results.MaxBody > most {
+		return fmt.Errorf("results.max_body is %d bytes, and the server at %s takes messages of %d: set max_payload: %d or more in its configuration, or lower results.max_body to %d",
+			c.Results.MaxBody, nc.ConnectedUrlRedacted(), nc.MaxPayload(), c.Results.MaxBody+headerRoom, most)
 	}
 	return nil
 }

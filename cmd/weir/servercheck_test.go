@@ -30,22 +30,24 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 		env      map[string]string // of the worker
 		host     string            // to connect by
 		user     string
+		file     string // more of the configuration
 		contains []string
 	}{
-		"no JetStream":                  {conf: "", contains: []string{"JetStream is not enabled at", "nats-server with -js"}},
-		"not for this account":          {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"not enabled for this account", "jetstream: enabled"}},
-		"one server, three replicas":    {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"WEIR_REPLICAS": "3"}, contains: []string{"WEIR_REPLICAS=1"}},
-		"messages too short":            {conf: "jetstream {store_dir: \"%s\"}\nmax_payload: 200000", contains: []string{"api pay", "max_payload: 327680", "max_body to 134464"}},
-		"a wrong password":              {conf: "authorization {user: u, password: p}", user: "u:wrong@", contains: []string{"refused the credentials", "WEIR_NATS_CREDS"}},
-		"no password":                   {conf: "authorization {user: u, password: p}", contains: []string{"refused the credentials"}},
-		"too few streams":               {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_streams: 9}, users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"may have 9 streams", "needs 15 more", "max_streams"}},
-		"an unknown authority":          {conf: "tls {cert_file: " + here + ", key_file: " + here + ".key}", host: "tls://", contains: []string{"signed by nobody", "WEIR_NATS_CA"}},
-		"a certificate of another":      {conf: "tls {cert_file: " + ca + ", key_file: " + ca + ".key}", env: map[string]string{"WEIR_NATS_CA": ca}, contains: []string{"certificate for other names"}},
-		"TLS wanted, none there":        {conf: "jetstream {store_dir: \"%s\"}", host: "tls://", contains: []string{"does not speak TLS", "nats://"}},
-		"credentials that are none":     {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"WEIR_NATS_CREDS": ca}, contains: []string{"WEIR_NATS_CREDS", "credentials file"}},
-		"another's stream in the way":   {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"TEST_STREAM": "weir.>"}, contains: []string{"another stream takes subjects"}},
-		"a disk without so much room":   {conf: "jetstream {store_dir: \"%s\", max_file_store: 1M}", contains: []string{"no room for this stream", "max_file_store"}},
-		"an account that may not store": {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_mem: 1M, max_file: 0}, users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"may store nothing on disk"}},
+		"no JetStream":                   {conf: "", contains: []string{"JetStream is not enabled at", "nats-server with -js"}},
+		"not for this account":           {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"not enabled for this account", "jetstream: enabled"}},
+		"one server, three replicas":     {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"WEIR_REPLICAS": "3"}, contains: []string{"WEIR_REPLICAS=1"}},
+		"messages too short for results": {conf: "jetstream {store_dir: \"%s\"}\nmax_payload: 330000", file: "results: {max_body: 300KiB}\n", contains: []string{"results.max_body", "max_payload: 372736", "max_body to 264464"}},
+		"messages too short":             {conf: "jetstream {store_dir: \"%s\"}\nmax_payload: 200000", contains: []string{"api pay", "max_payload: 327680", "max_body to 134464"}},
+		"a wrong password":               {conf: "authorization {user: u, password: p}", user: "u:wrong@", contains: []string{"refused the credentials", "WEIR_NATS_CREDS"}},
+		"no password":                    {conf: "authorization {user: u, password: p}", contains: []string{"refused the credentials"}},
+		"too few streams":                {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_streams: 9}, users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"may have 9 streams", "needs 15 more", "max_streams"}},
+		"an unknown authority":           {conf: "tls {cert_file: " + here + ", key_file: " + here + ".key}", host: "tls://", contains: []string{"signed by nobody", "WEIR_NATS_CA"}},
+		"a certificate of another":       {conf: "tls {cert_file: " + ca + ", key_file: " + ca + ".key}", env: map[string]string{"WEIR_NATS_CA": ca}, contains: []string{"certificate for other names"}},
+		"TLS wanted, none there":         {conf: "jetstream {store_dir: \"%s\"}", host: "tls://", contains: []string{"does not speak TLS", "nats://"}},
+		"credentials that are none":      {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"WEIR_NATS_CREDS": ca}, contains: []string{"WEIR_NATS_CREDS", "credentials file"}},
+		"another's stream in the way":    {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"TEST_STREAM": "weir.>"}, contains: []string{"another stream takes subjects"}},
+		"a disk without so much room":    {conf: "jetstream {store_dir: \"%s\", max_file_store: 1M}", contains: []string{"no room for this stream", "max_file_store"}},
+		"an account that may not store":  {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_mem: 1M, max_file: 0}, users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"may store nothing on disk"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conf, file := filepath.Join(t.TempDir(), "nats.conf"), filepath.Join(t.TempDir(), "weir.yaml")
@@ -54,7 +56,7 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 				text = fmt.Sprintf(text, t.TempDir())
 			}
 			writeFile(t, conf, text+"\n")
-			writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
+			writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n"+c.file)
 			opts, err := server.ProcessConfigFile(conf)
 			if err != nil {
 				t.Fatal(err)

@@ -38,6 +38,7 @@ type Worker struct {
 	office    *deadletter.Office
 	opened    []*openAPI // at the start
 	dispatch  *dispatcher.Dispatcher
+	dedupe    *bucket.Dedupe
 	levels    levelBook // of the shared limits
 	follower  *follower
 	storeRoom *storeRoom
@@ -102,8 +103,16 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 		return nil, err
 	}
 	w.config = adopted.present.config
+	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
+		return nil, err
+	}
 	if err := refuseUnsupported(w.config); err != nil {
 		return nil, err
+	}
+	if w.server == nil {
+		if err := fitsPayload(w.config, w.nc); err != nil {
+			return nil, err
+		}
 	}
 	if w.redis, err = dialRedis(ctx, s, w.registry, log); err != nil {
 		return nil, err
@@ -193,6 +202,7 @@ func (w *Worker) settle(ctx context.Context, a *adoption) error {
 	if err != nil {
 		return err
 	}
+	w.dedupeChanged(ctx)
 	if told != nil {
 		w.tellConfig(ctx, *told)
 	}
@@ -222,7 +232,7 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
-		Replicas: w.settings.Replicas, Dedupe: c.Dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
+		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
 		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
@@ -302,7 +312,7 @@ func (w *Worker) takeJobs() error {
 		return nil
 	}
 	if w.server == nil { // else the server's memory ends only with ours
-		ends := dispatcher.Follower{JetStream: w.js, Dedupe: w.config.Dedupe, Tell: w.follower.recall, Log: w.log}
+		ends := dispatcher.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
 	var err error

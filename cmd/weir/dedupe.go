@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+)
+
+// dedupe is for how long ids are known by the configuration that is to be in force, and were by those before it: a job that
+// waits was taken by the one of its time.
+func (a *adoption) dedupe(ctx context.Context) (*bucket.Dedupe, error) {
+	entries, err := a.home.kv.History(ctx, currentKey)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, fmt.Errorf("read the former configurations: %w", err)
+	}
+	var d *bucket.Dedupe
+	for _, entry := range entries {
+		v, err := readVersion(entry)
+		switch {
+		case err != nil: // nobody follows it
+		case d == nil:
+			d = bucket.NewDedupe(v.config.Dedupe)
+		default:
+			d.Changing(v.config.Dedupe, entry.Created())
+			d.Changed(entry.Created().Add(followTimeout))
+		}
+	}
+	if d == nil {
+		return bucket.NewDedupe(a.present.config.Dedupe), nil
+	}
+	if a.file != nil {
+		d.Changing(a.file.config.Dedupe, time.Now()) // open brings the streams to it
+	}
+	return d, nil
+}
+
+// dedupeChanged notes that the queues' streams have been brought to the newest time for which ids are known. It is by the
+// servers' clock that jobs are stamped; while that is not to be had, jobs that either value could mean are not decided on.
+func (w *Worker) dedupeChanged(ctx context.Context) {
+	s, err := w.js.Stream(ctx, "KV_"+configBucket)
+	if err != nil {
+		w.log.Warn("the server does not say what time it is: jobs sent again under their ids may become letters unknown", "err", err)
+		return
+	}
+	w.dedupe.Changed(s.CachedInfo().TimeStamp)
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const dedupeYAML = restartsYAML + "dedupe: %s\n"
+
+// knownFor applies a configuration that says for how long ids are known, and waits until the streams do as well.
+func (r *restarts) knownFor(stream string, d time.Duration) {
+	r.t.Helper()
+	r.applyConfig(fmt.Sprintf(dedupeYAML, "%s", d))
+	r.eventually("the streams to follow", func() bool {
+		s, err := r.js.Stream(r.t.Context(), stream)
+		return err == nil && s.CachedInfo().Config.Duplicates == d
+	})
+}
+
+// TestDedupeLowered: ids are known for a shorter time from now on. A job that its stream takes under an id that is free
+// again is called, or is a letter where the change was under way; it is not dropped for one that has ended.
+func TestDedupeLowered(t *testing.T) {
+	r := newRestarts(t, fmt.Sprintf(dedupeYAML, "%s", "10m"))
+	defer r.replica("only")()
+	stream := r.insist("early").Stream
+	r.awaitCalls(1)
+	r.knownFor(stream, time.Second)
+
+	taken := 1
+	for n := 0; r.callsOf()[fmt.Sprint("x", n-1)] < 2; n++ {
+		id := fmt.Sprint("x", n)
+		r.insist(id)
+		r.eventually("the id to be free", func() bool {
+			ack, err := r.js.PublishMsg(t.Context(), r.copyOf(stream, id))
+			return err == nil && !ack.Duplicate
+		})
+		taken += 2
+		r.eventually("each job to be called, or to be a letter", func() bool {
+			return len(r.api.All())+r.messages("WEIR_DEAD") == taken
+		})
+	}
+}
+
+// TestDedupeRaised: ids are known for a longer time from now on, by the owner too when the server has forgotten them.
+func TestDedupeRaised(t *testing.T) {
+	r := newRestarts(t, fmt.Sprintf(dedupeYAML, "%s", "4s"))
+	defer r.replica("only")()
+	stream := r.insist("early").Stream
+	r.awaitCalls(1)
+	r.knownFor(stream, 10*time.Minute)
+	r.insist("x")
+	sent := time.Now()
+	r.awaitCalls(2)
+	r.eventually("an empty queue", func() bool { return r.messages(stream) == 1 })
+	r.restartServer()
+	r.eventually("more than the former time to pass", func() bool { return time.Since(sent) > 5*time.Second && r.nc.IsConnected() })
+	r.storeTwin(stream, "x")
+	if a := r.insist("x"); !a.Duplicate {
+		t.Errorf("a job that has ended was taken again: %+v", a)
+	}
+	r.insist("y")
+	r.awaitCalls(3)
+	if calls := r.callsOf(); calls["x"] != 1 || calls["y"] != 1 || r.messages("WEIR_DEAD") != 0 {
+		t.Errorf("jobs were called %v times, and there are %d letters", calls, r.messages("WEIR_DEAD"))
+	}
+}
+
+// copyOf is a job as an intake stores it.
+func (r *restarts) copyOf(stream, id string) *nats.Msg {
+	return &nats.Msg{Subject: "weir.q.ext." + stream[len("WEIR_ext_"):] + ".j.k", Header: nats.Header{
+		"Nats-Msg-Id": {"k/" + id}, "Weir-Job-Id": {id}, "Weir-Header-X-Job": {id},
+	}}
+}
