@@ -78,7 +78,9 @@ func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 		if wants(i) {
 			m.Reply = prefix + strconv.Itoa(i)
 		}
-		if err := x.nc.PublishMsg(m); err != nil {
+		if err := x.nc.PublishMsg(m); errors.Is(err, nats.ErrMaxPayload) {
+			replies[i].err = fmt.Errorf("%w: it has %d bytes, the server takes %d", ErrTooLarge, m.Size(), x.nc.MaxPayload())
+		} else if err != nil {
 			replies[i].err = fmt.Errorf("%w: %w", errUnsent, err)
 		} else if wants(i) {
 			replies[i].err = errUnanswered
@@ -108,6 +110,9 @@ func (x *exchange) do(ctx context.Context, msgs []*nats.Msg, wants func(i int) b
 
 func every(int) bool { return true }
 
+// ErrTooLarge says that a message is larger than its stream or the server will ever take, or its headers are.
+var ErrTooLarge = errors.New("the message is larger than is taken")
+
 // Errors that a caller of a stream branches on.
 var (
 	errFull       = errors.New("the stream holds as many messages of this subject as it may")
@@ -121,6 +126,8 @@ var (
 
 // JetStream error codes, from nats-server 2.15 errors.json.
 const (
+	codeMessageTooLarge    = 10054
+	codeHeaderTooLarge     = 10097
 	codeStoreFailed        = 10077 // the description tells which limit
 	codeRollupFailed       = 10111
 	codeWrongLastSeq       = 10071
@@ -177,6 +184,8 @@ func ackError(e *jetstream.APIError) error {
 		return fmt.Errorf("%w: %s", errStale, e.Description)
 	case e.ErrorCode == codeRollupFailed:
 		return errNotKnown
+	case e.ErrorCode == codeMessageTooLarge, e.ErrorCode == codeHeaderTooLarge:
+		return fmt.Errorf("%w: %s", ErrTooLarge, e.Description)
 	}
 	return e
 }

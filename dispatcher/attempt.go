@@ -326,7 +326,8 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	l.sent(t)
 	t.terms.call.conns.release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())
-	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Actual: t.actual(r)}
+	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs}
+	use.Actual, t.unsettled = l.actual(t, r)
 	if t.taken = t.costs; use.Actual != nil {
 		t.taken = use.Actual
 	}

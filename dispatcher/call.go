@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
@@ -19,9 +18,11 @@ type response struct {
 	sent    bool // at least one byte may have left
 	status  int  // 0: no answer
 	header  http.Header
-	body    []byte // at most the api's MaxResult
-	cut     bool   // the answer broke off before its end
-	err     error  // why there is no answer, or why it is cut
+	body    []byte           // at most the api's MaxResult
+	more    bool             // the answer's was longer
+	told    map[string]int64 // units by JSON pointer, where limits are settled by the body
+	cut     bool             // the answer broke off before its end
+	err     error            // why there is no answer, or why it is cut
 	started time.Time
 	ended   time.Time
 }
@@ -72,7 +73,8 @@ func (c *caller) call(ctx context.Context, j *ingest.Job, wrote func()) response
 		return r
 	}
 	r.sent, r.status, r.header = true, answer.StatusCode, answer.Header
-	r.body, r.err = readBody(answer.Body, c.api.MaxResult)
+	read, told := readBody(answer.Body, c.api.MaxResult, c.api.settlePointers())
+	r.body, r.more, r.told, r.err = read.kept, read.more, told, read.err
 	r.cut = r.err != nil
 	r.ended = time.Now()
 	return r
@@ -148,19 +150,4 @@ func (c *caller) setIdempotencyKey(req *http.Request, j *ingest.Job) {
 		value = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 	}
 	req.Header.Set(name, value)
-}
-
-// maxDrain is how much of an answer beyond what is kept is read so that the connection can be used again.
-const maxDrain = 64 << 10
-
-func readBody(body io.ReadCloser, most int64) ([]byte, error) {
-	defer func() { _ = body.Close() }() // what was read was read
-	kept, err := io.ReadAll(io.LimitReader(body, most))
-	if err != nil {
-		return kept, fmt.Errorf("the answer broke off: %w", telling(err))
-	}
-	if int64(len(kept)) == most {
-		_, _ = io.CopyN(io.Discard, body, maxDrain) // a longer answer costs its connection
-	}
-	return kept, nil
 }

@@ -50,6 +50,7 @@ type lane struct {
 	checkpoint func()
 
 	changes chan change // to be adopted by the loop
+	told    tellings
 
 	mu    sync.Mutex
 	s     *schedule

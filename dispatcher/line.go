@@ -73,6 +73,7 @@ type task struct {
 	base      bucket.Micros // the offset's, when they were reckoned
 	costs     []int64
 	taken     []int64       // the costs of its last call, as far as its answer told them
+	unsettled []string      // limits of which that answer was to tell, and did not
 	notBefore bucket.Micros // of a retry
 	failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: notBefore is not its retry's

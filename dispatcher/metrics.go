@@ -15,6 +15,7 @@ type metrics struct {
 	forfeited *prometheus.CounterVec
 	deaf      *prometheus.CounterVec
 	spend     *spending
+	unsettled *prometheus.CounterVec
 	up        prometheus.Gauge
 }
 
@@ -36,12 +37,13 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
 		deaf: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
-		spend: &spending{millionths: map[string]int64{}},
-		up:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
+		spend:     &spending{millionths: map[string]int64{}},
+		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
+		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.spend, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.spend, m.unsettled, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -83,6 +85,7 @@ func (m *metrics) announce(api string) {
 	m.forfeited.WithLabelValues(api)
 	m.deaf.WithLabelValues(api)
 	m.spend.add(api, 0)
+	m.unsettled.WithLabelValues(api)
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)
 	m.late.WithLabelValues(api)

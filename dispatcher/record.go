@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,9 +31,20 @@ const (
 	HeaderAttempts   = "Weir-Attempts"
 	HeaderCalls      = "Weir-Calls"
 	HeaderPrice      = "Weir-Price"
+	HeaderBody       = "Weir-Body" // BodyCut where the result holds only the beginning of the answer's
 	HeaderAcceptedAt = "Weir-Accepted-At"
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
+)
+
+// BodyCut says that an answer's body was longer than results may be.
+const BodyCut = "cut"
+
+// Bounds of what is copied from an answer and from errors: JetStream stores nothing with headers of more than 64 KiB.
+const (
+	maxContentType = 1 << 10
+	maxDetail      = 1 << 10
+	headerRoom     = 64 << 10 // of a message, beside its body
 )
 
 // Done is the outcome of a job that has a result.
@@ -46,7 +58,7 @@ type CallRecord struct {
 	API    string `json:"api"`
 	Key    string `json:"key"`
 	Job    string `json:"job"`
-	Dedupe string `json:"dedupe"` // the submission: a redriven job has another
+	Dedupe string `json:"dedupe"` // the submission: a job that was taken and is redriven has another
 	Stream string `json:"stream"` // where the job was queued
 	Seq    uint64 `json:"seq"`
 
@@ -69,11 +81,20 @@ type CallRecord struct {
 
 	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there is to be one
 
-	TAT      bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
-	Limits   []string      `json:"limits,omitempty"` // shared by all keys, at the time
-	Costs    []int64       `json:"costs,omitempty"`  // the units taken from each of them
-	Instance string        `json:"instance"`
+	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
+	Limits []string      `json:"limits,omitempty"` // shared by all keys, at the time
+	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
+	// Unsettled are limits of which the answer was to tell what the call used, and did not: it is charged the most of what
+	// was estimated and of what an answer has told.
+	Unsettled []string `json:"unsettled,omitempty"`
+	Instance  string   `json:"instance"`
+
+	Stored time.Time `json:"-"` // by the server, and as which message of its stream, where it was read from there
+	At     uint64    `json:"-"`
 }
+
+// Origin names the job's life that the call was made in.
+func (c *CallRecord) Origin() string { return originOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)) }
 
 // Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
 // whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
@@ -108,7 +129,7 @@ func (c *CallRecord) message() *nats.Msg {
 		panic("dispatcher: a record that JSON cannot carry: " + err.Error())
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
-		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", originOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)), c.Call)},
+		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)},
 	}}
 }
 
@@ -139,10 +160,41 @@ func (l *lane) result(t *task, r response) *nats.Msg {
 		HeaderPrice:      {money(t.terms.api.Price)},
 		HeaderAcceptedAt: {stamp(t.accepted.Time())}, HeaderCalledAt: {stamp(r.started)}, HeaderFinishedAt: {stamp(r.ended)},
 	}
-	if v := r.header.Get("Content-Type"); v != "" {
+	if v := clip(r.header.Get("Content-Type"), maxContentType); v != "" {
 		h["Content-Type"] = []string{v}
 	}
-	return &nats.Msg{Subject: ResultSubject(j.API, j.Key), Header: h, Data: r.body}
+	m := &nats.Msg{Subject: ResultSubject(j.API, j.Key), Header: h, Data: r.body}
+	if most := max(0, int(l.d.opts.Conn.MaxPayload())-headerRoom); r.more || len(m.Data) > most {
+		m.Data = m.Data[:min(len(m.Data), most)]
+		h[HeaderBody] = []string{BodyCut}
+	}
+	return m
+}
+
+// lessen makes a result smaller that its stream does not take, and reports false when nothing is left to leave out.
+func lessen(m *nats.Msg) bool {
+	const little = 4 << 10
+	switch n := len(m.Data); {
+	case n > 0 && n <= little:
+		m.Data = nil
+	case n > 0:
+		m.Data = m.Data[:n/2]
+	case m.Header.Get("Content-Type") != "":
+		delete(m.Header, "Content-Type")
+		return true
+	default:
+		return false
+	}
+	m.Header[HeaderBody] = []string{BodyCut}
+	return true
+}
+
+// clip bounds a text by bytes.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
 }
 
 func (l *lane) record(t *task, r response, out outcome) *CallRecord {
@@ -154,9 +206,9 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
 		Accepted: t.accepted.Time().UTC(), Planned: (t.at + ahead).Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
-		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: out.detail,
+		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: clip(out.detail, maxDetail),
 		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat + ahead,
-		Limits: t.terms.api.Rules.Names(), Costs: t.taken, Instance: l.d.opts.Instance,
+		Limits: t.terms.api.Rules.Names(), Costs: t.taken, Unsettled: t.unsettled, Instance: l.d.opts.Instance,
 	}
 	return c
 }

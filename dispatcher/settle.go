@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/deadletter"
@@ -72,7 +73,7 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 	fault.Pass(fault.CallAnswered)
 	msg, replyTo := l.result(t, r), t.job.ReplyTo
 	l.persist(ctx, "result", t, func(done func(error)) {
-		l.d.results.WriteWhile(t.line.part.mayCall, msg, func(_ uint64, err error) { done(err) })
+		l.writeResult(t, msg, done)
 	}, func() {
 		fault.Pass(fault.ResultStored)
 		if replyTo != "" {
@@ -82,11 +83,25 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 	})
 }
 
+// writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
+// its job must not stand in the way of all others.
+func (l *lane) writeResult(t *task, msg *nats.Msg, done func(error)) {
+	l.d.results.WriteWhile(t.line.part.mayCall, msg, func(_ uint64, err error) {
+		if size := msg.Size(); errors.Is(err, bucket.ErrTooLarge) && lessen(msg) {
+			l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.job.ID, "key", t.line.key,
+				"bytes", size, "err", err)
+			l.writeResult(t, msg, done)
+			return
+		}
+		done(err)
+	})
+}
+
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
 func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *CallRecord) {
-	status := t.status
+	status, detail := t.status, clip(detail, maxDetail)
 	if c != nil {
 		status = c.Status
 	}
