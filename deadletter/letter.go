@@ -143,9 +143,16 @@ func (l *Letter) billed() Billed {
 // refused job has no such second try: the same id refused again is another letter.
 func (l *Letter) msgID() string {
 	if l.Origin == "" {
-		return "letter." + nuid.Next()
+		return letterIDPrefix + nuid.Next()
 	}
-	return "letter." + l.Origin
+	return letterIDPrefix + l.Origin
+}
+
+const letterIDPrefix = "letter."
+
+// neverTaken reports whether no queue has ever taken the job: it was refused, and not after a redrive.
+func (l *Letter) neverTaken() bool {
+	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)
 }
 
 // notice is what the job's reply subject gets.
@@ -170,6 +177,9 @@ func readLetter(subject string, h nats.Header) Kept {
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
 		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut,
+	}
+	if origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix); ok && strings.Contains(origin, ".") {
+		l.Origin = origin
 	}
 	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
 		l.Accepted = at

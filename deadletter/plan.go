@@ -74,7 +74,9 @@ type RedriveOptions struct {
 type Redrive struct {
 	opts  RedriveOptions
 	scope *Scope
-	jobs  map[identity]standing
+	found registry
+	// traced is when the traces were looked for, by the server.
+	traced time.Time
 }
 
 // Plan is what a redrive would do.
@@ -108,27 +110,31 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
-	return &Redrive{opts: o, scope: scope, jobs: map[identity]standing{}}
+	return &Redrive{opts: o, scope: scope, found: registry{jobs: map[identity]standing{}}}
 }
 
 // Plan reads the selection and what became of its jobs since. It changes nothing.
 func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	now := time.Now()
-	found := registry{jobs: r.jobs, apis: map[string]*reach{}}
+	where := places{}
 	err := r.eachHeader(ctx, func(k *Kept) error {
 		if _, skip := r.exclude(k, now); skip != "" {
 			return nil
 		}
-		if len(r.jobs) >= MaxRedrive {
+		if len(r.found.jobs) >= MaxRedrive {
 			return fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", MaxRedrive)
 		}
-		found.add(k)
+		r.found.add(k)
+		where.add(k)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := found.trace(ctx, r.opts.Browser, r.opts.Calls); err != nil {
+	if r.traced, err = r.opts.Browser.now(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.found.trace(ctx, r.opts.Browser, r.opts.Calls, where); err != nil {
 		return nil, err
 	}
 	p, loads := &Plan{Skipped: map[Skip]int{}}, map[string]*load{}
@@ -212,7 +218,7 @@ const (
 )
 
 func (r *Redrive) fate(k *Kept) (f fate, newest uint64) {
-	s, known := r.jobs[identify(k.API, k.Key, k.JobID)]
+	s, known := r.found.of(k)
 	switch {
 	case !known, s.since == resubmitted:
 		return leave, s.seq

@@ -53,16 +53,17 @@ func (t *Tally) Done() int {
 type run struct {
 	*Redrive
 
-	pace  pace
-	mu    sync.Mutex
-	tally Tally
+	pace   pace
+	mu     sync.Mutex
+	tally  Tally
+	looked map[place]look
 }
 
 // Run redrives what Plan found. Letters of one key go one after another, in the order of their sequences; each is
 // published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can be
 // stored; what was done by then is in the tally in any case.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
-	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}}
+	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}, looked: map[place]look{}}
 	x.pace.every = r.opts.Rate.Per / time.Duration(max(1, r.opts.Rate.Count))
 	walk := r.scope.Walk(Whole)
 	for {
@@ -77,13 +78,12 @@ func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 }
 
 func (x *run) chunk(ctx context.Context, chunk []Kept) error {
-	type bucketName struct{ api, key string }
-	var order []bucketName
-	byKey := map[bucketName][]*Kept{}
+	var order []place
+	byKey := map[place][]*Kept{}
 	for i := range chunk {
 		k := &chunk[i]
 		x.address(k)
-		name := bucketName{k.API, k.Key}
+		name := place{k.API, k.Key}
 		if byKey[name] == nil {
 			order = append(order, name)
 		}
@@ -93,6 +93,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	group.SetLimit(keysAtOnce)
 	for _, name := range order {
 		group.Go(func() error {
+			defer x.leave(name)
 			for _, k := range byKey[name] {
 				if err := x.letter(ctx, k); err != nil {
 					return err
@@ -111,26 +112,16 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 		x.skip(skip)
 		return nil
 	}
-	f, newest := x.fate(k)
-	if f == superseded {
-		other, err := x.opts.Browser.Get(ctx, newest)
-		if err != nil && !errors.Is(err, ErrNoLetter) {
-			return err
-		}
-		if err != nil || !k.sameRequest(&other.Letter) {
-			x.skip(SkipSameID)
-			return nil
-		}
-	}
-	switch f {
-	case leave:
-		x.skip(SkipResubmitted)
-		return nil
-	case settled, superseded:
-		x.delete(ctx, k.Seq, func(t *Tally) { t.Settled++ })
-		return nil
+	if done, err := x.settled(ctx, k); done || err != nil {
+		return err
 	}
 	if err := x.pace.wait(ctx); err != nil {
+		return err
+	}
+	if err := x.look(ctx, k); err != nil {
+		return err
+	}
+	if done, err := x.settled(ctx, k); done || err != nil {
 		return err
 	}
 	answer, err := x.publish(ctx, k.resubmission(terms, x.opts.Deadline))
@@ -138,6 +129,30 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 		return fmt.Errorf("letter %d: %w", k.Seq, err)
 	}
 	return x.settle(ctx, k, answer)
+}
+
+// settled deals with a letter whose job has gone on, and reports whether it has.
+func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
+	f, newest := x.fate(k)
+	if f == superseded {
+		other, err := x.opts.Browser.Get(ctx, newest)
+		if err != nil && !errors.Is(err, ErrNoLetter) {
+			return false, err
+		}
+		if err != nil || !k.sameRequest(&other.Letter) {
+			x.skip(SkipSameID)
+			return true, nil
+		}
+	}
+	switch f {
+	case leave:
+		x.skip(SkipResubmitted)
+		return true, nil
+	case settled, superseded:
+		x.delete(ctx, k.Seq, func(t *Tally) { t.Settled++ })
+		return true, nil
+	}
+	return false, nil
 }
 
 func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++ }) }

@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -28,7 +29,9 @@ func (l *Letter) Deadline() time.Time {
 }
 
 // resubmission is the letter's job as it is published once more, through the door that every producer uses: its own
-// headers and its body, under a message id of its own and the job's old id. A deadline is written as the time it meant,
+// headers and its body, under the job's old id. The message id is one of its own, since the queue knows the job's; a job that
+// no queue has taken keeps the one it came with, so that whoever hands it in once more, its producer or a redrive, before or
+// after, is told that it is known. A deadline is written as the time it meant,
 // or left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
 // refused, or has been done. A bill goes along, so that the next letter still knows it.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
@@ -50,6 +53,9 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	}
 	n := l.Redrives + 1
 	h[ingest.HeaderMsgID] = []string{ingest.RedriveID(l.JobID, n)}
+	if l.neverTaken() {
+		h[ingest.HeaderMsgID] = []string{cmp.Or(l.Header.Get(ingest.HeaderJobNats+"Msg-Id"), l.JobID)}
+	}
 	h[ingest.HeaderJobID] = []string{l.JobID}
 	h[ingest.HeaderRedrives] = []string{strconv.Itoa(n)}
 	if l.Billed == BilledYes || l.Billed == BilledUnknown {

@@ -52,6 +52,13 @@ func TestResubmission(t *testing.T) {
 	if again.Billed != BilledYes || again.Redrives != 2 {
 		t.Errorf("the next letter has forgotten the bill: %+v", again)
 	}
+	if id := again.resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "job-1.r3" {
+		t.Errorf("a job that was redriven before goes as %q", id)
+	}
+	refused := Letter{API: "credit", Key: "k", JobID: "job-1", Reason: Overflow, Header: nats.Header{"Nats-Msg-Id": {"sent-1"}}}
+	if id := readBack(&refused).resubmission(Terms{}, KeepDeadline).Header.Get("Nats-Msg-Id"); id != "sent-1" {
+		t.Errorf("a job that was never taken goes as %q, not as it came", id)
+	}
 	forged := readBack(&Letter{API: "credit", JobID: "x", Reason: Overflow, Header: nats.Header{"Weir-Dead-Billed": {"yes"}}, Billed: NotBilled})
 	if forged.Billed != NotBilled {
 		t.Error("a job that was never redriven says it was billed, and is believed")

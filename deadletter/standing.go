@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"hash/fnv"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,7 +17,11 @@ import (
 // A letter says how its job ended, not what became of it since. A redrive may have been killed between the receipt and
 // the letter's deletion; or its producer, told 429, has sent the same job again, and it was called. JetStream's memory of
 // message ids is too short to tell, so before anything is published the queue, the letters and the ledger are read for
-// traces of the same jobs. The queue comes first: a job leaves it only once its letter or its record is stored.
+// traces of the same jobs. The queue comes first: a job leaves it only once its letter or its record is stored. While a
+// redrive runs producers go on, and so it looks again before each letter (look.go).
+//
+// What came before a letter and what came after it the servers' stamps tell, and not the replicas' clocks; a call of the
+// life that the letter ended names the same origin.
 
 // identity is a job of a key of an api: a hash, so that a million of them fit into memory.
 type identity [16]byte
@@ -30,7 +36,8 @@ func identify(api, key, job string) (id identity) {
 type standing struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
-	died     int64  // of that letter, in nanoseconds since 1970
+	stored   int64  // of that letter, in nanoseconds since 1970
+	origin   uint64 // of that letter, hashed
 	since    progress
 }
 
@@ -47,14 +54,18 @@ const (
 type Trace struct {
 	Key, Job string
 	Redrives int
-	Started  time.Time
+	Origin   string    // of the life of the job that it was made in, as a letter has it
+	Stored   time.Time // by the server
 }
 
-// registry is the jobs that have a selected letter.
+// registry is the jobs that have a selected letter. It is safe for concurrent use.
 type registry struct {
+	mu   sync.Mutex
 	jobs map[identity]standing
-	apis map[string]*reach
 }
+
+// places is where traces are looked for, by api.
+type places map[string]*reach
 
 // reach is where traces of one api's jobs are looked for.
 type reach struct {
@@ -65,13 +76,12 @@ type reach struct {
 // maxReach is how many keys are looked up each on its own; beyond it the whole api is read.
 const maxReach = 16
 
-// add notes a letter that may be redriven, or superseded by another.
-func (r *registry) add(k *Kept) {
-	r.newest(identify(k.API, k.Key, k.JobID), k)
-	at := r.apis[k.API]
+// add notes a key that has a letter.
+func (p places) add(k *Kept) {
+	at := p[k.API]
 	if at == nil {
 		at = &reach{keys: map[string]struct{}{}, since: k.Stored}
-		r.apis[k.API] = at
+		p[k.API] = at
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
@@ -81,24 +91,45 @@ func (r *registry) add(k *Kept) {
 	}
 }
 
-// newest notes a letter unless a later life of the job has one, or a later refusal.
+// add notes a letter that may be redriven, or superseded by another.
+func (r *registry) add(k *Kept) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.newest(identify(k.API, k.Key, k.JobID), k)
+}
+
+// newest notes a letter unless a later life of the job has one, or a later refusal. Called with the lock held.
 func (r *registry) newest(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		died := k.At
-		if died.IsZero() {
-			died = k.Stored
-		}
-		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, died: died.UnixNano()}
+		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
 	}
 }
 
+// of is what is known of a letter's job.
+func (r *registry) of(k *Kept) (s standing, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, known = r.jobs[identify(k.API, k.Key, k.JobID)]
+	return s, known
+}
+
 // met notes a call of a job.
-func (r *registry) met(api, key, job string, redrives int, called time.Time) {
-	id := identify(api, key, job)
+func (r *registry) met(api string, t Trace) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, known := r.jobs[identify(api, t.Key, t.Job)]
+	if !known || t.Stored.UnixNano() <= s.stored || t.Origin != "" && hashed(t.Origin) == s.origin {
+		return // the life that the letter ended, or an earlier one
+	}
+	r.goneOn(identify(api, t.Key, t.Job), t.Redrives)
+}
+
+// goneOn notes that a job waits or was called since. Called with the lock held.
+func (r *registry) goneOn(id identity, redrives int) {
 	s, known := r.jobs[id]
-	if !known || called.UnixNano() <= s.died {
-		return // an earlier life of the job
+	if !known {
+		return
 	}
 	if s.since = max(s.since, resubmitted); redrives > s.redrives {
 		s.since = redriven
@@ -106,15 +137,23 @@ func (r *registry) met(api, key, job string, redrives int, called time.Time) {
 	r.jobs[id] = s
 }
 
+func hashed(origin string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(origin)) // it never fails
+	return h.Sum64()
+}
+
 // trace looks for what became of the jobs.
-func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader) error {
+func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, where places) error {
 	waiting := map[identity]int{}
-	for api, at := range r.apis {
+	for api, at := range where {
 		for _, key := range at.each() {
 			err := bucket.Waiting(ctx, b.js, api, key, func(key string, h nats.Header) {
 				id := identify(api, key, h.Get(ingest.HeaderJobID))
+				r.mu.Lock()
+				defer r.mu.Unlock()
 				if _, known := r.jobs[id]; known {
-					waiting[id] = max(waiting[id], redrivesIn(h)+1)
+					waiting[id] = max(waiting[id], redrivesIn(h))
 				}
 			})
 			if err != nil {
@@ -122,25 +161,21 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader) err
 			}
 		}
 	}
-	for api, at := range r.apis {
+	for api, at := range where {
 		if err := r.laterLetters(ctx, b, api, at); err != nil {
 			return err
 		}
 		for _, key := range at.each() {
-			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) {
-				r.met(api, t.Key, t.Job, t.Redrives, t.Started)
-			})
+			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.met(api, t) })
 			if err != nil {
 				return fmt.Errorf("what became of the jobs of api %s: %w", api, err)
 			}
 		}
 	}
-	for id, n := range waiting {
-		s := r.jobs[id]
-		if s.since = max(s.since, resubmitted); n-1 > s.redrives {
-			s.since = redriven
-		}
-		r.jobs[id] = s
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, redrives := range waiting {
+		r.goneOn(id, redrives)
 	}
 	return nil
 }
@@ -162,6 +197,8 @@ func (r *registry) laterLetters(ctx context.Context, b *Browser, api string, at 
 	for _, key := range at.each() {
 		err := b.Each(ctx, Filter{API: api, Key: key, Since: at.since}, func(k Kept, _, _ uint64) error {
 			id := identify(api, k.Key, k.JobID)
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			if _, known := r.jobs[id]; known {
 				r.newest(id, &k)
 			}

@@ -58,6 +58,7 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, f LedgerFilter, tak
 				unreadable++
 				return nil
 			}
+			c.Stored = meta.Timestamp
 			return take(&c, read, read+meta.NumPending)
 		})
 	if err != nil {

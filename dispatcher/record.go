@@ -89,8 +89,7 @@ type CallRecord struct {
 	Unsettled []string `json:"unsettled,omitempty"`
 	Instance  string   `json:"instance"`
 
-	Stored time.Time `json:"-"` // by the server, and as which message of its stream, where it was read from there
-	At     uint64    `json:"-"`
+	Stored time.Time `json:"-"` // by the server, where the record was read from its stream
 }
 
 // Origin names the job's life that the call was made in.

@@ -147,7 +147,7 @@ func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
 func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
 	f := dispatcher.LedgerFilter{API: q.API, Key: q.Key, Since: q.Since}
 	_, err := dispatcher.ReadLedger(ctx, c.js, f, func(r *dispatcher.CallRecord, _, _ uint64) error {
-		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Started: r.Started})
+		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
 		return nil
 	})
 	if errors.Is(err, dispatcher.ErrNoLedger) {

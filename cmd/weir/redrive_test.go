@@ -355,8 +355,46 @@ apis:
 		t.Errorf("a job beside one that is called like its redrive: exit code %d, %+v", code, did)
 	}
 	r.eventually("its call", func() bool { return r.perBody()[x] == 1 })
-	if calls := r.perBody(); calls[again] != 1 || calls[x+".r1"] != 1 {
+	if a := send(x); !a.Duplicate {
+		t.Errorf("a job that was refused, and redriven, is taken from its producer as well: %+v", a)
+	}
+	if calls := r.perBody(); calls[again] != 1 || calls[x+".r1"] != 1 || calls[x] != 1 {
 		t.Errorf("calls %v", calls)
+	}
+}
+
+// TestRedriveLooksAgain: what a producer sends while a redrive is under way is seen by it.
+func TestRedriveLooksAgain(t *testing.T) {
+	refused := []string{"status=400"}
+	api := startOrdered(t, map[string][]string{"a": refused, "b": refused, "c": refused})
+	r := rigOn(t, api, fmt.Sprintf("dedupe: 1s\napis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n", api.URL()))
+	send := func(id string) answer {
+		return r.submit("weir.jobs.pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id, "Weir-Path": "/" + id})
+	}
+	for i, id := range []string{"a", "b", "c"} {
+		send(id)
+		r.eventually("its letter", func() bool { return r.messages(deadletter.Stream) == i+1 })
+	}
+	type end struct {
+		out  string
+		code int
+	}
+	ended := make(chan end, 1)
+	go func() {
+		out, code := r.command("dead", "redrive", "--yes", "--json", "--rate", "1/5s")
+		ended <- end{out, code}
+	}()
+	r.eventually("the first to be called again", func() bool { return r.perBody()["a"] == 2 })
+	r.eventually("the last to be taken again", func() bool { return !send("c").Duplicate })
+	r.eventually("its call", func() bool { return r.perBody()["c"] == 2 })
+	var did tallyJSON
+	e := <-ended
+	if err := json.Unmarshal([]byte(e.out), &did); err != nil || did.Redriven != 2 || did.Skipped[deadletter.SkipResubmitted] != 1 {
+		t.Errorf("exit code %d, %s, %v", e.code, e.out, err)
+	}
+	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
+	if calls := r.perBody(); calls["a"] != 2 || calls["b"] != 2 || calls["c"] != 2 {
+		t.Errorf("calls %v: the producer has sent c again, and the redrive has called it too", calls)
 	}
 }
 
