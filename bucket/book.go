@@ -4,6 +4,7 @@ package bucket
 // to store, and those it read from the stream. A key without jobs takes no room. Its owner locks it.
 type book struct {
 	keys map[string]*account
+	jobs int // of all keys
 }
 
 // account is one key's line in the book. Both numbers only grow while the key has jobs.
@@ -21,6 +22,7 @@ func (b *book) enter(key string) (ticket uint32) {
 		b.keys[key] = a
 	}
 	a.entered++
+	b.jobs++
 	return a.entered
 }
 
@@ -30,6 +32,7 @@ func (b *book) leave(key string) {
 	if a == nil {
 		return
 	}
+	b.jobs--
 	if a.left++; a.left == a.entered {
 		delete(b.keys, key)
 	}

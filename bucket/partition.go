@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,6 +33,8 @@ type Partition struct {
 	intake     *exchange
 	sweeper    *sweeper
 	watch      time.Duration // how often it is looked whether the reader has gone deaf
+
+	jobs, keys atomic.Int64 // in the book, without those that are finished
 
 	mu       sync.Mutex
 	book     *book
@@ -125,6 +128,7 @@ func (p *Partition) put(j *ingest.Job, limits KeyLimits, foregone *ingest.Refusa
 			p.pending[id] = &pending{}
 		}
 		p.pending[id].entrants++
+		p.tally()
 	}
 	p.waiting = append(p.waiting, e)
 	e.size = e.msg.Size()
@@ -141,7 +145,7 @@ func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) *ingest.
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
 	}
-	at := p.queue.eta(limits, j.Key, position)
+	at := p.queue.eta(limits, j.Key, position, position-1)
 	if at == 0 {
 		return nil // an operator keeps the key from being called: nobody can say for how long
 	}
@@ -150,16 +154,23 @@ func (p *Partition) late(j *ingest.Job, limits KeyLimits, position int) *ingest.
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
 	case limits.MaxWait > 0 && wait > limits.MaxWait:
-		r.RetryAfter = wait - limits.MaxWait
+		r.RetryAfter = max(leastRetry, wait-limits.MaxWait)
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
+		r.RetryAfter = max(leastRetry, eta.Sub(j.Deadline)) // from then on as much time would do
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			eta.UTC().Format(time.RFC3339Nano))
 	default:
 		return nil
 	}
 	return r
+}
+
+// tally tells forecasts what is in the book. Called with the lock held.
+func (p *Partition) tally() {
+	p.jobs.Store(int64(max(0, p.book.jobs-len(p.sweeper.finished))))
+	p.keys.Store(int64(len(p.book.keys)))
 }
 
 func (p *Partition) depth(key string) int {
@@ -295,7 +306,7 @@ func (p *Partition) answer(e *entrant) {
 // placed adds to a receipt when its job is called, if that is still to come.
 func (p *Partition) placed(r ingest.Receipt, limits KeyLimits) ingest.Receipt {
 	if r.Position > 0 {
-		if at := p.queue.eta(limits, r.Key, r.Position); at != 0 {
+		if at := p.queue.eta(limits, r.Key, r.Position, p.depth(r.Key)); at != 0 {
 			r.ETA = at.Time()
 		}
 	}
@@ -318,6 +329,7 @@ func (p *Partition) settle(e *entrant) {
 		same.read = false
 	default:
 		p.book.leave(e.job.Key)
+		p.tally()
 	}
 	if same.entrants--; same.entrants == 0 {
 		delete(p.pending, id)
@@ -330,12 +342,11 @@ func (p *Partition) refusal(e *entrant) *ingest.Refusal {
 	case e.foregone != nil && (errors.Is(e.answer.err, errNotKnown) || isFull(e.answer.err)):
 		return e.foregone
 	case isFull(e.answer.err):
-		now := MicrosOf(time.Now())
 		depth := max(e.depth, e.limits.Capacity)
 		return &ingest.Refusal{
 			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
 			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
-			RetryAfter:  max(0, now.Until(p.queue.eta(e.limits, e.job.Key, 1))), // the next call frees a place
+			RetryAfter:  p.queue.room(e.limits, e.job.Key),
 		}
 	case errors.Is(e.answer.err, errUnanswered):
 		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.err)}

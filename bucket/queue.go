@@ -18,11 +18,21 @@ import (
 // Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
 // are judged by the key's rate alone, and receipts of known ids have no position.
 type Outlook interface {
-	// ETA is when the call of the job at this position of the key should start, at cost 1; 0 when nobody can say, because an
-	// operator has paused it.
-	ETA(key string, position int) Micros
+	// ETA is when the call of the job at a place should start; 0 when nobody can say, because an operator has paused it.
+	ETA(Place) Micros
+	// Room is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
+	Room(key string) Micros
 	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
 	Position(key string, seq uint64) int
+}
+
+// Place is where a job stands: at this position of its key, the first being 1.
+type Place struct {
+	Key      string
+	Position int
+	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows: those on
+	// their way to the streams too. Both may be too low.
+	Others, Keys int
 }
 
 // QueueOptions are what a Queue needs. All but Dedupe and Others are required.
@@ -178,12 +188,41 @@ func (q *Queue) admit(j *ingest.Job, admitters []*Admitter, limits KeyLimits) (*
 	}
 }
 
-func (q *Queue) eta(limits KeyLimits, key string, position int) Micros {
+func (q *Queue) eta(limits KeyLimits, key string, position, own int) Micros {
 	if o := q.outlook.Load(); o != nil {
-		return (*o).ETA(key, position)
+		jobs, keys := q.load()
+		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
 	}
 	return Forecast(limits, q.house.Load().rules.Interval(limits.Rate), 0, MicrosOf(time.Now()), position)
 }
+
+// load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
+func (q *Queue) load() (jobs, keys int) {
+	for _, p := range q.partitions {
+		jobs, keys = jobs+int(p.jobs.Load()), keys+int(p.keys.Load())
+	}
+	return jobs, keys
+}
+
+// unknownRoom is when a producer is told to come back to a bucket that is full while nobody can say until when.
+const unknownRoom = time.Minute
+
+// room is in how long the key's bucket should have room again.
+func (q *Queue) room(limits KeyLimits, key string) time.Duration {
+	now, at := MicrosOf(time.Now()), Micros(0)
+	if o := q.outlook.Load(); o != nil {
+		at = (*o).Room(key)
+	} else {
+		at = q.eta(limits, key, 1, 0)
+	}
+	if at == 0 {
+		return unknownRoom
+	}
+	return max(leastRetry, now.Until(at))
+}
+
+// leastRetry is the soonest that a producer is told to come back.
+const leastRetry = time.Millisecond
 
 func (q *Queue) position(key string, seq uint64) int {
 	if o := q.outlook.Load(); o != nil {

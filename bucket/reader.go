@@ -201,6 +201,7 @@ func (p *Partition) endReading() {
 func (p *Partition) forgetRead() {
 	p.sweeper.forget()
 	p.book = newBook()
+	p.tally()
 	p.volume++
 	clear(p.pending)
 }
@@ -266,6 +267,7 @@ func (p *Partition) noteRead(e Entry) bool {
 		same.read = true
 	default:
 		p.book.enter(e.Key)
+		p.tally()
 	}
 	return true
 }

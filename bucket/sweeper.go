@@ -74,6 +74,7 @@ func (s *sweeper) forget() {
 func (s *sweeper) finish(key string, seq uint64) {
 	s.p.mu.Lock()
 	s.finished[seq] = key
+	s.p.tally()
 	s.p.mu.Unlock()
 	s.kick()
 }
@@ -226,6 +227,7 @@ func (s *sweeper) gone(seqs []uint64) {
 		if key != "" {
 			s.p.book.leave(key)
 		}
+		s.p.tally()
 		if seq > s.read || len(s.order) > 0 && seq >= s.order[0] {
 			s.deleted[seq] = struct{}{}
 		}

@@ -151,7 +151,7 @@ func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	o.bury(l, func(seq uint64) Event {
 		return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
 			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
-			RetryAfterMS: r.Refusal.RetryAfter.Milliseconds(), DeadLetterSeq: seq,
+			RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq,
 		}}
 	}, o.orTakenBack(done))
 }

@@ -48,6 +48,7 @@ func (s *schedule) answer(fx *effects, r reply) verdicts {
 				l.tat, l.cold = t.grant.TAT+shift, false
 				t.asked = r.sent
 				s.paced(t)
+				s.learnGrant(t.costs, at)
 				continue
 			}
 			s.refuse(t, &a.Wait, r.came, &out)

@@ -74,20 +74,3 @@ func (l *line) lastGranted() bucket.Micros {
 	}
 	return last
 }
-
-// eta is when the call of the key's job at this position should start, at cost 1 and if no shared limit binds; 0 when
-// the key is paused.
-func (s *schedule) eta(key string, position int, tat, now bucket.Micros) bucket.Micros {
-	if _, paused := s.paused.keys[key]; paused || s.paused.api != nil {
-		return 0
-	}
-	limits := s.limitsOf(key)
-	held := max(s.held, s.breaker.until)
-	if l := s.lines[key]; l != nil {
-		tat, held = max(tat, l.tat), max(held, l.held)
-		if position -= l.count(granted, calling, settling); position < 1 {
-			return max(now, l.lastGranted()) // it has its slot, or is past it
-		}
-	}
-	return bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, max(now, held), position)
-}

@@ -247,18 +247,6 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// forecast is when the n-th call without a slot of a line should start, counted from 1: later if shared limits bind.
-func (s *schedule) forecast(l *line, n int, now bucket.Micros) bucket.Micros {
-	if l.paused || s.paused.api != nil {
-		return never
-	}
-	from := max(now, s.heldUntil(l))
-	if l.blocked {
-		from = max(from, s.until)
-	}
-	return bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, from, n)
-}
-
 // firstJobs lists a line's first jobs, in order.
 func (s *schedule) firstJobs(l *line, limit int, now bucket.Micros) []JobState {
 	jobs := make([]JobState, 0, min(limit, l.depth()))

@@ -307,10 +307,17 @@ func (l *lane) counts() laneCounts {
 }
 
 // ETA implements bucket.Outlook.
-func (l *lane) ETA(key string, position int) bucket.Micros {
+func (l *lane) ETA(p bucket.Place) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.eta(key, position, l.s.knownTAT(key), l.now())
+	return l.s.eta(p, l.s.knownTAT(p.Key), l.now())
+}
+
+// Room implements bucket.Outlook.
+func (l *lane) Room(key string) bucket.Micros {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.placeFree(key, l.s.knownTAT(key), l.now())
 }
 
 // Position implements bucket.Outlook.

@@ -105,6 +105,15 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	}
 }
 
+// HeardOfLevels tells how much of an api's shared limits is used, for its forecasts. levels is not changed afterwards.
+func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
+	if l := d.lane(api); l != nil {
+		l.mu.Lock()
+		l.s.levels = levels
+		l.mu.Unlock()
+	}
+}
+
 // Price is what one call of an api costs now, in millionths; 0 for an api that is not dispatched here.
 func (d *Dispatcher) Price(api string) int64 {
 	l := d.lane(api)

@@ -76,4 +76,7 @@ func (s *schedule) ahead(l *line) int64 {
 }
 
 // learnCall follows how long calls take.
-func (s *schedule) learnCall(took time.Duration) { s.callTime += (took - s.callTime) / 8 }
+func (s *schedule) learnCall(took time.Duration) {
+	s.callTime += (took - s.callTime) / 8
+	s.habits.learnTook(took)
+}

@@ -49,6 +49,8 @@ type schedule struct {
 	pushes   int16         // pushbacks in a row
 	breaker  breaker       // of the api
 	callTime time.Duration // usual, of the api's calls
+	habits   habits
+	levels   []bucket.Level // of the shared limits, when they were last looked at
 	suspects suspects
 	probe    *task              // the one call that may be made while the breaker is not closed
 	governor governor           // of the api, where pushback holds it

@@ -144,7 +144,8 @@ func (l *lane) letGo(stale []*task) {
 func (s *schedule) adopt(next *terms) {
 	s.terms, s.rules = next, &next.api.Rules
 	s.pace.late = lateness(s.rules)
-	s.until, s.by = 0, ""
+	s.until, s.by, s.levels = 0, "", nil
+	s.habits.costs, s.habits.tats = nil, nil
 	if next.api.Breaker.Failures == 0 {
 		s.breaker, s.probe = breaker{}, nil
 	}

@@ -28,7 +28,7 @@ type Refusal struct {
 	Description string
 	// Depth and Capacity of the bucket, for Throttled.
 	Depth, Capacity int64
-	// RetryAfter is when room is expected, for Throttled.
+	// RetryAfter is when to come back, for Throttled: never less than a millisecond.
 	RetryAfter time.Duration
 	// Job and LetterSeq are the job's id and the number of its dead letter, as a producer is told; empty until then.
 	Job       string
@@ -96,9 +96,17 @@ func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
 	w.Error.ErrCode = int(r.Code)
 	w.Error.Description = r.Description
 	w.Stream, w.Job, w.Key = stream, job, key
-	w.RetryAfterMS = r.RetryAfter.Milliseconds()
+	w.RetryAfterMS = r.RetryAfterMS()
 	w.DeadLetterSeq = letterSeq
 	return mustJSON(w)
+}
+
+// RetryAfterMS is RetryAfter as producers are told it: rounded up, and at least 1 where they may come back at all.
+func (r *Refusal) RetryAfterMS() int64 {
+	if r.Code != Throttled {
+		return 0
+	}
+	return max(1, int64((r.RetryAfter+time.Millisecond-1)/time.Millisecond))
 }
 
 func mustJSON(v any) []byte {

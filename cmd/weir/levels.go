@@ -25,6 +25,7 @@ type levelWatch struct {
 	heard   func(error)   // whether the limits could be read
 	unknown func() string // why what was used of a limit is not known
 	price   func() int64
+	used    func([]bucket.Level) // what was read, for forecasts
 	office  *deadletter.Office
 	control jetstream.KeyValue
 	log     *slog.Logger
@@ -65,6 +66,7 @@ func budgetKey(api string) string { return "budget." + api }
 func (w *Worker) newLevelWatch(api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
 		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return w.dispatch.Price(api) },
+		used:   func(levels []bucket.Level) { w.dispatch.HeardOfLevels(api, levels) },
 		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), now: func() bucket.Micros { return w.clock.Now() + w.clock.Ahead() },
 	}
 	if w.redis != nil {
@@ -101,6 +103,7 @@ func (w *levelWatch) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	w.used(levels)
 	if err := w.tellSpent(ctx, levels); err != nil && ctx.Err() == nil {
 		w.log.Warn("how much of a budget is spent could not be told; trying again", "err", err)
 	}

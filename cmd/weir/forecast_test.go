@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/cmd/weir/internal/fakeapi"
+)
+
+// refusedMany hands in jobs of many keys at once and returns the answers of those that were refused, by err_code 20429.
+func (r *rig) refusedMany(subjects []string) (refused []map[string]any) {
+	r.t.Helper()
+	inbox := nats.NewInbox()
+	answers, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, subject := range subjects {
+		if err := r.nc.PublishRequest(subject, inbox, nil); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	for range subjects {
+		msg, err := answers.NextMsg(patience)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		var a map[string]any
+		if err := json.Unmarshal(msg.Data, &a); err != nil {
+			r.t.Fatalf("%s: %v", msg.Data, err)
+		}
+		if a["error"] != nil {
+			refused = append(refused, a)
+		}
+	}
+	return refused
+}
+
+// TestEveryRefusalSaysWhenToComeBack: a bucket that is full while its calls run, one that an operator has paused, and a job
+// that would wait too long: each 429 and each event has a retry_after_ms.
+func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Latency: fakeapi.Latency{Mean: 300 * time.Millisecond}}, `
+apis:
+  full: {url: %[1]s, bucket: {rate: 100/s, burst: 10, capacity: 2}}
+  long: {url: %[1]s, bucket: {rate: 1/s, capacity: 20, max_wait: 2s}}
+`)
+	events, err := r.nc.SubscribeSync("weir.events.throttled.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []map[string]any
+	for _, api := range []string{"full", "long", "full"} {
+		var subjects []string
+		for range 8 {
+			subjects = append(subjects, "weir.jobs."+api+".k")
+		}
+		these := r.refusedMany(subjects)
+		if len(these) < 3 {
+			t.Errorf("%s refused %d of 8 jobs", api, len(these))
+		}
+		refused = append(refused, these...)
+		if _, code := r.command("pause", "full", "k"); code != 0 {
+			t.Fatal("the key could not be paused")
+		}
+	}
+	for _, a := range refused {
+		if ms, ok := a["retry_after_ms"].(float64); !ok || ms < 1 {
+			t.Errorf("refused without a word of when to come back: %v", a)
+		}
+		msg, err := events.NextMsg(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e struct {
+			Data struct {
+				Retry int64 `json:"retry_after_ms"`
+			}
+		}
+		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Data.Retry < 1 {
+			t.Errorf("%s: %v", msg.Data, err)
+		}
+	}
+}
+
+// TestLateUnderSharedLimits: max_wait and deadlines are judged by what all keys share, too: a rate with a job of each key
+// before, and a budget that is spent until the month ends.
+func TestLateUnderSharedLimits(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  turns:
+    url: %[1]s
+    bucket: {rate: 100/s, capacity: 20, max_wait: 20s}
+    limits: [{name: account, rate: 0.2/s}]
+  paid:
+    url: %[1]s
+    price: 1.00
+    bucket: {rate: 100/s, capacity: 2000}
+    limits: [{name: spend, budget: 1.00/month, tz: UTC, on_exhausted: hold}]
+`)
+	var subjects []string
+	for k := range 12 {
+		subjects = append(subjects, fmt.Sprint("weir.jobs.turns.k", k))
+	}
+	if refused := r.refusedMany(subjects); len(refused) < 4 || len(refused) > 8 {
+		t.Errorf("%d of 12 keys were refused: at one call in 5s 5 may wait for less than 20s", len(refused))
+	}
+	r.submit("weir.jobs.paid.k", nil, nil)
+	soon := map[string]string{"Weir-Deadline": "1m"}
+	r.eventually("a refusal of what the budget does not pay for in time", func() bool {
+		a := r.submit("weir.jobs.paid.other", nil, soon)
+		return a.Error != nil && a.Error.ErrCode == 20429
+	})
+	r.eventually("a receipt that says when the budget pays again", func() bool {
+		a := r.submit("weir.jobs.paid.other", nil, nil)
+		return a.Error == nil && a.ETAms != nil && *a.ETAms > time.Minute.Milliseconds()
+	})
+}
