@@ -16,13 +16,15 @@ func Pointed(body []byte, pointer string) (any, error) {
 	if !json.Valid(body) {
 		return nil, errors.New("the body is not JSON, or more than one value")
 	}
-	at, found := trimJSON(body), true
+	at := trimJSON(body)
 	if pointer != "" {
 		unescape := strings.NewReplacer("~1", "/", "~0", "~")
 		for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
-			if at, found = child(at, unescape.Replace(part)); !found {
+			value, found := child(at, unescape.Replace(part))
+			if !found {
 				return nil, fmt.Errorf("the body has nothing at %s", pointer)
 			}
+			at = value
 		}
 	}
 	dec := json.NewDecoder(bytes.NewReader(at))
