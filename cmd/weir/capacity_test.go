@@ -123,7 +123,7 @@ apis:
 	}{
 		{"full", nil, 1, 1, "bucket full: full/k holds 1 of 1", 50 * time.Minute, time.Hour},
 		{"slow", nil, 1, 1, "would wait too long: slow/k could call it in", 20 * time.Minute, 31 * time.Minute},
-		{"late", map[string]string{"Weir-Deadline": "90m"}, 1, 1, "too late: late/k could call it at", 0, 0},
+		{"late", map[string]string{"Weir-Deadline": "90m"}, 1, 1, "too late: late/k could call it at", 20 * time.Minute, 31 * time.Minute},
 		{"busy", nil, 1, 1, "too many jobs come in: busy/k is over its admission limit", 0, 2 * time.Hour},
 	} {
 		t.Run(c.api, func(t *testing.T) {
