@@ -1,22 +1,32 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
 )
 
 const dedupeYAML = restartsYAML + "dedupe: %s\n"
 
 // knownFor applies a configuration that says for how long ids are known, and waits until the streams do as well.
-func (r *restarts) knownFor(stream string, d time.Duration) {
+func (r *restarts) knownFor(d time.Duration) {
 	r.t.Helper()
 	r.applyConfig(fmt.Sprintf(dedupeYAML, "%s", d))
 	r.eventually("the streams to follow", func() bool {
-		s, err := r.js.Stream(r.t.Context(), stream)
-		return err == nil && s.CachedInfo().Config.Duplicates == d
+		for p := 0; ; p++ {
+			s, err := r.js.Stream(r.t.Context(), bucket.StreamName("ext", p))
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return p > 0
+			}
+			if err != nil || s.CachedInfo().Config.Duplicates != d {
+				return false
+			}
+		}
 	})
 }
 
@@ -27,7 +37,7 @@ func TestDedupeLowered(t *testing.T) {
 	defer r.replica("only")()
 	stream := r.insist("early").Stream
 	r.awaitCalls(1)
-	r.knownFor(stream, time.Second)
+	r.knownFor(time.Second)
 
 	taken := 1
 	for n := 0; r.callsOf()[fmt.Sprint("x", n-1)] < 2; n++ {
@@ -50,7 +60,7 @@ func TestDedupeRaised(t *testing.T) {
 	defer r.replica("only")()
 	stream := r.insist("early").Stream
 	r.awaitCalls(1)
-	r.knownFor(stream, 10*time.Minute)
+	r.knownFor(10*time.Minute)
 	r.insist("x")
 	sent := time.Now()
 	r.awaitCalls(2)
