@@ -37,6 +37,9 @@ type Intent struct {
 	Accepted Micros `json:"accepted,omitempty"`
 	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not told.
 	Epoch uint64 `json:"epoch,omitempty"`
+	// KeySum is the KeySum of the job's key: who takes the partition over calls nothing of the key before it has read the
+	// job. 0: not told; then it calls nothing at all until then.
+	KeySum uint64 `json:"key_sum,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.
@@ -53,10 +56,11 @@ type RetryMark struct {
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`
 
-	// Accepted is when the stream stored the job, see Intent; 0: not told.
+	// Accepted and KeySum are the job's, see Intent; 0: not told.
 	Accepted Micros `json:"accepted,omitempty"`
 	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not told.
-	Epoch uint64 `json:"epoch,omitempty"`
+	Epoch  uint64 `json:"epoch,omitempty"`
+	KeySum uint64 `json:"key_sum,omitempty"`
 
 	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
 	Key string `json:"key,omitempty"`
@@ -73,6 +77,9 @@ type Markers struct {
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
 func (m *Markers) AfterDeath() bool { return m.died }
+
+// Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
+func (m *Markers) Epoch() uint64 { return m.epoch }
 
 // GiveUp takes this owner's epoch back: nothing of it is under way. The stream refuses its intents from then on.
 func (m *Markers) GiveUp(ctx context.Context) error {

@@ -29,6 +29,8 @@ type Entry struct {
 	Header nats.Header
 	Data   []byte
 	Time   time.Time // when the stream stored it
+	// Bare says that Data was left out: see ReadOptions.Bodies.
+	Bare bool
 }
 
 // Reading bounds: how many messages NATS may push ahead of the reader, and how soon a reader that hears nothing, not
@@ -42,7 +44,13 @@ const (
 
 // ReadOptions say what becomes of what is read. All are required.
 type ReadOptions struct {
-	Take func(Entry) // every entry, in order
+	// Mark is given every marker that was in the stream when this process took it over, in order, before any job.
+	Mark func(Entry)
+	// Marked is called once, when Mark has been given all.
+	Marked func()
+	Take   func(Entry) // every job, in order
+	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
+	Bodies func() bool
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
 	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
@@ -59,6 +67,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
 	p.mu.Unlock()
 	if r.fence == 0 {
+		r.Marked()
 		p.hasCaughtUp()
 		r.CaughtUp()
 	}
@@ -67,7 +76,9 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack):
+		case errors.Is(err, errOtherwise):
+			continue
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack), errors.Is(err, errNoEpoch):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
 		o.Deaf(err)
@@ -82,6 +93,8 @@ type reading struct {
 	ReadOptions
 	p     *Partition
 	fence uint64 // to be read before it has caught up, 0 when it has
+	marks uint64 // how far Mark has been given what there is
+	known bool   // Mark has been given all
 	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not set back.
 	connection uint64
@@ -90,13 +103,24 @@ type reading struct {
 // errDeaf says that the reader was not given what its stream holds.
 var errDeaf = errors.New("messages are in the stream that were not delivered")
 
+// errOtherwise says that the reader goes on with bodies, or without.
+var errOtherwise = errors.New("bodies are of use no more, or again")
+
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
 // that it has gone deaf.
 func (r *reading) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if r.fence > 0 && !r.known {
+		if err := r.readMarkers(ctx); err != nil {
+			return err
+		}
+		r.known = true
+		r.Marked()
+	}
+	bare := r.fence > 0 && !r.Bodies()
 	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1, HeadersOnly: bare,
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
@@ -125,10 +149,13 @@ func (r *reading) listen(ctx context.Context) error {
 		}
 		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
 		// lags can make the reader think that it has seen all.
-		if read := r.p.deliver(msg, r.Take); r.fence > 0 && read >= r.fence {
+		if read := r.p.deliver(msg, bare, r.Take); r.fence > 0 && read >= r.fence {
 			r.fence = 0
 			r.p.hasCaughtUp()
 			r.CaughtUp()
+		}
+		if bare != (r.fence > 0 && !r.Bodies()) {
+			return errOtherwise
 		}
 	}
 }
@@ -213,12 +240,12 @@ func (p *Partition) hasCaughtUp() {
 }
 
 // deliver hands one message on and returns how far the stream has been read.
-func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (read uint64) {
+func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (read uint64) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return 0 // not a message of a stream
 	}
-	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp}
+	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Bare: bare}
 	kind, token, ok := parseQueueSubject(msg.Subject())
 	if !ok {
 		p.mu.Lock()
@@ -228,16 +255,11 @@ func (p *Partition) deliver(msg jetstream.Msg, take func(Entry)) (read uint64) {
 		}
 		return p.sweeper.read
 	}
-	switch kind {
-	case kindIntent:
-		entry.Kind = IntentEntry
-	case kindRetry:
-		entry.Kind = RetryEntry
-	default:
+	if entry.Kind = kindOf(kind); entry.Kind == JobEntry {
 		entry.Key, err = ingest.ParseToken(token)
 	}
 	// Nobody but weir writes here; what it cannot have written it leaves alone.
-	if err == nil && p.noteRead(entry) {
+	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
 		take(entry)
 	}
 	return entry.Seq

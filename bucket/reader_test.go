@@ -86,8 +86,8 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 					close(all)
 				}
 			},
-			CaughtUp: func() {},
-			Deaf:     func(err error) { times.Add(1); deaf <- err },
+			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true }, CaughtUp: func() {},
+			Deaf: func(err error) { times.Add(1); deaf <- err },
 		})
 	}()
 	select {
@@ -113,5 +113,79 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 		if seen[i] <= seen[i-1] {
 			t.Fatalf("message %d was taken after message %d", seen[i], seen[i-1])
 		}
+	}
+}
+
+// TestBacklogIsReadWithoutBodies: what the taker has no room for is not sent while the reader catches up, markers come before
+// the jobs that they stand behind, and jobs that come later have their bodies.
+func TestBacklogIsReadWithoutBodies(t *testing.T) {
+	p := newTestPartition(t)
+	const jobs, size = 200, 1000
+	publish := func(kind, token string) {
+		if _, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kind, token), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range jobs {
+		publish(kindJob, fmt.Sprintf("k%d", i))
+	}
+	publish(kindIntent, "one")
+	publish(kindRetry, "two")
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	publish(kindRetry, "later") // this owner's own
+	ctx, cancel := context.WithCancel(t.Context())
+	var marks []EntryKind
+	taken, bodies, caughtUp := 0, 0, false
+	all := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Read(ctx, ReadOptions{
+			Mark: func(e Entry) {
+				if marks = append(marks, e.Kind); len(e.Data) != size {
+					t.Errorf("a marker has %d bytes", len(e.Data))
+				}
+			},
+			Marked: func() {
+				if taken != 0 || len(marks) != 2 {
+					t.Errorf("%d jobs were read before the markers, which are %v", taken, marks)
+				}
+			},
+			Take: func(e Entry) {
+				if taken++; e.Bare == (len(e.Data) == size) {
+					t.Errorf("%d bytes, bare: %v", len(e.Data), e.Bare)
+				}
+				bodies += len(e.Data)
+				if taken == jobs+1 {
+					if e.Bare {
+						t.Error("a job that came later has no body")
+					}
+					close(all)
+				}
+			},
+			Bodies:   func() bool { return taken < 10 },
+			CaughtUp: func() { caughtUp = true },
+			Deaf:     func(err error) { t.Error(err) },
+		})
+	}()
+	for range 2 * jobs {
+		if p.readTo() >= jobs {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	publish(kindJob, "later")
+	select {
+	case <-all:
+	case <-time.After(20 * time.Second):
+		t.Fatal("not all was read")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if bodies != 11*size || !caughtUp || len(marks) != 2 {
+		t.Errorf("%d bytes of bodies were read, caught up: %v, markers %v", bodies, caughtUp, marks)
 	}
 }

@@ -28,7 +28,10 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 			var seen atomic.Int64
 			ended := make(chan error, 1)
 			go func() {
-				ended <- p.Read(t.Context(), ReadOptions{Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {}})
+				ended <- p.Read(t.Context(), ReadOptions{
+					Mark: func(Entry) {}, Marked: func() {}, Take: func(Entry) { seen.Add(1) }, Bodies: func() bool { return true },
+					CaughtUp: func() {}, Deaf: func(error) {},
+				})
 			}()
 			p.publishJobs(t, 10, 50)
 			awaitCount(t, &seen, 50)

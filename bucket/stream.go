@@ -18,10 +18,13 @@ import (
 func StreamName(api string, partition int) string { return fmt.Sprintf("WEIR_%s_%d", api, partition) }
 
 // PartitionOf maps a key to its partition, for good: FNV-1a over the key's bytes.
-func PartitionOf(key string, partitions int) int {
+func PartitionOf(key string, partitions int) int { return int(KeySum(key) % uint64(partitions)) }
+
+// KeySum is FNV-1a over the key's bytes: short enough to go into every marker. Two keys may share one.
+func KeySum(key string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // a hash never fails
-	return int(h.Sum64() % uint64(partitions))
+	return h.Sum64()
 }
 
 // Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Markers

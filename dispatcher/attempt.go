@@ -178,7 +178,10 @@ func (l *lane) intend(p *part, more ...*task) {
 	p.intents, p.intending = nil, true
 	intents := make([]bucket.Intent, len(tasks))
 	for i, t := range tasks {
-		intents[i] = bucket.Intent{Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil, Deaths: t.deaths, Accepted: t.accepted}
+		intents[i] = bucket.Intent{
+			Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil, Deaths: t.deaths,
+			Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
+		}
 	}
 	l.mu.Unlock()
 	l.running.Add(1)

@@ -85,6 +85,9 @@ func (l *lane) cancel(ctx context.Context, e bucket.Entry, why string) (CancelAn
 		if t, a.Verdict = s.cancel(e.Key, e.Seq); t != nil && t.ended == nil {
 			t.ended, t.why = make(chan struct{}), why
 		}
+		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == CancelGone {
+			a.Verdict = CancelReading
+		}
 	})
 	if t == nil {
 		return a, nil
@@ -150,7 +153,7 @@ func (s *schedule) cancel(key string, seq uint64) (*task, Cancelled) {
 	switch {
 	case l == nil || l.rank(seq) == 0:
 		return nil, CancelGone
-	case !l.part.open:
+	case !l.part.open, l.unread:
 		return nil, CancelReading
 	}
 	i := slices.IndexFunc(l.tasks, func(t *task) bool { return t.seq == seq })

@@ -45,8 +45,9 @@
 //
 // # Recovery
 //
-// Opening a partition reads its stream. No call starts before all that was in it at the takeover has been read, since
-// a marker stands behind its job. Then every job is one of: never called; called, and known to need another call;
+// Opening a partition reads its stream: the markers first, since they stand behind their jobs. With the ledger's end they
+// tell of every key up to which of its jobs anything is known. Its calls start when its jobs have been read up to there, a long
+// queue is read on meanwhile (replay.go). Every job found is one of: never called; called, and known to need another call;
 // finished, only its deletion was lost (the ledger's end tells); or called with an outcome that nobody knows. The last
 // becomes a letter unknown on an api that is not idempotent, unless its result is found, and is called again with the
 // same idempotency key on one that is. A key's pace goes on from the ledger; where a call may have been running that

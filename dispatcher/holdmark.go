@@ -63,6 +63,7 @@ func (l *lane) replayHold(p *part, mark bucket.RetryMark, seq uint64) {
 	var line *line
 	if mark.Key != "" {
 		line = l.s.line(mark.Key, p)
+		p.replay.held = append(p.replay.held, line)
 	}
 	l.s.hold(line, m.until, mark.Reason)
 }

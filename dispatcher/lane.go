@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/deadletter"
-	"weir/ingest"
 )
 
 // Bounds of one api's dispatch.
@@ -219,35 +218,24 @@ func (l *lane) change(do func(s *schedule)) {
 	l.kick()
 }
 
-// take books in what the reader found.
+// take books in a job that the reader found.
 func (l *lane) take(ctx context.Context, p *part, e bucket.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch e.Kind {
-	case bucket.JobEntry:
-		if p.replay == nil && l.meetTwin(ctx, p, e) {
+	switch {
+	case p.replay == nil:
+		if l.meetTwin(ctx, p, e) {
 			return
 		}
 		p.expect(e)
+		l.s.push(e.Key, e.Seq, p)
+		p.keep(e)
+		l.kick()
+	case !p.closing: // otherwise it is the next owner's
+		p.expect(e)
 		line := l.s.push(e.Key, e.Seq, p)
 		p.keep(e)
-		if p.replay != nil {
-			p.replay.jobs[e.Seq] = replayedJob{line, bucket.MicrosOf(e.Time)}
-			if likeness := p.bucket.Twin(e); likeness != bucket.Another {
-				p.replay.twins[e.Seq] = twin{e.Header.Get(ingest.HeaderJobID), likeness}
-			}
-			l.d.tail.meets(p.bucket.Name(), e)
-			return
-		}
-		l.kick()
-	case bucket.IntentEntry:
-		if p.replay != nil {
-			l.replayIntent(p, e)
-		}
-	case bucket.RetryEntry:
-		if p.replay != nil {
-			l.replayMark(p, e)
-		}
+		l.takeFound(ctx, p, line, e)
 	}
 }
 
@@ -270,10 +258,11 @@ func (l *lane) stop(hard context.Context) {
 	l.withdrawIntents(hard)
 	for _, p := range l.parts {
 		if p != nil {
+			read := p.replay == nil
 			l.removePart(p)
 			p.stopMarkers()
 			_ = p.writer.Wait() // what waits was answered
-			if hard.Err() == nil && p.bucket.Unswept() == 0 {
+			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
 				l.giveUp(hard, p)
 			}
 		}

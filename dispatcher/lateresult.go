@@ -77,12 +77,13 @@ func (r *tailReading) takeResult(msg jetstream.Msg, at uint64) {
 		of = map[uint64]storedResult{}
 		r.results[stream] = of
 	}
-	of[seq] = storedResult{at, accepted, msg.Headers().Get(ingest.HeaderJobID)}
+	of[seq] = storedResult{at, bucket.KeySum(key), accepted, msg.Headers().Get(ingest.HeaderJobID)}
 }
 
 // storedResult is where a result stands, and whose it is.
 type storedResult struct {
 	at       uint64
+	keySum   uint64
 	accepted bucket.Micros // the job; 0 where the result's id does not say it, as ids once did not
 	job      string
 }
@@ -105,14 +106,6 @@ func parseResultID(id string) (stream string, seq uint64, accepted bucket.Micros
 		accepted = bucket.Micros(micros)
 	}
 	return parts[1], seq, accepted, err == nil
-}
-
-// result is where the result stands of the job at this sequence of its stream; ok is false when none was read.
-func (t *tail) result(stream string, seq uint64) (at uint64, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, ok := t.results[stream][seq]
-	return r.at, ok
 }
 
 // endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again

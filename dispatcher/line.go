@@ -34,6 +34,7 @@ type line struct {
 	costly                  bool          // a shared limit refused it because of its cost: it is asked for alone
 	paused                  bool          // by an operator
 	kept                    bool          // without jobs, for what it remembers
+	met, unread             bool          // of a partition that is read: it was seen; jobs of it must be read before it is called
 	cancels                 int           // of its tasks, those cancelled and not let go of yet
 	askAt                   bucket.Micros // the store said not to ask before
 	passed                  bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late

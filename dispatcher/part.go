@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
@@ -15,7 +14,7 @@ type part struct {
 	number  int
 	bucket  *bucket.Partition
 	markers *bucket.Markers
-	open    bool        // read up to the takeover: calls may start
+	open    bool        // calls of those lines may start that have been read far enough
 	stalled bool        // too much that is finished is not deleted yet
 	closing bool        // its calls may end, none starts any more
 	lost    atomic.Bool // somebody else may own it: nothing about it is stored any more
@@ -37,7 +36,7 @@ type part struct {
 	// leftover is until when calls of an owner that did not give the partition up may still run; 0 if none do.
 	leftover bucket.Micros
 
-	replay *replay // while not open
+	replay *replay // until all that was there at the takeover has been read
 
 	intents   []*task // that want an intent
 	intending bool    // one is being stored
@@ -57,8 +56,14 @@ func (t tenure) valid() bool { return t.lease == nil || t.lease.Valid() }
 const maxCacheBytes = 8 << 20
 
 func (p *part) keep(e bucket.Entry) {
+	if e.Bare {
+		return
+	}
 	size := entrySize(e)
 	if p.cacheBytes+size > maxCacheBytes {
+		if p.replay != nil {
+			p.replay.full = true
+		}
 		return
 	}
 	p.cache[e.Seq] = e
@@ -84,51 +89,4 @@ func entrySize(e bucket.Entry) int {
 		}
 	}
 	return size
-}
-
-// replay is what the markers of a stream say, gathered until all of them are read.
-type replay struct {
-	intents map[uint64]replayedIntent // by job
-	marks   map[uint64]replayedMark   // by job
-	jobs    map[uint64]replayedJob
-	twins   map[uint64]twin // jobs under ids of jobs that have ended
-}
-
-type replayedJob struct {
-	line     *line
-	accepted bucket.Micros
-}
-
-// of reports whether a marker that names a job's time is of the job that stands at its sequence now. A call that ran while a
-// server lost its last writes leaves its marker behind the job that has its sequence since.
-func (r *replay) of(seq uint64, accepted bucket.Micros) bool {
-	j, ok := r.jobs[seq]
-	return ok && (accepted == 0 || accepted == j.accepted)
-}
-
-type replayedIntent struct {
-	call       int
-	mark       *intentMark
-	repeatable bool
-	deaths     int
-	epoch      uint64
-	stored     time.Time
-}
-
-// overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or
-// is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
-// whoever took the partition over knew nothing of it.
-func (i *replayedIntent) overrules(end *replayedMark) bool {
-	return i.mark.seq > end.seq || i.epoch > end.Epoch && end.Epoch != 0
-}
-
-type replayedMark struct {
-	bucket.RetryMark
-	seq uint64
-}
-
-func newReplay() *replay {
-	return &replay{
-		intents: map[uint64]replayedIntent{}, marks: map[uint64]replayedMark{}, jobs: map[uint64]replayedJob{}, twins: map[uint64]twin{},
-	}
 }

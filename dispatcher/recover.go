@@ -11,100 +11,6 @@ import (
 	"weir/deadletter"
 )
 
-// replayIntent notes an intent found at the start.
-func (l *lane) replayIntent(p *part, e bucket.Entry) {
-	intents, err := e.Intents()
-	if err != nil {
-		l.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
-		return
-	}
-	mark := &intentMark{seq: e.Seq}
-	for _, i := range intents {
-		if !p.replay.of(i.Seq, i.Accepted) {
-			continue
-		}
-		if old, ok := p.replay.intents[i.Seq]; ok {
-			if old.call > i.Call {
-				continue
-			}
-			l.leaveMark(p, old.mark)
-		}
-		mark.users++
-		p.replay.intents[i.Seq] = replayedIntent{i.Call, mark, i.Repeatable, i.Deaths, i.Epoch, e.Time}
-	}
-	if mark.users == 0 {
-		p.bucket.Discard(e.Seq)
-	}
-}
-
-func (l *lane) leaveMark(p *part, mark *intentMark) {
-	if mark.users--; mark.users == 0 {
-		p.bucket.Discard(mark.seq)
-	}
-}
-
-// replayMark notes a retry mark found at the start.
-func (l *lane) replayMark(p *part, e bucket.Entry) {
-	mark, err := e.RetryMark()
-	if err != nil {
-		l.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
-		return
-	}
-	if mark.Seq == 0 {
-		l.replayHold(p, mark, e.Seq)
-		return
-	}
-	old, again := p.replay.marks[mark.Seq]
-	switch {
-	case !p.replay.of(mark.Seq, mark.Accepted) || again && mark.Ends == "" && (old.Ends != "" || old.Calls >= mark.Calls):
-		p.bucket.Discard(e.Seq)
-		return
-	case again:
-		p.bucket.Discard(old.seq)
-	}
-	p.replay.marks[mark.Seq] = replayedMark{mark, e.Seq}
-}
-
-// open lets calls of a partition start: all that was in its stream has been read. Every job found there is now in one
-// of four states, by its markers and the ledger: never called; called and known to need another call; finished, only
-// its deletion was lost; or called with an outcome that nobody knows.
-func (l *lane) open(ctx context.Context, p *part) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found := p.replay
-	if p.lease != nil && p.markers.AfterDeath() {
-		p.leftover = l.now().Add(l.s.terms.api.Timeout)
-	}
-	seen := 0
-	for seq, j := range found.jobs {
-		if l.resume(ctx, p, j.line, seq); p.markers.AfterDeath() {
-			p.careful = max(p.careful, seq)
-		}
-		l.breathe(&seen)
-	}
-	now := l.now()
-	for _, line := range l.s.lines {
-		if line.part == p {
-			l.pace(line, now)
-			l.s.touch(line)
-		}
-		l.breathe(&seen)
-	}
-	p.replay = nil
-	l.d.tail.settled(p.bucket.Name())
-	p.open = !p.closing && !p.lost.Load()
-	l.kick()
-}
-
-// breathe lets others at the lock now and then: a partition with a million jobs must not keep the calls of the others.
-// What is not open yet nobody changes meanwhile.
-func (l *lane) breathe(seen *int) {
-	if *seen++; *seen%lookAtOnce == 0 {
-		l.mu.Unlock()
-		l.mu.Lock()
-	}
-}
-
 // pace makes a line go on at its key's pace. Called with the lock held.
 func (l *lane) pace(line *line, now bucket.Micros) {
 	line.cold = true
@@ -117,16 +23,15 @@ func (l *lane) pace(line *line, now bucket.Micros) {
 	line.tat = max(line.tat, l.floor(line, now))
 }
 
-// resume takes up one job that was found in the stream. Called with the lock held.
-func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
-	idempotency := l.s.terms.api.Idempotency
-	intent, intended := p.replay.intents[seq]
-	mark, marked := p.replay.marks[seq]
-	last, called := l.d.tail.last(p.bucket.Name(), seq)
-	result, done := l.d.tail.result(p.bucket.Name(), seq)
-	if !intended && !marked && !called && !done {
-		l.resumeTwin(ctx, p, line, seq)
-		return
+// resume takes up one job that was found in the stream and of which something is known. Called with the lock held.
+func (l *lane) resume(ctx context.Context, line *line, seq uint64, h history) {
+	var last lastCall
+	if h.last != nil {
+		last = *h.last
+	}
+	var mark foundMark
+	if h.mark != nil {
+		mark = *h.mark
 	}
 	t := line.extract(seq)
 	t.markSeq, t.terms = mark.seq, l.s.terms
@@ -140,34 +45,40 @@ func (l *lane) resume(ctx context.Context, p *part, line *line, seq uint64) {
 		l.holdAgain(line, last.notBefore, last.detail)
 	}
 	t.billed = deadletter.Billed(mark.Billed).Worst(last.billed)
-	if intended {
-		t.intents = []*intentMark{intent.mark}
+	if h.intent != nil {
+		t.intents = []*intentMark{h.intent.mark}
 	}
+	l.judgeFound(ctx, t, h, last)
+}
+
+// judgeFound decides what becomes of a job that was found in the stream. Called with the lock held.
+func (l *lane) judgeFound(ctx context.Context, t *task, h history, last lastCall) {
+	line, intended := t.line, h.intent != nil && h.intent.Call > t.calls
 	switch {
-	case done && !last.final:
+	case h.result != nil && !last.final:
 		line.unsure = true
 		t.phase = settling
-		l.running.Go(func() { l.endWithResult(ctx, t, result) })
-	case mark.Ends != "" && (!intended || !intent.overrules(&mark)):
+		l.running.Go(func() { l.endWithResult(ctx, t, h.result.at) })
+	case h.mark != nil && h.mark.Ends != "" && (h.intent == nil || !h.intent.overrules(h.mark)):
 		t.phase = settling
-		last = lastCall{outcome: mark.Ends, detail: mark.Reason, status: t.status}
+		last = lastCall{outcome: h.mark.Ends, detail: h.mark.Reason, status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
-	case called && last.final:
+	case last.final:
 		t.phase = settling
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
-	case intended && intent.call > t.calls && (idempotency == nil || !intent.repeatable):
-		t.calls, t.attempts, t.unknown = intent.call, t.attempts+1, true
-		t.intendedAt = intent.stored
+	case intended && (l.s.terms.api.Idempotency == nil || !h.intent.Repeatable):
+		t.calls, t.attempts, t.unknown = h.intent.Call, t.attempts+1, true
+		t.intendedAt = h.intent.stored
 		line.unsure = true
 		line.left++
 		t.phase = staging
 		l.s.staged++
 		l.running.Go(func() { l.prepare(ctx, t) })
-	case intended && intent.call > t.calls:
-		t.calls, t.attempts, t.billed = intent.call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
+	case intended:
+		t.calls, t.attempts, t.billed = h.intent.Call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
 		line.unsure = true
 		line.left++
-		if t.deaths = intent.deaths + 1; t.deaths >= mostDeaths {
+		if t.deaths = h.intent.Deaths + 1; t.deaths >= mostDeaths {
 			t.unknown, t.phase = true, staging
 			l.s.staged++
 			l.running.Go(func() { l.prepare(ctx, t) })

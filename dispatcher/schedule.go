@@ -202,7 +202,7 @@ func (s *schedule) advance(l *line, now bucket.Micros, fx *effects) {
 	if len(l.tasks) > 0 {
 		due = s.nextStart(l)
 	}
-	if !s.drain && !s.barred && l.part.open {
+	if !s.drain && !s.barred && l.part.open && !l.unread {
 		s.lapse(l, now, fx)
 		hold := s.heldUntil(l)
 		switch {

@@ -120,7 +120,7 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) {
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.billed), Ends: string(letter.Reason), Reason: letter.Detail,
-		Status: t.status, Accepted: t.accepted,
+		Status: t.status, Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
 	}
 	var seq uint64
 	l.persist(ctx, "end", t, func(done func(error)) {
@@ -147,7 +147,7 @@ func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore buck
 	c.NotBefore = notBefore
 	mark := bucket.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == PushedBack,
-		Billed: string(t.billed), Crashes: t.crashes, Status: t.status, Accepted: t.accepted,
+		Billed: string(t.billed), Crashes: t.crashes, Status: t.status, Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
 	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64

@@ -60,6 +60,7 @@ type lastCall struct {
 	notBefore     bucket.Micros
 	id            string // that the job was stored under
 	accepted      bucket.Micros
+	keySum        uint64
 }
 
 func newTail() *tail {
@@ -69,34 +70,14 @@ func newTail() *tail {
 	}
 }
 
-// last is the newest record of the job that stands at this sequence of its stream.
-func (t *tail) last(stream string, seq uint64) (lastCall, bool) {
+// detach gives away what is known of the jobs of a stream, for good: its partition is about to be read.
+func (t *tail) detach(stream string) (map[uint64]lastCall, map[uint64]storedResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c, ok := t.byMessage[stream][seq]
-	return c, ok
-}
-
-// meets compares a message with the record and the result of its sequence, and forgets what is of another job: somebody has
-// deleted the stream since, and a new one counts from 1 again, or the server lost its last writes.
-func (t *tail) meets(stream string, e bucket.Entry) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	stored := bucket.MicrosOf(e.Time)
-	if c, ok := t.byMessage[stream][e.Seq]; ok && (c.id != e.Header.Get(ingest.HeaderMsgID) || c.accepted != stored) {
-		delete(t.byMessage[stream], e.Seq)
-	}
-	if r, ok := t.results[stream][e.Seq]; ok && !r.of(e) {
-		delete(t.results[stream], e.Seq)
-	}
-}
-
-// settled forgets the records of a partition that is open.
-func (t *tail) settled(stream string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	records, results := t.byMessage[stream], t.results[stream]
 	delete(t.byMessage, stream)
 	delete(t.results, stream)
+	return records, results
 }
 
 // tat is the theoretical arrival time after the newest recorded call of a key, 0 when there is none.
@@ -285,7 +266,7 @@ func (g *generation) add(c *CallRecord, stored time.Time, tat bucket.Micros) {
 func (c *CallRecord) last() lastCall {
 	return lastCall{
 		c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe),
-		bucket.MicrosOf(c.Accepted),
+		bucket.MicrosOf(c.Accepted), bucket.KeySum(c.Key),
 	}
 }
 

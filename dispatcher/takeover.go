@@ -39,7 +39,8 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, bucket.ReadOptions{
-			Take: func(e bucket.Entry) { l.take(hard, p, e) }, CaughtUp: func() { l.open(hard, p); close(caughtUp) },
+			Mark: func(e bucket.Entry) { l.mark(p, e) }, Marked: func() { l.marked(p) }, Take: func(e bucket.Entry) { l.take(hard, p, e) },
+			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { l.open(p); close(caughtUp) },
 			Deaf: func(err error) { l.deaf(p, err) },
 		})
 		ended <- err
@@ -58,8 +59,20 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	if err == nil {
 		err = errLetGo
 	}
-	l.losePart(p)
+	if p.lease != nil {
+		l.losePart(p)
+	} else {
+		l.leavePart(p)
+	}
 	return fmt.Errorf("api %s: %w", l.name, err)
+}
+
+// leavePart takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
+// lane's stop awaits them.
+func (l *lane) leavePart(p *part) {
+	l.mu.Lock()
+	p.closing, p.open = true, false
+	l.mu.Unlock()
 }
 
 var errLetGo = errors.New("the partition was let go of while it was opened")

@@ -30,12 +30,6 @@ func (l *lane) rememberEnd(t *task) {
 	l.queue.Ended(bucket.Finished{Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
 }
 
-// twin is a job that was read under the id of one that has ended.
-type twin struct {
-	id       string
-	likeness bucket.Likeness
-}
-
 // meetTwin deals with a job that was just read if it is one that has ended, or may be, and reports whether it did. Called
 // with the lock held.
 func (l *lane) meetTwin(ctx context.Context, p *part, e bucket.Entry) bool {
@@ -58,16 +52,15 @@ func (l *lane) meetTwin(ctx context.Context, p *part, e bucket.Entry) bool {
 
 // resumeTwin does the same with a job that was found when a partition was taken over, and was never called. Called with the
 // lock held.
-func (l *lane) resumeTwin(ctx context.Context, p *part, line *line, seq uint64) {
-	twin := p.replay.twins[seq]
-	switch {
-	case twin.likeness == bucket.Same:
-		t := line.extract(seq)
+func (l *lane) resumeTwin(ctx context.Context, p *part, line *line, e bucket.Entry) {
+	switch likeness := p.bucket.Twin(e); {
+	case likeness == bucket.Same:
+		t := line.extract(e.Seq)
 		t.terms, t.phase = l.s.terms, settling
-		l.tellTwin(line.key, twin.id, seq)
+		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
 		l.running.Go(func() { l.finish(t, Twin) })
-	case twin.likeness == bucket.InDoubt && l.s.terms.api.Idempotency == nil:
-		l.parkTwin(ctx, line, seq)
+	case likeness == bucket.InDoubt && l.s.terms.api.Idempotency == nil:
+		l.parkTwin(ctx, line, e.Seq)
 	}
 }
 

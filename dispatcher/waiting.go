@@ -43,7 +43,7 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		return Waiting{For: WaitStop}
 	case l.part.stalled:
 		return Waiting{For: WaitClearing}
-	case !l.part.open:
+	case !l.part.open, l.unread:
 		return Waiting{For: WaitReading}
 	case l.depth() == running:
 		return Waiting{For: WaitNothing}

@@ -16,7 +16,7 @@ import (
 )
 
 // externalSettings are those of a worker on a nats-server of somebody else's.
-func externalSettings(t *testing.T, url, file, instance string, roles ...config.Role) *config.Settings {
+func externalSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
 	t.Helper()
 	t.Setenv("WEIR_NATS_URL", url)
 	t.Setenv("WEIR_CONFIG", file)

@@ -38,7 +38,7 @@ type process struct {
 	exited chan struct{}
 }
 
-func startProcess(t *testing.T, env ...string) (*process, error) {
+func startProcess(t testing.TB, env ...string) (*process, error) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
@@ -86,7 +86,7 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	addr, err := torture.FreeAddr()
 	if err != nil {

@@ -1,0 +1,216 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"runtime"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// takingOver is a lane about to read a partition that an earlier owner had, which gave it up or died.
+func takingOver(t *testing.T, d *Dispatcher, queue *bucket.Queue, died bool, lease *bucket.Membership) (*lane, *part) {
+	t.Helper()
+	api := &API{
+		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, Idempotency: &Idempotency{Header: "Idempotency-Key"},
+		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4}},
+	}
+	l := &lane{
+		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: queue, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
+		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
+	}
+	l.s = newSchedule(&api.Rules, pace{maxStaged: maxStaged, maxCalls: maxCalls}, l.known)
+	l.s.terms = &terms{api: api}
+	p := &part{tenure: tenure{lease: lease}, bucket: queue.Partitions()[0], cache: map[uint64]bucket.Entry{}, replay: newReplay()}
+	l.parts = []*part{p}
+	owners := 1
+	if died {
+		owners = 2
+	}
+	for range owners {
+		var err error
+		if p.markers, err = p.bucket.Own(t.Context(), "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !died {
+		t.Cleanup(func() { _ = p.markers.GiveUp(t.Context()) })
+	}
+	return l, p
+}
+
+func payQueue(t *testing.T, d *Dispatcher) *bucket.Queue {
+	t.Helper()
+	q, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: bucket.QueueSettings{
+		StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// stored is when the job at a sequence was stored.
+func stored(seq uint64) time.Time { return time.UnixMicro(1_700_000_000_000_000 + int64(seq)).UTC() }
+
+func jobEntry(key string, seq uint64) bucket.Entry {
+	return bucket.Entry{Seq: seq, Key: key, Time: stored(seq), Header: map[string][]string{
+		ingest.HeaderMsgID: {ingest.StoredID(key, fmt.Sprint(seq))}, ingest.HeaderJobID: {fmt.Sprint(seq)},
+	}}
+}
+
+func markerEntry(t interface{ Fatal(...any) }, kind bucket.EntryKind, seq uint64, value any) bucket.Entry {
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bucket.Entry{Kind: kind, Seq: seq, Data: data, Time: stored(seq)}
+}
+
+// TestCallsStartWhileTheQueueIsRead: a key is called as soon as all of its jobs have been read that anything is known of, and
+// no sooner; and none before the last job of which a marker does not say whose it is.
+func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
+	d := newShared(t)
+	queue := payQueue(t, d)
+	rapid.Check(t, func(rt *rapid.T) {
+		l, p := takingOver(t, d, queue, false, nil)
+		l.s.rules.Key.Rate.Per = time.Minute // slow enough that every call has an intent
+		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 40).Draw(rt, "jobs")
+		until, blind := map[string]uint64{}, uint64(0)
+		intents := map[string]int32{}
+		records := map[uint64]lastCall{}
+		marker := uint64(1000)
+		for i, key := range jobs {
+			seq := uint64(i + 1)
+			what := rapid.SampledFrom([]string{"", "", "", "", "", "intent", "old intent", "mark", "record", "gone", "other"}).Draw(rt, "what")
+			if what != "" && what != "old intent" {
+				until[key] = seq
+			}
+			sum, accepted := bucket.KeySum(key), bucket.MicrosOf(stored(seq))
+			marker++
+			switch what {
+			case "intent":
+				l.mark(p, markerEntry(rt, bucket.IntentEntry, marker, []bucket.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
+				intents[key]++
+			case "old intent":
+				l.mark(p, markerEntry(rt, bucket.IntentEntry, marker, []bucket.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
+				intents[key]++
+				blind = seq
+			case "mark":
+				l.mark(p, markerEntry(rt, bucket.RetryEntry, marker, bucket.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+			case "record":
+				records[seq] = lastCall{call: 1, outcome: "retry", id: ingest.StoredID(key, fmt.Sprint(seq)), accepted: accepted, keySum: sum}
+			case "gone": // of a job that has been deleted
+				l.mark(p, markerEntry(rt, bucket.RetryEntry, marker, bucket.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				jobs[i] = ""
+			case "other": // of a job that had the sequence before
+				l.mark(p, markerEntry(rt, bucket.IntentEntry, marker, []bucket.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
+			}
+		}
+		d.tail.byMessage[p.bucket.Name()] = records
+		l.marked(p)
+		check := func(read uint64, whole bool) {
+			for key, line := range l.s.lines {
+				want := whole || blind <= read && until[key] <= read
+				if may := p.open && !line.unread; may != want {
+					rt.Fatalf("read up to %d: key %s may be called: %v, want %v (known up to %d, of nobody knows whom up to %d)",
+						read, key, may, want, until[key], blind)
+				}
+				if waits := line.tat > l.now(); want && waits != (intents[key] > 0) {
+					rt.Fatalf("key %s, with %d calls that may have been made, waits an interval: %v", key, intents[key], waits)
+				}
+			}
+		}
+		check(0, false)
+		last := 0
+		for i, key := range jobs {
+			if key != "" {
+				l.take(t.Context(), p, jobEntry(key, uint64(i+1)))
+				check(uint64(i+1), false)
+				last++
+			}
+		}
+		l.open(p)
+		check(uint64(len(jobs)), true)
+		if l.s.jobs != last || p.replay != nil {
+			rt.Fatalf("%d jobs, %d were read", l.s.jobs, last)
+		}
+	})
+}
+
+// TestLeftUnderWayIsKnownWhenAllIsRead: where no intents tell what the dead owner had begun, it is as much as its keys have
+// jobs: none of them is called before all have been read.
+func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
+	d := newShared(t)
+	l, p := takingOver(t, d, payQueue(t, d), true, new(bucket.Membership))
+	l.marked(p)
+	for seq := range uint64(3) {
+		l.take(t.Context(), p, jobEntry("a", seq+1))
+		if line := l.s.lines["a"]; !line.unread || !p.open {
+			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
+		}
+	}
+	l.open(p)
+	if line := l.s.lines["a"]; line.unread || line.left != 3 {
+		t.Errorf("%d calls are taken to be left, unread: %v", line.left, line.unread)
+	}
+	if p.careful == 0 {
+		t.Error("after a death the jobs that were there are not called with care")
+	}
+}
+
+// TestWhatIsNotReadIsLeft: an owner that stops before it has read all leaves the markers of what it has not read to the next.
+func TestWhatIsNotReadIsLeft(t *testing.T) {
+	d := newShared(t)
+	for _, stops := range []bool{true, false} {
+		l, p := takingOver(t, d, payQueue(t, d), false, nil)
+		sum := bucket.KeySum("a")
+		before := p.bucket.Unswept()
+		l.mark(p, markerEntry(t, bucket.IntentEntry, 11, []bucket.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
+		l.mark(p, markerEntry(t, bucket.RetryEntry, 12, bucket.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
+		l.marked(p)
+		l.take(t.Context(), p, jobEntry("a", 1))
+		want := 1 // the mark: of the intent's jobs the first needs it still
+		if stops {
+			want = 0
+			l.leavePart(p)
+			l.take(t.Context(), p, jobEntry("a", 2))
+		}
+		l.open(p)
+		if got := p.bucket.Unswept() - before; got != want {
+			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
+		}
+	}
+}
+
+// TestWaitingJobsOfOneKeyCostBytes: of a job that waits behind others nothing is kept but its sequence, also while its partition
+// is taken over.
+func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
+	d := newShared(t)
+	l, p := takingOver(t, d, payQueue(t, d), false, nil)
+	l.marked(p)
+	const jobs = 200_000
+	entry := jobEntry("a", 1)
+	entry.Bare = true
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for seq := range uint64(jobs) {
+		entry.Seq = seq + 1
+		l.take(t.Context(), p, entry)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := float64(after.HeapAlloc-before.HeapAlloc) / jobs; each > 16 {
+		t.Errorf("a waiting job costs %.0f bytes", each)
+	}
+	if l.s.jobs != jobs {
+		t.Errorf("%d jobs wait", l.s.jobs)
+	}
+}
