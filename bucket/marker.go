@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -73,10 +74,14 @@ type Markers struct {
 	epoch uint64 // its sequence
 	fence string // the same, as a header has it
 	died  bool
+	held  time.Duration // by the owner before, which died
 }
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
 func (m *Markers) AfterDeath() bool { return m.died }
+
+// Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up.
+func (m *Markers) Held() time.Duration { return m.held }
 
 // Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
 func (m *Markers) Epoch() uint64 { return m.epoch }
@@ -101,12 +106,18 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
 	// It refuses an earlier owner's intents from then on. Only those go that are known now: one that is published
 	// meanwhile is a later owner's.
-	earlier, err := p.lastSeq(ctx, subject)
+	earlier, err := AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
-	if earlier > 0 {
-		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier+1)); err != nil {
+	var held time.Duration
+	if earlier != nil {
+		info, err := p.stream.Info(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("take over %s: %w", p.name, err)
+		}
+		held = info.TimeStamp.Sub(earlier.Time)
+		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier.Seq+1)); err != nil {
 			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
 		}
 	}
@@ -129,7 +140,9 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &Markers{p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier > 0}, nil
+	return &Markers{
+		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil, held: held,
+	}, nil
 }
 
 // Run stores markers until ctx ends.

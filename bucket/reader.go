@@ -78,7 +78,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 			return nil
 		case errors.Is(err, errOtherwise):
 			continue
-		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack), errors.Is(err, errNoEpoch):
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
 		o.Deaf(err)

@@ -43,8 +43,9 @@ func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv
 
 // Registry is where the replicas that dispatch find each other and tell who owns what. It is safe for concurrent use.
 type Registry struct {
-	js jetstream.JetStream
-	kv jetstream.KeyValue
+	js   jetstream.JetStream
+	kv   jetstream.KeyValue
+	here *presence
 }
 
 // OpenRegistry makes the bucket exist.
@@ -55,7 +56,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{js: js, kv: kv}, nil
+	return &Registry{js: js, kv: kv, here: newPresence()}, nil
 }
 
 // FindRegistry is the registry of a server; nil where no replica has shared anything.
@@ -67,7 +68,7 @@ func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	case err != nil:
 		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
 	}
-	return &Registry{js: js, kv: kv}, nil
+	return &Registry{js: js, kv: kv, here: newPresence()}, nil
 }
 
 // put stores a value in the place of the revision given, and of no other.

@@ -4,8 +4,20 @@ import "weir/bucket"
 
 // An owner that was cut off from the servers goes on with the calls that it has begun: what it knows of them may be stored
 // yet, and cutting them off would make outcomes unknown that are not, at every election that takes longer than a lease. It
-// cannot be told from one that died. So its calls count as its keys' calls in flight, for as long as one may take; it began
+// cannot be told from one that died, unless its process is known to have ended (bucket.Registry.Gone): then the kernel has
+// closed its connections. Otherwise its calls count as its keys' calls in flight, for as long as one may take; it began
 // its last two seconds before anybody could take the partition.
+
+// leftUntil is until when calls of an owner that did not give the partition up may still run, 0 when none does. An owner whose
+// process has ended may itself have had to count calls of one before: until it had had the partition for as long as a call may
+// take. Called with the lock held.
+func (l *lane) leftUntil(p *part) bucket.Micros {
+	timeout := l.s.terms.api.Timeout
+	if p.lease == nil || p.ended && p.markers.Held() > timeout+serverSkew {
+		return 0
+	}
+	return l.now().Add(timeout)
+}
 
 // leave reckons how many calls of a line the owner before may have left under way. resume has counted those that have an
 // intent. Called with the lock held.

@@ -100,3 +100,25 @@ func TestLeftUnderWay(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsOfAProcessThatEnded: no call is left by an owner whose process has ended, unless it may have counted calls of one
+// before, or can have been cut off only.
+func TestCallsOfAProcessThatEnded(t *testing.T) {
+	d := newShared(t)
+	queue := payQueue(t, d)
+	for _, c := range []struct {
+		ended   bool
+		timeout time.Duration
+		left    bool
+	}{{true, -2 * serverSkew, false}, {true, time.Minute, true}, {false, -2 * serverSkew, true}} {
+		l, p := takingOver(t, d, queue, true, new(bucket.Membership))
+		l.s.terms.api.Timeout, p.ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
+		if until := l.leftUntil(p); (until != 0) != c.left {
+			t.Errorf("%+v: calls are left until %v", c, until)
+		}
+	}
+	l, p := takingOver(t, d, queue, true, nil)
+	if until := l.leftUntil(p); until != 0 {
+		t.Errorf("where no other can have owned the partition calls are left until %v", until)
+	}
+}

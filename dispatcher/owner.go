@@ -323,7 +323,7 @@ func (w *owner) done(ctx context.Context, lease *bucket.Membership, d deed) {
 		w.tell(func(o *ownership) { o.claimed(d.part, revision, err, time.Now()) })
 	case deedOpen:
 		start := time.Now()
-		err := w.open(ctx, l, d.part.Number, tenure{lease: lease, clean: d.clean})
+		err := w.open(ctx, l, d.part.Number, tenure{lease: lease, clean: d.clean, ended: d.session != "" && w.registry.Gone(d.session)})
 		if err != nil && ctx.Err() == nil {
 			w.d.log.Error("a partition could not be opened; trying again", "api", d.part.API, "stream", bucket.StreamName(d.part.API, d.part.Number), "err", err)
 		} else if err == nil {

@@ -66,6 +66,7 @@ type holding struct {
 	phase     holdPhase
 	revision  uint64 // of its claim
 	replaced  uint64 // the revision that its claim replaced
+	former    string // the session that owned it before, empty where it was given up
 	clean     bool   // the owner before ended all its calls and stored what came of them
 	tenure    int    // numbers the times it was opened
 	notBefore time.Time
@@ -87,7 +88,7 @@ const (
 type deed struct {
 	do       deedKind
 	part     bucket.PartitionID
-	session  string // to be expelled
+	session  string // to be expelled; of deedOpen, that of the owner before
 	revision uint64
 	clean    bool
 	tenure   int // of deedOpen and deedClose
@@ -214,7 +215,7 @@ func (o *ownership) next(p bucket.PartitionID, mine bool, now time.Time) (d deed
 
 func (h *holding) open(d deed) deed {
 	h.tenure++
-	h.phase, d.do, d.clean, d.tenure = holdOpening, deedOpen, h.clean, h.tenure
+	h.phase, d.do, d.clean, d.session, d.tenure = holdOpening, deedOpen, h.clean, h.former, h.tenure
 	return d
 }
 
@@ -226,13 +227,13 @@ func (o *ownership) begin(p bucket.PartitionID, h *holding, mine bool) (d deed, 
 	switch {
 	case c.owner == o.self && mine: // claimed, and it did not hear of it; or it had to let go for a moment
 		// Claimed once more: a watch that lags shows what was given up since.
-		h.phase, h.replaced, d.do = holdClaiming, c.revision, deedClaim
+		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, deedClaim
 	case c.owner == o.self:
 		h.phase, d.do = holdReleasing, deedRelease
 	case !mine:
 		return d, false
 	case c.owner == "", over:
-		h.phase, h.replaced, d.do = holdClaiming, c.revision, deedClaim
+		h.phase, h.replaced, h.former, d.do = holdClaiming, c.revision, c.owner, deedClaim
 		h.clean = c.owner == "" && c.revision > 0 // one that nobody ever claimed an earlier version may have dispatched
 	case o.members[c.owner] == nil:
 		if deeds := o.expel(nil, c.owner, 0); len(deeds) > 0 {

@@ -47,6 +47,8 @@ type tenure struct {
 	lease *bucket.Membership // nil where nobody else can own it
 	// clean says that the owner before, if there was one, ended all its calls and stored what came of them.
 	clean bool
+	// ended says that the process of the owner before is known to have ended, and its calls with it.
+	ended bool
 }
 
 // valid reports whether nobody else can own the partition now.

@@ -138,9 +138,7 @@ func (l *lane) marked(p *part) {
 	r := p.replay
 	if p.markers.AfterDeath() {
 		p.careful = p.markers.Epoch()
-		if p.lease != nil {
-			p.leftover = l.now().Add(l.s.terms.api.Timeout)
-		}
+		p.leftover = l.leftUntil(p)
 	}
 	r.records, r.results = l.d.tail.detach(p.bucket.Name())
 	seen := 0
@@ -308,6 +306,9 @@ func (l *lane) open(p *part) {
 			p.bucket.Discard(m.seq)
 		}
 	}
+	if r.blind != 0 {
+		l.letGoOn(p)
+	}
 	seen := 0
 	for _, lines := range r.waiting {
 		for _, line := range lines {
@@ -318,9 +319,6 @@ func (l *lane) open(p *part) {
 	for _, line := range r.late {
 		l.goOn(line)
 		l.breathe(&seen)
-	}
-	if r.blind != 0 {
-		l.letGoOn(p)
 	}
 	p.replay = nil
 }

@@ -20,10 +20,15 @@ func TestPoisonIsParked(t *testing.T) {
 	var deaths atomic.Int64
 	r := newKillRig(t, fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: -1}, Headers: []string{"Idempotency-Key"},
-		Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		Script: func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 			if q.Key == "poison" {
 				deaths.Add(1)
-				_ = syscall.Kill(int(worker.Load()), syscall.SIGKILL) // it may be dead
+				for worker.Load() == 0 && sleepCtx(ctx, time.Millisecond) {
+					continue // it calls before it is ready
+				}
+				if pid := int(worker.Load()); pid != 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be dead
+				}
 			}
 			return fakeapi.Behaviour{}
 		},
@@ -48,6 +53,7 @@ apis:
 	for ended := false; ctx.Err() == nil && !ended; {
 		select {
 		case <-r.proc.exited:
+			worker.Store(0)
 			r.start()
 			worker.Store(int64(r.proc.cmd.Process.Pid))
 		case <-time.After(20 * time.Millisecond):
