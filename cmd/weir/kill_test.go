@@ -146,6 +146,9 @@ func (r *killRig) start() {
 	}
 }
 
+// receiptWait is after how long a producer asks again: its worker may have been killed before it answered.
+const receiptWait = 5 * time.Second
+
 // publish submits a job and notes its receipt. A job without an answer is submitted again with the same id, as a
 // producer that wants to be sure does.
 func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) {
@@ -153,7 +156,7 @@ func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) 
 		msg := &nats.Msg{Subject: subject, Data: body, Header: nats.Header{
 			"Nats-Msg-Id": {id}, "Weir-Path": {"/" + subject[strings.LastIndex(subject, ".")+1:]},
 		}}
-		reply, err := r.nc.RequestMsg(msg, patience)
+		reply, err := r.nc.RequestMsg(msg, receiptWait)
 		if err != nil {
 			if !sleepCtx(ctx, 10*time.Millisecond) {
 				return
