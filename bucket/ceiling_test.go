@@ -81,6 +81,7 @@ func TestOthersJobsCount(t *testing.T) {
 	caughtUp, reads, goOn := make(chan struct{}), make(chan struct{}, 100), make(chan struct{})
 	work.Go(func() {
 		_ = p.Read(ctx, ReadOptions{
+			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true },
 			Take: func(Entry) { reads <- struct{}{}; <-goOn }, CaughtUp: func() { close(caughtUp) }, Deaf: func(error) {},
 		})
 	})

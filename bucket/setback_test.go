@@ -98,7 +98,10 @@ func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	work.Go(func() {
-		_ = p.Read(ctx, ReadOptions{Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {}})
+		_ = p.Read(ctx, ReadOptions{
+			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true },
+			Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {},
+		})
 	})
 	p.publishJobs(t, 0, 10)
 	awaitCount(t, &seen, 10)
