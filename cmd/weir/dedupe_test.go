@@ -60,7 +60,7 @@ func TestDedupeRaised(t *testing.T) {
 	defer r.replica("only")()
 	stream := r.insist("early").Stream
 	r.awaitCalls(1)
-	r.knownFor(10*time.Minute)
+	r.knownFor(10 * time.Minute)
 	r.insist("x")
 	sent := time.Now()
 	r.awaitCalls(2)
