@@ -14,8 +14,8 @@ import (
 // command says so before it ends.
 func TestPauseReachesAStoppedReplica(t *testing.T) {
 	url := oneServer(t)
-	r := newReplicas(t, url, 2, fmt.Sprintf(replicaAPI, notIdempotent))
-	for n := range 2000 {
+	r := newReplicas(t, url, 2, fmt.Sprintf(strings.Replace(replicaAPI, "rate: 50/s", "rate: 5/s", 1), notIdempotent))
+	for n := range 400 {
 		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n%8), fmt.Sprintf("job-%d", n), nil)
 	}
 	r.awaitCalls(t.Context(), 50)
