@@ -39,6 +39,9 @@ func TestCalendarAhead(t *testing.T) {
 	}
 	m.Ahead(ahead)
 	m.Ahead(ahead / 2) // never back
+	if l := m.Levels()[0]; l.End != midnight || l.Used != 2 {
+		t.Errorf("%d used until %s", l.Used, l.End.Time().UTC())
+	}
 	if a := ask(m); a.Wait.Limit != "day" || a.Wait.Until.Add(horizon) != midnight-ahead {
 		t.Errorf("waits for %s until %s, want the day's end %s", a.Wait.Limit, a.Wait.Until.Time().UTC(), (midnight - ahead).Time().UTC())
 	}

@@ -11,7 +11,7 @@ type Level struct {
 	// Used and Count are units, of a budget millionths of money. What calls under way may take counts as used; Count is
 	// what may be used, headroom taken off. Both are 0 for a rate and for in-flight calls.
 	Used, Count int64
-	Start, End  Micros // of the period; 0 for one that slides
+	Start, End  Micros // of the period, by the calendar; 0 for one that slides
 	Held        int64  // calls that a limit that only watches would have held
 	// Unknown says that what was used is not known, so that it counts as used up until the ledger has told.
 	Unknown bool
@@ -64,10 +64,11 @@ func (e *engine) levels(now Micros) []Level {
 		switch m := l.meter.(type) {
 		case *quotaMeter:
 			p := m.at(now)
-			level.Start, level.End, level.Count = p.start, p.end, m.count
-			if p == m.period {
+			if level.Count = m.count; p == m.period {
 				level.Used = m.used
 			}
+			p = p.moved(e.ahead)
+			level.Start, level.End = p.start, p.end
 		case *slidingMeter:
 			m.advance(now)
 			level.Used, level.Count = m.sum, m.count

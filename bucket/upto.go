@@ -19,65 +19,83 @@ type UpTo struct {
 }
 
 // Bounds of such a reading: messages on their way at once, how long a replica that gives nothing is waited for until the leader
-// is asked what is left, and how long the server keeps a reader that has gone.
+// is asked what is left, and until another replica is tried, and how long the server keeps a reader that has gone. A node that
+// was cut off from the others may lag for minutes.
 const (
 	upToAhead = 1000
 	upToWait  = 500 * time.Millisecond
+	upToStall = 3 * time.Second
 	upToIdle  = 30 * time.Second
 )
 
 // ReadUpTo gives the messages to take, in order, until take fails. A consumer lives on one replica, which may lag: what it says
 // is left to read is not believed. Where it has nothing more before the last message is there, the leader is asked whether
-// there is any, since messages are deleted too. It blocks until all are read, or ctx ends.
+// there is any, since messages are deleted too; and where that one has what the consumer does not give, another is set up, on
+// another replica perhaps. It blocks until all are read, or ctx ends.
 func ReadUpTo(ctx context.Context, o UpTo, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) error {
-	if o.Last == 0 {
-		return nil
-	}
 	if o.From.InactiveThreshold == 0 {
 		o.From.InactiveThreshold = upToIdle
 	}
+	for read := uint64(0); read < o.Last; {
+		before := read
+		all, err := o.readOn(ctx, &read, take)
+		if all || err != nil {
+			return err
+		}
+		if read > before {
+			o.From.DeliverPolicy, o.From.OptStartTime, o.From.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, read+1
+		}
+	}
+	return nil
+}
+
+// readOn reads from one consumer, and reports whether that was all. Otherwise the consumer gave nothing where there is more.
+func (o *UpTo) readOn(ctx context.Context, read *uint64, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
-		return err
+		return false, err
 	}
 	msgs, err := consumer.Messages(jetstream.PullMaxMessages(upToAhead), jetstream.PullHeartbeat(time.Second))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer msgs.Stop()
 	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
-	read, silent := uint64(0), consumer.CachedInfo().NumPending == 0
+	silent, heard := consumer.CachedInfo().NumPending == 0, time.Now()
 	for {
 		if silent {
-			more, err := o.more(ctx, read)
+			more, err := o.more(ctx, *read)
 			if err != nil || !more {
-				return err
+				return true, err
+			}
+			if time.Since(heard) > upToStall {
+				return false, nil
 			}
 		}
 		msg, err := msgs.Next(jetstream.NextMaxWait(upToWait))
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoHeartbeat):
 			silent = true
 			continue // it lags, or sets itself up anew
 		case err != nil:
-			return err
+			return false, err
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
-			return err
+			return false, err
 		}
-		if read = meta.Sequence.Stream; read > o.Last {
-			return nil
+		if meta.Sequence.Stream > o.Last {
+			return true, nil
 		}
 		if err := take(msg, meta); err != nil {
-			return err
+			return false, err
 		}
-		if read == o.Last {
-			return nil
+		if *read = meta.Sequence.Stream; *read == o.Last {
+			return true, nil
 		}
-		silent = meta.NumPending == 0
+		silent, heard = meta.NumPending == 0, time.Now()
 	}
 }
 

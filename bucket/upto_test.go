@@ -72,3 +72,41 @@ func TestReplicaThatLags(t *testing.T) {
 		t.Errorf("read %d jobs, %v", read, err)
 	}
 }
+
+// stuckStream stands for a replica that does not catch up: the first consumer is given nothing.
+type stuckStream struct {
+	jetstream.Stream
+	stuck jetstream.Stream
+	made  *int
+}
+
+func (s stuckStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	if *s.made++; *s.made == 1 {
+		return s.stuck.OrderedConsumer(ctx, cfg)
+	}
+	return s.Stream.OrderedConsumer(ctx, cfg)
+}
+
+// TestReplicaThatIsStuck: where a replica gives nothing of what the leader holds, another one is read.
+func TestReplicaThatIsStuck(t *testing.T) {
+	p := newTestPartition(t)
+	p.publishJobs(t, 0, 40)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := p.queue.js.Stream(ctx, p.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck, err := p.queue.js.CreateStream(ctx, jetstream.StreamConfig{Name: "STUCK", Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, made := 0, 0
+	err = ReadUpTo(ctx, UpTo{Conn: p.nc, Stream: stuckStream{stream, stuck, &made}, Last: 40}, func(jetstream.Msg, *jetstream.MsgMetadata) error {
+		read++
+		return nil
+	})
+	if err != nil || read != 40 || made != 2 {
+		t.Errorf("read %d of 40 from %d consumers, %v", read, made, err)
+	}
+}

@@ -260,12 +260,15 @@ func (s *schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Mi
 
 // placeFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
 func (s *schedule) placeFree(key string, tat, now bucket.Micros) bucket.Micros {
-	l := s.lines[key]
+	l, took := s.lines[key], s.habits.took
+	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
+		took = min(s.rules.Interval(s.limitsOf(key).Rate).Duration(), time.Second)
+	}
 	if l != nil {
 		if l.count(settling) > 0 {
 			return now
 		}
-		if n, first := l.flying(s.habits.took); n > 0 {
+		if n, first := l.flying(took); n > 0 {
 			return max(now, first)
 		}
 	}
@@ -273,5 +276,5 @@ func (s *schedule) placeFree(key string, tat, now bucket.Micros) bucket.Micros {
 	if at == 0 {
 		return 0
 	}
-	return at.Add(s.habits.took)
+	return at.Add(took)
 }

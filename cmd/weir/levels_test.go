@@ -58,7 +58,6 @@ apis:
 
 // TestBudgetIsTold at half, at four fifths, and when what is left buys no call: once each, also over a restart.
 func TestBudgetIsTold(t *testing.T) {
-	t.Parallel()
 	for _, where := range []string{"memory", "redis"} {
 		t.Run(where, func(t *testing.T) {
 			yaml := fmt.Sprintf(budgetYAML, "10.00")
