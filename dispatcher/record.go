@@ -201,12 +201,15 @@ func (l *lane) record(t *task, r response, out outcome) *CallRecord {
 	tat := max(t.grant.TAT, l.s.floor(t.line)) // calls of a key end in any order; its newest record must know of all of them
 	l.mu.Unlock()
 	ahead := l.d.opts.Ahead() // a later process starts with the calendar's clock
+	if tat != 0 {
+		tat += ahead
+	}
 	c := &CallRecord{
 		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
 		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
 		Accepted: t.accepted.Time().UTC(), Planned: (t.at + ahead).Time(), Started: r.started.UTC(), Ended: r.ended.UTC(), Sent: r.sent, Status: r.status,
 		Outcome: out.name(), Final: out.verdict == delivered || out.verdict == dead, Detail: clip(out.detail, maxDetail),
-		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat + ahead,
+		Price: money(t.terms.api.Price), Billed: out.billed, TAT: tat,
 		Limits: t.terms.api.Rules.Names(), Costs: t.taken, Unsettled: t.unsettled, Instance: l.d.opts.Instance,
 	}
 	return c

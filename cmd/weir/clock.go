@@ -28,14 +28,17 @@ func newClock() *clock {
 // Now is the time that slots are reckoned by. It never goes back.
 func (c *clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
+// clockNoise is what two clocks that are read one after the other may seem to be apart, in microseconds.
+const clockNoise = 1000
+
 // Ahead is by how much the wall clock is ahead of Now, or was: it never shrinks, since a calendar that goes back would give
 // a quota out twice.
 func (c *clock) Ahead() bucket.Micros {
 	now := int64(bucket.MicrosOf(c.wall()) - c.Now())
 	for {
 		was := c.ahead.Load()
-		if now <= was || c.ahead.CompareAndSwap(was, now) {
-			return bucket.Micros(max(now, was))
+		if now < was+clockNoise || c.ahead.CompareAndSwap(was, now) {
+			return bucket.Micros(max(c.ahead.Load(), 0))
 		}
 	}
 }
