@@ -102,7 +102,9 @@ func someJSON(t *rapid.T, depth int) string {
 // TestPointedIsTheWholeTree: finding a value without building the others finds the same, in whatever is JSON and in what
 // is not.
 func TestPointedIsTheWholeTree(t *testing.T) {
-	found := 0
+	if got, err := ingest.Pointed([]byte(`{"a~":[1,{"b":2}]}`), "/a~0/1/b"); err != nil || got != json.Number("2") {
+		t.Errorf("%v, %v", got, err)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		body := someJSON(t, mostDepth)
 		if cut := rapid.IntRange(0, 9).Draw(t, "damage"); cut == 0 && body != "" {
@@ -118,11 +120,5 @@ func TestPointedIsTheWholeTree(t *testing.T) {
 		if (err != nil) != (wantErr != nil) || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s at %q: %v, %v, want %v, %v", body, pointer, got, err, want, wantErr)
 		}
-		if err == nil && pointer != "" {
-			found++
-		}
 	})
-	if found == 0 {
-		t.Error("no pointer ever found anything")
-	}
 }

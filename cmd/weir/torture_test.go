@@ -39,7 +39,10 @@ type tortured struct {
 // startTorture runs weir torture as soon as there is a place for it. A run mostly waits, so that several fit one core.
 func startTorture(t *testing.T, bin string, places chan struct{}, args string) *tortured {
 	dir := filepath.Join(t.TempDir(), "run")
-	cmd := exec.CommandContext(t.Context(), bin, append([]string{"torture", "--json", "--seed", "5", "--dir", dir}, strings.Fields(args)...)...)
+	if !strings.Contains(args, "--seed") {
+		args += " --seed 5"
+	}
+	cmd := exec.CommandContext(t.Context(), bin, append([]string{"torture", "--json", "--dir", dir}, strings.Fields(args)...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends what it started
 	r := &tortured{done: make(chan struct{})}
 	cmd.Stderr = &r.talk
@@ -84,6 +87,25 @@ func broken(r *torture.Report) []string {
 	return names
 }
 
+// mustBreak checks that one of these promises was broken, in this run or in one of a few more with other seeds.
+func (r *tortured) mustBreak(t *testing.T, again func(seed int) *tortured, promises ...string) {
+	t.Helper()
+	const firstSeed, lastSeed = 6, 10
+	for seed := firstSeed; ; seed++ {
+		names := broken(r.verdict(t))
+		if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(promises, name) }) {
+			return
+		}
+		if seed < lastSeed {
+			r = again(seed)
+		}
+		if r == nil || seed == lastSeed {
+			t.Errorf("broken: %v, and not %q: the bug was not caught", names, promises)
+			return
+		}
+	}
+}
+
 // TestTorture is the short torture: all kinds of faults, on apis of both kinds, keep every promise; and each planted bug
 // is caught by the faults that weir itself survives.
 func TestTorture(t *testing.T) {
@@ -101,7 +123,7 @@ func TestTorture(t *testing.T) {
 		kept[name] = startTorture(t, bin, places, args)
 	}
 	caught := map[fault.Bug]*tortured{}
-	breaks := map[fault.Bug]string{}
+	breaks, plans := map[fault.Bug]string{}, map[fault.Bug]string{}
 	for bug, planted := range map[fault.Bug]struct{ args, breaks string }{
 		fault.DeleteFirst: {"--server embedded --worker-kills 2 --at call-answered", "lost"},
 		fault.NoIntent:    {"--server embedded --worker-kills 3 --at call-sent", "called twice"},
@@ -110,8 +132,8 @@ func TestTorture(t *testing.T) {
 		fault.LimiterOpen: {"--server embedded --worker-kills 5 --at record-stored", "over-rate"},
 		fault.NoFence:     {"--worker-kills 0 --server-kills 0 --takeovers 1", "called twice"},
 	} {
-		caught[bug] = startTorture(t, bin, places, planted.args+" --stops 0 --cuts 0 --planted "+string(bug))
-		breaks[bug] = planted.breaks
+		plans[bug] = planted.args + " --stops 0 --cuts 0 --planted " + string(bug)
+		caught[bug], breaks[bug] = startTorture(t, bin, places, plans[bug]), planted.breaks
 	}
 	for name, run := range kept {
 		t.Run(name, func(t *testing.T) {
@@ -126,9 +148,12 @@ func TestTorture(t *testing.T) {
 	}
 	for bug, run := range caught {
 		t.Run("planted "+string(bug), func(t *testing.T) {
-			if names := broken(run.verdict(t)); !slices.Contains(names, breaks[bug]) {
-				t.Errorf("broken: %v, and not %q: the bug was not caught", names, breaks[bug])
-			}
+			run.mustBreak(t, func(seed int) *tortured {
+				if bug != fault.NoFence { // a second owner calls what the first was about to call, or not: that is chance
+					return nil
+				}
+				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", plans[bug], seed))
+			}, breaks[bug])
 		})
 	}
 }
@@ -161,7 +186,8 @@ func TestFleetTorture(t *testing.T) {
 	for name, faults := range kept {
 		runs[name] = startTorture(t, bin, places, fleetFaults(faults))
 	}
-	bug := startTorture(t, bin, places, fleetFaults(map[string]int{"stops": 1})+" --planted "+string(fault.NoFence))
+	planted := fleetFaults(map[string]int{"stops": 1}) + " --planted " + string(fault.NoFence)
+	bug := startTorture(t, bin, places, planted)
 	for name, faults := range kept {
 		t.Run(name, func(t *testing.T) {
 			r := runs[name].verdict(t)
@@ -174,10 +200,9 @@ func TestFleetTorture(t *testing.T) {
 		})
 	}
 	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
-		names := broken(bug.verdict(t)) // two owners at once; what each of them was about to call is chance
-		if !slices.Contains(names, "called twice") && !slices.Contains(names, "out of order") {
-			t.Errorf("broken: %v: the bug was not caught", names)
-		}
+		bug.mustBreak(t, func(seed int) *tortured { // two owners at once; what each of them was about to call is chance
+			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", planted, seed))
+		}, "called twice", "out of order")
 	})
 }
 
