@@ -46,11 +46,11 @@ type fleet struct {
 
 // setUpFleet starts the nodes, Redis and the replicas.
 func (s *stage) setUpFleet(ctx context.Context) (err error) {
-	f := &fleet{stage: s}
-	if f.redis, err = newRedis(); err != nil {
+	f, p := &fleet{stage: s}, newPorts()
+	if f.redis, err = newRedis(p); err != nil {
 		return err
 	}
-	if f.nodes, err = newNodes(); err != nil {
+	if f.nodes, err = newNodes(p); err != nil {
 		return err
 	}
 	if f.toAPI, err = newNamedLink(strings.TrimPrefix(s.apiURL(), "http://")); err != nil {

@@ -22,13 +22,13 @@ type node struct {
 }
 
 // newNodes prepares the servers, each with a link of its own to every other one.
-func newNodes() ([]*node, error) {
+func newNodes(p *ports) ([]*node, error) {
 	all := make([]*node, nodes)
 	for i := range all {
 		all[i] = &node{name: fmt.Sprintf("nats-%d", i+1)}
 		for _, addr := range []*string{&all[i].clients, &all[i].cluster} {
 			var err error
-			if *addr, err = FreeAddr(); err != nil {
+			if *addr, err = p.free(); err != nil {
 				return nil, err
 			}
 		}

@@ -16,12 +16,12 @@ type redisServer struct {
 	process *process
 }
 
-func newRedis() (*redisServer, error) {
+func newRedis(p *ports) (*redisServer, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("a fleet needs redis-server for its shared limits (apt-get install redis-server): %w", err)
 	}
-	addr, err := FreeAddr()
+	addr, err := p.free()
 	return &redisServer{path: path, addr: addr}, err
 }
 

@@ -1,0 +1,36 @@
+package torture
+
+import (
+	"fmt"
+	"net"
+	"os"
+)
+
+// ports are those of one fleet. A fleet needs many, and several fleets may be set up at once: each process has a block of its
+// own, below what a system hands out by itself, and gives every port of it once.
+type ports struct{ next, end int }
+
+const (
+	firstPort   = 10_000
+	portBlocks  = 100
+	blockLength = 100
+)
+
+func newPorts() *ports {
+	first := firstPort + os.Getpid()%portBlocks*blockLength
+	return &ports{next: first, end: first + blockLength}
+}
+
+// free is an address that nobody listens on.
+func (p *ports) free() (string, error) {
+	err := fmt.Errorf("a fleet's %d ports are used up", blockLength)
+	for p.next < p.end {
+		addr := fmt.Sprintf("127.0.0.1:%d", p.next)
+		p.next++
+		var l net.Listener
+		if l, err = net.Listen("tcp", addr); err == nil {
+			return addr, l.Close()
+		}
+	}
+	return "", fmt.Errorf("find a free port: %w", err)
+}
