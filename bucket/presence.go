@@ -24,6 +24,10 @@ type presence struct {
 	showed []net.PacketConn
 }
 
+// mostShown bounds the sockets of one process, which begins a lease anew each time it has lost one. Of a session without a
+// socket nobody can tell whether its process is gone: its calls are waited for.
+const mostShown = 256
+
 func newPresence() *presence {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	space, err2 := os.Readlink("/proc/self/ns/net")
@@ -37,7 +41,9 @@ func newPresence() *presence {
 
 // show names a session so that others can find out whether its process is there, where that is possible.
 func (p *presence) show(session string) string {
-	if p.host == "" {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.host == "" || len(p.showed) == mostShown {
 		return session
 	}
 	named := session + "-" + p.host
@@ -45,8 +51,6 @@ func (p *presence) show(session string) string {
 	if err != nil {
 		return session
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.showed = append(p.showed, socket)
 	return named
 }

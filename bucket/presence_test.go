@@ -1,6 +1,10 @@
 package bucket
 
-import "testing"
+import (
+	"fmt"
+	"os"
+	"testing"
+)
 
 // TestPresence: a session's process is taken for gone only where it was on this machine, showed itself, and does so no more.
 func TestPresence(t *testing.T) {
@@ -28,5 +32,27 @@ func TestPresence(t *testing.T) {
 	}
 	if elsewhere.gone(session) || !newPresence().gone(session) {
 		t.Error("only who shares its machine may find it gone, and must")
+	}
+}
+
+// TestPresenceIsBounded: a process that loses its lease again and again opens no socket more for each.
+func TestPresenceIsBounded(t *testing.T) {
+	p := newPresence()
+	if p.host == "" {
+		t.Skip("only Linux tells one network namespace from another")
+	}
+	t.Cleanup(func() {
+		for _, s := range p.showed {
+			_ = s.Close()
+		}
+	})
+	for i := range mostShown + 10 {
+		session := fmt.Sprintf("bounded%d.%d", os.Getpid(), i)
+		if named := p.show(session); (named != session) != (i < mostShown) {
+			t.Fatalf("session %d is named %s", i, named)
+		}
+	}
+	if len(p.showed) != mostShown {
+		t.Errorf("%d sockets", len(p.showed))
 	}
 }
