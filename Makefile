@@ -1,13 +1,15 @@
 # Everything weir needs is installed by these targets; see README.md.
 
 GO            ?= go
-FUZZTIME      ?= 10s
+FUZZTIME      ?= 20000x
 SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
+GOTESTSUM     := v1.13.0
+FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test vet unit fuzz simulate lint vuln redis build torture bench clean cc
+.PHONY: help run test vet unit simulation fuzz simulate slowdisk lint vuln redis build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -15,7 +17,14 @@ help: ## list the targets
 run: build ## show weir working: everything embedded, with a fake paid api
 	bin/weir demo $(DEMO)
 
-test: vet lint unit fuzz vuln ## pass every check: what CI runs
+STEPS := vet lint vuln simulation fuzz unit
+
+test: ## pass every check, and say how long each took: what CI runs
+	@begun=$$(date +%s); for step in $(STEPS); do \
+	  began=$$(date +%s); echo "== $$step"; $(MAKE) --no-print-directory $$step; code=$$?; now=$$(date +%s); \
+	  [ $$code = 0 ] || { echo "== $$step failed after $$((now - began)) s"; exit $$code; }; \
+	  echo "== $$step passed in $$((now - began)) s, $$((now - begun)) s since the beginning"; \
+	done
 
 build: ## build bin/weir
 	$(GO) build -trimpath -o bin/weir ./cmd/weir
@@ -28,20 +37,30 @@ vet:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) mod tidy -diff
 
-unit: redis cc ## run the tests with the race detector
-	$(GO) test -race -p 1 -parallel 4 -timeout 40m ./... # what runs in parallel mostly waits
-	$(GO) test -run Simulation -timeout 25m ./dispatcher # all seeds: with the race detector only some are run
+# Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
+GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
+
+unit: redis cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
+
+simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
+	$(GO) test -run Simulation -timeout 30m ./dispatcher
+
+slowdisk: redis $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
+	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 30m $(or $(PACKAGES),./...)
 
 SEEDS ?= 100000
 
 simulate: ## run more seeds through the schedule in virtual time: SEED=first SEEDS=how many of each
 	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
-fuzz: ## run every fuzz target briefly
+# The time of a target is a number of inputs: given as seconds, its end is now and then taken for a failure (golang/go#75804).
+fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer
 	$(CHECKOUT)
 	@for f in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
-	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do \
-	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x ./$$(dirname $$f) || exit 1; \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$f); do echo "$$name for $(FUZZTIME)"; \
+	    $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x -timeout 10m ./$$(dirname $$f) || exit 1; \
 	  done; done
 
 lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
@@ -50,6 +69,10 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(TOOLS)/golangci-lint $@
+
+$(TOOLS)/gotestsum-$(GOTESTSUM):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)
+	mv $(TOOLS)/gotestsum $@
 
 # Where the tool cannot be installed or its database not be reached, the check says so and passes: it found nothing out.
 vuln: ## look for known vulnerabilities, where their database can be reached
@@ -73,8 +96,8 @@ redis: # the tests of the shared limits run a real redis-server
 	  else echo "install redis-server 7 to run the tests"; exit 1; fi; }
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
-	$(GO) build -trimpath -tags torture -o bin/weir-torture ./cmd/weir
-	bin/weir-torture torture $(if $(SEED),--seed $(SEED)) $(ARGS)
+	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture
+	bin/torture/weir-torture $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench: ## run the benchmarks beside their references
 	$(GO) test -run '^$$' -bench . -benchmem ./...

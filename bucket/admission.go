@@ -39,7 +39,7 @@ type Admittance struct {
 // Admitter applies one Admission to all keys of an api. It is safe for concurrent use. Keys that have been idle for two of
 // their memory's lengths are forgotten, a generation at a time, without a sweep.
 type Admitter struct {
-	admission Admission
+	Admission Admission
 	soft      int64 // the limit with its soft part
 	hard      int64
 	interval  Interval
@@ -70,7 +70,7 @@ func NewAdmitter(a Admission) (*Admitter, error) {
 		hard = a.Rate.Burst
 	}
 	x := &Admitter{
-		admission: a, hard: hard, soft: hard + hard/100*a.SoftPercent + hard%100*a.SoftPercent/100,
+		Admission: a, hard: hard, soft: hard + hard/100*a.SoftPercent + hard%100*a.SoftPercent/100,
 		interval: Interval{ceilMicros(a.Rate.Per), a.Rate.Count}.fit(2 * max(a.Rate.Burst, 1)),
 		recent:   map[string]*admitState{}, older: map[string]*admitState{},
 	}
@@ -98,11 +98,11 @@ func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
 		x.count(s, now, cost)
 		return Admittance{Verdict: OverSoft, at: now}
 	}
-	if x.admission.Elastic {
+	if x.Admission.Elastic {
 		keys := int64(len(x.recent) + len(x.older))
-		free := x.together.fits(now, Micros(ceilMicros(x.admission.Rate.Per)), cost, x.admission.Rate.Count*min(keys, maxCost/x.admission.Rate.Count))
+		free := x.together.fits(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost, x.Admission.Rate.Count*min(keys, maxCost/x.Admission.Rate.Count))
 		if free <= now {
-			x.together.add(now, Micros(ceilMicros(x.admission.Rate.Per)), cost) // not against the key's own
+			x.together.add(now, Micros(ceilMicros(x.Admission.Rate.Per)), cost) // not against the key's own
 			return Admittance{Verdict: Borrowed, at: now}
 		}
 		retry = min(retry, free)
@@ -118,8 +118,8 @@ func (x *Admitter) TakeBack(key string, let Admittance, cost int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	cost = max(1, cost)
-	per := Micros(ceilMicros(x.admission.Rate.Per))
-	if x.admission.Elastic {
+	per := Micros(ceilMicros(x.Admission.Rate.Per))
+	if x.Admission.Elastic {
 		x.together.takeBack(let.at, per, cost)
 	}
 	s := x.recent[key]
@@ -129,7 +129,7 @@ func (x *Admitter) TakeBack(key string, let Admittance, cost int64) {
 	if s == nil || let.Verdict == Borrowed || let.Verdict == Refused {
 		return
 	}
-	switch x.admission.Algorithm {
+	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:
 		s.window.takeBack(let.at, per, cost)
 	case SlidingLog:
@@ -156,8 +156,8 @@ func (x *Admitter) state(key string, now Micros) *admitState {
 		delete(x.older, key)
 	} else {
 		s = &admitState{}
-		if x.admission.Algorithm == SlidingLog {
-			s.log = newSlidingMeter(Rules{}, Quota{Count: x.soft, Per: x.admission.Rate.Per})
+		if x.Admission.Algorithm == SlidingLog {
+			s.log = newSlidingMeter(Rules{}, Quota{Count: x.soft, Per: x.Admission.Rate.Per})
 		}
 	}
 	x.recent[key] = s
@@ -169,8 +169,8 @@ func (x *Admitter) fits(s *admitState, now Micros, cost, limit int64) Micros {
 	if cost > limit {
 		return maxMicros
 	}
-	per := Micros(ceilMicros(x.admission.Rate.Per))
-	switch x.admission.Algorithm {
+	per := Micros(ceilMicros(x.Admission.Rate.Per))
+	switch x.Admission.Algorithm {
 	case FixedWindow:
 		if s.window.turn(now, per); s.window.present+cost <= limit {
 			return now
@@ -189,8 +189,8 @@ func (x *Admitter) fits(s *admitState, now Micros, cost, limit int64) Micros {
 
 // count charges an admitted job.
 func (x *Admitter) count(s *admitState, now Micros, cost int64) {
-	per := Micros(ceilMicros(x.admission.Rate.Per))
-	switch x.admission.Algorithm {
+	per := Micros(ceilMicros(x.Admission.Rate.Per))
+	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:
 		s.window.add(now, per, cost)
 	case SlidingLog:
@@ -198,7 +198,7 @@ func (x *Admitter) count(s *admitState, now Micros, cost int64) {
 	default:
 		s.bucket.take(now, x.interval, cost)
 	}
-	if x.admission.Elastic {
+	if x.Admission.Elastic {
 		x.together.add(now, per, cost)
 	}
 }

@@ -27,6 +27,7 @@ type sharedLimit struct {
 	taken    int64 // units taken so far
 	top      int64 // units that the last stored snapshot covers, where checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
+	bound    bool  // of what former processes used it has only a bound
 }
 
 // microsPerAsk: one ask in 32 µs on the average is what serials have room for.
@@ -154,6 +155,9 @@ func (e *engine) slot(now Micros, key *keyState, a *Ask) (Micros, Wait) {
 		if binding >= 0 {
 			w.Limit, w.Exhausted = e.shared[binding].Name, e.shared[binding].exhausted()
 		}
+		if binding >= 0 && e.shared[binding].bound { // perhaps nothing of what stands in the way was used
+			w = Wait{Limit: OwnCheckpoint, Until: min(w.Until, now+boundPoll)}
+		}
 		return 0, w
 	}
 	for i := range e.shared {
@@ -279,7 +283,7 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 
 // inherit takes over the count of the limit of the same name, where it counts the same kind of thing.
 func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
-	switch to := l.meter.(type) {
+	switch to := l.meter.(type) { // where the kind changes, a bound stays for good
 	case *rateMeter:
 		from, ok := old.meter.(*rateMeter)
 		if !ok {
@@ -296,6 +300,7 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
 		switch from := old.meter.(type) {
 		case *quotaMeter:
 			to.carry(now, from)
+			l.bound = old.bound && l.counted()
 		case *slidingMeter:
 			for _, e := range from.entries {
 				to.adopt(now, e.end, e.units)
@@ -307,7 +312,11 @@ func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
 			to.adopt(now, from.period, from.used)
 		case *slidingMeter:
 			from.advance(now)
-			for _, e := range from.entries {
+			for _, e := range from.entries[:from.former] {
+				to.take(e.end, e.units, 0)
+			}
+			to.former, l.bound = len(to.entries), old.bound && l.counted()
+			for _, e := range from.entries[from.former:] {
 				to.take(e.end, e.units, 0)
 			}
 		}

@@ -1,6 +1,6 @@
 package bucket
 
-import "hash/maphash"
+import "weir/bucket/internal/keyhash"
 
 // keyState is one key's own bucket while it is looked at.
 type keyState struct {
@@ -9,14 +9,10 @@ type keyState struct {
 	last     int64    // serial of the last grant, 0 if it cannot be given back
 }
 
-// keyID stands for a key: 128 bits of a hash under seeds of this table. Of a million keys two share one with a chance of
-// 10^-27; they would then share a bucket, and get fewer calls, never more. In exchange a key costs the same whatever its
-// length, the collector has nothing to look at, and a reservation one place less in memory to wait for.
-type keyID struct{ high, low uint64 }
-
-// keptKey is a bucket as the table keeps it: 40 bytes.
+// keptKey is a bucket as the table keeps it: 40 bytes. Should two keys ever share an ID, they share a bucket, and get fewer
+// calls, never more.
 type keptKey struct {
-	id       keyID
+	id       keyhash.ID
 	tat      Micros
 	last     int64
 	rem      uint32 // below maxQ
@@ -35,7 +31,7 @@ type keptKey struct {
 // and one for the bucket, which depends on it, and a part of a third for the name. It is 0.3 % of a call. Keeping the
 // buckets in the index itself would save one of the two and cost a third more memory.
 type keyTable struct {
-	seeds     keySeeds
+	seeds     keyhash.Seeds
 	index     keyIndex
 	blocks    [][]keptKey
 	intervals intervalTable
@@ -53,21 +49,11 @@ func (t *keyTable) at(i uint32) *keptKey {
 }
 
 // idOf is the key's identity in this table.
-func (t *keyTable) idOf(key string) keyID { return t.seeds.id(key) }
-
-// keySeeds make the identities of one table. The zero value takes its seeds when it is first used.
-type keySeeds [2]maphash.Seed
-
-func (s *keySeeds) id(name string) keyID {
-	if *s == (keySeeds{}) {
-		*s = keySeeds{maphash.MakeSeed(), maphash.MakeSeed()}
-	}
-	return keyID{maphash.String(s[0], name), maphash.String(s[1], name)}
-}
+func (t *keyTable) idOf(key string) keyhash.ID { return t.seeds.ID(key) }
 
 // look finds a key's place, or ok is false.
-func (t *keyTable) look(id keyID) (i uint32, ok bool) {
-	return t.index.find(id.high, func(i uint32) bool { return t.at(i).id == id })
+func (t *keyTable) look(id keyhash.ID) (i uint32, ok bool) {
+	return t.index.find(id.High, func(i uint32) bool { return t.at(i).id == id })
 }
 
 // find returns the state of key if there is one.
@@ -94,7 +80,7 @@ func (t *keyTable) open(key string, now Micros) (s keyState, place uint32) {
 	}
 	i = t.n
 	t.n++
-	t.index.put(id.high, i)
+	t.index.put(id.High, i)
 	*t.at(i) = keptKey{id: id}
 	return keyState{}, i
 }
@@ -137,12 +123,12 @@ func (t *keyTable) evict(now Micros) {
 		t.hand++
 		return
 	}
-	t.index.remove(k.id.high, t.hand)
+	t.index.remove(k.id.High, t.hand)
 	t.intervals.drop(k.interval)
 	t.n--
 	if last := t.at(t.n); last != k {
 		*k = *last
-		t.index.move(k.id.high, t.n, t.hand)
+		t.index.move(k.id.High, t.n, t.hand)
 	}
 	*t.at(t.n) = keptKey{}
 	if blocks := int(t.n>>blockBits) + 2; blocks < len(t.blocks) {

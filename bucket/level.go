@@ -15,6 +15,8 @@ type Level struct {
 	Held        int64  // calls that a limit that only watches would have held
 	// Unknown says that what was used is not known, so that it counts as used up until the ledger has told.
 	Unknown bool
+	// Bound says that Used is the most that it can be: what calls before the start took is being added up.
+	Bound bool
 }
 
 // Percent is how much of it is used, rounded down, 0 to 100.
@@ -60,7 +62,7 @@ func (e *engine) levels(now Micros) []Level {
 		if l.Quota == nil && l.Budget == nil && !l.Shadow {
 			continue
 		}
-		level := Level{Limit: l.Limit, Held: l.holds}
+		level := Level{Limit: l.Limit, Held: l.holds, Bound: l.bound}
 		switch m := l.meter.(type) {
 		case *quotaMeter:
 			p := m.at(now)

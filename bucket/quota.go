@@ -15,7 +15,8 @@ type quotaMeter struct {
 	guard  Micros
 	period span // the one that used counts, zero before the first
 	used   int64
-	near   span // where the last question lay: most lie in the same period
+	former int64 // of it, what former processes may have used, until Correct
+	near   span  // where the last question lay: most lie in the same period
 	ahead  Micros
 }
 
@@ -58,10 +59,13 @@ func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
 
 func (m *quotaMeter) take(at Micros, cost, _ int64) {
 	if p := m.at(at); p != m.period {
-		m.period, m.used = p, 0
+		m.begin(p)
 	}
 	m.used += cost
 }
+
+// begin counts another period.
+func (m *quotaMeter) begin(p span) { m.period, m.used, m.former = p, 0, 0 }
 
 func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
 	if m.period.holds(at) {
@@ -77,7 +81,7 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 		return
 	}
 	if now >= m.period.end {
-		m.period, m.used = m.at(now), 0
+		m.begin(m.at(now))
 	}
 	m.used = min(int64(maxMicros), m.used+actual-cost)
 }
@@ -85,7 +89,7 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 // adopt counts units that a sliding quota of the same name granted at a time.
 func (m *quotaMeter) adopt(now, at Micros, units int64) {
 	if p := m.at(max(now, m.period.start)); p != m.period {
-		m.period, m.used = p, 0
+		m.begin(p)
 	}
 	if at >= m.period.start {
 		m.used += units
@@ -96,7 +100,7 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 // unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
 // ahead. What an api counted before that it must be asked: the old limit did not know.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
-	m.period, m.used = from.period, from.used
+	m.period, m.used, m.former = from.period, from.used, from.former
 	if from.period.end > now {
 		m.period = m.spanAt(max(now, from.period.start))
 	}

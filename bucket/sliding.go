@@ -18,6 +18,7 @@ type slidingMeter struct {
 	life    Micros
 	grain   Micros // entries closer together than this are one
 	entries []entry
+	former  int // the first entries, which former processes may have used, until Correct
 	sum     int64
 }
 
@@ -56,7 +57,7 @@ func (m *slidingMeter) advance(now Micros) {
 		m.sum -= m.entries[i].units
 		i++
 	}
-	m.entries = m.entries[i:]
+	m.entries, m.former = m.entries[i:], max(0, m.former-i)
 }
 
 func (m *slidingMeter) earliest(at Micros, cost int64) Micros {
@@ -76,7 +77,7 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 	if n := len(m.entries); n > 0 {
 		newest := &m.entries[n-1]
 		at = max(at, newest.end)
-		if at-newest.start < m.grain {
+		if at-newest.start < m.grain && n > m.former {
 			newest.end, newest.units = at, newest.units+cost
 			return
 		}
@@ -87,12 +88,12 @@ func (m *slidingMeter) take(at Micros, cost, _ int64) {
 // giveBack takes units out of the first entry that ends at or after their slot. That is the entry they were put into, or
 // an older one; taking from an older one leaves the rest recorded later than it was, which is safe.
 func (m *slidingMeter) giveBack(at Micros, cost, _ int64) {
-	from := max(0, len(m.entries)-recent)
+	from := max(m.former, len(m.entries)-recent)
 	for i := from; i < len(m.entries); i++ {
 		if m.entries[i].end < at {
 			continue
 		}
-		if i == from && from > 0 {
+		if i == from && from > m.former {
 			return // the entry may lie further back
 		}
 		cost = min(cost, m.entries[i].units)

@@ -17,7 +17,8 @@ import (
 //	m.Saved(s)                         // now up to s.Until may be granted
 //
 // Every second is often enough, and at once when an answer waits for the limit "checkpoint". A crash costs a rate its
-// burst (it starts empty), a quota at most a 64th, or one call, or eight times ahead's worth, in-flight permits one lease. Checkpoint(0) is the last
+// burst (it starts empty), in-flight permits one lease, and a quota for a moment at most a 64th, or one call, or eight times
+// ahead's worth: until Correct (former.go). Checkpoint(0) is the last
 // one of an orderly stop: it is exact, and nothing is granted after it.
 //
 // One thing no claim covers: an overage that is learnt from a response and not yet in a stored snapshot when the process
@@ -45,6 +46,8 @@ type LimitSnapshot struct {
 	Next  int64  `json:"next,omitempty"`
 	// A sliding quota: pairs of time and units.
 	Log [][2]int64 `json:"log,omitempty"`
+	// Exact says that all of it was used. Otherwise it is a bound.
+	Exact bool `json:"exact,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
 }
@@ -103,7 +106,7 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 			s.Open, s.Lease = max(s.Open, l.inFlight), s.Until+e.rules.LeaseMicros()
 		}
 		units := int64(0)
-		if ahead > 0 {
+		if ahead > 0 && !l.Shadow { // nothing hangs on what only watches
 			units = max(1, l.capacity/claimParts, l.largest, l.share(now, claimPace*s.Until-claimPace*now))
 		}
 		s.Limit = append(s.Limit, l.snapshot(now, s.Until, units))
@@ -150,7 +153,7 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 
 // snapshot is the limit's state with units more taken by until; units is 0 for an exact one.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
-	s := LimitSnapshot{Name: l.Name, top: l.taken + units}
+	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound}
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		s.TAT, s.P, s.Q = m.end(), m.interval.P, m.interval.Q
@@ -210,6 +213,7 @@ func (e *engine) restore(now Micros, s Snapshot) {
 }
 
 func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
+	l.bound = l.counted() && !s.Exact
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 {
@@ -227,11 +231,13 @@ func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 		for _, e := range s.Log { // it was a sliding one then
 			m.adopt(now, Micros(e[0]), e[1])
 		}
+		m.former = m.used
 	case *slidingMeter:
 		m.adopt(now, span{s.Start, s.End}, s.Used) // it had periods then
 		for _, e := range s.Log {
 			m.take(Micros(e[0]), e[1], 0)
 		}
+		m.former = len(m.entries)
 	}
 }
 

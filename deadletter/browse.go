@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/stream"
 	"weir/ingest"
 )
 
@@ -84,7 +84,7 @@ func OpenBrowser(ctx context.Context, js jetstream.JetStream) (*Browser, error) 
 
 // Get reads one letter with its body.
 func (b *Browser) Get(ctx context.Context, seq uint64) (Kept, error) {
-	msg, err := bucket.AskLeader(ctx, b.js.Conn(), Stream, fmt.Sprintf(`{"seq":%d}`, seq))
+	msg, err := stream.AskLeader(ctx, b.js.Conn(), Stream, fmt.Sprintf(`{"seq":%d}`, seq))
 	if err != nil {
 		return Kept{}, fmt.Errorf("dead letter %d: %w", seq, err)
 	}
@@ -223,7 +223,7 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 
 // firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and about how many there are from it on.
 func (b *Browser) firstFrom(ctx context.Context, f Filter, at time.Time) (seq, matching uint64, err error) {
-	first, err := bucket.FirstSince(ctx, b.js.Conn(), Stream, f.subject(), at)
+	first, err := stream.FirstSince(ctx, b.js.Conn(), Stream, f.subject(), at)
 	if err != nil || first == nil {
 		return 0, 0, err
 	}

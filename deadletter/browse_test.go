@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/deadletter"
+	"weir/ingest/await"
 )
 
 // openStream starts a nats-server and makes the letters' stream exist.
@@ -67,7 +68,7 @@ func bury(t *testing.T, js jetstream.JetStream, n, count, rare int) {
 			t.Fatal(err)
 		}
 		if i%1000 == 999 {
-			<-js.PublishAsyncComplete()
+			await.Receive(t, "letters to be stored", js.PublishAsyncComplete())
 		}
 	}
 	select {
@@ -79,6 +80,7 @@ func bury(t *testing.T, js jetstream.JetStream, n, count, rare int) {
 
 // TestNewestAgreesWithReadingAll compares walking back with reading everything and choosing, under many filters.
 func TestNewestAgreesWithReadingAll(t *testing.T) {
+	t.Parallel()
 	js := openStream(t)
 	b, err := deadletter.OpenBrowser(t.Context(), js)
 	if err != nil {
@@ -208,7 +210,10 @@ func TestGetAndFollow(t *testing.T) {
 	}()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for n := 2; ; n++ {
+	for n, limit := 2, time.Now().Add(await.Patience); ; n++ {
+		if time.Now().After(limit) {
+			t.Fatalf("not one of %d letters came to who follows them", n-2)
+		}
 		bury(t, js, n, 1, 1000)
 		select {
 		case job := <-seen:

@@ -23,8 +23,10 @@ const (
 	ResumedEvent   EventType = "resumed"
 	BudgetEvent    EventType = "budget"
 	ConfigEvent    EventType = "config"
-	RedrivenEvent  EventType = "redriven" // an operator redrove letters
-	PurgedEvent    EventType = "purged"   // an operator deleted letters
+	RedrivenEvent  EventType = "redriven"  // an operator redrove letters
+	PurgedEvent    EventType = "purged"    // an operator deleted letters
+	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
+	HealthyEvent   EventType = "healthy"   // it is ready again
 )
 
 // cloudEventType is the content type of a CloudEvent in structured mode.

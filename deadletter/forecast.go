@@ -14,7 +14,8 @@ type Terms struct {
 	Rules        bucket.Rules
 	Price        int64 // of a call, in millionths of the currency unit
 	Idempotent   bool
-	KeyInSubject bool // its jobs name their key in the subject, not in a header or the body
+	Keyed        string // how its calls carry idempotency keys, as a letter has it
+	KeyInSubject bool   // its jobs name their key in the subject, not in a header or the body
 }
 
 // load is what one api is about to get.

@@ -61,6 +61,7 @@ const (
 	HeaderAccepted = "Weir-Dead-Accepted-At" // when its producer handed the job in, where known
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // what its producer called an api that is not configured; as a token
+	HeaderKeyed    = "Weir-Dead-Idempotency" // of calls that may have been processed: what the api told them apart by; absent where it could not
 	HeaderOutcome  = "Weir-Outcome"
 )
 
@@ -85,8 +86,10 @@ type Letter struct {
 	Attempts        int
 	Status          int // of the last answer, 0 for none
 	Billed          Billed
+	Keyed           string // how those calls carried idempotency keys that may have been processed; "" where none did, or nobody knows
 	Redrives        int
 	ReplyTo         string
+	Answer          *Answer // the api's last; nil where it gave none
 }
 
 // Subject is where the letter is published.
@@ -106,6 +109,7 @@ func (l *Letter) Message() *nats.Msg {
 		h[name] = []string{value}
 	}
 	h[ingest.HeaderMsgID] = []string{l.msgID()}
+	l.Answer.addTo(h)
 	return &nats.Msg{Subject: l.Subject(), Header: h, Data: l.Body}
 }
 
@@ -118,6 +122,9 @@ func (l *Letter) facts() map[string]string {
 	}
 	if !l.Accepted.IsZero() {
 		facts[HeaderAccepted] = l.Accepted.UTC().Format(time.RFC3339Nano)
+	}
+	if keyed := l.keyed(); keyed != "" {
+		facts[HeaderKeyed] = keyed
 	}
 	if l.BodyLeftOut {
 		facts[HeaderBody] = bodyLeftOut
@@ -137,6 +144,14 @@ func (l *Letter) billed() Billed {
 		return l.Billed
 	}
 	return l.Billed.Worst(Billed(l.Header.Get(HeaderBilled)))
+}
+
+// keyed is Keyed of all calls of the job, as billed is.
+func (l *Letter) keyed() string {
+	if l.Keyed == "" && l.Redrives > 0 {
+		return l.Header.Get(HeaderKeyed)
+	}
+	return l.Keyed
 }
 
 // msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. A
@@ -174,9 +189,9 @@ func readLetter(subject string, h nats.Header) Kept {
 		return n
 	}
 	l := Letter{
-		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)),
+		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)), Keyed: h.Get(HeaderKeyed),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut,
+		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h),
 	}
 	if origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix); ok && strings.Contains(origin, ".") {
 		l.Origin = origin
@@ -205,7 +220,7 @@ func readLetter(subject string, h nats.Header) Kept {
 // ours reports a header that weir itself writes on letters: one that the job has comes from an earlier letter.
 func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
-	return strings.HasPrefix(lower, "weir-dead-") || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
+	return strings.HasPrefix(lower, "weir-dead-") || OfAnswer(name) || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
 		lower == "weir-job-id" && l.JobID != ""
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/bucket/stream"
 	"weir/ingest"
 )
 
@@ -35,7 +35,7 @@ const (
 	maxEventsBytes  = 1 << 30
 )
 
-// Options of an Office. All but Registerer are required.
+// Options of an Office. All but Registerer and MaxWaiting are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -43,7 +43,9 @@ type Options struct {
 	MaxAge    time.Duration // of letters
 	MaxBytes  int64         // of letters
 	// MaxStore bounds what one stream may ask of the server, 0 for no bound.
-	MaxStore   int64
+	MaxStore int64
+	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
+	MaxWaiting int64
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -52,8 +54,8 @@ type Options struct {
 type Office struct {
 	nc      *nats.Conn
 	log     *slog.Logger
-	letters *bucket.Writer
-	events  *bucket.Writer
+	letters *stream.Writer
+	events  *stream.Writer
 	buried  *prometheus.CounterVec
 }
 
@@ -62,11 +64,15 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
-	letters, err := bucket.NewWriter(o.Conn, maxWaiting, maxWaitingBytes)
+	bytes := maxWaitingBytes
+	if o.MaxWaiting > 0 {
+		bytes = int(min(o.MaxWaiting, maxWaitingBytes))
+	}
+	letters, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("dead letters: %w", err)
 	}
-	events, err := bucket.NewWriter(o.Conn, maxWaiting, maxWaitingBytes)
+	events, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
@@ -172,6 +178,12 @@ func (o *Office) orTakenBack(done func(seq uint64, err error)) func(seq uint64, 
 
 func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
 	o.letters.Write(l.Message(), func(seq uint64, err error) {
+		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
+			less := *l
+			less.Answer = l.Answer.Clip(0) // the job itself comes first
+			o.bury(&less, event, done)
+			return
+		}
 		if err != nil {
 			done(0, fmt.Errorf("dead letter: %w", err))
 			return
@@ -224,7 +236,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []bucket.StreamOptions{{Configured: bucket.AgeBound | bucket.SizeBound, Config: jetstream.StreamConfig{
+	for _, s := range []stream.Options{{Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
 		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
 		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
 		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
@@ -238,7 +250,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		cfg.Duplicates = min(lettersKnown, cfg.MaxAge)
 		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
-		if _, err := bucket.EnsureStream(ctx, o.JetStream, s); err != nil {
+		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 // MaxRedrive is how many letters one redrive takes on: it keeps 40 bytes or so of each in memory.
@@ -195,13 +196,14 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 }
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
-// unknown is of a call that carried no idempotency key, whatever the configuration says by now. A job that was charged for
+// unknown is of a call that carried no idempotency key, or one that the api would not take for the same, whatever the
+// configuration says by now. Other letters say how their calls carried it; those of earlier versions do not. A job that was charged for
 // and refused is the exception: its call is over, and another is what the operator asks for.
 func unsafeToRepeat(k *Kept, terms *Terms) bool {
 	switch {
 	case k.Reason == Unknown:
 		return true
-	case terms.Idempotent, k.Reason == Rejected && k.Billed == BilledYes:
+	case terms.Idempotent && (k.Keyed == "" || k.Keyed == terms.Keyed), k.Reason == Rejected && k.Billed == BilledYes:
 		return false
 	}
 	return k.Billed == BilledUnknown || k.Billed == BilledYes
@@ -266,7 +268,7 @@ func (r *Redrive) count(p *Plan, loads map[string]*load, k *Kept, now time.Time)
 func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load) error {
 	p.Publishing = durationOf(float64(max(0, p.Letters-1)) * r.opts.Rate.Per.Seconds() / float64(r.opts.Rate.Count))
 	for api, l := range loads {
-		depths, err := bucket.Depths(ctx, r.opts.Browser.js, api)
+		depths, err := queue.Depths(ctx, r.opts.Browser.js, api)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/stream"
 )
 
 // reader is one consumer of the letters' headers.
@@ -96,7 +96,7 @@ const lagWait = 250 * time.Millisecond
 
 // atEnd reports whether the stream's leader holds no letter from the next one on up to the sequence last.
 func (r *reader) atEnd(ctx context.Context, last uint64) (bool, error) {
-	m, err := bucket.AskLeader(ctx, r.nc, Stream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.next, r.subject))
+	m, err := stream.AskLeader(ctx, r.nc, Stream, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, r.next, r.subject))
 	if err != nil {
 		return false, fmt.Errorf("read the dead letters: %w", err)
 	}

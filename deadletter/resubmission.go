@@ -61,6 +61,9 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	if l.Billed == BilledYes || l.Billed == BilledUnknown {
 		h[HeaderBilled] = []string{string(l.Billed)}
 	}
+	if l.Keyed != "" && l.Keyed == terms.Keyed {
+		h[HeaderKeyed] = []string{l.Keyed} // it is safe to call only as long as the api's calls are told apart so
+	}
 	return &nats.Msg{Subject: subject, Header: h, Data: l.Body}
 }
 

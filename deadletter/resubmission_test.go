@@ -83,6 +83,8 @@ func TestExclude(t *testing.T) {
 		{"unknown before the api became idempotent", Letter{Reason: Unknown, Billed: BilledUnknown}, true, SkipUnknown, ""},
 		{"exhausted on an idempotent api", Letter{Reason: Exhausted, Billed: BilledUnknown}, true, "", ""},
 		{"exhausted before the api was no longer idempotent", Letter{Reason: Exhausted, Billed: BilledUnknown}, false, SkipUnknown, ""},
+		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
+		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
 		{"a deadline that has passed", Letter{Reason: Expired, Header: nats.Header{"Weir-Deadline": {"30s"}}}, false, SkipDeadline, ""},
 		{"a deadline to come", Letter{Reason: Rejected, Header: nats.Header{"weir-deadline": {"2h"}}}, false, "", ""},
@@ -96,7 +98,7 @@ func TestExclude(t *testing.T) {
 			c.letter.API = ""
 		}
 		r := &Redrive{opts: RedriveOptions{Terms: func(api string) (Terms, bool) {
-			return Terms{Idempotent: c.idempotent, KeyInSubject: true}, api == "credit"
+			return Terms{Idempotent: c.idempotent, Keyed: "Key@a", KeyInSubject: true}, api == "credit"
 		}}}
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

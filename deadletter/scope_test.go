@@ -33,6 +33,7 @@ func seqs(t *testing.T, scope *deadletter.Scope, parts deadletter.Parts) []uint6
 
 // TestScope: a scope is what matched when it was taken, whichever way it is read, and a purge deletes that and no more.
 func TestScope(t *testing.T) {
+	t.Parallel()
 	js := openStream(t)
 	b, err := deadletter.OpenBrowser(t.Context(), js)
 	if err != nil {

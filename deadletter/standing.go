@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/ingest"
 )
 
@@ -148,7 +148,7 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 	waiting := map[identity]int{}
 	for api, at := range where {
 		for _, key := range at.each() {
-			err := bucket.Waiting(ctx, b.js, api, key, func(key string, h nats.Header) {
+			err := queue.Waiting(ctx, b.js, api, key, func(key string, h nats.Header) {
 				id := identify(api, key, h.Get(ingest.HeaderJobID))
 				r.mu.Lock()
 				defer r.mu.Unlock()

@@ -214,7 +214,8 @@ const longWait = 250 * time.Millisecond
 func (s *schedule) withdraw(t *task, until bucket.Micros) {
 	s.noProbe(t)
 	s.cleared(t)
-	t.phase, t.notBefore, t.job, t.limited = resting, until.Add(-s.pace.lead), nil, true
+	t.phase, t.notBefore, t.limited = resting, until.Add(-s.pace.lead), true
+	t.unloadLocked()
 	s.staged--
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
@@ -26,11 +28,7 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 	}
 	refusal, err := l.read(t, entry)
 	switch now := l.now(); {
-	case t.unknown:
-		l.unstage(t)
-		l.settleUnknown(ctx, t)
-		return
-	case t.billed.Worst(deadletter.NotBilled) != deadletter.NotBilled && t.terms.api.Idempotency == nil:
+	case !t.doubt.allows(t.terms.api):
 		l.unstage(t)
 		l.bury(ctx, t, deadletter.Unknown, doubtDetail, nil)
 		return
@@ -54,34 +52,21 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)); t.limited = true })
 		return
 	}
-	if err := t.terms.call.conns.claim(ctx); err != nil {
+	if err := t.terms.call.Conns.Claim(ctx); err != nil {
 		l.unconnected(ctx, t, err)
 		return
 	}
-	if !l.needsIntent(t) {
-		l.change(func(*schedule) { l.made(t) })
+	if t.intended == t.calls+1 && t.intendedBy == t.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
+		l.change(func(*schedule) { l.madeLocked(t) })
 		return
 	}
 	l.intend(t.line.part, t)
 }
 
-// made marks a task as ready. Called with the lock held.
-func (l *lane) made(t *task) {
-	l.learnLead(t.staged.Until(l.now()))
+// madeLocked marks a task as ready.
+func (l *lane) madeLocked(t *task) {
+	l.learnLeadLocked(t.staged.Until(l.now()))
 	l.s.loaded(t)
-}
-
-func (l *lane) load(ctx context.Context, t *task) (bucket.Entry, error) {
-	p := t.line.part
-	l.mu.Lock()
-	entry, ok := p.takeKept(t.seq)
-	l.mu.Unlock()
-	if ok {
-		return entry, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	return p.bucket.Get(ctx, t.seq)
 }
 
 // mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
@@ -97,6 +82,10 @@ func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
 
 // unprepared puts a job back that could not be made ready.
 func (l *lane) unprepared(ctx context.Context, t *task, err error) {
+	if errors.Is(err, errNoRoom) {
+		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
+		return
+	}
 	if l.givenUp(ctx, t, err) {
 		return
 	}
@@ -124,6 +113,7 @@ func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
 			s.unstage(t)
 		}
 	})
+	l.neverRecorded(t)
 	l.finish(t, Deleted)
 	return true
 }
@@ -152,18 +142,9 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	}
 	t.grant, t.at = bucket.Grant{}, bucket.MicrosOf(now)
 	t.calls++
+	t.unseen = false
 	l.mu.Unlock()
-	l.settle(ctx, t, response{err: telling(err), started: now, ended: now})
-}
-
-// needsIntent reports whether the job's next call must be written down before it starts.
-func (l *lane) needsIntent(t *task) bool {
-	if t.intended == t.calls+1 || fault.Planted(fault.NoIntent) {
-		return false // a slot was missed, its intent still stands
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return t.terms.api.Idempotency == nil || t.seq <= t.line.part.careful || l.s.rules.Interval(t.line.limits.Rate).Duration() >= slowBucket
+	l.settle(ctx, t, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
 
 // intend stores the intents of all tasks that wait for one, together.
@@ -176,11 +157,12 @@ func (l *lane) intend(p *part, more ...*task) {
 	}
 	tasks := p.intents
 	p.intents, p.intending = nil, true
-	intents := make([]bucket.Intent, len(tasks))
+	intents := make([]queue.Intent, len(tasks))
 	for i, t := range tasks {
-		intents[i] = bucket.Intent{
-			Seq: t.seq, Call: t.calls + 1, Repeatable: t.terms.api.Idempotency != nil, Deaths: t.deaths,
-			Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
+		intents[i] = queue.Intent{
+			Seq: t.seq, Call: t.calls + 1, Deaths: t.deaths,
+			Repeatable: t.terms.api.Idempotency != nil, Idempotency: t.terms.api.KeyIdentity(), Timeout: t.terms.api.Timeout, Price: t.terms.api.Price,
+			Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
 		}
 	}
 	l.mu.Unlock()
@@ -195,9 +177,9 @@ func (l *lane) intend(p *part, more ...*task) {
 			mark := &intentMark{seq: seq, users: len(tasks)}
 			for i, t := range tasks {
 				if err == nil {
-					t.intended = intents[i].Call
+					t.intended, t.intendedBy = intents[i].Call, t.terms
 					t.intents = append(t.intents, mark)
-					l.made(t)
+					l.madeLocked(t)
 				} else {
 					s.unstage(t)
 					s.rest(t, l.now().Add(loadRetry))
@@ -206,7 +188,7 @@ func (l *lane) intend(p *part, more ...*task) {
 		})
 		if err != nil {
 			for _, t := range tasks {
-				t.terms.call.conns.release()
+				t.terms.call.Conns.Release()
 			}
 			l.intentFailed(p, err)
 		}
@@ -215,7 +197,7 @@ func (l *lane) intend(p *part, more ...*task) {
 }
 
 func (l *lane) intentFailed(p *part, err error) {
-	if errors.Is(err, bucket.ErrFenced) {
+	if errors.Is(err, queue.ErrFenced) {
 		l.mu.Lock()
 		p.open = false
 		l.mu.Unlock()
@@ -225,14 +207,14 @@ func (l *lane) intentFailed(p *part, err error) {
 	l.log.Error("an intent could not be stored; its calls wait", "err", err)
 }
 
-// dropIntents lets go of a task's intents. Called with the lock held.
-func (l *lane) dropIntents(t *task) {
+// dropIntentsLocked lets go of a task's intents.
+func (l *lane) dropIntentsLocked(t *task) {
 	for _, mark := range t.intents {
 		if mark.users--; mark.users == 0 && !t.line.part.lost.Load() {
 			t.line.part.bucket.Discard(mark.seq)
 		}
 	}
-	t.intents, t.intended = nil, 0
+	t.intents, t.intended, t.intendedBy = nil, 0, nil
 }
 
 // withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
@@ -241,8 +223,8 @@ func (l *lane) withdrawIntents(ctx context.Context) {
 	l.mu.Lock()
 	for _, line := range l.s.lines {
 		for _, t := range line.tasks {
-			if t.phase != calling && t.phase != settling {
-				l.dropIntents(t)
+			if t.phase != calling && t.phase != settling && t.lost == nil {
+				l.dropIntentsLocked(t)
 			}
 		}
 	}
@@ -309,6 +291,8 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	}
 	l.mu.Lock()
 	t.calls++
+	unseen := t.unseen
+	t.unseen = false
 	first := t.calls == 1
 	l.mu.Unlock()
 	late := t.at.Until(l.now())
@@ -317,25 +301,26 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	guarded, barred := t.line.part.guard(ctx)
-	r := l.call(guarded, t, func() { fault.Pass(fault.CallSent); l.sent(t) })
-	if barred() && !r.sent {
+	r := l.call(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.line.part.mayCall})
+	if r.Barred && !r.Sent {
 		l.mu.Lock()
 		t.calls--
+		t.unseen = unseen
 		l.mu.Unlock()
 		l.unstart(ctx, t)
 		return
 	}
 	l.sent(t)
-	t.terms.call.conns.release()
-	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.ended.Sub(r.started).Seconds())
+	t.answered(r)
+	t.terms.call.Conns.Release()
+	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.Ended.Sub(r.Started).Seconds())
 	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs}
 	use.Actual, t.unsettled = l.actual(t, r)
 	if t.taken = t.costs; use.Actual != nil {
 		t.taken = use.Actual
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
-	l.change(func(s *schedule) { s.learnCall(r.ended.Sub(r.started)); s.ended(t) })
+	l.change(func(s *schedule) { s.learnCall(r.Ended.Sub(r.Started)); s.ended(t) })
 	l.settle(ctx, t, r)
 }
 

@@ -5,7 +5,8 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -18,7 +19,7 @@ const barSubject = "weir.o.results"
 // bars it carries the result's id, which the stream takes once: for two minutes.
 func (l *lane) bar(ctx context.Context, t *task, then func(at uint64)) {
 	var at uint64
-	msg := &nats.Msg{Subject: barSubject, Header: nats.Header{ingest.HeaderMsgID: {resultID(t)}}}
+	msg := &nats.Msg{Subject: barSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(t)}}}
 	l.persist(ctx, "bar against a late result", t, func(done func(error)) {
 		l.d.results.WriteWhile(t.line.part.mayCall, msg, func(seq uint64, err error) { at = seq; done(err) })
 	}, func() {
@@ -28,7 +29,7 @@ func (l *lane) bar(ctx context.Context, t *task, then func(at uint64)) {
 
 // barred looks what has the id of a job's result.
 func (l *lane) barred(ctx context.Context, t *task, at uint64, then func(at uint64)) {
-	msg, err := bucket.AskLeader(ctx, l.d.opts.Conn, ResultsStream, fmt.Sprintf(`{"seq":%d}`, at))
+	msg, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.ResultsStream, fmt.Sprintf(`{"seq":%d}`, at))
 	if err != nil {
 		l.log.Error("results could not be read; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 		l.later(ctx, func() { l.barred(ctx, t, at, then) })
@@ -43,7 +44,7 @@ func (l *lane) barred(ctx context.Context, t *task, at uint64, then func(at uint
 		at = 0
 	case msg.Subject == barSubject:
 		// The stream knows the id all the same. Where it is not deleted it says nothing, and goes with the results' age.
-		if err := l.d.opts.Conn.Publish("$JS.API.STREAM.MSG.DELETE."+ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
+		if err := l.d.opts.Conn.Publish("$JS.API.STREAM.MSG.DELETE."+ledger.ResultsStream, fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, at)); err != nil {
 			l.log.Warn("what bars a late result stays among the results", "seq", at, "err", err)
 		}
 		at = 0

@@ -9,28 +9,34 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // newOwned is a lane with a partition that others may own, and a writer of results.
 func newOwned(t *testing.T) (l *lane, p *part) {
 	t.Helper()
 	d := newShared(t)
-	registry, err := bucket.OpenRegistry(t.Context(), d.opts.JetStream, 1)
+	registry, err := lease.OpenRegistry(t.Context(), d.opts.JetStream, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := registry.Join(t.Context(), bucket.Member{Instance: "weir-0"})
+	lease, err := registry.Join(t.Context(), lease.Member{Instance: "weir-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: bucket.QueueSettings{
-		StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10, MaxBody: 1 << 10,
+	q, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Settings: queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10, MaxBody: 1 << 10,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.results, err = bucket.NewWriter(d.opts.Conn, 10, 1<<20); err != nil {
+	if d.results, err = stream.NewWriter(d.opts.Conn, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -38,13 +44,13 @@ func newOwned(t *testing.T) (l *lane, p *part) {
 	go func() { ended <- d.results.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, "the end of the results", ended); err != nil {
 			t.Error(err)
 		}
 	})
 	l = &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
 	l.s = newSchedule(&bucket.Rules{}, pace{}, nil)
-	return l, &part{tenure: tenure{lease: lease}, bucket: q.Partitions()[0]}
+	return l, &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
 // TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
@@ -58,11 +64,11 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	bar := func(seq uint64) uint64 {
 		at := make(chan uint64, 1)
 		l.bar(t.Context(), job(seq), func(seq uint64) { at <- seq })
-		return <-at
+		return await.Receive(t, "the bar", at)
 	}
 	store := func(seq uint64) *jetstream.PubAck {
-		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ResultSubject("pay", "k"), Header: nats.Header{
-			ingest.HeaderMsgID: {resultID(job(seq))}, ingest.HeaderJobID: {"j"},
+		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
+			ingest.HeaderMsgID: {resultMsgID(job(seq))}, ingest.HeaderJobID: {"j"},
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +87,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	if at := bar(2); at != stored.Sequence || stored.Duplicate {
 		t.Errorf("the result stands at %d, not at %d", stored.Sequence, at)
 	}
-	stream, err := d.opts.JetStream.Stream(t.Context(), ResultsStream)
+	stream, err := d.opts.JetStream.Stream(t.Context(), ledger.ResultsStream)
 	if err != nil {
 		t.Fatal(err)
 	}

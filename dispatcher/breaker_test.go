@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"weir/dispatcher/httpcall"
+
 	"pgregory.net/rapid"
 )
 
 func TestBreaker(t *testing.T) {
-	o := Breaker{Failures: 3, Min: time.Second, Max: 5 * time.Second}
+	o := httpcall.Breaker{Failures: 3, Min: time.Second, Max: 5 * time.Second}
 	var b breaker
 	now := someTime
 	fail := func(times int) (opened int) {
@@ -63,7 +65,7 @@ func TestBreaker(t *testing.T) {
 	}
 	never := breaker{}
 	for range 1000 {
-		if never.failed(Breaker{}, now, now, 0) {
+		if never.failed(httpcall.Breaker{}, now, now, 0) {
 			t.Fatal("a breaker that is off opened")
 		}
 	}
@@ -73,7 +75,7 @@ func TestBreaker(t *testing.T) {
 func TestBreakerOpenTimeProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(24*time.Hour)).Draw(t, "min"))
-		o := Breaker{Failures: 1, Min: least, Max: time.Duration(rapid.Int64Range(int64(least), int64(24*time.Hour)).Draw(t, "max"))}
+		o := httpcall.Breaker{Failures: 1, Min: least, Max: time.Duration(rapid.Int64Range(int64(least), int64(24*time.Hour)).Draw(t, "max"))}
 		var b breaker
 		now, before := someTime, time.Duration(0)
 		for range rapid.IntRange(1, 100).Draw(t, "times") {

@@ -2,10 +2,12 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -36,7 +38,7 @@ type Cancellation struct{ API, Key, Job, Why string }
 // when their letters are stored, or ctx ends. It reads the headers of every waiting job, or of those of the key.
 func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(l *lane, e bucket.Entry) error {
+	err := d.find(ctx, c, func(l *lane, e queue.Entry) error {
 		a, err := l.cancel(ctx, e, c.Why)
 		answers = append(answers, a)
 		return err
@@ -47,14 +49,14 @@ func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer
 // Find is Cancel without cancelling: its answers have no verdict.
 func (d *Dispatcher) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(_ *lane, e bucket.Entry) error {
+	err := d.find(ctx, c, func(_ *lane, e queue.Entry) error {
 		answers = append(answers, CancelAnswer{Key: e.Key, Seq: e.Seq})
 		return nil
 	})
 	return answers, err
 }
 
-func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane, e bucket.Entry) error) error {
+func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane, e queue.Entry) error) error {
 	l := d.lane(c.API)
 	if l == nil {
 		return ErrNoAPI
@@ -78,7 +80,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 }
 
 // cancel ends one job and waits until it has ended.
-func (l *lane) cancel(ctx context.Context, e bucket.Entry, why string) (CancelAnswer, error) {
+func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
 	var t *task
 	l.change(func(s *schedule) {
@@ -108,7 +110,7 @@ func (l *lane) cancel(ctx context.Context, e bucket.Entry, why string) (CancelAn
 // buryCancelled makes a letter of a cancelled job.
 func (l *lane) buryCancelled(ctx context.Context, t *task) {
 	if t.job != nil {
-		t.terms.call.conns.release()
+		t.terms.call.Conns.Release()
 	} else if !l.reload(ctx, t, func() { l.buryCancelled(ctx, t) }) {
 		return
 	}
@@ -119,14 +121,23 @@ func (l *lane) buryCancelled(ctx context.Context, t *task) {
 	l.bury(ctx, t, deadletter.Cancelled, detail, nil)
 }
 
-// reload loads a settling task's message. It reports false when that failed: then again is called later, or never when
+// reload loads a settling task's message, if it is not loaded yet. It reports false when that failed: then again is called later, or never when
 // the lane stops, the partition is lost, or the message is gone.
 func (l *lane) reload(ctx context.Context, t *task, again func()) bool {
 	if t.line.part.lost.Load() {
 		l.abandon(t) // its new owner ends it, and deletes the message
 		return false
 	}
+	l.mu.Lock()
+	isLoaded := t.job != nil
+	l.mu.Unlock()
+	if isLoaded {
+		return true // it has its room: who has some must not wait for more
+	}
 	entry, err := l.load(ctx, t)
+	if errors.Is(err, errNoRoom) {
+		return false // a restart finds the job again
+	}
 	if err != nil {
 		if !l.givenUp(ctx, t, err) {
 			l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)

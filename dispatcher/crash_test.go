@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
 )
 
 // crashes are what a simulation in which the process dies remembers besides: what would be in NATS.
 type crashes struct {
-	once   bool                     // the api is not idempotent: what was in the air is parked
+	once   bool                     // the api is not idempotent now: what was in the air, without a key or before, is parked
 	ledger map[string]bucket.Micros // the pace of every key, by the store's clock
 	saved  bucket.Snapshot          // the last checkpoint
 	found  map[uint64]remains
@@ -26,6 +27,7 @@ type remains struct {
 	calls     int
 	notBefore bucket.Micros
 	inAir     bool // its last call has an intent and no record
+	keyless   bool // that call carried no key
 	cancelled bool
 }
 
@@ -124,6 +126,9 @@ func (m *simulation) crash() {
 	for _, key := range sortedKeys(old.lines) {
 		m.reread(old.lines[key])
 	}
+	if m.rnd.IntN(3) == 0 {
+		m.crashes.once = !m.crashes.once // the next one is told so by its file
+	}
 	m.after(m.upTo(30*time.Millisecond), m.reopen)
 }
 
@@ -141,7 +146,10 @@ func (m *simulation) reread(l *line) {
 	var seqs []uint64
 	for _, t := range l.tasks {
 		seqs = append(seqs, t.seq)
-		r := remains{t.seq, t.calls, 0, t.phase == calling || t.phase == settling || m.crashes.parked[t.seq], m.cancelled[t.seq]}
+		r := remains{
+			seq: t.seq, calls: t.calls, inAir: t.phase == calling || t.phase == settling || m.crashes.parked[t.seq],
+			keyless: m.crashes.once || m.crashes.parked[t.seq], cancelled: m.cancelled[t.seq],
+		}
 		if t.phase == resting && !t.limited {
 			r.notBefore = t.notBefore
 		}
@@ -171,14 +179,15 @@ func (m *simulation) reopen() {
 			t := line.extract(seq)
 			t.calls, t.notBefore = r.calls, max(r.notBefore, 1)
 			unsure = unsure || r.inAir
-			if r.inAir && !m.crashes.once && m.rnd.IntN(2) == 0 {
-				t.deaths = 1 + m.rnd.IntN(2)
+			parks := r.inAir && (m.crashes.once || r.keyless)
+			if r.inAir && !parks && m.rnd.IntN(2) == 0 {
+				t.deaths = 1 + m.rnd.IntN(3)
 			}
 			switch {
 			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
 				t.phase = settling
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.finished(t); m.finished++ })
-			case r.inAir && m.crashes.once:
+			case parks:
 				m.crashes.parked[r.seq] = true
 				t.phase = staging
 				m.s.staged++
@@ -187,13 +196,13 @@ func (m *simulation) reopen() {
 			}
 		}
 		line.cold = true
+		if unsure && m.s.clock == OwnClock { // the records of the lost calls say so
+			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.drainTime(line.limits)))
+		}
 		known := m.crashes.ledger[key]
 		if m.s.clock == OtherClock {
 			line.floor = known
 			continue
-		}
-		if !m.crashes.once || unsure {
-			known = max(known, m.now.Add(m.s.drainTime(line.limits)))
 		}
 		line.tat = max(line.tat, known)
 	}
@@ -205,7 +214,7 @@ func (m *simulation) reopen() {
 // in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
 func TestSimulationOfCrashes(t *testing.T) {
 	died := 0
-	for seed := range seeds(3_000) {
+	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			if m.rnd.IntN(3) == 0 {

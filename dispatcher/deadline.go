@@ -4,16 +4,18 @@ import (
 	"context"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
 // maxLapsing bounds the jobs that end at once because their deadlines passed while they waited: each is loaded for its letter.
 const maxLapsing = 64
 
-// expect notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is not
-// loaded. Called with the lock held.
-func (p *part) expect(e bucket.Entry) {
+// expectLocked notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is
+// not loaded.
+func (p *part) expectLocked(e queue.Entry) {
 	at := ingest.DeadlineOf(e.Header, e.Time)
 	if at.IsZero() {
 		return
@@ -103,20 +105,20 @@ const lateDetail = "the deadline passed before its call"
 // expire ends a job whose deadline has passed, which may be loaded already.
 func (l *lane) expire(ctx context.Context, t *task) {
 	if t.job != nil {
-		t.terms.call.conns.release()
+		t.terms.call.Conns.Release()
 	} else if !l.reload(ctx, t, func() { l.expire(ctx, t) }) {
 		return
 	}
-	if t.billed.Worst(deadletter.NotBilled) != deadletter.NotBilled && l.unrepeatable() {
+	if !t.doubt.allows(l.present()) {
 		l.bury(ctx, t, deadletter.Unknown, doubtDetail, nil)
 		return
 	}
 	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
 }
 
-// unrepeatable reports whether the api is not idempotent now.
-func (l *lane) unrepeatable() bool {
+// present is what the api is now.
+func (l *lane) present() *httpcall.API {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.terms.api.Idempotency == nil
+	return l.s.terms.api
 }

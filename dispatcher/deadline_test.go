@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
 )
 
 // deadlines are those of a simulation's jobs, drawn apart from all else in it.
@@ -73,7 +75,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"key paused": func(d *desk) { d.pause("a", Pause{}) },
 		"api held":   func(d *desk) { d.hold(nil, d.now.Add(far), "429") },
 		"key held":   func(d *desk) { d.hold(d.lines["a"], d.now.Add(far), "429") },
-		"breaker":    func(d *desk) { d.breaker.open(Breaker{Failures: 1, Min: far, Max: far}, d.now, 0) },
+		"breaker":    func(d *desk) { d.breaker.open(httpcall.Breaker{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.until, d.by = d.now.Add(far), "q" },
 		"own rate":   func(d *desk) { d.lines["a"].tat = d.now.Add(far) },
 		"store down": func(d *desk) { d.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
@@ -81,7 +83,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 		d := newDesk(fast(4))
 		d.add("a", "a", "a", "a")
 		for seq, after := range map[uint64]time.Duration{1: time.Second, 2: time.Second, 4: time.Second} {
-			d.part.expect(entryWithDeadline(seq, d.now.Add(after)))
+			d.part.expectLocked(entryWithDeadline(seq, d.now.Add(after)))
 		}
 		stop(d)
 		var ended []uint64
@@ -110,7 +112,7 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
 	l := d.lines["a"]
-	d.part.expect(entryWithDeadline(1, d.now.Add(3*time.Second)))
+	d.part.expectLocked(entryWithDeadline(1, d.now.Add(3*time.Second)))
 	for d.inPhase(calling) == 0 {
 		d.grant()
 		d.now = d.now.Add(time.Millisecond)
@@ -137,7 +139,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	for i, key := range names("k", keys) {
 		d.add(key)
 		if i%2 == 0 {
-			d.part.expect(entryWithDeadline(uint64(i+1), d.now.Add(time.Second)))
+			d.part.expectLocked(entryWithDeadline(uint64(i+1), d.now.Add(time.Second)))
 		}
 	}
 	d.turn()
@@ -161,6 +163,6 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	}
 }
 
-func entryWithDeadline(seq uint64, at bucket.Micros) bucket.Entry {
-	return bucket.Entry{Seq: seq, Time: at.Time().Add(-time.Hour), Header: map[string][]string{"weir-deadline": {"1h"}}}
+func entryWithDeadline(seq uint64, at bucket.Micros) queue.Entry {
+	return queue.Entry{Seq: seq, Time: at.Time().Add(-time.Hour), Header: map[string][]string{"weir-deadline": {"1h"}}}
 }

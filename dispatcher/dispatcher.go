@@ -16,7 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 )
 
 // Options of a Dispatcher. All but Registry, MayBegin, SharedBy, Tail and Registerer are required.
@@ -27,7 +33,7 @@ type Options struct {
 	Instance  string // this replica's name
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
-	Registry *bucket.Registry
+	Registry *lease.Registry
 	// MayBegin is asked after every lease that is begun, before anything is called by it: whether the jobs are to be called
 	// here still, and whether this replica has heard all that operators have said. With an error that wraps ErrElsewhere the
 	// dispatcher ends, with another one it begins anew. Nil where there is no Registry.
@@ -38,19 +44,19 @@ type Options struct {
 	Now        func() bucket.Micros // the clock of every lane and its store
 	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
 	Replicas   int
-	Dedupe     *bucket.Dedupe // how long a job's id is known
+	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
-	Tail       TailBounds
+	Tail       ledger.Bounds
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
 // LaneOptions are what one api's dispatch needs. All are required.
 type LaneOptions struct {
-	API   *API
-	Queue *bucket.Queue
+	API   *httpcall.API
+	Queue *queue.Queue
 	Store Store
 	// Clock says by which clock the store counts. A store that counts by another is asked in the background.
 	Clock StoreClock
@@ -71,10 +77,10 @@ type Dispatcher struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
-	results *bucket.Writer
-	calls   *bucket.Writer
-	tail    *tail
-	owner   *owner // nil: every partition is this process's
+	results *stream.Writer
+	calls   *stream.Writer
+	tail    *ledger.Tail
+	owner   *ownership.Manager // nil: every partition is this process's
 	failed  chan error
 	down    atomic.Int32 // lanes whose store does not answer
 	added   chan *lane   // while it runs
@@ -101,7 +107,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 		o.Ahead = func() bucket.Micros { return 0 }
 	}
 	d := &Dispatcher{
-		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: newTail(),
+		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: ledger.NewTail(),
 		pauses: map[string]map[string]Pause{},
 	}
 	if err := EnsureStreams(ctx, o); err != nil {
@@ -109,12 +115,14 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	}
 	var err error
 	if o.Registry != nil {
-		d.owner = newOwner(d, o.Registry)
+		d.owner = ownership.NewManager(ownership.ManagerOptions{
+			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin, Host: host{d}, Log: d.log,
+		})
 	}
-	if d.results, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+	if d.results, err = stream.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	if d.calls, err = bucket.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+	if d.calls, err = stream.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	d.metrics = newMetrics(d, o.Registerer)
@@ -134,7 +142,7 @@ func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
 		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
 	}
 	if d.owner != nil {
-		d.owner.update(ctx)
+		d.owner.Update(ctx)
 		return nil
 	}
 	return l.awaitReady(ctx)
@@ -177,7 +185,7 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	lanes.Go(func() error {
 		defer stopLanes() // a lane works until its partitions are given up
 		if d.owner != nil {
-			return d.owner.run(sharing, hard)
+			return d.owner.Run(sharing, hard)
 		}
 		<-sharing.Done()
 		return nil
@@ -200,7 +208,7 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	err := lanes.Wait()
 	if d.owner != nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
-		d.owner.end(last)
+		d.owner.End(last)
 		cancel()
 	}
 	stopWriting()
@@ -220,7 +228,7 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
 	for {
-		why := d.owner.unready()
+		why := d.owner.Unready()
 		if why == "" {
 			return nil
 		}
@@ -246,11 +254,19 @@ func (d *Dispatcher) Session() string {
 	if d.owner == nil {
 		return ""
 	}
-	if lease := d.owner.lease.Load(); lease != nil {
-		return lease.Session()
-	}
-	return ""
+	return d.owner.Session()
 }
+
+// CheckShared says why rules, by api, cannot be put in force beside the replicas that dispatch now.
+func (d *Dispatcher) CheckShared(rules map[string]bucket.Rules) error {
+	if d.owner == nil {
+		return nil
+	}
+	return d.owner.CheckShared(rules)
+}
+
+// Beside reports whether other replicas dispatch too, as far as this one knows.
+func (d *Dispatcher) Beside() bool { return d.owner != nil && d.owner.Beside() }
 
 // fail ends Run with an error.
 func (d *Dispatcher) fail(err error) {
@@ -296,11 +312,11 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		}
 		return want
 	}
-	for _, s := range []bucket.StreamOptions{{Configured: bucket.AgeBound, Config: jetstream.StreamConfig{
-		Name: ResultsStream, Subjects: []string{resultsPrefix + ">", barSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
+	for _, s := range []stream.Options{{Configured: stream.AgeBound, Config: jetstream.StreamConfig{
+		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultsPrefix + ">", barSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
 	}}, {Config: jetstream.StreamConfig{
-		Name: CallsStream, Subjects: []string{callsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
+		Name: ledger.CallsStream, Subjects: []string{ledger.CallsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
 		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
 	}}} {
 		cfg := &s.Config
@@ -308,7 +324,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
-		if _, err := bucket.EnsureStream(ctx, o.JetStream, s); err != nil {
+		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
 			return err
 		}
 	}

@@ -5,11 +5,12 @@ import (
 
 	"weir/bucket"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 )
 
 // ending is the end of a task's call as the schedule is told of it.
 type ending struct {
-	outcome
+	httpcall.Outcome
 	sent         bool // at least a byte of it
 	started, now bucket.Micros
 	jitter       float64 // from 0 to 1
@@ -22,6 +23,7 @@ type feedback struct {
 	first     bool          // failure in a row
 	hold      news          // that nothing else keeps over a restart, if until is not 0
 	news      []news
+	denied    bool // the first of the news is a denial, which is to be kept over a restart
 }
 
 // news is a hold that has begun, or with until 0 one that has ended. No line stands for the api.
@@ -41,7 +43,11 @@ func (n news) event() deadletter.EventType {
 // hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
 // probe's answer closes the breaker.
 func (s *schedule) hear(t *task, e ending) feedback {
-	f := feedback{notBefore: e.now.Add(e.after)}
+	f := feedback{notBefore: e.now.Add(e.After)}
+	if e.Verdict == httpcall.Denied {
+		s.hearDenial(t, e, &f)
+		return f
+	}
 	s.hearFault(t, e, &f)
 	retry, scope, pushes := &t.terms.api.Retry, t.line, &t.line.pushes
 	if retry.HoldAPI {
@@ -49,31 +55,32 @@ func (s *schedule) hear(t *task, e ending) feedback {
 	}
 	var wait time.Duration
 	switch {
-	case e.verdict == pushback:
+	case e.Verdict == httpcall.Pushback:
 		*pushes = min(*pushes+1, 100)
-		if wait = e.hold.wait; wait == 0 {
+		if wait = e.Hold.Wait; wait == 0 {
 			wait = backoff(retry.Min, retry.Max, int(*pushes), e.jitter)
 		}
 		f.notBefore = e.now.Add(wait)
 		s.lower(scope, retry.Adaptive, e)
-	case e.fault:
+	case e.Fault:
 		t.line.pushes, s.pushes = 0, 0
 	default:
 		t.line.pushes, s.pushes = 0, 0
+		s.welcome = max(s.welcome, e.started)
 		s.governor.answered(e.started, e.now)
 		if g := t.line.governor; g != nil {
 			g.answered(e.started, e.now)
 		}
 	}
-	if e.verdict != pushback && e.hold.header != "" {
-		if wait = e.hold.wait; e.hold.spent {
+	if e.Verdict != httpcall.Pushback && e.Hold.Header != "" {
+		if wait = e.Hold.Wait; e.Hold.Spent {
 			wait = retry.Min
 		}
 	}
 	if wait > 0 {
 		n := news{scope, e.now.Add(wait), e.why()}
 		s.holdFor(n, e.now, &f)
-		if e.verdict != pushback {
+		if e.Verdict != httpcall.Pushback {
 			f.hold = n
 		}
 	}
@@ -83,11 +90,11 @@ func (s *schedule) hear(t *task, e ending) feedback {
 // why says what a hold is for.
 func (e ending) why() string {
 	why := "the api says that no call is left"
-	if e.verdict == pushback {
-		why = e.detail
+	if e.Verdict == httpcall.Pushback {
+		why = e.Detail
 	}
-	if e.hold.header != "" {
-		why += " (" + e.hold.header + ")"
+	if e.Hold.Header != "" {
+		why += " (" + e.Hold.Header + ")"
 	}
 	return why
 }
@@ -109,28 +116,35 @@ func (s *schedule) holdFor(n news, now bucket.Micros, f *feedback) {
 // for ever; but where nothing was sent it cannot be the job.
 func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 	o, probe := t.terms.api.Breaker, s.probe == t
-	if e.fault && e.verdict == retry && !s.breaker.closed() && (!e.sent || t.spared < t.terms.api.Retry.Attempts) {
+	if e.Fault && e.Verdict == httpcall.Again && !s.breaker.closed() && (!e.sent || t.spared < t.terms.api.Retry.Attempts) {
 		f.free = true
 		t.spared++
 	}
 	switch {
 	case probe:
 		s.probe = nil
-		if e.fault {
+		if s.breaker.denied {
+			o = denialPace(&t.terms.api.Retry)
+		}
+		if e.Fault || s.breaker.denied && e.Verdict == httpcall.Pushback { // "not now" does not say that weir is let in again
 			s.breaker.open(o, e.now, e.jitter)
 			s.tripped(e, f)
 			break
 		}
+		why := "the api answers again"
+		if s.breaker.denied {
+			why = "the api accepts weir's calls again"
+		}
 		s.breaker.close(e.now)
 		s.governor.restart(e.now)
-		f.news = append(f.news, news{why: "the api answers again"})
-	case !e.fault:
+		f.news = append(f.news, news{why: why})
+	case !e.Fault:
 		s.breaker.worked(e.started)
 	case s.breaker.failed(o, e.started, e.now, e.jitter):
 		s.tripped(e, f)
 	}
-	f.first = e.fault && s.breaker.closed() && s.breaker.failures == 1
-	t.tripped = e.fault && !s.breaker.closed()
+	f.first = e.Fault && s.breaker.closed() && s.breaker.failures == 1
+	t.tripped = e.Fault && !s.breaker.closed()
 	if t.tripped {
 		f.notBefore = max(f.notBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
 	}
@@ -138,8 +152,10 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 
 // tripped tells that the breaker has opened. What was made ready goes back.
 func (s *schedule) tripped(e ending, f *feedback) {
-	s.breaker.why = e.detail
-	f.news = append(f.news, news{until: s.breaker.until, why: "its calls keep failing: " + e.detail})
+	if !s.breaker.denied {
+		s.breaker.why = e.Detail
+	}
+	f.news = append(f.news, news{until: s.breaker.until, why: s.breaker.reason()})
 	s.touchAll()
 }
 
@@ -147,7 +163,7 @@ func (s *schedule) tripped(e ending, f *feedback) {
 const probeTurn = time.Second
 
 // lower lets pushback lower a rate that adapts.
-func (s *schedule) lower(scope *line, a *Adaptive, e ending) {
+func (s *schedule) lower(scope *line, a *httpcall.Adaptive, e ending) {
 	if a == nil {
 		return
 	}

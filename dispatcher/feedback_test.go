@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 )
 
 // outage is a time in which every call fails, or with dials not even a connection can be had.
@@ -23,13 +24,13 @@ type grudge struct {
 // openAPI draws how the api behaves, and what is configured for it.
 func (m *simulation) openAPI() {
 	m.grudges = map[*line]*grudge{}
-	m.api = &API{Rules: m.rules, Retry: Retry{
+	m.api = &httpcall.API{Rules: m.rules, Retry: httpcall.Retry{
 		Attempts: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, HoldAPI: m.rnd.IntN(3) == 0, Obey: m.rnd.IntN(4) > 0,
 	}}
 	if m.rnd.IntN(3) == 0 {
-		m.api.Retry.Adaptive = &Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
+		m.api.Retry.Adaptive = &httpcall.Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
 	}
-	m.api.Breaker = Breaker{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
+	m.api.Breaker = httpcall.Breaker{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
 	for range []int{0, 0, 1, 2}[m.rnd.IntN(4)] {
 		from := m.now.Add(m.upTo(time.Second))
 		m.outages = append(m.outages, outage{from, from.Add(m.upTo(2 * time.Second)), m.rnd.IntN(2) == 0})
@@ -53,36 +54,41 @@ func (m *simulation) unconnected(t *task) {
 		m.s.probe = t
 	}
 	t.calls++
-	m.heard(t, ending{outcome: outcome{verdict: retry, fault: true}, started: m.now, now: m.now, jitter: m.rnd.Float64()})
+	m.heard(t, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Again, Fault: true}, started: m.now, now: m.now, jitter: m.rnd.Float64()})
 }
 
 // fate draws how a call ends.
 func (m *simulation) fate(t *task, started bucket.Micros) ending {
-	e := ending{sent: true, started: started, now: m.now, jitter: m.rnd.Float64(), outcome: outcome{verdict: delivered}}
+	e := ending{sent: true, started: started, now: m.now, jitter: m.rnd.Float64(), Outcome: httpcall.Outcome{Verdict: httpcall.Delivered}}
 	for _, o := range m.outages {
 		if o.from <= m.now && m.now < o.until {
-			e.verdict, e.fault = retry, true
+			e.Verdict, e.Fault = httpcall.Again, true
 			return e
 		}
 	}
 	if m.outcome == 0 || t.calls > 5 || m.rnd.IntN(m.outcome) > 0 {
 		return e
 	}
-	switch m.rnd.IntN(5) {
+	switch m.rnd.IntN(6) {
 	case 0:
-		e.verdict = pushback
+		e.Verdict = httpcall.Pushback
 	case 1:
-		e.verdict, e.hold = pushback, advice{wait: m.upTo(300 * time.Millisecond), header: "retry-after"}
+		e.Verdict, e.Hold = httpcall.Pushback, httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
 	case 2:
 		if m.api.Retry.Obey {
-			e.hold = advice{wait: m.upTo(300 * time.Millisecond), header: "ratelimit"}
+			e.Hold = httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "ratelimit"}
 		}
 	case 3:
 		if m.api.Retry.Obey {
-			e.hold = advice{spent: true, header: "x-shop-call-limit"}
+			e.Hold = httpcall.Advice{Spent: true, Header: "x-shop-call-limit"}
 		}
 	case 4:
-		e.verdict, e.fault = retry, true
+		e.Verdict, e.Fault = httpcall.Again, true
+	case 5:
+		e.Verdict, e.Detail = httpcall.Denied, "the api answered 401"
+		if m.rnd.IntN(2) == 0 {
+			e.Hold = httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
+		}
 	}
 	return e
 }
@@ -95,25 +101,29 @@ func (m *simulation) heard(t *task, e ending) {
 		m.probing = nil
 	}
 	probe := m.s.probe == t
+	failed := e.Fault || e.Verdict == httpcall.Denied || e.Verdict == httpcall.Pushback && m.s.breaker.denied
 	f := m.s.hear(t, e)
-	if probe && m.s.breaker.closed() == e.fault {
-		m.t.Fatalf("the probe failed: %v, and the breaker is closed: %v", e.fault, m.s.breaker.closed())
+	if probe && m.s.breaker.closed() == failed {
+		m.t.Fatalf("the probe ended with %s, and the breaker is closed: %v", e.Name(), m.s.breaker.closed())
 	}
-	if f.free && (!open || e.verdict != retry) {
-		m.t.Fatalf("a call did not count that ended with %s, the breaker open: %v", e.name(), open)
+	if e.Verdict == httpcall.Denied && t.terms == m.s.terms && m.s.breaker.closed() && e.started >= m.s.breaker.turned {
+		m.t.Fatalf("the api denied weir and may be called")
 	}
-	if e.verdict != pushback && !f.free {
+	if f.free && (!open || e.Verdict != httpcall.Again) {
+		m.t.Fatalf("a call did not count that ended with %s, the breaker open: %v", e.Name(), open)
+	}
+	if e.Counts() && !f.free {
 		t.attempts++
 	} else {
 		m.free++
 	}
-	if e.hold.wait > 0 && max(t.line.held, m.s.held) < e.now.Add(e.hold.wait) {
-		m.t.Fatalf("the api asked for %s and is held until %s", e.hold.wait, e.now.Until(max(t.line.held, m.s.held)))
+	if e.Verdict != httpcall.Denied && e.Hold.Wait > 0 && max(t.line.held, m.s.held) < e.now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.now.Until(max(t.line.held, m.s.held)))
 	}
 	notBefore := max(f.notBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
 		m.keepRecord(t)
-		if e.verdict == delivered {
+		if e.Verdict == httpcall.Delivered {
 			m.s.finished(t)
 			m.finished++
 			return
@@ -184,7 +194,7 @@ func (m *simulation) checkSlowStart(t *task) {
 func TestSlowStartOfAnAPI(t *testing.T) {
 	const keys, jobs = 100, 5
 	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
-	m.s.terms.api.Breaker, m.s.terms.api.Retry.Adaptive = Breaker{}, nil
+	m.s.terms.api.Breaker, m.s.terms.api.Retry.Adaptive = httpcall.Breaker{}, nil
 	until := m.now.Add(time.Second)
 	m.s.hold(nil, until, "429")
 	for k := range keys {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 // A forecast says when a job should be called, without looking at any other key's jobs: by the key's own pace and calls in
@@ -67,11 +68,11 @@ func (s *schedule) usualCost(i int) float64 {
 
 // forecast is when the n-th call without a slot of a line should start, counted from 1; never while it is paused.
 func (s *schedule) forecast(l *line, n int, now bucket.Micros) bucket.Micros {
-	return s.prospect(l, bucket.Place{Key: l.key, Position: n}, l.tat, now)
+	return s.prospect(l, queue.Place{Key: l.key, Position: n}, l.tat, now)
 }
 
 // eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
-func (s *schedule) eta(p bucket.Place, tat, now bucket.Micros) bucket.Micros {
+func (s *schedule) eta(p queue.Place, tat, now bucket.Micros) bucket.Micros {
 	l := s.lines[p.Key]
 	if l != nil {
 		tat = max(tat, l.tat)
@@ -88,7 +89,7 @@ func (s *schedule) eta(p bucket.Place, tat, now bucket.Micros) bucket.Micros {
 
 // prospect is when the call at a place should start, where its position counts calls without a slot. l is nil for a key
 // without jobs.
-func (s *schedule) prospect(l *line, p bucket.Place, tat, now bucket.Micros) bucket.Micros {
+func (s *schedule) prospect(l *line, p queue.Place, tat, now bucket.Micros) bucket.Micros {
 	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
 		return never
 	}
@@ -114,7 +115,7 @@ func (s *schedule) prospect(l *line, p bucket.Place, tat, now bucket.Micros) buc
 // headRests is until when the line's first job without a slot rests: those behind it do not overtake it.
 func (l *line) headRests() bucket.Micros {
 	for _, t := range l.tasks {
-		if t.phase == resting && t.calls == 0 && t.notBefore < never-1 {
+		if t.phase == resting && t.first() && t.notBefore < never-1 {
 			return t.notBefore
 		}
 	}
@@ -154,7 +155,7 @@ func (l *line) flying(took time.Duration) (n int64, first bucket.Micros) {
 
 // turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
 // so do the keys of one; but there cannot be more than jobs that wait.
-func (s *schedule) turnsBefore(l *line, p bucket.Place) int {
+func (s *schedule) turnsBefore(l *line, p queue.Place) int {
 	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.lines), p.Keys), max(1, len(s.tenants)), 0
 	if l != nil {
 		own = l.depth() - l.count(granted, calling, settling)
@@ -242,7 +243,7 @@ func (s *schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Mi
 	}
 	for i := range s.levels {
 		level := &s.levels[i]
-		if level.Limit.Name != limit.Name || level.Unknown || level.End <= from || level.Count <= 0 {
+		if level.Limit.Name != limit.Name || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {
 			continue
 		}
 		short := need - float64(level.Count-level.Used)
@@ -272,7 +273,7 @@ func (s *schedule) placeFree(key string, tat, now bucket.Micros) bucket.Micros {
 			return max(now, first)
 		}
 	}
-	at := s.eta(bucket.Place{Key: key, Position: 1}, tat, now)
+	at := s.eta(queue.Place{Key: key, Position: 1}, tat, now)
 	if at == 0 {
 		return 0
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/ingest"
 )
 
@@ -46,7 +47,7 @@ func (f *foreseen) submit(key string) uint64 {
 	if l := f.s.lines[key]; l != nil {
 		position += l.depth()
 	}
-	f.said[f.seq] = f.s.eta(bucket.Place{Key: key, Position: position}, 0, f.now)
+	f.said[f.seq] = f.s.eta(queue.Place{Key: key, Position: position}, 0, f.now)
 	f.s.push(key, f.seq, f.part)
 	return f.seq
 }

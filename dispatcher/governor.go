@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 )
 
 // governor keeps the calls of a key, or of a whole api, below the configured rate while there is reason to. It only
@@ -35,19 +36,13 @@ const mostRamp = time.Second
 // longestInterval keeps shares of an interval within 64 bits.
 const longestInterval = time.Duration(1<<52) * time.Microsecond
 
-// Adaptive says how the rate follows the api's pushback, below what is configured.
-type Adaptive struct {
-	Floor   int64         // percent of the configured rate that are left at least, 1 to 100
-	Recover time.Duration // from nothing back to the whole rate, without pushback; above 0
-}
-
 // restart begins a slow start: a hold has ended.
 func (g *governor) restart(now bucket.Micros) {
 	g.ramp, g.began, g.turned, g.next = slowStart, now, now, max(g.next, now)
 }
 
 // pushedBack lowers the ceiling for a call that started at started and was pushed back at now.
-func (g *governor) pushedBack(a *Adaptive, started, now bucket.Micros) {
+func (g *governor) pushedBack(a *httpcall.Adaptive, started, now bucket.Micros) {
 	if a == nil || started <= g.lowered {
 		return
 	}
@@ -74,7 +69,7 @@ func (g *governor) answered(started, now bucket.Micros) {
 }
 
 // grow lets the ceiling grow back up to now. Without a the configuration has stopped asking for one.
-func (g *governor) grow(a *Adaptive, now bucket.Micros) {
+func (g *governor) grow(a *httpcall.Adaptive, now bucket.Micros) {
 	if g.ceiling == 0 || now <= g.grown {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 )
 
 const someTime = bucket.Micros(1_700_000_000_000_000)
@@ -37,7 +38,7 @@ func TestGovernorStartsSlowly(t *testing.T) {
 // once.
 func TestGovernorCountsOneMomentOnce(t *testing.T) {
 	var g governor
-	a := &Adaptive{Floor: 10, Recover: time.Hour}
+	a := &httpcall.Adaptive{Floor: 10, Recover: time.Hour}
 	g.restart(someTime)
 	for range 8 {
 		g.answered(someTime.Add(time.Millisecond), someTime.Add(time.Second))
@@ -63,7 +64,7 @@ func TestGovernorProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var g governor
 		interval := time.Duration(rapid.Int64Range(1, int64(400*24*time.Hour/time.Microsecond)).Draw(t, "interval")) * time.Microsecond
-		a := &Adaptive{
+		a := &httpcall.Adaptive{
 			Floor:   rapid.Int64Range(1, 100).Draw(t, "floor"),
 			Recover: time.Duration(rapid.Int64Range(1e6, 24*3600e6).Draw(t, "recover")) * time.Microsecond,
 		}
@@ -122,7 +123,7 @@ func TestGovernorProperty(t *testing.T) {
 // TestGovernorRecovers: the ceiling grows by the clock, however often it is looked at.
 func TestGovernorRecovers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := &Adaptive{Floor: 1, Recover: time.Duration(rapid.Int64Range(1e6, 3600e6).Draw(t, "recover")) * time.Microsecond}
+		a := &httpcall.Adaptive{Floor: 1, Recover: time.Duration(rapid.Int64Range(1e6, 3600e6).Draw(t, "recover")) * time.Microsecond}
 		var often, once governor
 		often.pushedBack(a, someTime, someTime)
 		once = often

@@ -34,7 +34,7 @@ func (s *schedule) countHeld(now bucket.Micros, ours func(key string) bool) int 
 			n++
 		}
 	}
-	if s.paused.api != nil || max(s.held, s.breaker.until, s.spent) > now {
+	if s.paused.api != nil || max(s.held, s.breaker.until, s.spent) > now || s.breaker.denied {
 		n++
 	}
 	return n

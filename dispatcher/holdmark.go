@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 // holdMark is a stored mark of a hold that no job's retry mark speaks of: the answer that asked for it ended its job.
@@ -50,8 +51,8 @@ func (l *lane) keepHold(p *part, n news) {
 	})
 }
 
-// replayHold holds what was held before the start. Called with the lock held.
-func (l *lane) replayHold(p *part, mark bucket.RetryMark, seq uint64) {
+// replayHoldLocked holds what was held before the start.
+func (l *lane) replayHoldLocked(p *part, mark queue.RetryMark, seq uint64) {
 	m := holdMark{p, seq, mark.NotBefore}
 	former := l.marks[mark.Key]
 	if m.until <= l.now() || m.until <= former.until {

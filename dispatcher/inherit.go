@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/dispatcher/ledger"
 )
 
 // What a new owner knows of the pace of keys.
@@ -19,12 +22,9 @@ import (
 // after the slot. So the debt ends at the latest so long after the ledger was read; and also so long after the record
 // was stored, by the clock of the servers, which may disagree a little when another of them has become the leader.
 
-// serverSkew is how far the clocks of one cluster's servers may be apart.
-const serverSkew = 2 * time.Second
-
 // inherit is a record's theoretical arrival time by this lane's store, not earlier than it was meant. began is the time
 // at the server, just before now.
-func (l *lane) inherit(c *CallRecord, stored, began time.Time) bucket.Micros {
+func (l *lane) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
 	if l.s.clock == OtherClock {
 		return c.TAT
 	}
@@ -37,7 +37,7 @@ func (l *lane) inherit(c *CallRecord, stored, began time.Time) bucket.Micros {
 		return 0
 	}
 	now := l.now()
-	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+serverSkew))
+	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
 // learners are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
@@ -51,7 +51,7 @@ type learners struct {
 }
 
 type lesson struct {
-	parts map[bucket.PartitionID]struct{}
+	parts map[lease.PartitionID]struct{}
 	done  chan struct{}
 	err   error
 }
@@ -64,10 +64,10 @@ func (d *Dispatcher) learn(ctx context.Context, l *lane, number int) error {
 	}
 	d.learners.mu.Lock()
 	if d.learners.next == nil {
-		d.learners.next = &lesson{parts: map[bucket.PartitionID]struct{}{}, done: make(chan struct{})}
+		d.learners.next = &lesson{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
 	}
 	mine := d.learners.next
-	mine.parts[bucket.PartitionID{API: l.name, Number: number}] = struct{}{}
+	mine.parts[lease.PartitionID{API: l.name, Number: number}] = struct{}{}
 	reads := !d.learners.reading
 	d.learners.reading = true
 	d.learners.mu.Unlock()
@@ -98,42 +98,42 @@ func (d *Dispatcher) teach(ctx context.Context) {
 	}
 }
 
-func (d *Dispatcher) readFor(ctx context.Context, parts map[bucket.PartitionID]struct{}) error {
+func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
 	lanes := map[string]*lane{}
 	for p := range parts {
 		lanes[p.API] = d.lane(p.API)
 	}
 	apis := slices.Collect(maps.Keys(lanes))
-	known := d.tail.idsKnown(apis[0])
+	known := d.tail.IDsKnown(apis[0])
 	for _, api := range apis[1:] {
-		known = min(known, d.tail.idsKnown(api))
+		known = min(known, d.tail.IDsKnown(api))
 	}
-	r := &tailReading{
-		js: d.opts.JetStream, dedupe: d.opts.Dedupe.Reach(time.Now()), bounds: d.opts.Tail.orDefault(), idsKnown: known,
-		concerns: func(api string) bool { return lanes[api] != nil },
-		wants: func(api, key string) bool {
-			_, ok := parts[bucket.PartitionID{API: api, Number: bucket.PartitionOf(key, len(lanes[api].parts))}]
+	r := &ledger.Reading{
+		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail.OrDefault(), IDsKnown: known,
+		Concerns: func(api string) bool { return lanes[api] != nil },
+		Wants: func(api, key string) bool {
+			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(lanes[api].parts))}]
 			return ok
 		},
-		ended: func(api string, jobs []bucket.Finished) { lanes[api].queue.Recall(jobs) },
-		tatOf: func(c *CallRecord, stored, began time.Time) bucket.Micros {
+		Ended: func(api string, jobs []queue.Finished) { lanes[api].queue.Recall(jobs) },
+		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if d.owner == nil {
 				return c.TAT // by this clock
 			}
 			return lanes[c.API].inherit(c, stored, began)
 		},
 	}
-	if err := r.run(ctx); err != nil {
+	if err := r.Run(ctx); err != nil {
 		return err
 	}
-	d.tail.adopt(r, apis, d.opts.Now())
+	d.tail.Adopt(r, apis, d.opts.Now())
 	d.warnShort(r)
 	return nil
 }
 
 // warnShort tells where the ledger does not reach back as far as ids are to be known.
-func (d *Dispatcher) warnShort(r *tailReading) {
-	if !r.begins.After(r.began.Add(-d.opts.Dedupe.Known())) {
+func (d *Dispatcher) warnShort(r *ledger.Reading) {
+	if !r.Begins.After(r.Began.Add(-d.opts.Dedupe.Known())) {
 		return
 	}
 	d.learners.mu.Lock()
@@ -142,17 +142,17 @@ func (d *Dispatcher) warnShort(r *tailReading) {
 	d.learners.mu.Unlock()
 	if !told {
 		d.log.Warn("the ledger does not reach back as far as ids are to be known: a job that ended before it begins, and is sent again, may be "+
-			"called again; lower dedupe, or give it a larger store", "begins", r.begins)
+			"called again; lower dedupe, or give it a larger store", "begins", r.Begins)
 	}
 }
 
 // learnAll reads the ledger's end at the start for every partition there is, where nobody else can own any.
 func (d *Dispatcher) learnAll(ctx context.Context) error {
-	parts := map[bucket.PartitionID]struct{}{}
+	parts := map[lease.PartitionID]struct{}{}
 	lanes := d.lanesNow()
 	for _, l := range lanes {
 		for number := range l.parts {
-			parts[bucket.PartitionID{API: l.name, Number: number}] = struct{}{}
+			parts[lease.PartitionID{API: l.name, Number: number}] = struct{}{}
 		}
 	}
 	if len(parts) == 0 {

@@ -162,7 +162,8 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 	return detail, nil
 }
 
-// Quiet reports whether no call of an api is running and the outcome of every one is stored: the ledger then knows all
+// Quiet reports whether no call of an api is running and the outcome of every one is stored, also of those that were found
+// at the start: the ledger then knows all
 // that was called. It looks at every key that has jobs.
 func (d *Dispatcher) Quiet(api string) bool {
 	l := d.lane(api)
@@ -172,6 +173,9 @@ func (d *Dispatcher) Quiet(api string) bool {
 	seen := 0
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.findingLocked() {
+		return false
+	}
 	for _, line := range l.s.lines {
 		if line.count(granted, calling, settling) > 0 {
 			return false
@@ -273,9 +277,7 @@ func (s *schedule) firstJobs(l *line, limit int, now bucket.Micros) []JobState {
 		} else {
 			without++
 			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(l, without, now)
-			if e, ok := l.part.cache[first]; ok {
-				j.Job = e.Header.Get(ingest.HeaderJobID)
-			}
+			j.Job = l.part.keptID(first)
 			if first = 0; len(more) > 0 {
 				first, more = more[0], more[1:]
 			}

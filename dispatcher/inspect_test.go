@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // inspected is a schedule with one open part and a clock that stands.
 func inspected(rules bucket.Rules) (*schedule, *part, bucket.Micros) {
 	s := newSchedule(&rules, pace{lead: 30 * time.Millisecond, ahead: 4 * time.Millisecond, late: 4 * time.Millisecond, maxStaged: 8, maxCalls: 8},
 		func(string) bucket.Micros { return 0 })
-	return s, &part{open: true, cache: map[uint64]bucket.Entry{}}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	return s, &part{open: true, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 }
 
 func hourly() bucket.Rules {
@@ -94,7 +96,7 @@ func TestFirstJobs(t *testing.T) {
 	first, second := l.extract(3), l.extract(7) // the second is ahead of a waiting job, as after a restart
 	first.phase, first.job, first.calls = calling, &ingest.Job{ID: "three"}, 1
 	second.calls, second.notBefore = 1, now.Add(30*time.Minute)
-	p.cache[5] = bucket.Entry{Header: map[string][]string{ingest.HeaderJobID: {"five"}}}
+	p.cache[5] = pack(queue.Entry{Header: map[string][]string{ingest.HeaderJobID: {"five"}}})
 	hour := s.rules.Interval(l.limits.Rate).Duration()
 	l.tat = now.Add(hour)
 
@@ -172,6 +174,6 @@ func TestDeepest(t *testing.T) {
 		}
 	}
 	close(stop)
-	changing.Wait()
+	await.Return(t, "the end of the changes", changing.Wait)
 	t.Logf("the lock was waited for at most %s", longest)
 }

@@ -8,7 +8,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/ownership"
 )
 
 // Bounds of one api's dispatch.
@@ -30,17 +32,13 @@ const (
 	MostAhead = 100 * time.Millisecond
 )
 
-// slowBucket is from which interval on even an idempotent api gets intents: after a crash a call that nobody can know
-// of costs its key a whole interval, and an intent is what tells that there was none.
-const slowBucket = 10 * time.Second
-
 // lane dispatches one api: a thin shell around its schedule. The lock guards the schedule and the parts; nothing is
 // waited for under it.
 type lane struct {
 	d     *Dispatcher
 	name  string // of the api
 	log   *slog.Logger
-	queue *bucket.Queue
+	queue *queue.Queue
 	store Store
 	now   func() bucket.Micros
 	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
@@ -62,23 +60,29 @@ type lane struct {
 	// shortTold says that it has been told that the ledger begins too late for slow keys.
 	shortTold bool
 	learned   bool // the ledger was read for it before it ran
-	wake      chan struct{}
-	tell      chan struct{} // there is something in ended
+	// unrecorded are jobs of whose call before this process nothing is in the ledger yet; unlogged is how many may have been
+	// called then of which nothing ever will be.
+	unrecorded map[*task]struct{}
+	unlogged   int
+	wake       chan struct{}
+	tell       chan struct{} // there is something in ended
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of tasks
 	ready   chan struct{}  // closed when every part is open, where all are this process's
+
+	stopping chan struct{} // closed when nothing new starts: who waits for room in memory waits in vain
 }
 
 func newLane(d *Dispatcher, o LaneOptions) *lane {
 	l := &lane{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}),
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	l.s = newSchedule(&o.API.Rules, pace{
 		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
-	}, l.known)
+	}, l.knownLocked)
 	l.s.clock = o.Clock
 	l.s.terms = d.newTerms(o.API, nil)
 	l.parts = make([]*part, len(o.Queue.Partitions()))
@@ -108,7 +112,7 @@ func (l *lane) run(soft, hard context.Context) error {
 	l.mu.Lock()
 	last := l.s.terms
 	l.mu.Unlock()
-	last.call.conns.close()
+	last.call.Conns.Close()
 	return err
 }
 
@@ -116,7 +120,7 @@ func (l *lane) run(soft, hard context.Context) error {
 func (l *lane) openAll(ctx, hard context.Context) error {
 	var group errgroup.Group
 	for number := range l.parts {
-		group.Go(func() error { return l.openPart(ctx, hard, number, tenure{}) })
+		group.Go(func() error { return l.openPart(ctx, hard, number, ownership.Tenure{}) })
 	}
 	err := group.Wait()
 	if err == nil {
@@ -157,7 +161,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		l.adoptChange()
 		l.mu.Lock()
-		l.s.allow(l.d.owner == nil || l.d.owner.valid())
+		l.s.allow(l.d.owner == nil || l.d.owner.Valid())
 		forfeited := l.s.forfeited
 		fx := l.s.step(l.now())
 		forfeited = l.s.forfeited - forfeited
@@ -196,8 +200,8 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// learnLead follows how long it takes to make a job ready: up at once, down slowly. Called with the lock held.
-func (l *lane) learnLead(took time.Duration) {
+// learnLeadLocked follows how long it takes to make a job ready: up at once, down slowly.
+func (l *lane) learnLeadLocked(took time.Duration) {
 	l.took = max(took, l.took-l.took/8+took/8)
 	l.s.pace.lead = min(max(l.took+l.took/2, leastLead), mostLead) + l.s.pace.ahead - leastAhead
 }
@@ -219,29 +223,30 @@ func (l *lane) change(do func(s *schedule)) {
 }
 
 // take books in a job that the reader found.
-func (l *lane) take(ctx context.Context, p *part, e bucket.Entry) {
+func (l *lane) take(ctx context.Context, p *part, e queue.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case p.replay == nil:
-		if l.meetTwin(ctx, p, e) {
+		if l.meetTwinLocked(ctx, p, e) {
 			return
 		}
-		p.expect(e)
+		p.expectLocked(e)
 		l.s.push(e.Key, e.Seq, p)
-		p.keep(e)
+		p.keepLocked(e)
 		l.kick()
 	case !p.closing: // otherwise it is the next owner's
-		p.expect(e)
+		p.expectLocked(e)
 		line := l.s.push(e.Key, e.Seq, p)
-		p.keep(e)
-		l.takeFound(ctx, p, line, e)
+		p.keepLocked(e)
+		l.takeFoundLocked(ctx, p, line, e)
 	}
 }
 
 // stop ends the lane: nothing new starts, what runs may end, and what is stored about it is awaited.
 func (l *lane) stop(hard context.Context) {
 	var unused []bucket.Use
+	close(l.stopping)
 	l.rounds.Wait()
 	l.mu.Lock()
 	l.s.drain = true
@@ -295,21 +300,21 @@ func (l *lane) counts() laneCounts {
 	return n
 }
 
-// ETA implements bucket.Outlook.
-func (l *lane) ETA(p bucket.Place) bucket.Micros {
+// ETA implements queue.Outlook.
+func (l *lane) ETA(p queue.Place) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.s.eta(p, l.s.knownTAT(p.Key), l.now())
 }
 
-// Room implements bucket.Outlook.
+// Room implements queue.Outlook.
 func (l *lane) Room(key string) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.s.placeFree(key, l.s.knownTAT(key), l.now())
 }
 
-// Position implements bucket.Outlook.
+// Position implements queue.Outlook.
 func (l *lane) Position(key string, seq uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,4 +324,4 @@ func (l *lane) Position(key string, seq uint64) int {
 	return 0
 }
 
-var _ bucket.Outlook = (*lane)(nil)
+var _ queue.Outlook = (*lane)(nil)

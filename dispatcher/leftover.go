@@ -1,33 +1,54 @@
 package dispatcher
 
-import "weir/bucket"
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/ledger"
+)
 
 // An owner that was cut off from the servers goes on with the calls that it has begun: what it knows of them may be stored
 // yet, and cutting them off would make outcomes unknown that are not, at every election that takes longer than a lease. It
-// cannot be told from one that died, unless its process is known to have ended (bucket.Registry.Gone): then the kernel has
+// cannot be told from one that died, unless its process is known to have ended (lease.Registry.Gone): then the kernel has
 // closed its connections. Otherwise its calls count as its keys' calls in flight, for as long as one may take; it began
-// its last two seconds before anybody could take the partition.
+// its last two seconds before anybody could take the partition. How long that is the intents tell: the timeout may be
+// shorter by now.
 
-// leftUntil is until when calls of an owner that did not give the partition up may still run, 0 when none does. An owner whose
-// process has ended may itself have had to count calls of one before: until it had had the partition for as long as a call may
-// take. Called with the lock held.
-func (l *lane) leftUntil(p *part) bucket.Micros {
+// leftUntilLocked is until when calls of an owner that did not give the partition up may still run, 0 when none does. An owner
+// whose process has ended may itself have had to count calls of one before: until it had had the partition for as long as a
+// call may take.
+func (l *lane) leftUntilLocked(p *part) bucket.Micros {
 	timeout := l.s.terms.api.Timeout
-	if p.lease == nil || p.ended && p.markers.Held() > timeout+serverSkew {
+	for _, f := range p.replay.found {
+		for i := range f.intents {
+			timeout = max(timeout, f.intents[i].Timeout)
+		}
+	}
+	if p.Lease == nil || p.Ended && p.markers.Held() > timeout+ledger.ServerSkew {
 		return 0
 	}
 	return l.now().Add(timeout)
 }
 
-// leave reckons how many calls of a line the owner before may have left under way. resume has counted those that have an
-// intent. Called with the lock held.
-func (l *lane) leave(line *line) {
+// leaveLocked reckons how many calls of a line the owner before may have left under way. resumeLocked has counted those that have an
+// intent.
+func (l *lane) leaveLocked(line *line) {
 	switch {
 	case line.part.leftover == 0:
 		line.left = 0
-	case !l.intendsAll(line):
+	case l.untoldLocked(line):
 		line.left = int32(min(line.depth(), int(min(line.limits.InFlight, 1<<30))))
 	}
+}
+
+// slowBucket is from which interval on earlier versions wrote intents of the calls of every api.
+const slowBucket = 10 * time.Second
+
+// untoldLocked reports whether calls of a line may have been under way, when the owner before died, that have no intent:
+// earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
+// once, after such a version has died.
+func (l *lane) untoldLocked(line *line) bool {
+	return line.part.untold && l.s.rules.Interval(line.limits.Rate).Duration() < slowBucket
 }
 
 // crowded is until when a line must not be called because calls left under way may be all that its key may have in

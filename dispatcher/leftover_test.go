@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -81,22 +84,38 @@ func TestLeftUnderWay(t *testing.T) {
 	l := &lane{s: newSchedule(&rules, pace{}, func(string) bucket.Micros { return 0 })}
 	p := &part{leftover: 1}
 	for _, c := range []struct {
-		idempotency *Idempotency
-		left        int32
-		jobs        int
-		want        int32
-	}{{nil, 2, 5, 2}, {nil, 0, 5, 0}, {&Idempotency{}, 0, 5, 3}, {&Idempotency{}, 0, 1, 1}} {
-		l.s.terms = &terms{api: &API{Idempotency: c.idempotency}}
+		untold bool
+		left   int32
+		jobs   int
+		want   int32
+	}{{false, 2, 5, 2}, {false, 0, 5, 0}, {true, 0, 5, 3}, {true, 0, 1, 1}} {
+		p.untold = c.untold
 		line := &line{part: p, limits: &rules.Key, left: c.left}
 		for k := range c.jobs {
 			line.enqueue(uint64(k + 1))
 		}
-		if l.leave(line); line.left != c.want {
+		if l.leaveLocked(line); line.left != c.want {
 			t.Errorf("%+v: %d are left", c, line.left)
 		}
 		line.part = &part{}
-		if l.leave(line); line.left != 0 {
+		if l.leaveLocked(line); line.left != 0 {
 			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, line.left)
+		}
+	}
+}
+
+// TestLeftCallsRunByTheirOwnTimeout: calls of an owner that was lost may run for as long as they might when they began, though the
+// api's timeout is shorter by now.
+func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
+	d := newShared(t)
+	q := payQueue(t, d)
+	for _, ended := range []bool{false, true} {
+		l, p := takingOver(t, d, q, true, new(lease.Membership))
+		l.s.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
+		l.mark(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
+		before := l.now()
+		if l.marked(p); before.Until(p.leftover) < time.Minute {
+			t.Errorf("ended %v: calls that may run for a minute are left for %s", ended, before.Until(p.leftover))
 		}
 	}
 }
@@ -105,20 +124,20 @@ func TestLeftUnderWay(t *testing.T) {
 // before, or can have been cut off only.
 func TestCallsOfAProcessThatEnded(t *testing.T) {
 	d := newShared(t)
-	queue := payQueue(t, d)
+	q := payQueue(t, d)
 	for _, c := range []struct {
 		ended   bool
 		timeout time.Duration
 		left    bool
-	}{{true, -2 * serverSkew, false}, {true, time.Minute, true}, {false, -2 * serverSkew, true}} {
-		l, p := takingOver(t, d, queue, true, new(bucket.Membership))
-		l.s.terms.api.Timeout, p.ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
-		if until := l.leftUntil(p); (until != 0) != c.left {
+	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
+		l, p := takingOver(t, d, q, true, new(lease.Membership))
+		l.s.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
+		if until := l.leftUntilLocked(p); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}
 	}
-	l, p := takingOver(t, d, queue, true, nil)
-	if until := l.leftUntil(p); until != 0 {
+	l, p := takingOver(t, d, q, true, nil)
+	if until := l.leftUntilLocked(p); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
 	}
 }

@@ -49,13 +49,13 @@ func (l *lane) round(hard context.Context, fx *effects) {
 	l.mu.Lock()
 	out := l.s.answer(fx, r)
 	for _, t := range out.withdrawn {
-		l.dropIntents(t)
+		l.dropIntentsLocked(t)
 	}
 	l.mu.Unlock()
 	l.tellNews(out.news)
 	l.settleGrants(hard, out.unused)
 	for _, t := range slices.Concat(out.withdrawn, out.impossible, out.overBudget) {
-		t.terms.call.conns.release()
+		t.terms.call.Conns.Release()
 	}
 	for _, t := range out.impossible {
 		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)

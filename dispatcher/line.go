@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/deadletter"
+	"weir/bucket/queue"
 	"weir/ingest"
 )
 
@@ -64,8 +64,10 @@ type task struct {
 	line      *line
 	seq       uint64
 	phase     phase
-	terms     *terms      // it was last made ready by
-	job       *ingest.Job // while near its call
+	terms     *terms       // it was last made ready by
+	job       *ingest.Job  // while near its call
+	space     *queue.Space // that it takes in memory then
+	cramped   bool         // it waits for that
 	accepted  bucket.Micros
 	staged    bucket.Micros // when it began to be made ready
 	grant     bucket.Grant  // by the store's clock
@@ -82,24 +84,32 @@ type task struct {
 	calls     int           // made so far
 	attempts  int           // of them, those that count
 	deaths    int           // of owners in a row, with its call under way
+	lost      *foundIntent  // of a call nobody knows the outcome of, until that is settled
 	crashes   int           // of them, those over which weir crashed
-	intended  int           // the call number its newest intent covers, 0 for none
-	intents   []*intentMark
-	markSeq   uint64            // of its retry mark, 0 for none
-	spared    int               // calls that failed while the breaker was open, and did not count
-	status    int               // that the api answered last, 0 if it never did
-	billed    deadletter.Billed // what is known of the charges of its calls so far
-	missing   int               // times its message was not found
-	called    bool              // its call has ended, and its outcome is being stored
-	unsent    bool              // its call has started and the request has not left yet
-	ends      []uint64          // of the marks that say that it ends
-	cancelled bool              // an operator's word
-	why       string            // of it
-	ended     chan struct{}     // closed when the job has ended, if somebody waits for that
-	outcome   string            // then
-	unknown   bool              // found with an intent and no outcome: it must not be called
-	deadline  bucket.Micros     // 0: none
-	lapsed    bool              // its deadline passed while it waited: it counts among those that end so
+	// unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
+	unseen   bool
+	intended int // the call number its newest intent covers, 0 for none
+	// intendedBy are the terms that intent tells of.
+	intendedBy *terms
+	intents    []*intentMark
+	markSeq    uint64 // of its retry mark, 0 for none
+	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none. It is set and read
+	// while the task settles.
+	answeredAt uint64
+	denials    int           // its calls that were denied
+	spared     int           // calls that failed while the breaker was open, and did not count
+	status     int           // that the api answered last, 0 if it never did
+	doubt      doubt         // what may have come of its calls so far
+	missing    int           // times its message was not found
+	called     bool          // its call has ended, and its outcome is being stored
+	unsent     bool          // its call has started and the request has not left yet
+	ends       []uint64      // of the marks that say that it ends
+	cancelled  bool          // an operator's word
+	why        string        // of it
+	ended      chan struct{} // closed when the job has ended, if somebody waits for that
+	outcome    string        // then
+	deadline   bucket.Micros // 0: none
+	lapsed     bool          // its deadline passed while it waited: it counts among those that end so
 	// intendedAt is when that intent was stored, by the server; zero when all that may have come of it has been looked up.
 	intendedAt time.Time
 }
@@ -218,3 +228,6 @@ func (l *line) rank(seq uint64) int {
 }
 
 func (l *line) empty() bool { return l.first == 0 && len(l.tasks) == 0 }
+
+// first reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
+func (t *task) first() bool { return t.calls == 0 || t.unseen }

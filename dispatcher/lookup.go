@@ -1,13 +1,17 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -16,21 +20,21 @@ import (
 
 // traces are what came of one call.
 type traces struct {
-	record *CallRecord
+	record *ledger.Record
 	result uint64 // where it stands, 0 for none
 }
 
 // lookUp looks for a result and a record of a job that has an intent, where that is older than what has been read. It reports
 // whether there is none: otherwise the job is brought to the end it had, or will be looked up again.
 func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
-	since := t.intendedAt.Add(-l.d.opts.Tail.orDefault().Leeway)
-	if t.intendedAt.IsZero() || l.d.tail.knows(l.name, since) {
+	since := t.intendedAt.Add(-l.d.opts.Tail.OrDefault().Leeway)
+	if t.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
 		return true
 	}
 	found, err := l.tracesOf(ctx, t, since)
 	if err != nil {
 		l.log.Error("what came of a call could not be looked up; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		l.later(ctx, func() { l.settleUnknown(ctx, t) })
+		l.later(ctx, func() { l.settleLost(ctx, t) })
 		return false
 	}
 	t.intendedAt = time.Time{}
@@ -38,16 +42,18 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 	switch {
 	case c != nil && c.Final:
 		l.mu.Lock()
-		t.billed = t.billed.Worst(c.Billed)
+		t.doubt.recall(c.Billed, c.Idempotency)
 		l.mu.Unlock()
-		l.endAgain(ctx, t, c.last())
+		l.endAgain(ctx, t, c.Last())
 	case found.result != 0:
 		l.endWithResult(ctx, t, found.result)
 	case c != nil && c.Call >= t.calls: // it was to be called again
+		l.accountedFor(t)
 		l.change(func(s *schedule) {
-			t.unknown, t.calls, t.attempts, t.failed = false, c.Call, c.Attempt, c.Detail
-			t.billed = t.billed.Worst(c.Billed)
-			l.dropIntents(t)
+			t.lost, t.unseen, t.calls, t.attempts, t.deaths, t.failed = nil, false, c.Call, c.Attempt, 0, c.Detail
+			t.doubt.recall(c.Billed, c.Idempotency)
+			t.answeredAt = cmp.Or(c.Last().At, t.answeredAt)
+			l.dropIntentsLocked(t)
 			s.rest(t, max(c.NotBefore, 1))
 		})
 	default:
@@ -58,11 +64,11 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 
 // tracesOf reads what was stored since a time of the job's key. It blocks until it has.
 func (l *lane) tracesOf(ctx context.Context, t *task, since time.Time) (found traces, err error) {
-	stream := t.line.part.bucket.Name()
-	c := CallRecord{API: l.name, Key: t.line.key}
-	err = l.readSince(ctx, CallsStream, c.Subject(), since, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		var c CallRecord
-		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == stream && c.Seq == t.seq && bucket.MicrosOf(c.Accepted) == t.accepted
+	source := t.line.part.bucket.Name()
+	c := ledger.Record{API: l.name, Key: t.line.key}
+	err = l.readSince(ctx, ledger.CallsStream, c.Subject(), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		c := ledger.Record{At: meta.Sequence.Stream}
+		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == t.seq && bucket.MicrosOf(c.Accepted) == t.accepted
 		if mine && (found.record == nil || c.Call >= found.record.Call) {
 			found.record = &c
 		}
@@ -71,9 +77,9 @@ func (l *lane) tracesOf(ctx context.Context, t *task, since time.Time) (found tr
 	if err != nil {
 		return found, fmt.Errorf("ledger: %w", err)
 	}
-	err = l.readSince(ctx, ResultsStream, ResultSubject(l.name, t.line.key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		of, seq, accepted, ok := parseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-		if ok && of == stream && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.job.ID {
+	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.line.key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		of, seq, accepted, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
+		if ok && of == source && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.job.ID {
 			found.result = meta.Sequence.Stream
 		}
 		return nil
@@ -90,19 +96,78 @@ func (l *lane) readSince(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
-	last, err := bucket.LastOf(ctx, l.d.opts.Conn, name, subject)
+	last, err := stream.LastOf(ctx, l.d.opts.Conn, name, subject)
 	if err != nil || last == 0 {
 		return err
 	}
-	stream, err := l.d.opts.JetStream.Stream(ctx, name)
+	source, err := l.d.opts.JetStream.Stream(ctx, name)
 	if err != nil {
 		return err
 	}
-	return bucket.ReadUpTo(ctx, bucket.UpTo{Conn: l.d.opts.Conn, Stream: stream, Last: last, From: jetstream.OrderedConsumerConfig{
+	return stream.ReadUntil(ctx, stream.Until{Conn: l.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
-		HeadersOnly: name == ResultsStream,
+		HeadersOnly: name == ledger.ResultsStream,
 	}}, take)
 }
 
 // lookUpTimeout bounds one look at a stream; what takes longer is tried again.
 const lookUpTimeout = time.Minute
+
+// notRecorded is the earliest theoretical arrival time of a key of which the ledger holds no record: 0 where it never was
+// called, and otherwise what a call just before the ledger's beginning would have come to.
+func (l *lane) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
+	stream, err := l.d.opts.JetStream.Stream(ctx, ledger.CallsStream)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: %w", err)
+	}
+	info := stream.CachedInfo()
+	begins := ledger.Beginning(info)
+	if begins.IsZero() {
+		return 0, nil
+	}
+	begun := l.now().Add(ledger.ServerSkew - info.TimeStamp.Sub(begins))
+	if free := begun.Add(drain); free > l.now() {
+		l.mu.Lock()
+		told := l.shortTold
+		l.shortTold = true
+		l.mu.Unlock()
+		if !told {
+			l.log.Warn("the ledger begins so late that slow keys which it does not know may have been called before: they wait as if they had; "+
+				"a larger store keeps more of it", "begins", begins, "until", free.Time())
+		}
+		return free, nil
+	}
+	return 0, nil
+}
+
+// lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when it was never called. Where the
+// record is this replica's own, and known is what it knows itself, that stands: exact, and not later each time it is asked.
+// drain is how long its bucket takes to empty.
+func (l *lane) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	c := ledger.Record{API: l.name, Key: key}
+	msg, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+	if err != nil {
+		return 0, err
+	}
+	if msg == nil {
+		return l.notRecorded(ctx, drain)
+	}
+	if err := json.Unmarshal(msg.Data, &c); err != nil {
+		return 0, fmt.Errorf("ledger: record %d: %w", msg.Seq, err)
+	}
+	switch {
+	case l.d.owner == nil:
+		return c.TAT, nil
+	case known != 0 && c.Instance == l.d.opts.Instance:
+		return known, nil
+	}
+	calls, err := l.d.opts.JetStream.Stream(ctx, ledger.CallsStream)
+	if err != nil {
+		return 0, fmt.Errorf("ledger: %w", err)
+	}
+	return l.inherit(&c, msg.Time, calls.CachedInfo().TimeStamp), nil
+}
+
+func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
 )
 
 // metrics are counted per api; a key is never a label.
@@ -28,7 +30,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	}
 	m := &metrics{
 		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate or deleted.", "api", "outcome"),
-		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback or a dead letter's reason.", "api", "outcome"),
+		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback, denied or a dead letter's reason.", "api", "outcome"),
 		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
 			waitBounds()),
@@ -72,14 +74,14 @@ func (m *metrics) limiterLost(lanes int32) {
 
 // announce makes an api's series exist before anything has happened.
 func (m *metrics) announce(api string) {
-	outcomes := []string{Done}
+	outcomes := []string{ledger.Done}
 	for _, reason := range deadletter.Reasons() {
 		outcomes = append(outcomes, string(reason))
 	}
 	for _, outcome := range outcomes {
 		m.finished.WithLabelValues(api, outcome)
 	}
-	for _, outcome := range append(outcomes, "retry", "pushback") {
+	for _, outcome := range append(outcomes, "retry", ledger.PushedBack, httpcall.DeniedCall) {
 		m.calls.WithLabelValues(api, outcome)
 	}
 	m.forfeited.WithLabelValues(api)

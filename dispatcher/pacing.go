@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 )
 
 // slowed is what the schedule waits for where the api's governor keeps it from asking.
@@ -35,7 +36,7 @@ func (l *line) atOnce() int64 {
 
 // relax lets the governors have what they have grown by, and lets go of a line's that slows nothing.
 func (s *schedule) relax(l *line, now bucket.Micros) {
-	var a *Adaptive
+	var a *httpcall.Adaptive
 	if s.terms != nil {
 		a = s.terms.api.Retry.Adaptive
 	}

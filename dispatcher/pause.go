@@ -157,6 +157,13 @@ func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 	return tries, nil
 }
 
+// TryDenied makes every api that denies weir be called once at once: the credentials may be others now.
+func (d *Dispatcher) TryDenied() {
+	for _, l := range d.lanesNow() {
+		l.change(func(s *schedule) { s.endDenial(l.now()) })
+	}
+}
+
 // Pauses are those of an api that are in force here, by key, "" for the whole api.
 func (d *Dispatcher) Pauses(api string) map[string]Pause {
 	d.mu.Lock()

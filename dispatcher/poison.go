@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
@@ -15,19 +17,20 @@ import (
 const mostCrashes = 2
 
 // mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
-// intents, which apis that are not idempotent have anyway, where such a job is parked the first time. For the others they
-// are written from the first death on, of the jobs that were there. The job may be as innocent as its worker was killed by
-// somebody else: so it takes several deaths, the last ones with no other suspect's call under way.
+// intents. Where an api is not idempotent such a job is parked the first time. Elsewhere it may be as innocent as its worker was
+// killed by somebody else: so one death makes nobody a suspect, and it takes several, the last ones with no other suspect's
+// call under way.
 const (
-	mostDeaths = 4
-	aloneFrom  = 2
+	suspectFrom = 2
+	aloneFrom   = 3
+	mostDeaths  = 5
 )
 
 // manySuspects bounds the calls of suspects at once.
 const manySuspects = 16
 
-// suspects are jobs whose call was under way when an owner died: one of them may have killed it. They are called a few at
-// a time, and those that two died over alone, so that the next death tells which. Only a job that was called alone is
+// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are called a few at
+// a time, and those that three died over alone, so that the next death tells which. Only a job that was called alone is
 // parked.
 type suspects struct {
 	called  map[*task]struct{} // being made ready or called
@@ -38,7 +41,7 @@ type suspects struct {
 // mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
 func (s *suspects) mayCall(t *task) bool {
 	switch {
-	case t.deaths == 0,
+	case t.deaths < suspectFrom,
 		s.alone == nil && t.deaths < aloneFrom && len(s.called) < manySuspects,
 		s.alone == nil && len(s.called) == 0:
 		return true
@@ -51,7 +54,7 @@ func (s *suspects) mayCall(t *task) bool {
 }
 
 func (s *suspects) call(t *task) {
-	if t.deaths == 0 {
+	if t.deaths < suspectFrom {
 		return
 	}
 	if s.called == nil {
@@ -102,7 +105,7 @@ func contained(what func()) (c *crash) {
 
 // read makes a task's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
 // would every time, and it was not called.
-func (l *lane) read(t *task, e bucket.Entry) (refusal *ingest.Refusal, err error) {
+func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
@@ -119,16 +122,19 @@ func (l *lane) read(t *task, e bucket.Entry) (refusal *ingest.Refusal, err error
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.job, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
+	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 { // its calls before the redrive were made so
+		t.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
+	}
 	return refusal, err
 }
 
 // call makes a task's call. Of one that crashes nobody knows whether it was sent.
-func (l *lane) call(ctx context.Context, t *task, wrote func()) response {
-	r := response{started: time.Now()}
-	if c := contained(func() { r = t.terms.call.call(ctx, t.job, wrote) }); c != nil {
+func (l *lane) call(ctx context.Context, t *task, h httpcall.Hooks) httpcall.Response {
+	r := httpcall.Response{Started: time.Now()}
+	if c := contained(func() { r = t.terms.call.Call(ctx, t.job, h) }); c != nil {
 		l.tellCrash(t, c)
 		t.crashes++
-		r = response{sent: true, err: c, started: r.started, ended: time.Now()}
+		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
 	return r
 }
@@ -139,10 +145,10 @@ func (l *lane) tellCrash(t *task, c *crash) {
 }
 
 // crashed parks a job that has crashed too often instead of trying it again.
-func (t *task) crashed(o outcome) outcome {
-	if o.verdict == retry && t.crashes >= mostCrashes {
-		o.verdict, o.reason = dead, deadletter.Exhausted
-		o.detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", t.crashes, o.detail)
+func (t *task) crashed(o httpcall.Outcome) httpcall.Outcome {
+	if o.Verdict == httpcall.Again && t.crashes >= mostCrashes {
+		o.Verdict, o.Reason = httpcall.Dead, deadletter.Exhausted
+		o.Detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", t.crashes, o.Detail)
 	}
 	return o
 }

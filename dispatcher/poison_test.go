@@ -7,25 +7,25 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
 // crashing is a lane whose calls crash: the way to its api's headers leads nowhere.
 func crashing(idempotent bool) (*lane, *task) {
-	api := &API{
-		URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Retry: Retry{Attempts: 9},
+	api := &httpcall.API{
+		URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Retry: httpcall.Retry{Attempts: 9},
 		Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}}, Headers: func() ([]ingest.HeaderField, error) { panic("planted") },
 	}
 	if idempotent {
-		api.Idempotency = &Idempotency{Header: "Idempotency-Key"}
+		api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	}
 	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
-	conns := newConnections(api.URL, 0, 1)
 	t := &task{
 		line: &line{key: "k"}, job: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
-		terms: &terms{api, &caller{api: api, conns: conns}},
+		terms: &terms{api, httpcall.NewClient(api, "", 1, nil)},
 	}
 	return l, t
 }
@@ -34,19 +34,19 @@ func crashing(idempotent bool) (*lane, *task) {
 func TestCrashOfOneCallIsContained(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		l, job := crashing(idempotent)
-		defer job.terms.call.conns.close()
+		defer job.terms.call.Conns.Close()
 		for crashes := 1; crashes <= mostCrashes; crashes++ {
-			r := l.call(t.Context(), job, func() {})
-			if !r.sent || r.status != 0 || r.err == nil || !strings.Contains(r.err.Error(), "planted") || job.crashes != crashes {
+			r := l.call(t.Context(), job, httpcall.Hooks{})
+			if !r.Sent || r.Status != 0 || r.Err == nil || !strings.Contains(r.Err.Error(), "planted") || job.crashes != crashes {
 				t.Fatalf("crash %d came to %+v, counted %d", crashes, r, job.crashes)
 			}
-			out := job.crashed(judge(job.terms.api, r, time.Now()))
+			out := job.crashed(httpcall.Judge(job.terms.api, r, time.Now()))
 			switch {
-			case !idempotent && (out.verdict != dead || out.reason != deadletter.Unknown):
+			case !idempotent && (out.Verdict != httpcall.Dead || out.Reason != deadletter.Unknown):
 				t.Errorf("crash %d on an api that is not idempotent came to %+v", crashes, out)
-			case idempotent && crashes < mostCrashes && out.verdict != retry:
+			case idempotent && crashes < mostCrashes && out.Verdict != httpcall.Again:
 				t.Errorf("crash %d came to %+v; want another try", crashes, out)
-			case idempotent && crashes == mostCrashes && (out.verdict != dead || out.reason != deadletter.Exhausted):
+			case idempotent && crashes == mostCrashes && (out.Verdict != httpcall.Dead || out.Reason != deadletter.Exhausted):
 				t.Errorf("crash %d came to %+v; want it parked", crashes, out)
 			}
 		}
@@ -56,9 +56,9 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 // TestCrashOfReadingIsContained: a job whose reading crashes keeps its id and body for its letter.
 func TestCrashOfReadingIsContained(t *testing.T) {
 	l, job := crashing(true)
-	defer job.terms.call.conns.close()
+	defer job.terms.call.Conns.Close()
 	job.terms.api.Rule = nil // reading goes by it
-	e := bucket.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
+	e := queue.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
 	if _, err := l.read(job, e); err == nil || job.job.ID != "j" || string(job.job.Body) != "body" {
 		t.Fatalf("reading came to %v, the job to %+v", err, job.job)
 	}

@@ -58,7 +58,8 @@ func (s *schedule) rest(t *task, notBefore bucket.Micros) {
 	s.noProbe(t)
 	s.cleared(t)
 	s.settled(t)
-	t.phase, t.notBefore, t.job = resting, notBefore, nil
+	t.phase, t.notBefore = resting, notBefore
+	t.unloadLocked()
 	s.touch(t.line)
 }
 
@@ -77,6 +78,7 @@ func (s *schedule) finished(t *task) {
 	if t.lapsed {
 		s.lapsing--
 	}
+	t.unloadLocked()
 	t.line.remove(t)
 	s.jobs--
 	s.touch(t.line)

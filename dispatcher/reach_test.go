@@ -12,19 +12,26 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // newLedgerLane is a lane of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it
 // runs.
-func newLedgerLane(t *testing.T, bounds TailBounds, rate bucket.Rate) *lane {
+func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *lane {
 	t.Helper()
 	d := newShared(t)
-	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, bucket.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
+	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
 	d.metrics = newMetrics(d, nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 4}}
-	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: bucket.QueueSettings{
-		StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Hour}, API: "pay", Partitions: 2, Capacity: 1000, MaxBody: 1 << 10,
+	queue, err := queue.OpenQueue(t.Context(), queue.Options{Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Settings: queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Hour}, API: "pay", Partitions: 2, Capacity: 1000, MaxBody: 1 << 10,
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +41,7 @@ func newLedgerLane(t *testing.T, bounds TailBounds, rate bucket.Rate) *lane {
 		t.Fatal(err)
 	}
 	return d.add(LaneOptions{
-		API: &API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Rules: rules, Rule: &ingest.Rule{
+		API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Rules: rules, Rule: &ingest.Rule{
 			API: "pay", Methods: []string{"POST"},
 		}},
 		Queue: queue, Store: store, Checkpoint: func() {}, TAT: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat },
@@ -45,9 +52,9 @@ func newLedgerLane(t *testing.T, bounds TailBounds, rate bucket.Rate) *lane {
 func (l *lane) keepRecordOf(t *testing.T, api, key, id string, seq uint64, debt time.Duration) {
 	t.Helper()
 	now := time.Now()
-	c := CallRecord{
+	c := ledger.Record{
 		API: api, Key: key, Job: id, Dedupe: id, Stream: l.queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
-		Outcome: Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
+		Outcome: ledger.Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
 	}
 	data, _ := json.Marshal(&c)
 	if _, err := l.d.opts.JetStream.Publish(t.Context(), c.Subject(), data); err != nil {
@@ -58,9 +65,9 @@ func (l *lane) keepRecordOf(t *testing.T, api, key, id string, seq uint64, debt 
 // readLedger reads the ledger's end as for partitions that this replica takes.
 func (l *lane) readLedger(t *testing.T, numbers ...int) {
 	t.Helper()
-	parts := map[bucket.PartitionID]struct{}{}
+	parts := map[lease.PartitionID]struct{}{}
 	for _, n := range numbers {
-		parts[bucket.PartitionID{API: "pay", Number: n}] = struct{}{}
+		parts[lease.PartitionID{API: "pay", Number: n}] = struct{}{}
 	}
 	if err := l.d.readFor(t.Context(), parts); err != nil {
 		t.Fatal(err)
@@ -74,13 +81,13 @@ func (l *lane) wait(t *testing.T, key string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return max(0, l.now().Until(max(slot, l.d.tail.tat("pay", key))))
+	return max(0, l.now().Until(max(slot, l.d.tail.TAT("pay", key))))
 }
 
 func (l *lane) hasEnded(key, id string) bool {
-	return l.queue.Partition(key).Twin(bucket.Entry{
-		Kind: bucket.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
-	}) == bucket.Same
+	return l.queue.Partition(key).Twin(queue.Entry{
+		Kind: queue.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
+	}) == queue.Same
 }
 
 var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
@@ -88,13 +95,13 @@ var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
 // TestCutTailForgetsNoKey: more records than are kept come behind a key's last one. The key waits all the same, and the ids
 // before the cut are known.
 func TestCutTailForgetsNoKey(t *testing.T) {
-	l := newLedgerLane(t, TailBounds{Records: 40}, everyFiveMinutes)
+	l := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
 	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
 	for i := range 50 {
 		l.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	l.readLedger(t, 0, 1)
-	if l.d.tail.tat("pay", "slow") != 0 {
+	if l.d.tail.TAT("pay", "slow") != 0 {
 		t.Fatal("all records were kept: nothing is tested")
 	}
 	if d := l.wait(t, "slow"); d < 4*time.Minute {
@@ -107,14 +114,14 @@ func TestCutTailForgetsNoKey(t *testing.T) {
 
 // TestOtherAPIsTakeNoRoom: the records of other apis do not count, nor are their ids known.
 func TestOtherAPIsTakeNoRoom(t *testing.T) {
-	l := newLedgerLane(t, TailBounds{Records: 40}, everyFiveMinutes)
+	l := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
 	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
 	for i := range 50 {
 		l.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
 	l.readLedger(t, 0, 1)
-	if l.d.tail.tat("pay", "slow") == 0 || l.d.tail.reach["pay"] != (reach{results: l.d.tail.reach["pay"].results}) {
-		t.Errorf("%+v: not all was kept", l.d.tail.reach["pay"])
+	if l.d.tail.TAT("pay", "slow") == 0 || l.d.tail.Reach["pay"] != (ledger.Reach{Results: l.d.tail.Reach["pay"].Results}) {
+		t.Errorf("%+v: not all was kept", l.d.tail.Reach["pay"])
 	}
 	if !l.hasEnded("slow", "first") || l.hasEnded("k", "b1") {
 		t.Error("ids are not known as they should be")
@@ -123,7 +130,7 @@ func TestOtherAPIsTakeNoRoom(t *testing.T) {
 
 // TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, of every partition, and are read once.
 func TestIdsReachFurtherThanRecords(t *testing.T) {
-	l := newLedgerLane(t, TailBounds{Age: time.Nanosecond}, everyFiveMinutes)
+	l := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond}, everyFiveMinutes)
 	for i := range 20 {
 		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "first", uint64(i+1), 5*time.Minute)
 	}
@@ -142,28 +149,28 @@ func TestIdsReachFurtherThanRecords(t *testing.T) {
 	if d := l.wait(t, "k0"); d < 4*time.Minute {
 		t.Errorf("a key whose record is older than what is kept is called again in %v", d)
 	}
-	if at := l.d.tail.idsKnown("pay"); at != 20 {
+	if at := l.d.tail.IDsKnown("pay"); at != 20 {
 		t.Errorf("ids are known up to %d of 20", at)
 	}
 	for i := range 20 {
 		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "second", uint64(i+21), 5*time.Minute)
 	}
 	l.readLedger(t, 1)
-	if n := ended("second"); n != 20 || l.d.tail.idsKnown("pay") != 40 {
-		t.Errorf("%d of 20 new ids are known, up to %d of 40", n, l.d.tail.idsKnown("pay"))
+	if n := ended("second"); n != 20 || l.d.tail.IDsKnown("pay") != 40 {
+		t.Errorf("%d of 20 new ids are known, up to %d of 40", n, l.d.tail.IDsKnown("pay"))
 	}
 }
 
 // TestKeyThatTheLedgerHasLost: where the ledger has let go of its oldest records, a key of which it holds none may have been
 // called just before. Where it never has, such a key was never called.
 func TestKeyThatTheLedgerHasLost(t *testing.T) {
-	l := newLedgerLane(t, TailBounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
+	l := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
 	l.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
 	l.keepRecordOf(t, "pay", "other", "first", 1, time.Second)
 	if d := l.wait(t, "new"); d > 0 {
 		t.Errorf("a key that was never called waits %v", d)
 	}
-	stream, err := l.d.opts.JetStream.Stream(t.Context(), CallsStream)
+	stream, err := l.d.opts.JetStream.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +181,7 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 	if d := l.wait(t, "slow"); d < 23*time.Hour {
 		t.Errorf("the key is called again in %v", d)
 	}
-	if whole, err := LedgerReaches(t.Context(), l.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
+	if whole, err := ledger.Reaches(t.Context(), l.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
 		t.Errorf("the ledger is said to reach back an hour: %v, %v", whole, err)
 	}
 	if err := stream.Purge(t.Context()); err != nil {
@@ -188,13 +195,13 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 // TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call, stored before
 // what is read of the results, ends its job.
 func TestOutcomeBeforeTheTail(t *testing.T) {
-	l := newLedgerLane(t, TailBounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	l := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	js, ctx := l.d.opts.JetStream, t.Context()
 	var err error
-	if l.d.results, err = bucket.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+	if l.d.results, err = stream.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if l.d.calls, err = bucket.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+	if l.d.calls, err = stream.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -219,33 +226,33 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	}
 	go func() { _ = markers.Run(running) }()
 	intended := make(chan error, 1)
-	markers.Intend([]bucket.Intent{{Seq: ack.Sequence, Call: 1, Accepted: bucket.MicrosOf(entry.Time)}}, func(_ uint64, err error) { intended <- err })
-	if err := <-intended; err != nil {
+	markers.Intend([]queue.Intent{{Seq: ack.Sequence, Call: 1, Accepted: bucket.MicrosOf(entry.Time)}}, func(_ uint64, err error) { intended <- err })
+	if err := await.Receive(t, "the intent to be stored", intended); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: ResultSubject("pay", "k"), Header: nats.Header{
-		ingest.HeaderMsgID: {"result." + originOf(p.Name(), ack.Sequence, bucket.MicrosOf(entry.Time))}, ingest.HeaderJobID: {"x"},
-		HeaderOutcome: {Done}, HeaderCalls: {"1"}, HeaderAttempts: {"1"}, HeaderStatus: {"200"},
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
+		ingest.HeaderMsgID: {"result." + ledger.OriginOf(p.Name(), ack.Sequence, bucket.MicrosOf(entry.Time))}, ingest.HeaderJobID: {"x"},
+		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderCalls: {"1"}, ledger.HeaderAttempts: {"1"}, ledger.HeaderStatus: {"200"},
 	}}); err != nil {
 		t.Fatal(err)
 	}
 	l.keepRecordOf(t, "busy", "k", "y", 7, time.Second)
-	if err := l.openPart(ctx, running, p.Number(), tenure{clean: true}); err != nil {
+	if err := l.openPart(ctx, running, p.Number(), ownership.Tenure{Clean: true}); err != nil {
 		t.Fatal(err)
 	}
-	if l.part(p.Number()).clean {
+	if l.part(p.Number()).Clean {
 		t.Error("a partition that was not given up is taken for clean")
 	}
 	looping, halt := context.WithCancel(running)
 	go l.loop(looping, running)
 	defer halt()
-	eventually(t, "the job's record", func() bool {
-		c := CallRecord{API: "pay", Key: "k"}
-		m, err := bucket.AskLeader(ctx, l.d.opts.Conn, CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+	await.Until(t, "the job's record", func() bool {
+		c := ledger.Record{API: "pay", Key: "k"}
+		m, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
 		if err != nil || m == nil {
 			return false
 		}
-		if err := json.Unmarshal(m.Data, &c); err != nil || c.Outcome != Done {
+		if err := json.Unmarshal(m.Data, &c); err != nil || c.Outcome != ledger.Done {
 			t.Fatalf("the job ended as %q, %v", c.Outcome, err)
 		}
 		return true

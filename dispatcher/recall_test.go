@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 )
 
 // newShared is a dispatcher that shares partitions with others, on a nats-server of the test's.
@@ -33,14 +35,14 @@ func newShared(t *testing.T) *Dispatcher {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Dispatcher{tail: newTail(), opts: Options{
+	d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
 		Conn: nc, JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
 		Ahead: func() bucket.Micros { return 0 },
 	}}
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {
 		t.Fatal(err)
 	}
-	d.owner = newOwner(d, nil)
+	d.owner = ownership.NewManager(ownership.ManagerOptions{})
 	return d
 }
 
@@ -54,20 +56,20 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &lane{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
-	l.s = newSchedule(&rules, pace{}, l.known)
+	l.s = newSchedule(&rules, pace{}, l.knownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	now := time.Now()
 	record := func(instance string, hours int) {
-		data, _ := json.Marshal(CallRecord{API: "pay", Key: "k", Planned: now, Started: now, TAT: bucket.MicrosOf(now.Add(time.Duration(hours) * time.Hour)), Instance: instance})
-		if _, err := d.opts.JetStream.Publish(context.WithoutCancel(t.Context()), (&CallRecord{API: "pay", Key: "k"}).Subject(), data); err != nil {
+		data, _ := json.Marshal(ledger.Record{API: "pay", Key: "k", Planned: now, Started: now, TAT: bucket.MicrosOf(now.Add(time.Duration(hours) * time.Hour)), Instance: instance})
+		if _, err := d.opts.JetStream.Publish(context.WithoutCancel(t.Context()), (&ledger.Record{API: "pay", Key: "k"}).Subject(), data); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wait := func() time.Duration {
-		line := &line{key: "k", limits: &rules.Key, tat: l.known("k")}
+		line := &line{key: "k", limits: &rules.Key, tat: l.knownLocked("k")}
 		slot, err := l.recall(t.Context(), line)
 		if err != nil {
 			t.Fatal(err)
@@ -78,8 +80,8 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		return l.now().Until(slot)
 	}
 	record("weir-0", 3)
-	before := l.known("k")
-	if d := wait(); d > 0 || l.known("k") != before {
+	before := l.knownLocked("k")
+	if d := wait(); d > 0 || l.knownLocked("k") != before {
 		t.Errorf("after its own calls the next is in %v", d)
 	}
 	record("weir-1", 4)

@@ -3,29 +3,28 @@ package dispatcher
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"time"
 
 	"weir/bucket"
-	"weir/bucket/fault"
 	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recovery"
 )
 
-// pace makes a line go on at its key's pace. Called with the lock held.
-func (l *lane) pace(line *line, now bucket.Micros) {
+// paceLocked makes a line go on at its key's pace.
+func (l *lane) paceLocked(line *line, now bucket.Micros) {
 	line.cold = true
-	l.leave(line)
+	l.leaveLocked(line)
 	if l.s.clock == OtherClock {
 		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
-		line.floor = l.d.tail.tat(l.name, line.key)
+		line.floor = l.d.tail.TAT(l.name, line.key)
 		return
 	}
 	line.tat = max(line.tat, l.floor(line, now))
 }
 
-// resume takes up one job that was found in the stream and of which something is known. Called with the lock held.
-func (l *lane) resume(ctx context.Context, line *line, seq uint64, h history) {
-	var last lastCall
+// resumeLocked takes up one job that was found in the stream and of which something is known.
+func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h history) {
+	var last ledger.LastCall
 	if h.last != nil {
 		last = *h.last
 	}
@@ -35,59 +34,68 @@ func (l *lane) resume(ctx context.Context, line *line, seq uint64, h history) {
 	}
 	t := line.extract(seq)
 	t.markSeq, t.terms = mark.seq, l.s.terms
-	t.calls, t.attempts = max(mark.Calls, last.call), max(mark.Attempts, last.attempt)
-	t.crashes, t.status = mark.Crashes, cmp.Or(last.status, mark.Status)
-	t.notBefore, t.failed = max(mark.NotBefore, last.notBefore, 1), cmp.Or(mark.Reason, last.detail)
+	t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
+	t.unseen = mark.Unseen && mark.Calls >= last.Call
+	t.crashes, t.status = mark.Crashes, cmp.Or(last.Status, mark.Status)
+	t.notBefore, t.failed = max(mark.NotBefore, last.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
 	if mark.Pushback {
-		l.holdAgain(line, mark.NotBefore, mark.Reason)
+		l.holdAgainLocked(line, mark.NotBefore, mark.Reason)
 	}
-	if last.pushedBack() {
-		l.holdAgain(line, last.notBefore, last.detail)
+	if last.PushedBack() {
+		l.holdAgainLocked(line, last.NotBefore, last.Detail)
 	}
-	t.billed = deadletter.Billed(mark.Billed).Worst(last.billed)
+	t.answeredAt = cmp.Or(last.At, mark.Answered)
+	t.doubt.recall(deadletter.Billed(mark.Billed), mark.Idempotency)
+	t.doubt.recall(last.Billed, last.Identity)
+	if mark.Calls >= last.Call {
+		t.deaths = mark.Deaths
+	}
 	if h.intent != nil {
 		t.intents = []*intentMark{h.intent.mark}
 	}
-	l.judgeFound(ctx, t, h, last)
+	l.judgeFoundLocked(ctx, t, h, last)
 }
 
-// judgeFound decides what becomes of a job that was found in the stream. Called with the lock held.
-func (l *lane) judgeFound(ctx context.Context, t *task, h history, last lastCall) {
-	line, intended := t.line, h.intent != nil && h.intent.Call > t.calls
-	switch {
-	case h.result != nil && !last.final:
-		line.unsure = true
-		t.phase = settling
-		l.running.Go(func() { l.endWithResult(ctx, t, h.result.at) })
-	case h.mark != nil && h.mark.Ends != "" && (h.intent == nil || !h.intent.overrules(h.mark)):
-		t.phase = settling
-		last = lastCall{outcome: h.mark.Ends, detail: h.mark.Reason, status: t.status}
-		l.running.Go(func() { l.endAgain(ctx, t, last) })
-	case last.final:
-		t.phase = settling
-		l.running.Go(func() { l.endAgain(ctx, t, last) })
-	case intended && (l.s.terms.api.Idempotency == nil || !h.intent.Repeatable):
-		t.calls, t.attempts, t.unknown = h.intent.Call, t.attempts+1, true
-		t.intendedAt = h.intent.stored
-		line.unsure = true
-		line.left++
-		t.phase = staging
-		l.s.staged++
-		l.running.Go(func() { l.prepare(ctx, t) })
-	case intended:
-		t.calls, t.attempts, t.billed = h.intent.Call, t.attempts+1, t.billed.Worst(deadletter.BilledUnknown)
-		line.unsure = true
-		line.left++
-		if t.deaths = h.intent.Deaths + 1; t.deaths >= mostDeaths {
-			t.unknown, t.phase = true, staging
-			l.s.staged++
-			l.running.Go(func() { l.prepare(ctx, t) })
+// judgeFoundLocked brings a job that was found in the stream on its way.
+func (l *lane) judgeFoundLocked(ctx context.Context, t *task, h history, last ledger.LastCall) {
+	found := recovery.Found{
+		Recorded: t.calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
+	}
+	if h.intent != nil {
+		found.Intended, found.Overruled = h.intent.Call, h.mark != nil && h.intent.overrules(h.mark)
+	}
+	if found.Unrecorded() {
+		l.awaitRecordLocked(t)
+	}
+	switch recovery.Judge(found) {
+	case recovery.Waits:
+	case recovery.HasResult:
+		t.line.unsure, t.phase = true, settling
+		if found.Intended > found.Recorded {
+			t.lose(h.intent)
 		}
+		l.running.Go(func() { l.endWithResult(ctx, t, h.result.At) })
+	case recovery.EndsByMark:
+		t.phase = settling
+		last = ledger.LastCall{Outcome: h.mark.Ends, Detail: h.mark.Reason, Status: t.status}
+		l.running.Go(func() { l.endAgain(ctx, t, last) })
+	case recovery.EndsByLast:
+		t.phase = settling
+		l.running.Go(func() { l.endAgain(ctx, t, last) })
+	case recovery.Lost:
+		t.line.unsure = true
+		t.line.left++
+		t.lose(h.intent)
+		t.unseen = h.intent.Repeatable && t.first() // else it becomes a letter, and nobody waits for that
+		t.calls, t.attempts, t.phase = h.intent.Call, t.attempts+1, settling
+		l.running.Go(func() { l.settleLost(ctx, t) })
+	default:
+		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
 	}
 }
 
-// holdAgain holds what a pushback held before the restart. Called with the lock held.
-func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
+// holdAgainLocked holds what a pushback held before the restart.
+func (l *lane) holdAgainLocked(line *line, until bucket.Micros, why string) {
 	if l.s.terms.api.Retry.HoldAPI {
 		line = nil
 	}
@@ -97,19 +105,14 @@ func (l *lane) holdAgain(line *line, until bucket.Micros, why string) {
 }
 
 // floor is the earliest theoretical arrival time of a key that was found with jobs at the start. What the ledger knows
-// is certain. Beyond it a call may have been running at the crash: where intents are written they tell, and otherwise
-// the key waits one interval with an empty bucket.
+// is certain. Beyond it a call may have been running at the crash: the intents tell. Then the key waits one interval with an
+// empty bucket, and so it does where there may be a call without an intent.
 func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
-	known := l.recorded(line.key, line.limits)
-	if line.part.clean || l.intendsAll(line) && !line.unsure {
+	known := l.recordedLocked(line.key, line.limits)
+	if line.part.Clean || !line.unsure && !l.untoldLocked(line) {
 		return known
 	}
 	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
-}
-
-// intendsAll reports whether every call of a key has an intent, as far as the terms say. Called with the lock held.
-func (l *lane) intendsAll(line *line) bool {
-	return l.s.terms.api.Idempotency == nil || l.s.rules.Interval(line.limits.Rate).Duration() >= slowBucket
 }
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
@@ -122,7 +125,7 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	drain := l.s.drainTime(line.limits)
 	looked := line.recalled || known != 0 && l.d.owner == nil
 	l.mu.Unlock()
-	if l.s.clock == OtherClock || looked || l.d.tail.covers(l.name, l.now().Add(-drain)) {
+	if l.s.clock == OtherClock || looked || l.d.tail.Covers(l.name, l.now().Add(-drain)) {
 		return 0, nil
 	}
 	tat, err := l.lastTAT(ctx, line.key, known, drain)
@@ -145,48 +148,14 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
 // may be missing: it is written again, and its message id keeps it from standing twice.
-func (l *lane) endAgain(ctx context.Context, t *task, last lastCall) {
-	if last.outcome == Done {
-		l.finish(t, Done)
+func (l *lane) endAgain(ctx context.Context, t *task, last ledger.LastCall) {
+	if last.Outcome == ledger.Done {
+		l.finish(t, ledger.Done)
 		return
 	}
 	if !l.reload(ctx, t, func() { l.endAgain(ctx, t, last) }) {
 		return
 	}
-	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.outcome), last.detail, last.status, t.billed.Worst(deadletter.NotBilled)))
-}
-
-// settleUnknown ends a job that had an intent and neither an outcome nor a result at the start: as a letter, unless its
-// result has come after all.
-func (l *lane) settleUnknown(ctx context.Context, t *task) {
-	fault.Pass(fault.UnknownFound)
-	if !l.lookUp(ctx, t) {
-		return
-	}
-	if t.line.part.lease == nil {
-		l.buryUnknown(ctx, t)
-		return
-	}
-	l.bar(ctx, t, func(at uint64) {
-		if at != 0 {
-			l.endWithResult(ctx, t, at)
-			return
-		}
-		l.buryUnknown(ctx, t)
-	})
-}
-
-func (l *lane) buryUnknown(ctx context.Context, t *task) {
-	now := time.Now()
-	detail := fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
-	out := unknown(deadletter.BilledUnknown, "%s", detail)
-	if t.deaths >= mostDeaths {
-		out.reason, out.detail = deadletter.Exhausted, fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", t.deaths)
-		detail = out.detail
-	}
-	c := l.record(t, response{sent: true, started: now, ended: now}, out)
-	c.Planned = time.Time{}
-	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
-	t.billed = t.billed.Worst(out.billed)
-	l.bury(ctx, t, out.reason, detail, c)
+	t.answeredAt = cmp.Or(last.At, t.answeredAt)
+	l.buryLetter(ctx, t, l.letter(t, deadletter.Reason(last.Outcome), last.Detail, last.Status, t.doubt.known()))
 }

@@ -1,13 +1,17 @@
 package dispatcher
 
 import (
+	"context"
 	"log/slog"
 	"net/url"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // TestReloadEnds: a job that is being ended, and whose message is not there any more, is let go of: at once where the partition
@@ -16,20 +20,21 @@ func TestReloadEnds(t *testing.T) {
 	d := newShared(t)
 	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
-	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{
+	q, err := queue.OpenQueue(t.Context(), queue.Options{
 		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules,
-		Settings: bucket.QueueSettings{StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10},
+		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 10},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, lost := range []bool{true, false} {
-		l := newLane(d, LaneOptions{API: &API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: queue})
+		l := newLane(d, LaneOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
 		l.tat = func(string) bucket.Micros { return 0 }
-		p := &part{bucket: queue.Partitions()[0], cache: map[uint64]bucket.Entry{}}
+		p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.lost.Store(lost)
 		task := l.s.push("k", 7, p).extract(7)
 		task.phase = settling
+		l.awaitRecordLocked(task)
 		again := make(chan struct{}, 1)
 		tries := 1
 		for ; !l.reload(t.Context(), task, func() { again <- struct{}{} }) && len(task.line.tasks) > 0; tries++ {
@@ -43,6 +48,43 @@ func TestReloadEnds(t *testing.T) {
 		if want := map[bool]int{true: 1, false: 2}[lost]; tries != want || l.s.jobs != 0 {
 			t.Errorf("lost %t: %d jobs are left after %d tries, want none after %d", lost, l.s.jobs, tries, want)
 		}
-		l.running.Wait()
+		if want := map[bool]int{true: 0, false: 1}[lost]; l.unlogged != want || len(l.unrecorded) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, l.unlogged, want, len(l.unrecorded))
+		}
+		await.Return(t, "what the lane runs", l.running.Wait)
 	}
+}
+
+// TestReloadTakesRoomOnce: a job that is being ended goes through several steps, each of which needs its message. It takes room in
+// memory for it once: a second room would never be given back, and where there is none left the job would wait for itself.
+func TestReloadTakesRoomOnce(t *testing.T) {
+	d := newShared(t)
+	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
+	holdings := queue.NewHoldings(16 << 10) // near a call there is room for one job
+	q, err := queue.OpenQueue(t.Context(), queue.Options{
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Rules: rules, Holdings: holdings,
+		Settings: queue.Settings{StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "once", Partitions: 1, Capacity: 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLane(d, LaneOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
+	l.tat = func(string) bucket.Micros { return 0 }
+	p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
+	task := l.s.push("k", 7, p).extract(7)
+	task.phase = settling
+	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for step := range 3 {
+		if !l.reload(ctx, task, func() {}) {
+			t.Fatalf("step %d: the message was not loaded", step)
+		}
+	}
+	l.change(func(s *schedule) { s.finished(task) })
+	if _, _, near, _ := holdings.Held(); near != 0 {
+		t.Errorf("%d bytes of room are left taken", near)
+	}
+	await.Return(t, "what the lane runs", l.running.Wait)
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -17,17 +19,17 @@ import (
 
 // replay is what is known of a partition's jobs before they are read.
 type replay struct {
-	found   map[uint64]*found       // in the stream, by job
-	records map[uint64]lastCall     // in the ledger
-	results map[uint64]storedResult // whose records may be missing
-	until   map[uint64]uint64       // by a key's sum: the last of its jobs that anything is known of
-	queue   []awaited               // the same, by sequence
-	blind   uint64                  // the last job that a marker speaks of without telling its key: nothing is called before
-	held    []*line                 // by marks of holds, perhaps without jobs
-	early   []*line                 // lines that were met before the blind one
-	waiting map[uint64][]*line      // by a key's sum: lines whose jobs must be read up to until
-	late    []*line                 // lines that wait until all has been read
-	full    bool                    // as many bodies are kept as may be
+	found   map[uint64]*found              // in the stream, by job
+	records map[uint64]ledger.LastCall     // in the ledger
+	results map[uint64]ledger.StoredResult // whose records may be missing
+	until   map[uint64]uint64              // by a key's sum: the last of its jobs that anything is known of
+	queue   []awaited                      // the same, by sequence
+	blind   uint64                         // the last job that a marker speaks of without telling its key: nothing is called before
+	held    []*line                        // by marks of holds, perhaps without jobs
+	early   []*line                        // lines that were met before the blind one
+	waiting map[uint64][]*line             // by a key's sum: lines whose jobs must be read up to until
+	late    []*line                        // lines that wait until all has been read
+	full    bool                           // as many bodies are kept as may be
 }
 
 // awaited is a job that is to be read before its key is called.
@@ -40,7 +42,7 @@ type found struct {
 }
 
 type foundIntent struct {
-	bucket.Intent
+	queue.Intent
 	mark   *intentMark
 	stored time.Time
 }
@@ -53,7 +55,7 @@ func (i *foundIntent) overrules(end *foundMark) bool {
 }
 
 type foundMark struct {
-	bucket.RetryMark
+	queue.RetryMark
 	seq uint64
 }
 
@@ -80,17 +82,17 @@ func (r *replay) of(seq uint64) *found {
 }
 
 // mark notes a marker found in the stream.
-func (l *lane) mark(p *part, e bucket.Entry) {
+func (l *lane) mark(p *part, e queue.Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Kind == bucket.IntentEntry {
+	if e.Kind == queue.IntentEntry {
 		l.replayIntent(p, e)
 	} else {
 		l.replayMark(p, e)
 	}
 }
 
-func (l *lane) replayIntent(p *part, e bucket.Entry) {
+func (l *lane) replayIntent(p *part, e queue.Entry) {
 	intents, err := e.Intents()
 	if err != nil {
 		l.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
@@ -113,14 +115,18 @@ func (l *lane) leaveMark(p *part, mark *intentMark) {
 	}
 }
 
-func (l *lane) replayMark(p *part, e bucket.Entry) {
+func (l *lane) replayMark(p *part, e queue.Entry) {
 	mark, err := e.RetryMark()
 	if err != nil {
 		l.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
+	if mark.Denied {
+		l.replayDenialLocked(p, mark, e)
+		return
+	}
 	if mark.Seq == 0 {
-		l.replayHold(p, mark, e.Seq)
+		l.replayHoldLocked(p, mark, e.Seq)
 		return
 	}
 	f := p.replay.of(mark.Seq)
@@ -137,19 +143,19 @@ func (l *lane) marked(p *part) {
 	defer l.mu.Unlock()
 	r := p.replay
 	if p.markers.AfterDeath() {
-		p.careful = p.markers.Epoch()
-		p.leftover = l.leftUntil(p)
+		p.untold = !p.markers.Told()
+		p.leftover = l.leftUntilLocked(p)
 	}
-	r.records, r.results = l.d.tail.detach(p.bucket.Name())
+	r.records, r.results = l.d.tail.Detach(p.bucket.Name())
 	seen := 0
 	for seq, c := range r.records {
-		if r.await(seq, c.keySum); c.pushedBack() && l.s.terms.api.Retry.HoldAPI {
+		if r.await(seq, c.KeySum); c.PushedBack() && l.s.terms.api.Retry.HoldAPI {
 			r.await(seq, 0)
 		}
 		l.breathe(&seen)
 	}
 	for seq, result := range r.results {
-		r.await(seq, result.keySum)
+		r.await(seq, result.KeySum)
 		l.breathe(&seen)
 	}
 	for sum, seq := range r.until {
@@ -186,12 +192,12 @@ func (l *lane) meet(p *part, line *line) {
 		return
 	}
 	line.met, line.unread = true, true
-	r, sum := p.replay, bucket.KeySum(line.key)
+	r, sum := p.replay, queue.KeySum(line.key)
 	_, known := r.until[sum]
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, line)
-	case p.leftover != 0 && !l.intendsAll(line): // how many of its calls may still run depends on how many jobs it has
+	case p.leftover != 0 && l.untoldLocked(line): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, line)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], line)
@@ -200,13 +206,15 @@ func (l *lane) meet(p *part, line *line) {
 	}
 }
 
-// takeFound takes up one job that was found in the stream. Called with the lock held.
-func (l *lane) takeFound(ctx context.Context, p *part, line *line, e bucket.Entry) {
+// takeFoundLocked takes up one job that was found in the stream.
+func (l *lane) takeFoundLocked(ctx context.Context, p *part, line *line, e queue.Entry) {
 	l.meet(p, line)
-	if h, ok := l.historyOf(p, e); ok {
-		l.resume(ctx, line, e.Seq, h)
+	h, ok := l.historyOfLocked(p, e)
+	l.suspectUnloggedLocked(line, h)
+	if ok {
+		l.resumeLocked(ctx, line, e.Seq, h)
 	} else {
-		l.resumeTwin(ctx, p, line, e)
+		l.resumeTwinLocked(ctx, p, line, e)
 	}
 	l.passed(p, e.Seq)
 }
@@ -234,7 +242,7 @@ func (l *lane) goOn(line *line) {
 		return // it came to its end meanwhile
 	}
 	line.unread = false
-	l.pace(line, l.now())
+	l.paceLocked(line, l.now())
 	l.s.touch(line)
 	l.kick()
 }
@@ -243,14 +251,14 @@ func (l *lane) goOn(line *line) {
 type history struct {
 	intent *foundIntent
 	mark   *foundMark
-	last   *lastCall
-	result *storedResult
+	last   *ledger.LastCall
+	result *ledger.StoredResult
 }
 
-// historyOf gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated, and of those
-// of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has its sequence
-// since. Called with the lock held.
-func (l *lane) historyOf(p *part, e bucket.Entry) (h history, ok bool) {
+// historyOfLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
+// and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
+// its sequence since.
+func (l *lane) historyOfLocked(p *part, e queue.Entry) (h history, ok bool) {
 	r, stored := p.replay, bucket.MicrosOf(e.Time)
 	if f := r.found[e.Seq]; f != nil {
 		delete(r.found, e.Seq)
@@ -279,10 +287,10 @@ func (l *lane) historyOf(p *part, e bucket.Entry) (h history, ok bool) {
 		}
 	}
 	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
-	if c, ok := r.records[e.Seq]; ok && c.id == e.Header.Get(ingest.HeaderMsgID) && c.accepted == stored {
+	if c, ok := r.records[e.Seq]; ok && c.ID == e.Header.Get(ingest.HeaderMsgID) && c.Accepted == stored {
 		h.last = &c
 	}
-	if s, ok := r.results[e.Seq]; ok && s.of(e) {
+	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
 		h.result = &s
 	}
 	return h, h != history{}

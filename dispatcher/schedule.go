@@ -48,6 +48,7 @@ type schedule struct {
 	spent    bucket.Micros // a budget that is spent begins anew then; 0: none is
 	pushes   int16         // pushbacks in a row
 	breaker  breaker       // of the api
+	welcome  bucket.Micros // when the last call started that the api answered in order
 	callTime time.Duration // usual, of the api's calls
 	habits   habits
 	levels   []bucket.Level // of the shared limits, when they were last looked at
@@ -122,6 +123,9 @@ func (s *schedule) limitsOf(key string) *bucket.KeyLimits {
 
 // touch marks a line as having something to do.
 func (s *schedule) touch(l *line) {
+	if l.tenant == nil {
+		return // it was let go of, without jobs: who still knew it, a suspect's turn perhaps, has nothing to tell it
+	}
 	if !l.inTurn {
 		l.inTurn = true
 		s.turns = append(s.turns, l)
@@ -301,18 +305,22 @@ func (s *schedule) stage(l *line, now bucket.Micros, fx *effects) (again bucket.
 
 // candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
 // may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
-// job that rests without having been called may not.
+// job that the api may not have seen yet may not.
 func (s *schedule) candidate(l *line, by bucket.Micros) (t *task, at bucket.Micros) {
 	at = never
 	passable := true
 	for _, rest := range l.tasks {
-		if rest.phase != resting || !s.suspects.mayCall(rest) {
+		if rest.phase == settling && rest.unseen {
+			passable = false // what became of its call is being found out
+			break
+		}
+		if rest.phase != resting {
 			continue
 		}
-		if rest.notBefore < at {
+		if may := s.suspects.mayCall(rest); may && rest.notBefore < at {
 			t, at = rest, rest.notBefore
 		}
-		if rest.calls == 0 {
+		if rest.first() {
 			passable = false
 			break
 		}
@@ -329,7 +337,10 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) bucket.Micros {
 	free, again := l.free(now)
 	var tasks []*task
 	for _, t := range l.tasks {
-		if t.phase == staging || t.phase == asking || t.calls == 0 && (t.phase == resting || t.notBefore > now) {
+		if t.phase == staging && !t.first() {
+			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
+		}
+		if t.phase == staging || t.phase == asking || t.first() && (t.phase == resting || t.phase == settling || t.notBefore > now) {
 			if t.phase == ready {
 				again = min(again, t.notBefore)
 			}

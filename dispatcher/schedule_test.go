@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
@@ -22,7 +23,7 @@ func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
 	s := newSchedule(&r, pace{
 		lead: leastLead, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, func(string) bucket.Micros { return 0 })
-	s.terms = &terms{api: &API{Rules: r, Breaker: Breaker{Failures: 1, Min: time.Second, Max: time.Minute}}}
+	s.terms = &terms{api: &httpcall.API{Rules: r, Breaker: httpcall.Breaker{Failures: 1, Min: time.Second, Max: time.Minute}}}
 	return &desk{s, &part{open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
 }
 
@@ -208,10 +209,17 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	}
 }
 
-// TestSuspectsAreCalledFewAtATime: what one death makes suspect does not wait in a single file, and what two do is called
-// alone.
+// TestSuspectsAreCalledFewAtATime: one death makes nobody a suspect; what two make one does not wait in a single file, and what
+// three do is called alone.
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
-	for deaths, most := range map[int]int{1: manySuspects, 2: 1} {
+	d := newDesk(fast(4))
+	d.add("k0")
+	x := d.lines["k0"].extract(1)
+	d.suspects.alone = &task{deaths: aloneFrom} // is being called
+	if x.deaths = 1; !d.suspects.mayCall(x) {
+		t.Error("after one death a job waits as a suspect")
+	}
+	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
 		for _, l := range d.lines {

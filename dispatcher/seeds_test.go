@@ -1,41 +1,17 @@
 package dispatcher
 
 import (
-	"flag"
 	"fmt"
-	"iter"
 	"testing"
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
 )
-
-var (
-	firstSeed = flag.Uint64("seed", 0, "the first seed of the simulations")
-	moreSeeds = flag.Uint64("seeds", 0, "how many seeds each simulation runs, 0 for as many as each has in the test run")
-)
-
-// seeds are those of a simulation: n of them, or as many as the flags say. The race detector makes each ten times as slow and
-// has little to look for in one goroutine: it gets a few, and `make unit` runs all of them without it.
-func seeds(n uint64) iter.Seq[uint64] {
-	switch {
-	case *moreSeeds > 0:
-		n = *moreSeeds
-	case raced:
-		n /= 20
-	}
-	return func(yield func(uint64) bool) {
-		for i := range n {
-			if !yield(*firstSeed + i) {
-				return
-			}
-		}
-	}
-}
 
 // TestSimulation runs seeds through the pure core. One seed alone: go test ./dispatcher -run Simulation/seed=7.
 func TestSimulation(t *testing.T) {
-	for seed := range seeds(10_000) {
+	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
@@ -48,7 +24,7 @@ func TestSimulation(t *testing.T) {
 // TestSimulationOfAStoreElsewhere runs seeds with a store that is a round trip away, has a clock of its own, and does
 // not always answer. One seed alone: go test ./dispatcher -run Elsewhere/seed=7.
 func TestSimulationOfAStoreElsewhere(t *testing.T) {
-	for seed := range seeds(10_000) {
+	for seed := range seeds.Of(10_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed).sendAway()
 			m.run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))

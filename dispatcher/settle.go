@@ -11,7 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
 )
 
 // persistRetry is when a record that could not be stored is tried again. It has a message id, so that it is stored
@@ -20,52 +24,57 @@ const persistRetry = time.Second
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
-func (l *lane) settle(ctx context.Context, t *task, r response) {
+func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
 	api := t.terms.api
-	out := t.crashed(judge(l.judgedBy(t), r, time.Now()))
-	e := ending{outcome: out, sent: r.sent, now: l.now(), jitter: rand.Float64()}
-	e.started = e.now.Add(-max(0, time.Since(r.started)))
+	out := t.crashed(httpcall.Judge(api, r, time.Now()))
+	e := ending{Outcome: out, sent: r.Sent, now: l.now(), jitter: rand.Float64()}
+	e.started = e.now.Add(-max(0, time.Since(r.Started)))
 	l.mu.Lock()
 	f := l.s.hear(t, e)
-	if out.verdict != pushback && !f.free {
+	l.dropDenialsLocked()
+	if out.Counts() && !f.free {
 		t.attempts++
 	}
-	t.billed, t.deaths, t.status = t.billed.Worst(out.billed), 0, cmp.Or(r.status, t.status)
-	exhausted := out.verdict == retry && t.attempts >= api.Retry.Attempts
+	t.doubt.add(out.Billed, api.KeyIdentity())
+	t.deaths, t.status = 0, cmp.Or(r.Status, t.status)
+	exhausted := out.Verdict == httpcall.Again && t.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
-		out.verdict, out.reason = dead, deadletter.Exhausted
-		out.detail = fmt.Sprintf("gave up after %d attempts, the last: %s", t.attempts, out.detail)
+		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
+		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", t.attempts, out.Detail)
 	}
-	l.d.metrics.calls.WithLabelValues(l.name, out.name()).Inc()
-	if out.billed != deadletter.NotBilled {
+	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
+	if out.Billed != deadletter.NotBilled {
 		l.d.metrics.spend.add(l.name, api.Price)
 	}
 	if f.first {
-		l.log.Warn("a call failed", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.detail)
+		l.log.Warn("a call failed", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.Detail)
 	}
 	l.tellNews(f.news)
 	l.keepHold(t.line.part, f.hold)
-	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.status,
-		"outcome", out.name(), "reason", out.detail)
+	if f.denied {
+		l.keepDenial(f.news[0].until, f.news[0].why)
+	}
+	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.Status,
+		"outcome", out.Name(), "reason", out.Detail)
 
-	switch out.verdict {
-	case delivered:
+	switch out.Verdict {
+	case httpcall.Delivered:
 		l.keepResult(ctx, t, r, out)
-	case dead:
-		l.bury(ctx, t, out.reason, out.detail, l.record(t, r, out))
-	case retry:
+	case httpcall.Dead:
+		l.bury(ctx, t, out.Reason, out.Detail, l.record(t, r, out))
+	case httpcall.Again:
 		wait := backoff(api.Retry.Min, api.Retry.Max, max(t.attempts, 1), rand.Float64())
 		l.again(ctx, t, l.record(t, r, out), max(l.now().Add(wait), f.notBefore))
-	case pushback:
+	case httpcall.Pushback, httpcall.Denied:
 		l.again(ctx, t, l.record(t, r, out), f.notBefore)
 	default:
-		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.verdict)) // judge has a bug
+		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
 	}
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
-func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome) {
+func (l *lane) keepResult(ctx context.Context, t *task, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		t.line.part.bucket.Finish(t.line.key, t.seq)
 		<-time.After(100 * time.Millisecond)
@@ -79,7 +88,7 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 		if replyTo != "" {
 			l.d.reply(replyTo, msg)
 		}
-		l.keepRecord(ctx, t, l.record(t, r, out), func() { l.finish(t, Done) })
+		l.keepRecord(ctx, t, l.record(t, r, out), func() { l.finish(t, ledger.Done) })
 	})
 }
 
@@ -87,7 +96,7 @@ func (l *lane) keepResult(ctx context.Context, t *task, r response, out outcome)
 // its job must not stand in the way of all others.
 func (l *lane) writeResult(t *task, msg *nats.Msg, done func(error)) {
 	l.d.results.WriteWhile(t.line.part.mayCall, msg, func(_ uint64, err error) {
-		if size := msg.Size(); errors.Is(err, bucket.ErrTooLarge) && lessen(msg) {
+		if size := msg.Size(); errors.Is(err, stream.ErrTooLarge) && lessen(msg) {
 			l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.job.ID, "key", t.line.key,
 				"bytes", size, "err", err)
 			l.writeResult(t, msg, done)
@@ -100,12 +109,14 @@ func (l *lane) writeResult(t *task, msg *nats.Msg, done func(error)) {
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
-func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *CallRecord) {
-	status, detail := t.status, clip(detail, maxDetail)
+func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *ledger.Record) {
+	status, detail := t.status, ledger.Clip(detail, ledger.MaxDetail)
+	var answer *deadletter.Answer
 	if c != nil {
-		status = c.Status
+		status, answer = c.Status, c.Answer
 	}
-	letter := l.letter(t, reason, detail, status, t.billed.Worst(deadletter.NotBilled))
+	letter := l.letter(t, reason, detail, status, t.doubt.known())
+	letter.Answer = answer
 	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
 	if c == nil {
@@ -118,9 +129,9 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 // keepEnd notes that a job which is not called becomes a letter, and then buries it: after a crash between the letter and
 // the job's deletion what kept it from being called may be past, and the ledger knows nothing of it.
 func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) {
-	mark := bucket.RetryMark{
-		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.billed), Ends: string(letter.Reason), Reason: letter.Detail,
-		Status: t.status, Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
+	mark := queue.RetryMark{
+		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
+		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
 	}
 	var seq uint64
 	l.persist(ctx, "end", t, func(done func(error)) {
@@ -134,6 +145,14 @@ func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) 
 }
 
 func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
+	if letter.Answer == nil && t.answeredAt != 0 {
+		l.running.Go(func() {
+			if l.recallAnswer(ctx, t, letter, func() { l.buryLetter(ctx, t, letter) }) {
+				l.buryLetter(ctx, t, letter)
+			}
+		})
+		return
+	}
 	l.persist(ctx, "dead letter", t, func(done func(error)) {
 		l.d.opts.Office.Bury(letter, func(_ uint64, err error) { done(err) })
 	}, func() {
@@ -143,36 +162,44 @@ func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Lette
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
-func (l *lane) again(ctx context.Context, t *task, c *CallRecord, notBefore bucket.Micros) {
+func (l *lane) again(ctx context.Context, t *task, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
-	mark := bucket.RetryMark{
-		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == PushedBack,
-		Billed: string(t.billed), Crashes: t.crashes, Status: t.status, Accepted: t.accepted, KeySum: bucket.KeySum(t.line.key),
+	mark := queue.RetryMark{
+		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Billed: string(t.doubt.billed), Idempotency: t.doubt.identity, Unseen: t.unseen, Crashes: t.crashes, Deaths: t.deaths, Status: t.status,
+		Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
 	}
 	l.keepRecord(ctx, t, c, func() {
 		var seq uint64
+		mark.Answered = t.answeredAt
 		l.persist(ctx, "retry mark", t, func(done func(error)) {
 			t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
 		}, func() {
 			fault.Pass(fault.RetryStored)
 			l.change(func(s *schedule) {
-				l.dropIntents(t)
+				l.dropIntentsLocked(t)
 				if t.markSeq != 0 {
 					t.line.part.bucket.Discard(t.markSeq)
 				}
 				t.markSeq = seq
-				t.failed = c.Detail
+				t.failed, t.lost = c.Detail, nil
 				s.rest(t, notBefore)
 			})
 		})
 	})
 }
 
-func (l *lane) keepRecord(ctx context.Context, t *task, c *CallRecord, then func()) {
+func (l *lane) keepRecord(ctx context.Context, t *task, c *ledger.Record, then func()) {
 	l.persist(ctx, "ledger record", t, func(done func(error)) {
-		l.d.calls.WriteWhile(t.line.part.mayCall, c.message(), func(_ uint64, err error) { done(err) })
+		l.d.calls.WriteWhile(t.line.part.mayCall, c.Message(), func(seq uint64, err error) {
+			if err == nil && c.Status != 0 {
+				t.answeredAt = seq
+			}
+			done(err)
+		})
 	}, func() {
 		fault.Pass(fault.RecordStored)
+		l.accountedFor(t)
 		then()
 	})
 }
@@ -189,7 +216,7 @@ func (l *lane) persist(ctx context.Context, what string, t *task, write func(don
 			then()
 		case p.lost.Load():
 			l.abandon(t)
-		case errors.Is(err, bucket.ErrNotNow) && ctx.Err() == nil:
+		case errors.Is(err, stream.ErrNotNow) && ctx.Err() == nil:
 			l.running.Add(1)
 			time.AfterFunc(leaseCheck, func() {
 				defer l.running.Done()
@@ -210,7 +237,7 @@ func (l *lane) persist(ctx context.Context, what string, t *task, write func(don
 		}
 	}
 	if !p.mayCall() {
-		ended(bucket.ErrNotNow)
+		ended(stream.ErrNotNow)
 		return
 	}
 	write(ended)
@@ -224,11 +251,13 @@ func (l *lane) finish(t *task, outcome string) {
 		return
 	}
 	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
+	l.accountedFor(t)
 	l.rememberEnd(t)
 	p.bucket.Finish(t.line.key, t.seq)
-	stalled := p.bucket.Unswept() > bucket.MaxUnswept
+	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	l.change(func(s *schedule) {
-		l.dropIntents(t)
+		p.dropKept(t.seq)
+		l.dropIntentsLocked(t)
 		if t.markSeq != 0 {
 			p.bucket.Discard(t.markSeq)
 		}
@@ -249,7 +278,7 @@ func (l *lane) finish(t *task, outcome string) {
 
 // unstall opens a part again whose finished jobs have been deleted.
 func (l *lane) unstall(p *part) {
-	if p.bucket.Unswept() > bucket.MaxUnswept/2 {
+	if p.bucket.Unswept() > queue.MaxUnswept/2 {
 		time.AfterFunc(time.Second, func() { l.unstall(p) })
 		return
 	}

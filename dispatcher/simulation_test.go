@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
@@ -48,7 +49,7 @@ type simulation struct {
 	maxInAPI  int
 	steps     int
 
-	api     *API
+	api     *httpcall.API
 	outages []outage
 	grudges map[*line]*grudge
 	probing *task
@@ -317,7 +318,7 @@ func (m *simulation) start(t *task) {
 	}
 	m.checkBreaker(t)
 	m.checkSlowStart(t)
-	if of := &m.s.suspects; t.deaths > 0 && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
+	if of := &m.s.suspects; t.deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
 		m.t.Fatal("a job that may have killed a worker was called beside another such")
 	}
 	t.calls++

@@ -5,24 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
-	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/dispatcher/ownership"
 )
 
 // openPart takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
 // has been read, and then the stream, which is followed until closePart or losePart. With an error nothing is left of it.
-func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
+func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := &part{
-		tenure: t, number: number, bucket: l.queue.Partitions()[number], cache: map[uint64]bucket.Entry{}, replay: newReplay(),
+		Tenure: t, number: number, bucket: l.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: l.queue.Holdings(), replay: newReplay(),
 	}
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, l.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", l.name, err)
 	}
-	p.clean = p.clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
+	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
 	reading, p.stopReading = context.WithCancel(base)
@@ -38,8 +38,8 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	l.mu.Unlock()
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
-		err := p.bucket.Read(reading, bucket.ReadOptions{
-			Mark: func(e bucket.Entry) { l.mark(p, e) }, Marked: func() { l.marked(p) }, Take: func(e bucket.Entry) { l.take(hard, p, e) },
+		err := p.bucket.Read(reading, queue.ReadOptions{
+			Mark: func(e queue.Entry) { l.mark(p, e) }, Marked: func() { l.marked(p) }, Take: func(e queue.Entry) { l.take(hard, p, e) },
 			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { l.open(p); close(caughtUp) },
 			Deaf: func(err error) { l.deaf(p, err) },
 		})
@@ -59,7 +59,7 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t tenure) error {
 	if err == nil {
 		err = errLetGo
 	}
-	if p.lease != nil {
+	if p.Lease != nil {
 		l.losePart(p)
 	} else {
 		l.leavePart(p)
@@ -87,12 +87,13 @@ func (l *lane) deaf(p *part, err error) {
 // whoever can; otherwise it ends the dispatcher.
 func (l *lane) broken(p *part, err error) {
 	err = fmt.Errorf("api %s: stream %s: %w", l.name, p.bucket.Name(), err)
-	if p.lease == nil {
+	if p.Lease == nil {
 		l.d.fail(err)
 		return
 	}
 	l.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
-	l.d.owner.dropPart(l, p)
+	l.d.owner.Dropped(lease.PartitionID{API: l.name, Number: p.number})
+	l.running.Go(func() { l.losePart(p) })
 }
 
 // How a closing part's state is looked at: no event tells that the last of its jobs has settled.
@@ -196,7 +197,9 @@ func (l *lane) dropIdleIntents(lines []*line) {
 	defer l.mu.Unlock()
 	for _, line := range lines {
 		for _, t := range line.tasks {
-			l.dropIntents(t)
+			if t.lost == nil {
+				l.dropIntentsLocked(t)
+			}
 		}
 	}
 }
@@ -209,7 +212,8 @@ func (l *lane) removePart(p *part) {
 	if l.parts[p.number] == p {
 		l.parts[p.number] = nil
 	}
-	p.cache, p.cacheBytes, p.replay = nil, maxCacheBytes, nil
+	p.dropAllKept()
+	p.replay = nil
 	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
 	for _, line := range l.s.lines {
@@ -233,35 +237,22 @@ func (l *lane) part(number int) *part {
 }
 
 // loseAll lets go of every partition that hangs on a lease that is lost.
-func (l *lane) loseAll(lease *bucket.Membership) {
+func (l *lane) loseAll(lease *lease.Membership) {
 	for number := range l.parts {
-		if p := l.part(number); p != nil && p.lease == lease {
+		if p := l.part(number); p != nil && p.Lease == lease {
 			l.losePart(p)
 		}
 	}
 }
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
-func (l *lane) abandon(t *task) { l.change(func(s *schedule) { s.finished(t) }) }
+func (l *lane) abandon(t *task) {
+	l.accountedFor(t)
+	l.change(func(s *schedule) { s.finished(t) })
+}
 
 // mayCall reports whether a call of the part may start now, or what came of one may be stored. It is asked right before
 // each.
 func (p *part) mayCall() bool {
-	return !p.lost.Load() && p.valid()
-}
-
-// guard asks for the right to call once more when nothing but the first byte is left to be sent: a process that is
-// stopped between its last look at its lease and the call must not make it when it goes on. barred reports whether the
-// right was not there; then nothing was sent.
-func (p *part) guard(ctx context.Context) (guarded context.Context, barred func() bool) {
-	if p.lease == nil {
-		return ctx, func() bool { return false }
-	}
-	var no atomic.Bool
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if conn, ok := info.Conn.(*countedConn); ok && !p.mayCall() {
-			conn.shut.Store(true)
-			no.Store(true)
-		}
-	}}), no.Load
+	return !p.lost.Load() && p.Valid()
 }

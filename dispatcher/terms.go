@@ -7,60 +7,38 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/dispatcher/httpcall"
 )
 
 // terms are what an api's calls are made by: its configuration and the connections to it. They are not changed but
 // replaced. A job is made ready, called and judged by the same terms: a change in between mixes nothing. One that is
 // ready when new terms come, and has no slot yet, is made ready again by those.
 type terms struct {
-	api  *API
-	call *caller
+	api  *httpcall.API
+	call *httpcall.Client
 }
 
-// newTerms takes the connections over from the former terms where they lead to the same place.
-func (d *Dispatcher) newTerms(api *API, former *terms) *terms {
-	idle := idleUnrepeatable
-	if api.Idempotency != nil {
-		idle = idleIdempotent
+func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
+	var before *httpcall.Client
+	if former != nil {
+		before = former.call
 	}
-	c := &caller{api: api, agent: "weir/" + d.opts.Version}
-	if former != nil && former.api.URL.Scheme == api.URL.Scheme && former.api.URL.Host == api.URL.Host &&
-		(former.api.Idempotency == nil) == (api.Idempotency == nil) {
-		c.conns = former.call.conns
-	} else {
-		c.conns = newConnections(api.URL, idle, maxCalls)
-	}
-	return &terms{api, c}
+	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, maxCalls, before)}
 }
 
 // lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
 func lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
 
-// judgedBy is what says what became of a call: the terms it was made by. But where the api is not idempotent any more, a
-// call that may have been processed must not be followed by another, which would carry no key.
-func (l *lane) judgedBy(t *task) *API {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.s.terms.api.Idempotency != nil || t.terms.api.Idempotency == nil {
-		return t.terms.api
-	}
-	strict := *t.terms.api
-	strict.Idempotency = nil
-	return &strict
-}
-
-const doubtDetail = "an earlier call may have been processed, and the api has stopped being configured as idempotent since"
-
 // change is a new configuration of a lane's api on its way to the loop.
 type change struct {
-	api  *API
+	api  *httpcall.API
 	done chan error
 }
 
 // Apply changes what an api is called by. Jobs that wait get the new rules and calls that run end by the old ones; a
 // slot that was granted stays granted. With an error nothing has changed, unless ctx ended. One change is applied at a
 // time.
-func (d *Dispatcher) Apply(ctx context.Context, api *API) error {
+func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 	l := d.lane(api.Name)
 	if l == nil {
 		return ErrNoAPI
@@ -96,7 +74,7 @@ func (l *lane) adoptChange() {
 	}
 }
 
-func (l *lane) adopt(api *API) error {
+func (l *lane) adopt(api *httpcall.API) error {
 	if err := l.store.Apply(api.Rules); err != nil {
 		return fmt.Errorf("api %s: %w", l.name, err)
 	}
@@ -105,6 +83,7 @@ func (l *lane) adopt(api *API) error {
 	next := l.d.newTerms(api, former)
 	l.since = now
 	l.s.adopt(next)
+	l.s.endDenial(now)
 	lines := make([]*line, 0, len(l.s.lines))
 	for _, line := range l.s.lines {
 		lines = append(lines, line)
@@ -119,8 +98,8 @@ func (l *lane) adopt(api *API) error {
 		l.mu.Unlock()
 		lines = lines[n:]
 	}
-	if former.call.conns != next.call.conns {
-		former.call.conns.close()
+	if former.call.Conns != next.call.Conns {
+		former.call.Conns.Close()
 	}
 	return nil
 }
@@ -132,11 +111,11 @@ func (l *lane) letGo(stale []*task) {
 	}
 	l.mu.Lock()
 	for _, t := range stale {
-		l.dropIntents(t)
+		l.dropIntentsLocked(t)
 	}
 	l.mu.Unlock()
 	for _, t := range stale {
-		t.terms.call.conns.release()
+		t.terms.call.Conns.Release()
 	}
 }
 
@@ -146,14 +125,14 @@ func (s *schedule) adopt(next *terms) {
 	s.pace.late = lateness(s.rules)
 	s.until, s.by, s.levels = 0, "", nil
 	s.habits.costs, s.habits.tats = nil, nil
-	if next.api.Breaker.Failures == 0 {
+	if next.api.Breaker.Failures == 0 && !s.breaker.denied {
 		s.breaker, s.probe = breaker{}, nil
 	}
 	s.reseat()
 }
 
 // unready lets what is ready rest that cannot be called next: what former terms made ready, and what stands behind a job
-// that rests and was never called. It would keep room from that very job.
+// that was never called and rests, or waits for room in memory. It would keep room from that very job.
 func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 	gap := false
 	for _, t := range l.tasks {
@@ -162,7 +141,7 @@ func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 			s.touch(l)
 			fx.stale = append(fx.stale, t)
 		}
-		gap = gap || t.phase == resting && t.calls == 0
+		gap = gap || t.first() && (t.phase == resting || t.phase == staging && t.cramped)
 	}
 }
 
@@ -196,25 +175,25 @@ func (s *schedule) drainTime(limits *bucket.KeyLimits) time.Duration {
 	return s.rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
 }
 
-// known is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
-// intervals of a rate that holds no more; see rebind. Called with the lock held.
-func (l *lane) known(key string) bucket.Micros {
+// knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
+// intervals of a rate that holds no more; see rebind.
+func (l *lane) knownLocked(key string) bucket.Micros {
 	if l.s.clock == OtherClock {
-		return max(l.tat(key), l.d.tail.tat(l.name, key))
+		return max(l.tat(key), l.d.tail.TAT(l.name, key))
 	}
 	limits := l.s.limitsOf(key)
-	tat := l.recorded(key, limits)
+	tat := l.recordedLocked(key, limits)
 	if stored := l.tat(key); stored > tat {
 		tat = max(tat, min(stored, l.now().Add(leastAhead+l.s.drainTime(limits))))
 	}
 	return tat
 }
 
-// recorded is what the ledger of former runs knows. Called with the lock held.
-func (l *lane) recorded(key string, limits *bucket.KeyLimits) bucket.Micros {
-	tat := l.d.tail.tat(l.name, key)
+// recordedLocked is what the ledger of former runs knows.
+func (l *lane) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
+	tat := l.d.tail.TAT(l.name, key)
 	if tat == 0 || fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return min(tat, max(l.since, l.d.tail.readAt(l.name)).Add(l.s.drainTime(limits)))
+	return min(tat, max(l.since, l.d.tail.ReadAt(l.name)).Add(l.s.drainTime(limits)))
 }

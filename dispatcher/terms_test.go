@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/internal/seeds"
 )
 
 // epoch is a time with the same rules.
@@ -72,7 +74,7 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 // TestSimulationOfChanges runs seeds in which the rules change while jobs wait, are made ready, have slots and are
 // called. One seed alone: go test ./dispatcher -run OfChanges/seed=7.
 func TestSimulationOfChanges(t *testing.T) {
-	for seed := range seeds(3_000) {
+	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
 			m.rules.Key.Rate.Burst = 1
@@ -101,7 +103,7 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 	if err := m.store.Apply(rules); err != nil {
 		t.Fatal(err)
 	}
-	m.s.adopt(&terms{api: &API{Rules: rules}})
+	m.s.adopt(&terms{api: &httpcall.API{Rules: rules}})
 	for _, l := range m.s.lines {
 		m.s.rebind(l, m.now)
 	}

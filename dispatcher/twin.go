@@ -3,7 +3,7 @@ package dispatcher
 import (
 	"context"
 
-	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -20,52 +20,50 @@ const Deleted = "deleted"
 // before that. So no copy that the stream took can be read before its first is known.
 
 // What it was to JetStream when it came is what counts: the configuration may have changed since for how long ids are known
-// (bucket.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
+// (queue.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
 func (l *lane) rememberEnd(t *task) {
 	if t.job == nil || t.job.DedupeID == "" || t.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	l.queue.Ended(bucket.Finished{Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
+	l.queue.Ended(queue.Finished{Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
 }
 
-// meetTwin deals with a job that was just read if it is one that has ended, or may be, and reports whether it did. Called
-// with the lock held.
-func (l *lane) meetTwin(ctx context.Context, p *part, e bucket.Entry) bool {
+// meetTwinLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
+func (l *lane) meetTwinLocked(ctx context.Context, p *part, e queue.Entry) bool {
 	likeness := p.bucket.Twin(e)
 	id := e.Header.Get(ingest.HeaderJobID)
-	switch {
-	case likeness == bucket.Same:
+	switch likeness {
+	case queue.Same:
 		l.tellTwin(e.Key, id, e.Seq)
 		l.d.metrics.finished.WithLabelValues(l.name, Twin).Inc()
 		p.bucket.Finish(e.Key, e.Seq)
 		return true
-	case likeness == bucket.Another, l.s.terms.api.Idempotency != nil:
-		return false // with its idempotency key a call that is one too many costs nothing
+	case queue.Another:
+		return false
 	}
 	line := l.s.push(e.Key, e.Seq, p)
-	p.keep(e)
-	l.parkTwin(ctx, line, e.Seq)
+	p.keepLocked(e)
+	l.parkTwinLocked(ctx, line, e.Seq)
 	return true
 }
 
-// resumeTwin does the same with a job that was found when a partition was taken over, and was never called. Called with the
-// lock held.
-func (l *lane) resumeTwin(ctx context.Context, p *part, line *line, e bucket.Entry) {
-	switch likeness := p.bucket.Twin(e); {
-	case likeness == bucket.Same:
+// resumeTwinLocked does the same with a job that was found when a partition was taken over, and was never called.
+func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queue.Entry) {
+	switch p.bucket.Twin(e) {
+	case queue.Same:
 		t := line.extract(e.Seq)
 		t.terms, t.phase = l.s.terms, settling
 		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
 		l.running.Go(func() { l.finish(t, Twin) })
-	case likeness == bucket.InDoubt && l.s.terms.api.Idempotency == nil:
-		l.parkTwin(ctx, line, e.Seq)
+	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
+		l.parkTwinLocked(ctx, line, e.Seq)
 	}
 }
 
-// parkTwin makes a letter of a job of which nobody can say whether it is one that has ended. Called with the lock held.
-func (l *lane) parkTwin(ctx context.Context, line *line, seq uint64) {
+// parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
+func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
 	t := line.extract(seq)
 	t.terms, t.phase = l.s.terms, settling
 	l.running.Go(func() { l.buryTwin(ctx, t) })
@@ -77,7 +75,7 @@ func (l *lane) buryTwin(ctx context.Context, t *task) {
 	if !l.reload(ctx, t, func() { l.buryTwin(ctx, t) }) {
 		return
 	}
-	t.billed = t.billed.Worst(deadletter.BilledUnknown)
+	t.doubt.billed = t.doubt.billed.Worst(deadletter.BilledUnknown)
 	l.bury(ctx, t, deadletter.Unknown, twinDetail, nil)
 }
 

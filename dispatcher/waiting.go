@@ -53,9 +53,9 @@ func (s *schedule) waits(l *line, now bucket.Micros) Waiting {
 		p := s.paused.keys[l.key]
 		return Waiting{For: WaitPaused, Why: p.String()}
 	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
-		return Waiting{For: WaitAPIHeld, Why: "one call tries whether the api answers again"}
+		return Waiting{For: WaitAPIHeld, Why: s.breaker.trying()}
 	case s.breaker.until > max(now, l.held, s.held):
-		return waitUntil(WaitAPIHeld, s.breaker.until, "its calls keep failing: "+s.breaker.why)
+		return waitUntil(WaitAPIHeld, s.breaker.until, s.breaker.reason())
 	case s.held > now && s.held >= l.held:
 		return waitUntil(WaitAPIHeld, s.held, s.why)
 	case l.held > now:

@@ -92,7 +92,7 @@ func NewClient(nc *nats.Conn) *Client { return &Client{nc: nc} }
 
 // Submit hands in one job and waits until it is stored or refused, or ctx ends; give ctx a deadline.
 //
-// A refusal is a *Refusal. With any other error nobody knows whether the job was taken, except that with
+// A refusal is a *Refusal. A *ForeignAnswer says that a stream answered in weir's place. With it, and with any other error, nobody knows whether the job was taken, except that with
 // nats.ErrNoResponders it was not: submit it again under the same ID.
 func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	msg, err := s.Message()
@@ -108,7 +108,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (Receipt, error) {
 	return ParseAnswer(answer.Data)
 }
 
-// ParseAnswer reads what the intake answered; a refusal is a *Refusal.
+// ParseAnswer reads what the intake answered; a refusal is a *Refusal. What a stream answered in its place is a *ForeignAnswer.
 func ParseAnswer(data []byte) (Receipt, error) {
 	var receipt struct {
 		Receipt
@@ -125,6 +125,9 @@ func ParseAnswer(data []byte) (Receipt, error) {
 		if err := json.Unmarshal(data, &w); err != nil {
 			return Receipt{}, fmt.Errorf("weir's answer cannot be read: %w", err)
 		}
+		if !ourCode(w.Error.ErrCode) {
+			return Receipt{}, &ForeignAnswer{Stream: w.Stream, Refused: clip(w.Error.Description)}
+		}
 		return Receipt{}, &Refusal{
 			Code: Code(w.Error.ErrCode), Description: w.Error.Description, Job: w.Job, LetterSeq: w.DeadLetterSeq,
 			RetryAfter: time.Duration(w.RetryAfterMS) * time.Millisecond,
@@ -132,6 +135,9 @@ func ParseAnswer(data []byte) (Receipt, error) {
 	}
 	if err := json.Unmarshal(data, &receipt); err != nil {
 		return Receipt{}, fmt.Errorf("weir's answer cannot be read: %w", err)
+	}
+	if receipt.Stream != "" && (receipt.Job == "" || !strings.HasPrefix(receipt.Stream, queuePrefix)) {
+		return Receipt{}, &ForeignAnswer{Stream: receipt.Stream}
 	}
 	if receipt.Seq == 0 && !receipt.Duplicate || receipt.Job == "" {
 		return Receipt{}, errors.New("what answered is not weir: its answer is no receipt")

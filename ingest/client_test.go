@@ -188,6 +188,21 @@ func TestClientWithoutWeir(t *testing.T) {
 	if _, err := ingest.NewClient(nc).Submit(t.Context(), ingest.Submission{API: "credit-check", Key: "k"}); !errors.Is(err, nats.ErrConnectionClosed) {
 		t.Errorf("on a closed connection: %v", err)
 	}
+	for answer, want := range map[string]ingest.ForeignAnswer{
+		`{"stream":"ORDERS","seq":7}`:                     {Stream: "ORDERS"},
+		`{"stream":"ORDERS","seq":7,"duplicate":true}`:    {Stream: "ORDERS"},
+		`{"stream":"ORDERS","domain":"hub","seq":7}`:      {Stream: "ORDERS"},
+		`{"stream":"ORDERS","seq":7,"job":"1","key":"k"}`: {Stream: "ORDERS"},
+		`{"stream":"WEIR_pay_0","seq":7}`:                 {Stream: "WEIR_pay_0"},
+		`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"ORDERS","seq":0}`: {
+			Stream: "ORDERS", Refused: "maximum messages exceeded",
+		},
+	} {
+		var foreign *ingest.ForeignAnswer
+		if receipt, err := ingest.ParseAnswer([]byte(answer)); !errors.As(err, &foreign) || *foreign != want {
+			t.Errorf("%s: %+v, %v, want %+v", answer, receipt, err, want)
+		}
+	}
 	for _, answer := range []string{"", "{}", "null", "hello", `{"stream":"ORDERS","seq":7}`, `{"error":"no"}`} {
 		if receipt, err := ingest.ParseAnswer([]byte(answer)); err == nil {
 			t.Errorf("%q passed for a receipt: %+v", answer, receipt)

@@ -112,9 +112,10 @@ func hexValue(c byte) int {
 	return -1
 }
 
-// HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token.
+// HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token. No key at all
+// is written as the key _ is; the subject tells the two apart.
 func HeaderText(key string) string {
-	if key == "" || key == NoToken {
+	if key == "" {
 		return Token(key)
 	}
 	for i := 0; i < len(key); i++ {

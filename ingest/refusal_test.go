@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/ingest/await"
 )
 
 var answerNow = time.Date(2026, 1, 2, 15, 4, 4, 723e6, time.UTC)
@@ -115,10 +117,10 @@ func TestOpen(t *testing.T) {
 		t.Error("one came in after the close")
 	}
 	o.leave()
-	<-closed
-	<-o.close()
+	await.Receive(t, "the end after the last has left", closed)
+	await.Receive(t, "the end, asked for again", o.close())
 	var empty open
-	<-empty.close()
+	await.Receive(t, "the end where nobody is in", empty.close())
 }
 
 func TestClip(t *testing.T) {

@@ -53,7 +53,7 @@ type Refused struct {
 	Refusal         *Refusal
 }
 
-// Options of a Service. All but Registerer are required.
+// Options of a Service. All but Registerer and MaxWaiting are required.
 type Options struct {
 	Conn    *nats.Conn
 	Version string // semantic version
@@ -61,7 +61,9 @@ type Options struct {
 	APIs func() map[string]*API
 	// Bury keeps a refused job as a letter and tells it as an event, in that order, and then calls done once with the
 	// letter's sequence. It does not block.
-	Bury       func(r Refused, done func(letterSeq uint64, err error))
+	Bury func(r Refused, done func(letterSeq uint64, err error))
+	// MaxWaiting bounds the bytes of the jobs that wait for the handler, 0 for maxWaitingBytes.
+	MaxWaiting int64
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -111,8 +113,12 @@ func Start(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the intake: %w", err)
 	}
+	waiting := maxWaitingBytes
+	if o.MaxWaiting > 0 {
+		waiting = int(min(o.MaxWaiting, maxWaitingBytes))
+	}
 	err = s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handle), micro.WithEndpointSubject(SubjectPrefix+">"),
-		micro.WithEndpointPendingLimits(maxWaitingMsgs, maxWaitingBytes))
+		micro.WithEndpointPendingLimits(maxWaitingMsgs, waiting))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.micro.Stop())
 	}

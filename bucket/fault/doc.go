@@ -7,7 +7,7 @@
 //
 // In an ordinary build Pass is an empty function and Planted is false: the compiler removes the calls, the names of the
 // points and what stands behind a planted bug, and nothing in the environment can bring them back. Only a build with the
-// tag torture reads an Order from the environment; `weir torture` is what gives one to the processes it starts.
+// tag torture reads an Order from the environment; `weir-torture` is what gives one to the processes it starts.
 package fault
 
 // Point is a place between two durable steps.
@@ -42,7 +42,7 @@ const (
 // Bug is a mistake that can be planted.
 type Bug string
 
-// The bugs: each breaks one promise, and `weir torture` must see it.
+// The bugs: each breaks one promise, and `weir-torture` must see it.
 const (
 	DeleteFirst Bug = "delete-first" // a job is deleted before its result is stored
 	NoIntent    Bug = "no-intent"    // a call starts that nobody wrote down

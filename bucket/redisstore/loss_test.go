@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/ingest/await"
 )
 
 const start = bucket.Micros(1_800_000_000_000_000)
@@ -331,7 +332,7 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
+	await.Return(t, "all askers", wg.Wait)
 	if len(all) < 1000 {
 		t.Fatalf("only %d grants", len(all))
 	}

@@ -6,10 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
+	"weir/ingest/await"
 )
 
 // server is a real redis-server of this test, on a free port and with a directory of its own.
@@ -49,7 +50,7 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	c := s.client()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	defer cancel()
 	for c.Ping(ctx).Err() != nil {
 		if ctx.Err() != nil {
@@ -63,7 +64,7 @@ func (s *server) kill() {
 		return
 	}
 	_ = s.cmd.Process.Kill() // SIGKILL: what a crash leaves is what is tested
-	_ = s.cmd.Wait()
+	_ = await.Result(s.t, "the end of a killed redis-server", s.cmd.Wait)
 	s.cmd = nil
 }
 
@@ -88,11 +89,6 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // names makes api names, so that tests and scenes do not meet in one server.
 var names = func() func() string {
-	next := make(chan int, 1)
-	next <- 0
-	return func() string {
-		n := <-next
-		next <- n + 1
-		return "api" + strconv.Itoa(n)
-	}
+	var given atomic.Int64
+	return func() string { return "api" + strconv.FormatInt(given.Add(1), 10) }
 }()

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestAdmission: a soft limit lets a part more in and says so in the receipt, the stored job, its result and a metric; what

@@ -13,9 +13,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // newSharedRig is a rig whose worker runs on a server of somebody else's, so that another can start beside it.
@@ -31,7 +32,7 @@ func newSharedRig(t *testing.T, yaml string) (r *rig, url string) {
 	r, url = readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, yaml), server.ClientURL()
 	file := filepath.Join(r.dir, "weir.yaml")
 	writeFile(t, file, r.yaml)
-	if r.worker, err = StartWorker(t.Context(), externalSettings(t, url, file, "first"), testLog(t)); err != nil {
+	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(url); err != nil {
@@ -59,7 +60,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		writeFile(t, file, fmt.Sprintf(fmt.Sprintf(yaml, rate, more, "1d"), r.api.URL()))
 		s := externalSettings(t, url, file, "second")
 		change(s)
-		return StartWorker(t.Context(), s, testLog(t))
+		return StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 	}
 	asIs := func(*config.Settings) {}
 	for name, start := range map[string]func() (*Worker, error){
@@ -77,7 +78,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		w, err := start()
 		if err == nil {
 			w.Stop()
-			_ = w.Wait()
+			_ = await.Result(t, "the end of the worker", w.Wait)
 			t.Fatalf("%s does not keep it from starting", name)
 		}
 		t.Log(err)
@@ -100,7 +101,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { w.Stop(); _ = w.Wait() }()
+	defer func() { w.Stop(); _ = await.Result(t, "the end of the worker", w.Wait) }()
 	r.eventually("the new file to be followed", func() bool { return r.worker.follower.version.Load() == 2 })
 	if events := r.configEvents(); len(events) != 2 || events[1].OldVersion != 1 || events[1].NewVersion != 2 || events[1].Changes != 2 {
 		t.Errorf("the events are %+v", events)
@@ -127,7 +128,7 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 	s := r.settings()
 	s.HTTPListen = taken.Addr().String()
 	for range 20 {
-		if _, err := StartWorker(t.Context(), s, testLog(t)); err == nil || !strings.Contains(err.Error(), "WEIR_HTTP_LISTEN") {
+		if _, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t)); err == nil || !strings.Contains(err.Error(), "WEIR_HTTP_LISTEN") {
 			t.Fatalf("started on an address that is taken: %v", err)
 		}
 	}

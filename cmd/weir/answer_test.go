@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // newRigOf starts a worker that calls another api than the rig's: one with answers that a fake api does not give. yaml

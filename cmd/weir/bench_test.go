@@ -14,9 +14,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // The benchmarks measure weir beside a bare reference in the same run: state ratios, the machine is noisy.
@@ -231,7 +232,7 @@ func (r *benchRig) run(roles ...config.Role) {
 
 func (r *benchRig) stop() {
 	r.worker.Stop()
-	if err := r.worker.Wait(); err != nil {
+	if err := await.Result(r.b, "the end of the worker", r.worker.Wait); err != nil {
 		r.b.Error(err)
 	}
 }

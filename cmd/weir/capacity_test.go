@@ -10,8 +10,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // flood has producers, each with a connection of its own, send jobs of one key all at once, and counts the answers by
@@ -58,7 +59,7 @@ func (r *rig) flood(api, key string, producers, each int) map[int]int {
 			}
 		})
 	}
-	all.Wait()
+	await.Return(r.t, "the answers to a flood", all.Wait)
 	return codes
 }
 
@@ -224,14 +225,14 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
 		s := externalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
 		s.ShutdownTimeout = 2 * time.Second
-		w, err := StartWorker(t.Context(), s, testLog(t))
+		w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.worker = w
 		defer func() {
 			w.Stop()
-			if err := w.Wait(); err != nil {
+			if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 				t.Error(err)
 			}
 		}()

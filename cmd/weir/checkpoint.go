@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/fault"
+	"weir/bucket/stream"
 )
 
 // checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
@@ -26,6 +28,8 @@ type checkpointer struct {
 	kv    jetstream.KeyValue
 	log   *slog.Logger
 	wake  chan struct{}
+
+	accounts *accounts // nil in tests of checkpoints alone
 
 	tried    map[[sha256.Size]byte]struct{} // what was to be stored since the last that was, and may be stored yet
 	revision uint64                         // that the next one takes the place of; 0 for none
@@ -80,6 +84,11 @@ func (c *checkpointer) now() {
 
 // run stores checkpoints until ctx ends, and then the last one, which is exact.
 func (c *checkpointer) run(ctx context.Context) error {
+	var accounts sync.WaitGroup
+	defer accounts.Wait()
+	reading, stop := context.WithCancel(ctx)
+	defer stop()
+	accounts.Go(func() { c.accounts.run(reading) })
 	tick := time.NewTicker(checkpointEvery)
 	defer tick.Stop()
 	for {
@@ -164,10 +173,10 @@ func (c *checkpointer) stored(revision uint64) {
 
 // last is the checkpoint that is stored, with no sequence where there is none. Only the leader is asked: from a replica that
 // lags a start would take an older one, and grant what has been used since.
-func (c *checkpointer) last(ctx context.Context) (bucket.LeaderMessage, error) {
-	m, err := bucket.AskLeader(ctx, c.nc, "KV_"+controlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, controlBucket, c.key()))
+func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
+	m, err := stream.AskLeader(ctx, c.nc, "KV_"+controlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, controlBucket, c.key()))
 	if err != nil || m == nil {
-		return bucket.LeaderMessage{}, err
+		return stream.LeaderMessage{}, err
 	}
 	return *m, nil
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestCheckpointIsTakenByALaterOneOnly: a worker ends when another process has stored a checkpoint after its own, and for no

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestClockSetForward: weir starts while the machine's clock is behind, which is then set right, and starts anew by the right

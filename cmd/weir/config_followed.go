@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"weir/bucket/stream"
 )
 
 // refusedConfig is a version that a follower cannot put in force, and why.
@@ -81,7 +82,7 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("version %d is stored, but instance %s has not put it in force within %s: look at its log", version, visible(behind), wordTimeout)
 		}
-		pause(ctx, wordRetry)
+		stream.Sleep(ctx, wordRetry)
 	}
 }
 

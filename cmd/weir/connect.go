@@ -45,7 +45,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
-			MaxPayload: maxPayload(file), Log: w.log,
+			MaxPayload: maxPayload(file), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
 		})
 		if err != nil {
 			return err

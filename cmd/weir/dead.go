@@ -201,6 +201,7 @@ type letterJSON struct {
 	Redrives int                 `json:"redrives"`
 	Size     int                 `json:"size"` // of the body
 	Headers  map[string][]string `json:"headers,omitempty"`
+	Answer   *answerJSON         `json:"answer,omitempty"`
 	bodyJSON
 }
 
@@ -216,7 +217,7 @@ func jobHeaders(h nats.Header) map[string][]string {
 	own := map[string][]string{}
 	for name, values := range h {
 		lower := strings.ToLower(name)
-		if !strings.HasPrefix(lower, "weir-dead-") && !strings.HasPrefix(lower, "nats-") && name != ingest.HeaderAPI &&
+		if !strings.HasPrefix(lower, "weir-dead-") && !deadletter.OfAnswer(name) && !strings.HasPrefix(lower, "nats-") && name != ingest.HeaderAPI &&
 			name != ingest.HeaderKey && name != ingest.HeaderJobID && name != ingest.HeaderRedrives {
 			own[name] = values
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 )
 
 // redriveFlags are what the command line says about a redrive.
@@ -138,19 +138,19 @@ func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
 			return deadletter.Terms{}, false
 		}
 		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: dispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
 		}, true
 	}
 }
 
 // traces reads calls from the ledger.
 func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-	f := dispatcher.LedgerFilter{API: q.API, Key: q.Key, Since: q.Since}
-	_, err := dispatcher.ReadLedger(ctx, c.js, f, func(r *dispatcher.CallRecord, _, _ uint64) error {
+	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
+	_, err := ledger.Read(ctx, c.js, f, func(r *ledger.Record, _, _ uint64) error {
 		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
 		return nil
 	})
-	if errors.Is(err, dispatcher.ErrNoLedger) {
+	if errors.Is(err, ledger.ErrNoLedger) {
 		return nil // no call, no trace
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"os"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/lease"
 )
 
 // lettersLease is the lease of whoever redrives or purges. Two at once could publish a job for one of them to be queued
@@ -16,7 +16,7 @@ const lettersLease = "lease.dead-letters"
 
 // letterRight is the right to redrive and purge.
 type letterRight struct {
-	lease *bucket.Lease
+	lease *lease.Lease
 	stop  context.CancelFunc
 	ended chan struct{}
 }
@@ -34,18 +34,18 @@ func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) 
 	if err != nil {
 		host = "somewhere"
 	}
-	lease, err := bucket.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
-	var held *bucket.LeaseHeldError
+	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
+	var held *lease.HeldError
 	if errors.As(err, &held) {
 		return nil, refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
 	} else if err != nil {
 		return nil, c.explain(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	right := &letterRight{lease: lease, stop: stop, ended: make(chan struct{})}
+	right := &letterRight{lease: lock, stop: stop, ended: make(chan struct{})}
 	go func() {
 		defer close(right.ended)
-		_ = lease.Keep(ctx) // Valid tells what matters; what cannot be given back ends by itself
+		_ = lock.Keep(ctx) // Valid tells what matters; what cannot be given back ends by itself
 	}()
 	return right, nil
 }

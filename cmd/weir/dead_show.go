@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,8 @@ func deadShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SEQ",
 		Short: "Show one dead letter with its headers and body",
-		Long: `Shows one dead letter: why it died, the headers its job brought, and the job's body, as text or, where it is none, in
-hexadecimal. --body prints nothing but the body, byte for byte.`,
+		Long: `Shows one dead letter: why it died, the headers its job brought, the job's body, and what the api answered last, as text or,
+where it is none, in hexadecimal. --body prints nothing but the body, byte for byte.`,
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
 		Args:    takes("SEQ"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,7 +51,7 @@ hexadecimal. --body prints nothing but the body, byte for byte.`,
 				return nil
 			case as == asJSON:
 				letter := letterAsJSON(&k)
-				letter.Headers, letter.bodyJSON = jobHeaders(k.Header), jsonBody(k.Body)
+				letter.Headers, letter.bodyJSON, letter.Answer = jobHeaders(k.Header), jsonBody(k.Body), answerAsJSON(k.Answer)
 				return printJSON(out, letter)
 			}
 			return printLetter(out, &k, time.Now())
@@ -104,17 +103,10 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	if err := t.whole(out); err != nil {
 		return err
 	}
-	body := string(k.Body)
-	if !isText(k.Body) {
-		body = hex.Dump(k.Body)
+	if err := printBytes(out, k.Body); err != nil {
+		return err
 	}
-	if body != "" && !strings.HasSuffix(body, "\n") {
-		body += "\n"
-	}
-	if _, err := fmt.Fprint(out, "\n", body); err != nil {
-		return fmt.Errorf("write the letter: %w", err)
-	}
-	return nil
+	return printAnswer(out, k.Answer)
 }
 
 // isText reports whether a terminal shows a body and obeys nothing in it.

@@ -7,30 +7,30 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 // dedupe is for how long ids are known by the configuration that is to be in force, and were by those before it: a job that
 // waits was taken by the one of its time.
-func (a *adoption) dedupe(ctx context.Context) (*bucket.Dedupe, error) {
+func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	entries, err := a.home.kv.History(ctx, currentKey)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, fmt.Errorf("read the former configurations: %w", err)
 	}
-	var d *bucket.Dedupe
+	var d *queue.Dedupe
 	for _, entry := range entries {
 		v, err := readVersion(entry)
 		switch {
 		case err != nil: // nobody follows it
 		case d == nil:
-			d = bucket.NewDedupe(v.config.Dedupe)
+			d = queue.NewDedupe(v.config.Dedupe)
 		default:
 			d.Changing(v.config.Dedupe, entry.Created())
 			d.Changed(entry.Created().Add(followTimeout))
 		}
 	}
 	if d == nil {
-		return bucket.NewDedupe(a.present.config.Dedupe), nil
+		return queue.NewDedupe(a.present.config.Dedupe), nil
 	}
 	if a.file != nil {
 		d.Changing(a.file.config.Dedupe, time.Now()) // open brings the streams to it

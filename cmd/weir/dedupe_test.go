@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 const dedupeYAML = restartsYAML + "dedupe: %s\n"
@@ -19,7 +19,7 @@ func (r *restarts) knownFor(d time.Duration) {
 	r.applyConfig(fmt.Sprintf(dedupeYAML, "%s", d))
 	r.eventually("the streams to follow", func() bool {
 		for p := 0; ; p++ {
-			s, err := r.js.Stream(r.t.Context(), bucket.StreamName("ext", p))
+			s, err := r.js.Stream(r.t.Context(), queue.StreamName("ext", p))
 			if errors.Is(err, jetstream.ErrStreamNotFound) {
 				return p > 0
 			}
@@ -41,6 +41,9 @@ func TestDedupeLowered(t *testing.T) {
 
 	taken := 1
 	for n := 0; r.callsOf()[fmt.Sprint("x", n-1)] < 2; n++ {
+		if n == 50 {
+			t.Fatalf("of %d jobs whose ids were free again not one was called twice: %v", n, r.callsOf())
+		}
 		id := fmt.Sprint("x", n)
 		r.insist(id)
 		r.eventually("the id to be free", func() bool {

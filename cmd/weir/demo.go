@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/demo"
 )
 
@@ -22,7 +23,7 @@ behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{
-				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(defaultNATSURL, "nats://"), HTTP: defaultHTTP, Attributes: childAttributes,
+				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(defaultNATSURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
 			}
 			if asJSON {
 				o.Out, o.JSON = os.Stderr, os.Stdout

@@ -19,8 +19,9 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"go.yaml.in/yaml/v3"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 var deployDir = filepath.Join("..", "..", "deploy")
@@ -294,12 +295,12 @@ func TestComposeClusterForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
-	w, err := StartWorker(t.Context(), s, testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
 }
@@ -326,6 +327,9 @@ func TestSystemdUnitHolds(t *testing.T) {
 			patience, _ = time.ParseDuration(v)
 		}
 	}
+	if !strings.Contains(text, "\nExecReload=/bin/kill -HUP $MAINPID\n") {
+		t.Error("the unit does not say how weir reads its file anew")
+	}
 	if patience == 0 || stop <= patience {
 		t.Errorf("TimeoutStopSec %s, WEIR_SHUTDOWN_TIMEOUT %s", stop, patience)
 	}
@@ -336,7 +340,7 @@ func TestSystemdUnitHolds(t *testing.T) {
 	unit := filepath.Join(t.TempDir(), "weir.service")
 	writeFile(t, unit, strings.Replace(text, "ExecStart=/usr/local/bin/weir", "ExecStart="+os.Args[0], 1))
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), tool, "verify", unit)
+	cmd := exec.CommandContext(await.Context(t, "systemd-analyze"), tool, "verify", unit)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil || out.Len() > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out.String())

@@ -8,9 +8,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 )
 
 // send submits a job and requires that it is taken.
@@ -50,7 +50,7 @@ func (r *rig) stored(stream, subject string) []*jetstream.RawStreamMsg {
 
 func (r *rig) results(api, key string) []*jetstream.RawStreamMsg {
 	r.t.Helper()
-	return r.stored(dispatcher.ResultsStream, "weir.results."+api+"."+key)
+	return r.stored(ledger.ResultsStream, "weir.results."+api+"."+key)
 }
 
 func (r *rig) letters(api, key string) []*jetstream.RawStreamMsg {
@@ -59,11 +59,11 @@ func (r *rig) letters(api, key string) []*jetstream.RawStreamMsg {
 }
 
 // ledger is what weir wrote down of the calls of a key.
-func (r *rig) ledger(api, key string) []dispatcher.CallRecord {
+func (r *rig) ledger(api, key string) []ledger.Record {
 	r.t.Helper()
-	var records []dispatcher.CallRecord
-	for _, msg := range r.stored(dispatcher.CallsStream, "weir.calls."+api+"."+key) {
-		var c dispatcher.CallRecord
+	var records []ledger.Record
+	for _, msg := range r.stored(ledger.CallsStream, "weir.calls."+api+"."+key) {
+		var c ledger.Record
 		if err := json.Unmarshal(msg.Data, &c); err != nil {
 			r.t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func (r *rig) ended(api, key string, n int) {
 func (r *rig) depth(api, key string) int {
 	n := 0
 	for p := range 4 {
-		n += len(r.stored(bucket.StreamName(api, p), queueName(api, p, "j", key)))
+		n += len(r.stored(queue.StreamName(api, p), queueName(api, p, "j", key)))
 	}
 	return n
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // fakeAPICommand runs the fake paid api as a process of its own, for tests that judge by its ledger.
 func fakeAPICommand() *cobra.Command {
 	var o fakeapi.Options
 	var latency time.Duration
-	var repeats, script string
+	var repeats, script, refuse string
 	cmd := &cobra.Command{
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
@@ -24,6 +24,9 @@ func fakeAPICommand() *cobra.Command {
 				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {
 					return usage(err)
 				}
+			}
+			if refuse != "" {
+				o.Script = fakeapi.RefuseWhile(refuse, o.Script)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -44,6 +47,8 @@ func fakeAPICommand() *cobra.Command {
 	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
 	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
 	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
+	f.StringVar(&o.Idempotency.Other, "other-id-header", "", "another request header with an idempotency key")
+	f.StringVar(&refuse, "refuse-while", "", "answer 401 as long as this file is there")
 	f.DurationVar(&latency, "latency", 0, "how long a call takes")
 	return cmd
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/ingest"
 )
@@ -30,9 +32,9 @@ type follower struct {
 	version atomic.Uint64 // in force
 	refused atomic.Pointer[refusedConfig]
 	config  *config.Config // in force
-	queues  map[string]*bucket.Queue
+	queues  map[string]*queue.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
-	takers  atomic.Pointer[map[string]*bucket.Queue]
+	takers  atomic.Pointer[map[string]*queue.Queue]
 }
 
 // Bounds of following.
@@ -44,7 +46,7 @@ const (
 
 func newFollower(w *Worker, store configStore, present *configVersion) *follower {
 	f := &follower{
-		w: w, store: store, log: w.log.With("component", "config"), config: present.config, queues: map[string]*bucket.Queue{},
+		w: w, store: store, log: w.log.With("component", "config"), config: present.config, queues: map[string]*queue.Queue{},
 	}
 	f.seen.Store(present.version)
 	f.version.Store(present.version)
@@ -70,9 +72,9 @@ func (f *follower) takeJobsOf(c *config.Config) {
 }
 
 // recall lets a queue know a job that has ended, here or in another replica.
-func (f *follower) recall(api string, job bucket.Finished) {
-	if queue := (*f.takers.Load())[api]; queue != nil {
-		queue.Recall([]bucket.Finished{job})
+func (f *follower) recall(api string, job queue.Finished) {
+	if q := (*f.takers.Load())[api]; q != nil {
+		q.Recall([]queue.Finished{job})
 	}
 }
 
@@ -81,7 +83,7 @@ func (f *follower) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := f.watch(ctx); err != nil && ctx.Err() == nil {
 			f.log.Warn("the configuration cannot be watched; trying again", "err", err)
-			pause(ctx, followRetry)
+			stream.Sleep(ctx, followRetry)
 		}
 	}
 	return nil
@@ -129,7 +131,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	defer cancel()
 	changes := f.config.Diff(v.config)
 	if err := f.apply(ctx, v.config, changes); err != nil {
-		return fmt.Errorf("put version %d in force: %w", v.version, err)
+		return fmt.Errorf("put version %d in force: %w", v.version, explainStart(explainOverlap(f.w.js, err)))
 	}
 	f.w.dedupeChanged(ctx)
 	f.config = v.config
@@ -173,7 +175,7 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 	var changed []*config.API
 	for i := range next.APIs {
 		a := &next.APIs[i]
-		queue, known := f.queues[a.Name]
+		q, known := f.queues[a.Name]
 		switch {
 		case !known:
 			opened, err := f.w.openAPI(ctx, a, next)
@@ -182,7 +184,7 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 			}
 			added = append(added, opened)
 		case concerns(changes, a.Name):
-			if err := queue.Raise(ctx, f.w.queueSettings(a, next)); err != nil {
+			if err := q.Raise(ctx, f.w.queueSettings(a, next)); err != nil {
 				return fmt.Errorf("api %s: %w", a.Name, err)
 			}
 			changed = append(changed, a)
@@ -238,15 +240,5 @@ func (w *Worker) tellConfig(ctx context.Context, change configData) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
 	if err := change.event().Publish(ctx, w.js); err != nil {
 		w.log.Warn("an event could not be stored", "err", err)
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
 )
 
 // applyConfig stores a configuration as `weir config apply` does, and returns its version. yaml gets the api's url for
@@ -52,11 +53,11 @@ func (r *rig) follow(yaml string) (from, by int64) {
 
 func (r *rig) submitMany(api, key string, n int) {
 	r.t.Helper()
-	for range n {
-		if a := r.submit("weir.jobs."+api+"."+key, nil, map[string]string{"Weir-Path": "/" + key}); a.Error != nil {
-			r.t.Fatalf("refused: %s", a.Error.Description)
-		}
+	jobs := make([]*nats.Msg, n)
+	for i := range jobs {
+		jobs[i] = jobFor(api, key, "")
 	}
+	fillTaken(r.t, r.nc, jobs)
 }
 
 func stampsOf(arrivals []fakeapi.Arrival, keep func(at int64) bool) []bucket.Arrival {
@@ -91,7 +92,8 @@ apis:
 // than the rate of its time.
 func TestRateFollowed(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "1/24h"))
-	r.submitMany("pay", "k", 200)
+	const jobs = 450 // some must still wait when a configuration is followed
+	r.submitMany("pay", "k", jobs)
 	r.awaitCalls(1) // the next one would be tomorrow
 
 	raised, _ := r.follow(fmt.Sprintf(oneAPI, "100/s"))
@@ -100,15 +102,15 @@ func TestRateFollowed(t *testing.T) {
 	before := len(r.api.All())
 	r.awaitCalls(before + 10)
 	r.follow(fmt.Sprintf(oneAPI, "200/s"))
-	arrivals := r.awaitCalls(200)
+	arrivals := r.awaitCalls(jobs)
 
 	if wait := time.Duration(arrivals[1].At - raised); wait > 20*time.Second {
 		t.Errorf("a raised rate helped only after %s", wait)
 	}
 	r.checkStamps("all", stampsOf(arrivals, func(int64) bool { return true }), everySecond(200))
 	r.checkStamps("while 20/s", stampsOf(arrivals[:before+10], func(at int64) bool { return at > lowered }), everySecond(20))
-	if n := len(arrivals); n != 200 {
-		t.Errorf("%d calls of 200 jobs", n)
+	if n := len(arrivals); n != jobs {
+		t.Errorf("%d calls of %d jobs", n, jobs)
 	}
 }
 
@@ -128,10 +130,12 @@ apis:
 		Key: fakeapi.KeyFrom{Segment: -1}, Latency: fakeapi.Latency{Mean: 20 * time.Millisecond},
 	}, fmt.Sprintf(yaml, ""))
 	r.follow(fmt.Sprintf(yaml, "{name: account, rate: 40/s}"))
-	const jobs = 150
+	var queue []*nats.Msg
+	const jobs = 300
 	for i := range jobs {
-		r.submitMany("pay", fmt.Sprintf("k%d", i%7), 1)
+		queue = append(queue, jobFor("pay", fmt.Sprint("k", i%7), ""))
 	}
+	fillTaken(t, r.nc, queue)
 	r.awaitCalls(20)
 	before := len(r.api.All())
 	r.follow(fmt.Sprintf(yaml, "{name: spend, budget: 50.00/day, on_exhausted: dead_letter}, {name: account, rate: 40/s}"))

@@ -11,9 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/embedded"
 	"weir/deadletter"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // door is the intake alone, in front of queues that nobody empties: nats-server, letters, one api's queue, service.
@@ -21,7 +23,7 @@ type door struct {
 	t     *testing.T
 	nc    *nats.Conn
 	js    jetstream.JetStream
-	queue *bucket.Queue
+	queue *queue.Queue
 }
 
 type doorOptions struct {
@@ -58,9 +60,9 @@ func openDoor(t *testing.T, o doorOptions) *door {
 	if o.lower > 0 {
 		rules.Overrides = []bucket.Override{{Pattern: "lower", Capacity: &o.lower}}
 	}
-	d.queue, err = bucket.OpenQueue(t.Context(), bucket.QueueOptions{
-		Conn: d.nc, JetStream: d.js, Rules: rules, Settings: bucket.QueueSettings{
-			StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "credit", Partitions: 1, Capacity: o.capacity, MaxBody: 1 << 19,
+	d.queue, err = queue.OpenQueue(t.Context(), queue.Options{
+		Conn: d.nc, JetStream: d.js, Rules: rules, Settings: queue.Settings{
+			StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "credit", Partitions: 1, Capacity: o.capacity, MaxBody: 1 << 19,
 		},
 	})
 	if err != nil {
@@ -73,7 +75,7 @@ func openDoor(t *testing.T, o doorOptions) *door {
 	t.Cleanup(func() {
 		stop()
 		for range 2 {
-			if err := <-ended; err != nil {
+			if err := await.Receive(t, "the end of the letters and of the queue", ended); err != nil {
 				t.Error(err)
 			}
 		}
@@ -230,9 +232,9 @@ func TestEventCannotBeStored(t *testing.T) {
 // forecasts do not grow with what others have finished.
 func TestIntakeAlone(t *testing.T) {
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 64 << 20, capacity: 100, lower: 20})
-	second, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{
-		Conn: d.nc, JetStream: d.js, Settings: bucket.QueueSettings{
-			StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "credit", Partitions: 1, Capacity: 100, MaxBody: 1 << 19,
+	second, err := queue.OpenQueue(t.Context(), queue.Options{
+		Conn: d.nc, JetStream: d.js, Settings: queue.Settings{
+			StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "credit", Partitions: 1, Capacity: 100, MaxBody: 1 << 19,
 		}, Rules: bucket.Rules{
 			Key:       bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, Capacity: 100},
 			Overrides: []bucket.Override{{Pattern: "lower", Capacity: new(int64(20))}},
@@ -246,13 +248,13 @@ func TestIntakeAlone(t *testing.T) {
 	go func() { ended <- second.Run(ctx) }()
 	defer func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := await.Receive(t, "the end of the second queue", ended); err != nil {
 			t.Error(err)
 		}
 	}()
 	answers := make(chan *ingest.Refusal, 400)
 	for i := range 200 {
-		for _, q := range []*bucket.Queue{d.queue, second} {
+		for _, q := range []*queue.Queue{d.queue, second} {
 			j, refusal := ingest.Parse(ingest.Message{Key: "lower", Body: fmt.Appendf(nil, "%d", i)}, &ingest.Rule{API: "credit", Methods: []string{"POST"}, MaxBody: 100}, time.Now())
 			if refusal != nil {
 				t.Fatal(refusal)
@@ -262,7 +264,7 @@ func TestIntakeAlone(t *testing.T) {
 	}
 	taken, unlucky := 0, 0
 	for range 400 {
-		switch refusal := <-answers; {
+		switch refusal := await.Receive(t, "the answer to a job", answers); {
 		case refusal == nil:
 			taken++
 		case refusal.Code == ingest.Unavailable:

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/ingest/await"
 )
 
 // TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine, at once; one that is stopped is not.
@@ -16,14 +17,14 @@ func TestGoneAreKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := bucket.FindRegistry(t.Context(), js)
+	registry, err := lease.FindRegistry(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sessions := map[string]string{}
 	all := make(chan struct{})
 	go func() {
-		_ = registry.Watch(t.Context(), func(s bucket.Sighting) {
+		_ = registry.Watch(t.Context(), func(s lease.Sighting) {
 			if s.Member == nil || len(sessions) == 3 {
 				return
 			}
@@ -32,7 +33,7 @@ func TestGoneAreKnown(t *testing.T) {
 			}
 		})
 	}()
-	<-all
+	await.Receive(t, "the sessions of all replicas", all)
 	r.signal(1, syscall.SIGSTOP)
 	r.procs[0].kill()
 	for instance, want := range map[string]bool{"replica-0": true, "replica-1": false, "replica-2": false} {

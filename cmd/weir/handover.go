@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
 )
 
 // Limits that change hands.
@@ -25,7 +25,7 @@ import (
 const processEpoch = ".process"
 
 // takeOver makes the process's checkpoint one that knows what was called while Redis counted, if it did.
-func (w *Worker) takeOver(ctx context.Context, api *dispatcher.API) error {
+func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
 	key := epochKey(api.Name)
 	entry, err := w.control.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -64,7 +64,7 @@ func (w *Worker) takeOver(ctx context.Context, api *dispatcher.API) error {
 
 // snapshotOfLedger is what an api's shared limits may have counted, as far as the ledger knows: a rate's burst is owed,
 // and a call may be running for every permit there is, for one lease.
-func (w *Worker) snapshotOfLedger(ctx context.Context, api *dispatcher.API, now bucket.Micros) (bucket.Snapshot, error) {
+func (w *Worker) snapshotOfLedger(ctx context.Context, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	var counted []bucket.Limit
 	since := map[string]time.Time{}

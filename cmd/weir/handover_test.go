@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestPaceOverHandovers: a key that changes hands is called at its pace: the new owner learns it from
@@ -27,17 +27,13 @@ func TestPaceOverHandovers(t *testing.T) {
 			r.publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", k), fmt.Sprintf("job-%d-%d", k, n), fmt.Appendf(nil, `{"n":%d}`, n))
 		}
 	}
-	more := func(n int) { r.awaitCalls(ctx, min(n, keys*jobs-len(r.api.All()))) } // publishing may have taken long
+	more := func(n int) { r.awaitAll(min(len(r.api.All())+n, keys*jobs)) } // publishing may have taken long
 	more(keys)
 	r.startOne(1)
 	more(2 * keys)
 	r.stopOne(1)
 	r.startOne(1)
-	for r.queued() != 0 {
-		if !sleepCtx(ctx, 50*time.Millisecond) {
-			t.Fatalf("%d jobs still wait", r.queued())
-		}
-	}
+	r.awaitEmpty()
 	rate := bucket.Rate{Count: 1, Per: time.Second, Burst: 1}
 	all, started := r.api.All(), map[string][]bucket.Arrival{}
 	for _, c := range r.records() {

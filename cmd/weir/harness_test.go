@@ -3,19 +3,22 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/cmd/weir/internal/torture"
+	"weir/ingest/await"
 )
 
 // rig is a whole weir with its paid api, in this process, on ports of their own.
@@ -25,7 +28,7 @@ type rig struct {
 	dir    string
 	yaml   string
 	redis  config.Secret // its address; unset: limits are counted in the process
-	heldUp *torture.HeldUp
+	heldUp *machine.HeldUp
 	clock  *clock // of the worker to start; nil: the machine's
 	worker *Worker
 	nc     *nats.Conn
@@ -81,7 +84,7 @@ func (r *rig) start() {
 		c = newClock()
 	}
 	var err error
-	if r.worker, err = startWorkerAt(r.t.Context(), r.settings(), testLog(r.t), c); err != nil {
+	if r.worker, err = startWorkerAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
@@ -98,14 +101,14 @@ func (r *rig) stop() {
 	}
 	r.nc.Close()
 	r.worker.Stop()
-	if err := r.worker.Wait(); err != nil {
+	if err := await.Result(r.t, "the end of the worker", r.worker.Wait); err != nil {
 		r.t.Errorf("the worker stopped with: %v", err)
 	}
 	r.worker = nil
 }
 
 // patience is how long a test waits in vain: for a machine that is busy with other things too.
-const patience = 90 * time.Second
+const patience = await.Patience
 
 // awaitCalls waits until the api has answered n calls.
 func (r *rig) awaitCalls(n int) []fakeapi.Arrival {
@@ -129,9 +132,33 @@ func (r *rig) eventually(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			r.t.Fatalf("waited in vain for: %s", what)
+			r.t.Fatalf("waited %s in vain for: %s; %s", patience, what, r.seen())
 		}
 	}
+}
+
+// seen is what there is to see of a rig when a test has waited in vain: the api's calls, and what its streams hold.
+func (r *rig) seen() string {
+	var text strings.Builder
+	if r.api != nil {
+		sum := r.api.Totals()
+		fmt.Fprintf(&text, "%d calls arrived, %d have ended", sum.Arrivals, sum.Ended)
+	}
+	if r.js == nil {
+		return text.String()
+	}
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
+	defer cancel()
+	streams := r.js.ListStreams(ctx)
+	for info := range streams.Info() {
+		if info.State.Msgs > 0 {
+			fmt.Fprintf(&text, "; %s holds %d", info.Config.Name, info.State.Msgs)
+		}
+	}
+	if err := streams.Err(); err != nil {
+		fmt.Fprintf(&text, "; the streams are not known: %v", err)
+	}
+	return text.String()
 }
 
 // messages is how many messages a stream holds.
@@ -167,7 +194,7 @@ func (r *rig) waiting(api string) int {
 
 func testLog(t *testing.T) *slog.Logger {
 	w := io.Discard
-	if testing.Verbose() {
+	if flag.Lookup("test.v").Value.String() == "true" { // not for a program that reads the tests' output
 		w = t.Output()
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))

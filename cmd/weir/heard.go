@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/bucket"
+	"weir/bucket/stream"
 )
 
 // How long a replica that begins a lease waits to hear what was said before, until it begins another one, and how often it looks.
@@ -37,7 +37,7 @@ var errNotHeard = errors.New("what was said last has not been put in force")
 func (w *Worker) awaitHeard(ctx context.Context, kv, keys string, heard func() uint64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, heardWait, errNotHeard)
 	defer cancel()
-	newest, err := bucket.AskLeader(ctx, w.nc, "KV_"+kv, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv, keys))
+	newest, err := stream.AskLeader(ctx, w.nc, "KV_"+kv, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, kv, keys))
 	if err != nil || newest == nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestHold lets one call be pushed back for a second: what it holds is not called before, and what it does not hold is.

@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -11,19 +12,73 @@ import (
 	"testing"
 )
 
-// TestImportsPointDown holds the order of the house: cmd, dispatcher, deadletter, bucket, ingest. Nobody imports what
-// stands above.
+// rooms are the packages of weir from the lowest to the highest, with what each may import of the others. What stands in no
+// line may not be imported: a new room, or a new way between two, is decided here.
+var rooms = []struct{ room, imports string }{
+	{"ingest/await", ""},
+	{"ingest", ""},
+	{"bucket/fault", ""},
+	{"bucket/internal/keyhash", ""},
+	{"bucket/internal/natstest", ""},
+	{"bucket", "ingest bucket/internal/keyhash"},
+	{"bucket/redisstore", "bucket"},
+	{"bucket/storetest", "bucket"},
+	{"bucket/stream", "ingest"},
+	{"bucket/lease", "bucket/fault bucket/stream"},
+	{"bucket/queue", "ingest bucket bucket/fault bucket/internal/keyhash bucket/stream"},
+	{"deadletter", "ingest bucket bucket/fault bucket/stream bucket/queue"},
+	{"dispatcher/internal/seeds", ""},
+	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
+	{"dispatcher/httpcall", "ingest bucket deadletter dispatcher/ledger"},
+	{"dispatcher/ownership", "bucket bucket/lease bucket/queue"},
+	{"dispatcher/recovery", ""},
+	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recovery"},
+	{"cmd/internal/fakeapi", ""},
+	{"cmd/internal/machine", ""},
+	{"cmd/weir/internal/terminal", ""},
+	{"cmd/weir/internal/embedded", ""},
+	{"cmd/weir/internal/config", "bucket bucket/queue"},
+	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
+	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/weir/internal/terminal"},
+	{"cmd/weir", "*"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine"},
+	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
+}
+
+// forTests are what only tests import.
+var forTests = []string{"ingest/await", "bucket/internal/natstest", "bucket/storetest", "dispatcher/internal/seeds"}
+
+// TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
+// line. Tests may import any room below their own, too.
 func TestImportsPointDown(t *testing.T) {
-	level := map[string]int{"ingest": 0, "bucket": 1, "deadletter": 2, "dispatcher": 3, "cmd": 4}
+	place, may := map[string]int{}, map[string][]string{}
+	for i, r := range rooms {
+		place[r.room], may[r.room] = i, strings.Fields(r.imports)
+		for _, imported := range may[r.room] {
+			if below, ok := place[imported]; imported != "*" && (!ok || below >= i) {
+				t.Errorf("%s may import %s, which does not stand below it", r.room, imported)
+			}
+		}
+	}
 	eachImport(t, func(file, path string) {
 		to, ok := strings.CutPrefix(path, "weir/")
 		if !ok {
 			return
 		}
-		from, _, _ := strings.Cut(file, "/")
-		to, _, _ = strings.Cut(to, "/")
-		if level[to] > level[from] {
-			t.Errorf("%s imports %s: imports point down only", file, path)
+		from, test := filepath.ToSlash(filepath.Dir(file)), strings.HasSuffix(file, "_test.go")
+		above, known := place[from]
+		below, there := place[to]
+		switch {
+		case !known || !there:
+			t.Errorf("%s imports %s: give both a line in rooms", file, path)
+		case from == to:
+		case slices.Contains(forTests, to):
+			if !test && !slices.Contains(forTests, from) {
+				t.Errorf("%s imports %s, which is for tests", file, path)
+			}
+		case test && below < above:
+		case !slices.Contains(may[from], to) && !slices.Contains(may[from], "*"):
+			t.Errorf("%s imports %s: %s may import %v", file, path, from, may[from])
 		}
 	})
 }
@@ -31,14 +86,14 @@ func TestImportsPointDown(t *testing.T) {
 // TestHeavyDependenciesHaveOneHome: each of these is a decision that one package hides from the others.
 func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 	homes := map[string][]string{
-		"github.com/nats-io/nats-server/": {"cmd/weir/internal/embedded/"},
+		"github.com/nats-io/nats-server/": {"cmd/weir/internal/embedded/", "bucket/internal/natstest/"},
 		"github.com/redis/go-redis/":      {"bucket/redisstore/"},
 		"go.yaml.in/yaml/":                {"cmd/weir/internal/config/"},
 		"gopkg.in/yaml":                   {"cmd/weir/internal/config/"},
 		"github.com/kelseyhightower/":     {"cmd/weir/internal/config/"},
-		"github.com/spf13/cobra":          {"cmd/weir/"},
-		"github.com/Shopify/toxiproxy/":   {"cmd/weir/internal/torture/"},
-		"github.com/rs/zerolog":           {"cmd/weir/internal/torture/"},
+		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"},
+		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
+		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
 		"embed":                           {"cmd/weir/internal/console/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 	}
@@ -49,14 +104,42 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 				continue
 			}
 			seen[dependency] = true
-			if !strings.HasPrefix(file, allowed[0]) {
-				t.Errorf("%s imports %s, whose home is %s", file, path, allowed[0])
+			if !slices.ContainsFunc(allowed, func(home string) bool { return strings.HasPrefix(file, home) }) {
+				t.Errorf("%s imports %s, whose home is %s", file, path, allowed)
 			}
 		}
 	})
 	for _, used := range []string{"github.com/nats-io/nats-server/", "github.com/redis/go-redis/", "go.yaml.in/yaml/"} {
 		if !seen[used] {
 			t.Errorf("nobody imports %s any more: mend this test", used)
+		}
+	}
+}
+
+// TestTortureIsNotShipped: what spoils networks and orders deaths is in weir-torture, and in nothing that users run.
+func TestTortureIsNotShipped(t *testing.T) {
+	t.Parallel()
+	dependencies := func(program string) map[string]bool {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", program).Output()
+		if err != nil {
+			t.Fatalf("go list -deps %s: %v", program, err)
+		}
+		all := map[string]bool{}
+		for path := range strings.FieldsSeq(string(out)) {
+			all[path] = true
+		}
+		return all
+	}
+	weir, torture := dependencies("weir/cmd/weir"), dependencies("weir/cmd/weir-torture")
+	for _, path := range []string{
+		"github.com/Shopify/toxiproxy/v2", "github.com/rs/zerolog", "github.com/gorilla/mux", "weir/cmd/weir-torture/internal/torture",
+	} {
+		if weir[path] {
+			t.Errorf("weir links %s", path)
+		}
+		if !torture[path] {
+			t.Errorf("weir-torture does not link %s any more: mend this test", path)
 		}
 	}
 }

@@ -13,9 +13,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // restarts is a nats-server of somebody else's that can be started anew where it was, and one api.
@@ -69,13 +70,13 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 // replica starts a weir, and gives what stops it.
 func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 	r.t.Helper()
-	w, err := StartWorker(r.t.Context(), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
+	w, err := StartWorker(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return func() {
 		w.Stop()
-		if err := w.Wait(); err != nil {
+		if err := await.Result(r.t, "the end of the worker", w.Wait); err != nil {
 			r.t.Error(err)
 		}
 	}

@@ -19,9 +19,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/cmd/weir/internal/torture"
-	"weir/dispatcher"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
 )
 
 // TestMain lets this test binary be weir, so that a test can kill one, and a script run one.
@@ -40,7 +43,13 @@ type process struct {
 
 func startProcess(t testing.TB, env ...string) (*process, error) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "serve")
+	return startProgram(t, os.Args[0], env...)
+}
+
+// startProgram starts a binary of weir, and returns when it is ready.
+func startProgram(t testing.TB, program string, env ...string) (*process, error) {
+	t.Helper()
+	cmd := exec.Command(program, "serve")
 	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -83,12 +92,16 @@ func (p *process) kill() {
 		return // it was not ready in time
 	}
 	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.exited
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		panic("a weir that was killed has not ended") // nothing that a test does would help
+	}
 }
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	addr, err := torture.FreeAddr()
+	addr, err := machine.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +116,13 @@ type killRig struct {
 	addr   string
 	proc   *process
 	nc     *nats.Conn
-	heldUp *torture.HeldUp
+	heldUp *machine.HeldUp
 
 	mu   sync.Mutex
 	acks map[string]bool // ids with a receipt
 }
 
-func newKillRig(t *testing.T, o fakeapi.Options, yaml string) *killRig {
+func newKillRig(t *testing.T, o fakeapi.Options, yaml string, env ...string) *killRig {
 	t.Helper()
 	api, err := fakeapi.Start(o)
 	if err != nil {
@@ -126,6 +139,7 @@ func newKillRig(t *testing.T, o fakeapi.Options, yaml string) *killRig {
 		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=" + r.addr,
 		"WEIR_HTTP_LISTEN=", "WEIR_PARTITIONS=4", "WEIR_SHUTDOWN_TIMEOUT=10s",
 	}
+	r.env = append(r.env, env...)
 	r.start()
 	t.Cleanup(func() { r.proc.kill() })
 	nc, err := nats.Connect("nats://"+r.addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond),
@@ -158,7 +172,7 @@ func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) 
 		}}
 		reply, err := r.nc.RequestMsg(msg, receiptWait)
 		if err != nil {
-			if !sleepCtx(ctx, 10*time.Millisecond) {
+			if !stream.Sleep(ctx, 10*time.Millisecond) {
 				return
 			}
 			continue
@@ -176,15 +190,6 @@ func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) 
 		if a.Error != nil && a.Error.Code != 503 {
 			return // refused: not accepted
 		}
-	}
-}
-
-func sleepCtx(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -224,7 +229,7 @@ func (r *killRig) queued() int {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	depths, err := bucket.Depths(r.t.Context(), js, "pay")
+	depths, err := queue.Depths(r.t.Context(), js, "pay")
 	if err != nil {
 		return -1
 	}
@@ -233,6 +238,17 @@ func (r *killRig) queued() int {
 		n += int(d.Jobs)
 	}
 	return n
+}
+
+// awaitEmpty waits until no job of the api pay waits.
+func (r *killRig) awaitEmpty() {
+	r.t.Helper()
+	ctx := await.Context(r.t, "an empty queue")
+	for r.queued() != 0 {
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
+			r.t.Fatalf("%v: %d jobs wait, %d calls were made", context.Cause(ctx), r.queued(), len(r.api.All()))
+		}
+	}
 }
 
 // TestKilledUnderLoad kills the worker, server and all, twenty times under load.
@@ -257,7 +273,7 @@ func TestOrderlyStopLeavesNothingUnknown(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		<-p.exited
+		await.Receive(t, "the end of a weir that is told to stop", p.exited)
 	})
 	r.judge("timeout: 10s")
 	for id, out := range r.outcomes() {
@@ -274,7 +290,7 @@ func restartUnderLoad(t *testing.T, line string, times int, end func(*process)) 
 		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
 	}, "apis:\n  pay:\n    url: %s/v1\n    price: 0.40\n    "+line+"\n    jitter: 20ms\n    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}\n")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of all restarts together
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)
 	var producers sync.WaitGroup
@@ -287,19 +303,15 @@ func restartUnderLoad(t *testing.T, line string, times int, end func(*process)) 
 		})
 	}
 	for range times {
-		if !sleepCtx(ctx, 300*time.Millisecond) {
+		if !stream.Sleep(ctx, 300*time.Millisecond) {
 			t.Fatal("out of time")
 		}
 		end(r.proc)
 		r.start()
 	}
 	stop()
-	producers.Wait()
-	for r.queued() != 0 {
-		if !sleepCtx(ctx, 50*time.Millisecond) {
-			t.Fatalf("%d jobs still wait", r.queued())
-		}
-	}
+	await.Return(t, "the producers' last receipts", producers.Wait)
+	r.awaitEmpty()
 	return r
 }
 
@@ -311,7 +323,7 @@ func (r *killRig) checkDepartures() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	calls := map[string][]dispatcher.CallRecord{}
+	calls := map[string][]ledger.Record{}
 	for _, c := range recordsOf(r.t, js) {
 		if !c.Planned.IsZero() {
 			calls[c.Key] = append(calls[c.Key], c)

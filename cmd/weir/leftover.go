@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -21,15 +21,15 @@ func jobsLeft(ctx context.Context, js jetstream.JetStream, c *config.Config) (ma
 	found := map[string]int{}
 	names := js.StreamNames(ctx)
 	for name := range names.Name() {
-		queue, ok := strings.CutPrefix(name, "WEIR_")
-		cut := strings.LastIndexByte(queue, '_')
+		rest, ok := strings.CutPrefix(name, "WEIR_")
+		cut := strings.LastIndexByte(rest, '_')
 		if !ok || cut < 0 {
 			continue
 		}
-		if _, ok := configured[queue[:cut]]; ok {
+		if _, ok := configured[rest[:cut]]; ok {
 			continue
 		}
-		api, jobs, err := bucket.CountJobs(ctx, js, name)
+		api, jobs, err := queue.CountJobs(ctx, js, name)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // logLines is a log that is read while it is written.
@@ -60,7 +61,7 @@ func TestLeftoversAreTold(t *testing.T) {
 
 	log := &logLines{}
 	start := func() {
-		w, err := StartWorker(t.Context(), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+		w, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func TestLeftoversAreTold(t *testing.T) {
 		t.Error("jobs of an api that is configured are told of")
 	}
 	r.worker.Stop()
-	if err := r.worker.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", r.worker.Wait); err != nil {
 		t.Error(err)
 	}
 	r.worker = nil

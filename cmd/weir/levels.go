@@ -29,7 +29,8 @@ type levelWatch struct {
 	office  *deadletter.Office
 	control jetstream.KeyValue
 	log     *slog.Logger
-	now     func() bucket.Micros
+	clock   func() bucket.Micros
+	wake    chan struct{}
 
 	mu     sync.Mutex
 	latest []bucket.Level
@@ -52,7 +53,7 @@ type budgetTold struct {
 type budgetData struct {
 	Limit   string `json:"limit"`
 	Percent int    `json:"percent"` // the threshold; 100: what is left buys no further call
-	// Counted is what the budget counts: calls under way included, and after a crash what they may have cost at most.
+	// Counted is what the budget counts: calls under way included, and after a crash those that may have been.
 	Counted     string           `json:"counted"`
 	Budget      string           `json:"budget"`
 	From        time.Time        `json:"from"`
@@ -67,7 +68,8 @@ func (w *Worker) newLevelWatch(api string, read func(context.Context) ([]bucket.
 	watch := &levelWatch{
 		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return w.dispatch.Price(api) },
 		used:   func(levels []bucket.Level) { w.dispatch.HeardOfLevels(api, levels) },
-		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), now: func() bucket.Micros { return w.clock.Now() + w.clock.Ahead() },
+		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), clock: func() bucket.Micros { return w.clock.Now() + w.clock.Ahead() },
+		wake: make(chan struct{}, 1),
 	}
 	if w.redis != nil {
 		watch.heard = func(err error) { w.dispatch.HeardOfLimiter(api, err) }
@@ -84,9 +86,18 @@ func (w *levelWatch) run(ctx context.Context) error {
 		w.look(ctx)
 		select {
 		case <-tick.C:
+		case <-w.wake:
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// now has it look at once. It does not block.
+func (w *levelWatch) now() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -130,10 +141,10 @@ func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error
 	changed := false
 	for i := range levels {
 		l := &levels[i]
-		if l.Limit.Budget == nil || l.Unknown {
+		if l.Limit.Budget == nil || l.Unknown || l.Bound {
 			continue
 		}
-		start, end := l.Window(w.now())
+		start, end := l.Window(w.clock())
 		told := w.told[l.Limit.Name]
 		if told.Start != start || told.Count != l.Count {
 			told = budgetTold{Start: start, Count: l.Count}
@@ -240,14 +251,15 @@ func (b *levelBook) Describe(ch chan<- *prometheus.Desc) {
 	ch <- shadowDesc
 }
 
-// Collect implements prometheus.Collector. While limits cannot be read their series are absent.
+// Collect implements prometheus.Collector. While limits cannot be read, or what was used before the start is being added up, their
+// series are absent.
 func (b *levelBook) Collect(ch chan<- prometheus.Metric) {
 	b.mu.Lock()
 	watches := slices.Clone(b.watches)
 	b.mu.Unlock()
 	for _, w := range watches {
 		for _, l := range w.levels() {
-			if l.Count > 0 {
+			if l.Count > 0 && !l.Bound {
 				ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(l.Used)/float64(l.Count), w.api, l.Limit.Name)
 			}
 			if l.Limit.Shadow {

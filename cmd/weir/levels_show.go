@@ -25,6 +25,7 @@ type limitShown struct {
 	Held    int64      `json:"held,omitempty"`    // calls that it would have held
 	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
 	Why     string     `json:"why,omitempty"`     // it could not be, and what to do
+	Bound   bool       `json:"bound,omitempty"`   // used is the most that it can be, until calls before the start are added up
 }
 
 // shown are an api's levels for operators.
@@ -32,6 +33,7 @@ func (b *levelBook) shown(api string) (limits []limitShown) {
 	for _, l := range b.of(api) {
 		s := limitShown{
 			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: inUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
+			Bound: l.Bound,
 		}
 		if l.Limit.Budget != nil {
 			s.Unit = inMoney
@@ -71,9 +73,15 @@ func (l *limitShown) text() string {
 		}
 	case l.Count > 0:
 		text = amount(l.Used, l.Unit) + " of " + amount(l.Count, l.Unit) + " used"
+		if l.Bound {
+			text = "at most " + text
+		}
 		if l.Until != nil {
 			text += " until " + clockTime(*l.Until)
 		}
+	}
+	if l.Bound {
+		text += ": what was called before the start is being added up"
 	}
 	if l.Shadow {
 		if text != "" {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
 )
 
 // budgetEvents are the budget events of an api that are kept, in order: limit, threshold, amount.

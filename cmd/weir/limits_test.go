@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestSharedLimitsOverARestart: every kind of limit holds on the arrivals, also over a stop in the middle.

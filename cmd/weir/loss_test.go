@@ -12,8 +12,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // newExternalRig starts a worker on a server of its own that the test may tamper with.
@@ -35,7 +37,7 @@ func newExternalRig(t *testing.T) *rig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", r.api.URL()))
 	s := externalSettings(t, server.ClientURL(), file, "first")
 	s.ShutdownTimeout = 2 * time.Second
-	if r.worker, err = StartWorker(t.Context(), s, testLog(t)); err != nil {
+	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(server.ClientURL()); err != nil {
@@ -117,7 +119,7 @@ func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-r.js.PublishAsyncComplete()
+	await.Receive(t, "the receipts", r.js.PublishAsyncComplete())
 	r.eventually("a hold", func() bool { return r.dispatchHeld() })
 	if n := len(r.api.All()); n > jobs*4/5 {
 		t.Errorf("%d of %d calls were paid for while not one outcome could be kept", n, jobs)
@@ -134,9 +136,9 @@ func TestOnlyTheLeaderSaysGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := s.CachedInfo().State.LastSeq // the owner's epoch
-	queue, err := bucket.OpenQueue(t.Context(), bucket.QueueOptions{
-		Conn: r.nc, JetStream: r.js, Rules: bucket.Rules{}, Settings: bucket.QueueSettings{
-			StreamSettings: bucket.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "ext", Partitions: 8, Capacity: 100, MaxBody: 1 << 10,
+	queue, err := queue.OpenQueue(t.Context(), queue.Options{
+		Conn: r.nc, JetStream: r.js, Rules: bucket.Rules{}, Settings: queue.Settings{
+			StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "ext", Partitions: 8, Capacity: 100, MaxBody: 1 << 10,
 		},
 	})
 	if err != nil {

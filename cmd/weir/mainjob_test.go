@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestBurst is the main job: a burst beyond the bucket. What fits is called once each, in order, never faster than the

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 )
 
 // TestMetricsAndHealth: every series that dashboards rely on is there, no key is a label, and readiness is a write.
@@ -80,13 +81,13 @@ func TestMetricsAreDocumented(t *testing.T) {
 			rows[strings.TrimSpace(cells[1])] = append(rows[strings.TrimSpace(cells[1])], cells[3])
 		}
 	}
-	outcomes := []string{dispatcher.Done, dispatcher.Twin, dispatcher.Deleted}
+	outcomes := []string{ledger.Done, dispatcher.Twin, dispatcher.Deleted}
 	for _, reason := range deadletter.Reasons() {
 		if reason != deadletter.Overflow { // a job that overflows was never queued
 			outcomes = append(outcomes, string(reason))
 		}
 	}
-	for metric, values := range map[string][]string{"`weir_jobs_finished_total`": outcomes, "`weir_calls_total`": {dispatcher.Done, "retry", dispatcher.PushedBack}} {
+	for metric, values := range map[string][]string{"`weir_jobs_finished_total`": outcomes, "`weir_calls_total`": {ledger.Done, "retry", ledger.PushedBack}} {
 		for _, value := range values {
 			if len(rows[metric]) != 1 || !strings.Contains(rows[metric][0], "`"+value+"`") {
 				t.Errorf("README's row of %s does not name %s", metric, value)
@@ -98,7 +99,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 // get fetches a path of the worker's HTTP side: its status, and its body.
 func (r *rig) get(path string) string {
 	r.t.Helper()
-	res, err := http.Get("http://" + r.worker.HTTPAddr() + path)
+	client := http.Client{Timeout: patience}
+	res, err := client.Get("http://" + r.worker.HTTPAddr() + path)
 	if err != nil {
 		r.t.Fatal(err)
 	}

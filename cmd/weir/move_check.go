@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
-	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
 )
 
 // How long a move waits for what must show itself.
@@ -20,7 +21,7 @@ const (
 	settleWait  = 2 * time.Minute  // for copies to be on every replica
 	vanishWait  = 15 * time.Second // for what is left of a copy that was broken off
 	settlePoll  = 100 * time.Millisecond
-	leaseSilent = bucket.LeaseTerm + 2*time.Second // after that a lease that was not renewed is nobody's
+	leaseSilent = lease.Term + 2*time.Second // after that a lease that was not renewed is nobody's
 )
 
 // weirStreams are the streams of weir on a server, by name, as they are now.
@@ -92,7 +93,7 @@ func refuseLeased(ctx context.Context, c *connection) error {
 		}
 	}
 	for start := time.Now(); time.Since(start) < leaseSilent; {
-		if !sleepFor(ctx, settlePoll) {
+		if !stream.Sleep(ctx, settlePoll) {
 			return context.Cause(ctx)
 		}
 		now, err := last()
@@ -104,17 +105,6 @@ func refuseLeased(ctx context.Context, c *connection) error {
 		}
 	}
 	return nil
-}
-
-func sleepFor(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // differs says how a copy differs from what was to be copied; "" when it does not. What has become too old meanwhile may
@@ -157,7 +147,7 @@ func awaitCopies(ctx context.Context, c *connection, name string) (*jetstream.St
 		if time.Since(start) > settleWait {
 			return nil, fmt.Errorf("%s on %s: %s after %s: run the same command again", name, c.at, why, brief(settleWait))
 		}
-		if !sleepFor(ctx, settlePoll) {
+		if !stream.Sleep(ctx, settlePoll) {
 			return nil, context.Cause(ctx)
 		}
 	}

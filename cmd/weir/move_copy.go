@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // Bounds of copying one stream. The server at the other end gives a restore up that gets nothing for five seconds, and
@@ -134,7 +135,7 @@ func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
 func (c *streamCopy) give(ctx context.Context, data []byte) error {
 	receipt, err := c.to.RequestWithContext(ctx, c.deliver, data)
 	// In a cluster another server may take it, and ours hears of that a moment later.
-	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && sleepFor(ctx, settlePoll); {
+	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && stream.Sleep(ctx, settlePoll); {
 		receipt, err = c.to.RequestWithContext(ctx, c.deliver, data)
 	}
 	if err != nil {

@@ -13,8 +13,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/dispatcher"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/cmd/internal/fakeapi"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
 )
 
 const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n"
@@ -42,13 +45,13 @@ func TestMoveRefuses(t *testing.T) {
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
 	r.stop()
-	w, err := StartWorker(t.Context(), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	refuse("a weir and its streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
 	refuse("streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
@@ -106,7 +109,7 @@ func TestMoveBetweenServers(t *testing.T) {
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
-	w, err := StartWorker(t.Context(), externalSettings(t, from, file, "first"), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, from, file, "first"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +126,7 @@ func TestMoveBetweenServers(t *testing.T) {
 	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if w, err = StartWorker(t.Context(), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
+	if w, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	r = rigBeside(t, w, api)
@@ -137,8 +140,8 @@ func TestMovedLettersStandOnce(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, moveShortYAML)
 	r.stop()
 	r.offline(func(o *offline) {
-		o.leave("pay", "k", left{record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}})
-		name := bucket.StreamName("pay", bucket.PartitionOf("k", 4))
+		o.leave("pay", "k", left{record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}})
+		name := queue.StreamName("pay", queue.PartitionOf("k", 4))
 		s, err := o.js.Stream(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -150,7 +153,7 @@ func TestMovedLettersStandOnce(t *testing.T) {
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	w, err := StartWorker(t.Context(), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,15 +185,15 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 	}
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	file := filepath.Join(r.dir, "weir.yaml")
-	if _, err := StartWorker(t.Context(), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+	if _, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
 		t.Errorf("weir starts on the server in the middle: %v", err)
 	}
-	w, err := StartWorker(t.Context(), externalSettings(t, second("worker"), file, "w"), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
 }
@@ -201,12 +204,17 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	t.Parallel()
 	url := startTarget(t)
 	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
+	var jobs []*nats.Msg
 	for n := range 1000 {
-		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n%2), fmt.Sprintf("job-%d", n), nil)
+		jobs = append(jobs, jobFor("pay", fmt.Sprint("k", n%2), fmt.Sprint("job-", n)))
 	}
+	r.fillPaused(jobs)
 	r.awaitCalls(t.Context(), 10)
 	r.signal(0, syscall.SIGSTOP)
 	before := len(r.api.All())
+	if before > len(jobs)*3/4 {
+		t.Fatalf("%d of %d jobs were called before the replica was stopped: that would prove nothing", before, len(jobs))
+	}
 	got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", startTarget(t))
 	if got.code != 0 {
 		t.Errorf("the move ended with %+v", got)
@@ -215,13 +223,13 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := bucket.FindRegistry(t.Context(), js)
+	registry, err := lease.FindRegistry(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	if err := registry.Watch(ctx, func(s bucket.Sighting) {
+	if err := registry.Watch(ctx, func(s lease.Sighting) {
 		switch {
 		case s.Member != nil:
 			t.Errorf("%s may still renew its lease", s.Member.Instance)
@@ -248,7 +256,7 @@ func TestLateIntakeIsRefused(t *testing.T) {
 	url := startTarget(t)
 	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
 	for n := range 20 {
-		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("job-%d", n), nil)
+		r.publish(await.Context(t, "a receipt"), fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("job-%d", n), nil)
 	}
 	r.signal(0, syscall.SIGSTOP)
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", startTarget(t)); got.code != 0 {

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -108,7 +109,7 @@ func (m *mover) expel(ctx context.Context) error {
 	if m.inside {
 		return nil
 	}
-	registry, err := bucket.FindRegistry(ctx, m.from.js)
+	registry, err := lease.FindRegistry(ctx, m.from.js)
 	if err != nil {
 		return m.from.explain(err)
 	}
@@ -116,7 +117,7 @@ func (m *mover) expel(ctx context.Context) error {
 		return nil
 	}
 	switch err := registry.ExpelAll(ctx); {
-	case errors.Is(err, bucket.ErrLives):
+	case errors.Is(err, lease.ErrLives):
 		return refused(fmt.Errorf("a weir dispatches on %s: stop it first", m.from.at))
 	case err != nil:
 		return m.from.explain(err)
@@ -145,7 +146,7 @@ func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, 
 		sent, err = c.run(ctx)
 		var api *jetstream.APIError
 		// A server gives up a restore whose sender has died, but not at once.
-		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && sleepFor(ctx, settlePoll) {
+		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && stream.Sleep(ctx, settlePoll) {
 			continue
 		}
 		return sent, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,7 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // startCluster runs three nats-servers, and returns when they have a leader that knows them all.
@@ -110,11 +112,11 @@ func TestMoveToACluster(t *testing.T) {
 	if got := command(t, nil, "move", "--from", data, "--to", url); got.code != 0 || !strings.Contains(got.stderr, "already") {
 		t.Errorf("once more: %+v", got)
 	}
-	if _, err := StartWorker(t.Context(), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved to") {
+	if _, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved to") {
 		t.Fatalf("weir starts where the jobs were: %v", err)
 	}
 	file := filepath.Join(r.dir, "weir.yaml")
-	w, err := StartWorker(t.Context(), externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,13 +223,13 @@ func TestMoveKilledHalfWay(t *testing.T) {
 			break
 		}
 		killed++
-		if _, err := StartWorker(t.Context(), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
+		if _, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
 			t.Fatalf("weir starts at the source after %d lines: %v", lines, err)
 		}
-		if w, err := StartWorker(t.Context(), external, testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
+		if w, err := StartWorker(await.Context(t, "a worker to start"), external, testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
 			if err == nil {
 				w.Stop()
-				_ = w.Wait()
+				_ = await.Result(t, "the end of the worker", w.Wait)
 			}
 			t.Fatalf("weir starts at the target after %d lines: %v", lines, err)
 		}
@@ -264,12 +266,12 @@ func TestMoveKilledHalfWay(t *testing.T) {
 			t.Errorf("%d times: …%s", n, body[len(body)-8:])
 		}
 	}
-	w, err := StartWorker(t.Context(), external, testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), external, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
 	if n := len(r.api.All()); n != 40 {
@@ -280,7 +282,8 @@ func TestMoveKilledHalfWay(t *testing.T) {
 // killedMove runs a move and kills it after it said so many lines. It reports whether it ended by itself before.
 func killedMove(t *testing.T, data, url string, lines int) (ended bool) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "move", "--from", data, "--to", url)
+	ctx := await.Context(t, "weir move")
+	cmd := exec.CommandContext(ctx, os.Args[0], "move", "--from", data, "--to", url)
 	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_REPLICAS=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -298,7 +301,10 @@ func killedMove(t *testing.T, data, url string, lines int) (ended bool) {
 			}
 		}
 	}
-	err = cmd.Wait()
+	err = await.Result(t, "the end of the move", cmd.Wait)
+	if ctx.Err() != nil {
+		t.Fatalf("%v, which said:\n%s", context.Cause(ctx), text)
+	}
 	if cmd.ProcessState.Success() {
 		return true
 	}

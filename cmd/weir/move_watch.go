@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
-	"weir/dispatcher"
+	"weir/bucket/stream"
+	"weir/dispatcher/ownership"
 )
 
 // moveLook is how often a worker looks whether its jobs are being moved away: a `weir move` waits until nobody shows any
@@ -26,7 +26,7 @@ func (w *Worker) watchMove(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := w.stillHere(ctx); errors.Is(err, dispatcher.ErrElsewhere) {
+		if err := w.stillHere(ctx); errors.Is(err, ownership.ErrElsewhere) {
 			return err
 		}
 	}
@@ -35,7 +35,7 @@ func (w *Worker) watchMove(ctx context.Context) error {
 // stillHere fails with ErrElsewhere when the jobs of this server are being moved away, or were; with another error when that
 // cannot be told. It asks the leader: the answer is needed after a lease was written.
 func (w *Worker) stillHere(ctx context.Context) error {
-	msg, err := bucket.AskLeader(ctx, w.nc, "KV_"+moveBucket, `{"last_by_subj":"$KV.`+moveBucket+`.`+leavingKey+`"}`)
+	msg, err := stream.AskLeader(ctx, w.nc, "KV_"+moveBucket, `{"last_by_subj":"$KV.`+moveBucket+`.`+leavingKey+`"}`)
 	var api *jetstream.APIError
 	switch {
 	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound, err == nil && (msg == nil || len(msg.Data) == 0):
@@ -47,5 +47,5 @@ func (w *Worker) stillHere(ctx context.Context) error {
 	if err := json.Unmarshal(msg.Data, &n); err != nil {
 		return fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", leavingKey, moveBucket, err)
 	}
-	return fmt.Errorf("%w: %w", dispatcher.ErrElsewhere, n.away())
+	return fmt.Errorf("%w: %w", ownership.ErrElsewhere, n.away())
 }

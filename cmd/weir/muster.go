@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"weir/bucket"
+	"weir/bucket/lease"
 )
 
 // muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
@@ -17,7 +17,7 @@ import (
 // another it hears what was said meanwhile (mayBegin).
 type muster struct {
 	c        *connection
-	registry *bucket.Registry  // nil where no replicas share a server
+	registry *lease.Registry   // nil where no replicas share a server
 	silent   map[string]silent // by session
 	over     map[string]string // instances by session: silent ones whose lease has ended
 	waits    answerWaits
@@ -40,7 +40,7 @@ const againAnswer = time.Second
 func (c *connection) muster(ctx context.Context) (*muster, error) {
 	m := &muster{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
-	if m.registry, err = bucket.FindRegistry(ctx, c.js); err != nil {
+	if m.registry, err = lease.FindRegistry(ctx, c.js); err != nil {
 		return nil, c.explain(err)
 	}
 	return m, m.look(ctx, nil)
@@ -88,7 +88,7 @@ func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
 		}
 	}
 	for session, s := range m.silent {
-		if !bucket.Expired(s.since, now) {
+		if !lease.Expired(s.since, now) {
 			continue
 		}
 		ended, _, err := m.registry.Expel(ctx, session, s.revision)
@@ -105,12 +105,12 @@ func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
 }
 
 // noteEnded notes whose lease somebody else has ended.
-func (m *muster) noteEnded(before map[string]silent, answered map[replica]bool, members []bucket.Sighting) {
+func (m *muster) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
 	if answered == nil {
 		return
 	}
 	for session, s := range before {
-		there := slices.ContainsFunc(members, func(m bucket.Sighting) bool { return m.Session == session })
+		there := slices.ContainsFunc(members, func(m lease.Sighting) bool { return m.Session == session })
 		back := false
 		for who := range answered {
 			back = back || who.instance == s.instance // under another lease

@@ -6,8 +6,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/lease"
 )
 
 // TestPauseReachesAStoppedReplica: what is paused while a replica is stopped is not called by it when it goes on, and the
@@ -15,9 +16,11 @@ import (
 func TestPauseReachesAStoppedReplica(t *testing.T) {
 	url := oneServer(t)
 	r := newReplicas(t, url, 2, fmt.Sprintf(strings.Replace(replicaAPI, "rate: 50/s", "rate: 5/s", 1), notIdempotent))
+	var jobs []*nats.Msg
 	for n := range 400 {
-		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k%d", n%8), fmt.Sprintf("job-%d", n), nil)
+		jobs = append(jobs, jobFor("pay", fmt.Sprint("k", n%8), fmt.Sprint("job-", n)))
 	}
+	r.fillPaused(jobs)
 	r.awaitCalls(t.Context(), 50)
 	r.signal(0, syscall.SIGSTOP)
 	env := []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}
@@ -43,11 +46,11 @@ func TestWhoKeepsSilentIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, err := bucket.FindRegistry(t.Context(), js)
+	registry, err := lease.FindRegistry(t.Context(), js)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := registry.Join(t.Context(), bucket.Member{Instance: "mute"})
+	lease, err := registry.Join(t.Context(), lease.Member{Instance: "mute"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest/await"
 )
 
 // TestNodeWatch: a node through which JetStream does not answer is left for one through which it does, and that one is not.
@@ -47,7 +48,7 @@ func TestNodeWatch(t *testing.T) {
 	case <-time.After(5 * watch.silent):
 	}
 	stop()
-	if err := <-done; err != nil {
+	if err := await.Receive(t, "the end of the watch", done); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,18 +5,22 @@ import (
 	"fmt"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
 )
 
 // openAPI is one api's parts, before they run.
 type openAPI struct {
 	name  string
-	queue *bucket.Queue
+	queue *queue.Queue
 	// Where this replica dispatches:
 	lane   dispatcher.LaneOptions
 	limits keeper
 	watch  *levelWatch
+	// settled is closed when no limit counts a bound any more; nil where none ever does.
+	settled <-chan struct{}
 }
 
 // keeper keeps what one api's limits have counted where a restart finds it.
@@ -27,9 +31,9 @@ type keeper interface {
 // openAPI makes an api's streams exist and reads what the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
 	api := dispatchAPI(a, c)
-	queue, err := bucket.OpenQueue(ctx, bucket.QueueOptions{
+	queue, err := queue.OpenQueue(ctx, queue.Options{
 		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
-		Others: w.server == nil,
+		Others: w.server == nil, Holdings: w.holdings,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
@@ -47,7 +51,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 }
 
 // openLimits opens where an api's limits are counted: in Redis, or in the process.
-func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API) error {
+func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *httpcall.API) error {
 	if w.redis != nil {
 		shared, err := openSharedLimits(ctx, w, api)
 		if err != nil {
@@ -71,17 +75,25 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *dispatcher.API
 	if err != nil {
 		return err
 	}
+	if checkpoints.accounts, err = openAccounts(ctx, w, api.Name, store); err != nil {
+		return err
+	}
 	a.limits, a.lane = checkpoints, dispatcher.LaneOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
 		tat, _ := store.TAT(key)
 		return tat
 	}}
 	a.watch = w.newLevelWatch(a.name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
+	checkpoints.accounts.changed = func() {
+		checkpoints.now()
+		a.watch.now()
+	}
+	a.settled = checkpoints.accounts.settled
 	return nil
 }
 
-func (w *Worker) queueSettings(a *config.API, c *config.Config) bucket.QueueSettings {
-	return bucket.QueueSettings{
-		StreamSettings: bucket.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
+func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
+	return queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
 		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/dispatcher"
 	"weir/ingest"
 )

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
 )
 
@@ -58,8 +58,8 @@ var outcomes = []struct {
 }{
 	{"200", "", nil, end{as: "done", status: 200, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 200, attempts: 1, ledger: []string{"done"}}},
 	{"204", "", []string{"status=204"}, end{as: "done", status: 204, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 204, attempts: 1, ledger: []string{"done"}}},
-	{"302", "", []string{"location=/v1/elsewhere"}, end{as: "done", status: 302, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 302, attempts: 1, ledger: []string{"done"}}},
-	{"307", "", []string{"status=307;location=/v1/elsewhere"}, end{as: "done", status: 307, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 307, attempts: 1, ledger: []string{"done"}}},
+	{"303", "", []string{"status=303;location=/v1/elsewhere"}, end{as: "done", status: 303, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 303, attempts: 1, ledger: []string{"done"}}},
+	{"304", "", []string{"status=304"}, end{as: "done", status: 304, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 304, attempts: 1, ledger: []string{"done"}}},
 	{"informational", "", []string{"informational=102;informational=103"}, end{as: "done", status: 200, attempts: 1, ledger: []string{"done"}}, end{as: "done", status: 200, attempts: 1, ledger: []string{"done"}}},
 	{"429", "", []string{"status=429"}, pushedOnce, pushedOnce},
 	{"503", "", []string{"status=503"}, pushedOnce, pushedOnce},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -39,8 +40,8 @@ func resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume API [KEY]",
 		Short: "Let a paused api or key be called again, or try an api again that kept failing",
-		Long: `Ends a pause. An api whose calls kept failing, so that its breaker is open, is called once at once: when that call is answered
-the others follow. What holds besides, an answer of the api (Retry-After) or a limit, goes on holding. Keys that were paused one by
+		Long: `Ends a pause. An api whose calls kept failing, so that its breaker is open, or that denied weir (401, 402, 403, 407, a redirect),
+is called once at once: when that call is answered the others follow. What holds besides, an answer of the api (Retry-After) or a limit, goes on holding. Keys that were paused one by
 one stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
 		Args:    takes("API", "[KEY]"),
@@ -158,7 +159,7 @@ func (w *word) tryNow(cmd *cobra.Command, c *connection) error {
 		return false
 	})
 	if w.Trying > 0 {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s kept failing: it is called once now by %s, and by itself again when that is answered\n",
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s kept failing or denied weir: it is called once now by %s, and by itself again when that is answered\n",
 			w.name(), count(w.Trying, "replica"))
 	}
 	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
@@ -235,6 +236,6 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", w.name(), behind, wordTimeout)
 		}
-		pause(ctx, wordRetry)
+		stream.Sleep(ctx, wordRetry)
 	}
 }

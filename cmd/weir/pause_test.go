@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"weir/dispatcher"
 )
 
@@ -84,9 +85,15 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 func TestCancelTakesNoSlot(t *testing.T) {
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
-	for i := range 200 {
-		r.pay("k", fmt.Sprint("j", i))
-	}
+	r.whilePaused(func() { // or a slow machine finds nothing left to cancel
+		var jobs []*nats.Msg
+		for i := range 200 {
+			job := jobFor("pay", "k", fmt.Sprint("j", i))
+			job.Header.Set("Nats-Msg-Id", fmt.Sprint("j", i))
+			jobs = append(jobs, job)
+		}
+		fillTaken(t, r.nc, jobs)
+	})
 	cancelled := map[string]bool{}
 	for i := 199; i > 0; i -= 8 {
 		answers, err := r.worker.dispatch.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -103,7 +104,7 @@ func (p *pauses) run(ctx context.Context) error {
 		} else if ctx.Err() == nil {
 			p.log.Warn("pauses cannot be watched; those in force stay so; trying again", "err", err)
 		}
-		pause(ctx, followRetry)
+		stream.Sleep(ctx, followRetry)
 		if err := p.watch(ctx); err == nil {
 			err = p.catchUp(ctx)
 			if err == nil || ctx.Err() != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestPoisonIsParked lets the call of one job of an idempotent api kill the worker each time: the job is parked after a
@@ -23,7 +24,7 @@ func TestPoisonIsParked(t *testing.T) {
 		Script: func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 			if q.Key == "poison" {
 				deaths.Add(1)
-				for worker.Load() == 0 && sleepCtx(ctx, time.Millisecond) {
+				for worker.Load() == 0 && stream.Sleep(ctx, time.Millisecond) {
 					continue // it calls before it is ready
 				}
 				if pid := int(worker.Load()); pid != 0 {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/bucket/queue"
+	"weir/cmd/internal/fakeapi"
 	"weir/ingest"
 )
 
@@ -78,6 +79,8 @@ func waysToPublish() []publishing {
 			return ack.Stream, ack.Sequence, ack.Duplicate, nil
 		case err := <-future.Err():
 			return "", 0, false, err
+		case <-time.After(patience):
+			return "", 0, false, errors.New("waited in vain for the answer to a job")
 		}
 	}, modern}, {"legacy", func(r *rig, subject, id string) (string, uint64, bool, error) {
 		js, err := r.nc.JetStream()
@@ -115,7 +118,7 @@ apis:
 		for i := range 3 {
 			id := fmt.Sprintf("%s-%d", key, i)
 			stream, seq, duplicate, err := way.publish(r, "weir.jobs.credit."+key, id)
-			if err != nil || duplicate || seq == 0 || stream != bucket.StreamName("credit", bucket.PartitionOf(key, 4)) {
+			if err != nil || duplicate || seq == 0 || stream != queue.StreamName("credit", queue.PartitionOf(key, 4)) {
 				t.Fatalf("%s: stream %s, seq %d, duplicate %v, %v", id, stream, seq, duplicate, err)
 			}
 			seqs[id] = seq

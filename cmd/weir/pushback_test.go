@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"github.com/nats-io/nats.go"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestNothingLeft lets an answer in order say that no call is left, in several spellings: what it holds is not called
@@ -268,9 +269,13 @@ apis:
     bucket: {rate: 200/s, capacity: 1000, in_flight: 8}
     retry: {adaptive: {floor: 10%%, recover: 4s}}
 `, api.URL()))
-	for i := range jobs {
-		r.pay("key", fmt.Sprintf("job-%d", i))
-	}
+	r.whilePaused(func() { // or the producer is what the calls wait for
+		var queue []*nats.Msg
+		for i := range jobs {
+			queue = append(queue, jobFor("pay", "key", fmt.Sprint("job-", i)))
+		}
+		fillTaken(t, r.nc, queue)
+	})
 	r.ended("pay", "key", jobs)
 	arrivals := r.api.All()
 	meanGap := func(from, n int) time.Duration {

@@ -10,8 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/embedded"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
 )
 
 // left is what a worker that died left of one job, and what must come of it.
@@ -20,10 +22,11 @@ type left struct {
 	jobs    int    // 1 by default
 	intents []int  // the calls that were to start, one message each
 	deaths  int    // that the intents tell of
+	keyed   string // what the intents say of the calls' idempotency keys
 	epoch   uint64 // of the intents' owner
-	mark    *bucket.RetryMark
+	mark    *queue.RetryMark
 	behind  bool // the intents stand behind the mark
-	record  *dispatcher.CallRecord
+	record  *ledger.Record
 	other   bool // the record is of another job, of a stream that is gone
 	before  bool // all of it is of a job that had the sequence before the server lost its last writes
 	taken   bool // so are a result, a record and a letter, and the streams know their ids
@@ -56,81 +59,95 @@ func parked(attempts int, ledger ...string) outcomeOf {
 // uncalled is a letter of a job that was never called.
 func uncalled(reason string) outcomeOf { return outcomeOf{end: end{as: reason, billed: "no"}} }
 
-// poisoned is a job that two workers died over.
+// poisoned is a job that too many workers died over.
 func poisoned() outcomeOf {
 	return outcomeOf{end: end{as: "exhausted", attempts: 1, billed: "unknown", ledger: []string{"exhausted"}}}
 }
 
 var leftovers = []left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
-	{what: "an intent", intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
-	{what: "an intent after a death", intents: []int{1}, deaths: 3, safe: poisoned(), once: parked(1, "unknown")},
-	{what: "intents of two calls", intents: []int{1, 2}, safe: called(2, "done"), once: parked(1, "unknown")},
-	{what: "a mark", mark: &bucket.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
+	{what: "an intent", intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "an intent under another key", intents: []int{1}, keyed: "Other-Key@0", safe: parked(1, "unknown"), once: parked(1, "unknown")},
 	{
-		what: "a mark of later", mark: &bucket.RetryMark{Calls: 3, Attempts: 1, Pushback: true}, wait: 1500 * time.Millisecond,
+		what: "a mark of a call under another key", mark: &queue.RetryMark{Calls: 1, Attempts: 1, Billed: "unknown", Idempotency: "Other-Key@0"},
+		safe: parked(1), once: parked(1),
+	},
+	{
+		what: "the record of a retry under another key", intents: []int{1},
+		record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry", Billed: "unknown", Idempotency: "Other-Key@0"},
+		safe:   parked(1, "retry"), once: parked(1, "retry"),
+	},
+	{
+		what: "a mark of a pushback under another key", mark: &queue.RetryMark{Calls: 1, Billed: "no", Pushback: true, Idempotency: "Other-Key@0"},
+		safe: called(1, "done"), once: called(1, "done"),
+	},
+	{what: "an intent after four deaths", intents: []int{1}, deaths: 4, safe: poisoned(), once: parked(1, "unknown")},
+	{what: "intents of two calls", intents: []int{1, 2}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
+	{what: "a mark", mark: &queue.RetryMark{Calls: 1, Attempts: 1}, safe: called(2, "done"), once: called(2, "done")},
+	{
+		what: "a mark of later", mark: &queue.RetryMark{Calls: 3, Attempts: 1, Pushback: true}, wait: 1500 * time.Millisecond,
 		safe: called(2, "done"), once: called(2, "done"),
 	},
 	{
-		what: "a mark of the last attempt", mark: &bucket.RetryMark{Calls: 2, Attempts: 2}, orders: []string{"status=500", "status=500"},
+		what: "a mark of the last attempt", mark: &queue.RetryMark{Calls: 2, Attempts: 2}, orders: []string{"status=500", "status=500"},
 		safe: outcomeOf{end: end{as: "exhausted", status: 500, attempts: 3, billed: "unknown", ledger: []string{"exhausted"}}, calls: 1},
 		once: outcomeOf{end: end{as: "unknown", status: 500, attempts: 3, billed: "unknown", ledger: []string{"unknown"}}, calls: 1},
 	},
-	{what: "a mark and its intent", intents: []int{1}, mark: &bucket.RetryMark{Calls: 1}, safe: called(1, "done"), once: called(1, "done")},
-	{what: "a mark and the next intent", intents: []int{1, 2}, mark: &bucket.RetryMark{Calls: 1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{what: "a mark and its intent", intents: []int{1}, mark: &queue.RetryMark{Calls: 1}, safe: called(1, "done"), once: called(1, "done")},
+	{what: "a mark and the next intent", intents: []int{1, 2}, mark: &queue.RetryMark{Calls: 1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
 	{
-		what: "the record of a retry", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "retry"},
+		what: "the record of a retry", intents: []int{1}, record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry"},
 		safe: called(2, "retry", "done"), once: called(2, "retry", "done"),
 	},
 	{
-		what: "the record of a pushback", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Outcome: "pushback"}, wait: 1500 * time.Millisecond,
+		what: "the record of a pushback", intents: []int{1}, record: &ledger.Record{Call: 1, Outcome: "pushback"}, wait: 1500 * time.Millisecond,
 		safe: called(1, "pushback", "done"), once: called(1, "pushback", "done"),
 	},
 	{
-		what: "the last record", intents: []int{1}, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
+		what: "the last record", intents: []int{1}, record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
 		safe: pastEnd(1), once: pastEnd(1),
 	},
 	{
-		what: "the last record of another job", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
+		what: "the last record of another job", record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
 		safe: called(1, "done"), once: called(1, "done"),
 	},
-	{what: "the last record and no mark", record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
+	{what: "the last record and no mark", record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "rejected", Final: true}, safe: pastEnd(0), once: pastEnd(0)},
 	{what: "a result", intents: []int{1}, result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{what: "a result, and its deadline is past", intents: []int{1}, result: true, late: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{what: "a result and nothing else", result: true, safe: outcomeOf{results: 1}, once: outcomeOf{results: 1}},
 	{
-		what: "the mark of an end", mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		what: "the mark of an end", mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: uncalled("cancelled"), once: uncalled("cancelled"),
 	},
 	{
-		what: "an intent and the mark of an end", intents: []int{1}, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		what: "an intent and the mark of an end", intents: []int{1}, mark: &queue.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
 		safe: uncalled("over_budget"), once: uncalled("over_budget"),
 	},
 	{
-		what: "the mark of an end and an intent", intents: []int{1}, behind: true, mark: &bucket.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
-		safe: called(2, "done"), once: parked(1, "unknown"),
+		what: "the mark of an end and an intent", intents: []int{1}, behind: true, mark: &queue.RetryMark{Ends: "over_budget", Reason: "the budget is spent"},
+		safe: called(2, "retry", "done"), once: parked(1, "unknown"),
 	},
 	{
 		what: "an intent and the mark of an end by an earlier owner", intents: []int{1}, epoch: 8,
-		mark: &bucket.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: called(2, "done"), once: parked(1, "unknown"),
+		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 7}, safe: called(2, "retry", "done"), once: parked(1, "unknown"),
 	},
 	{
 		what: "an intent and the mark of an end by its owner", intents: []int{1}, epoch: 8,
-		mark: &bucket.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 8}, safe: uncalled("expired"), once: uncalled("expired"),
+		mark: &queue.RetryMark{Ends: "expired", Reason: "it was late", Epoch: 8}, safe: uncalled("expired"), once: uncalled("expired"),
 	},
 	{what: "the intent of the job before", before: true, intents: []int{1}, safe: called(1, "done"), once: called(1, "done")},
 	{
-		what: "the mark of the end of the job before", before: true, mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		what: "the mark of the end of the job before", before: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: called(1, "done"), once: called(1, "done"),
 	},
 	{
-		what: "the last record of the job before", before: true, record: &dispatcher.CallRecord{Call: 1, Attempt: 1, Outcome: "done", Final: true},
+		what: "the last record of the job before", before: true, record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true},
 		safe: called(1, "done", "done"), once: called(1, "done", "done"),
 	},
 	{what: "ends of the job before", taken: true, safe: called(1, "done"), once: called(1, "done")},
-	{what: "ends of the job before, and an intent", taken: true, intents: []int{1}, safe: called(2, "done"), once: parked(1, "unknown")},
+	{what: "ends of the job before, and an intent", taken: true, intents: []int{1}, safe: called(2, "retry", "done"), once: parked(1, "unknown")},
 	{
-		what: "ends of the job before, and the mark of an end", taken: true, mark: &bucket.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
+		what: "ends of the job before, and the mark of an end", taken: true, mark: &queue.RetryMark{Ends: "cancelled", Reason: "cancelled by an operator"},
 		safe: uncalled("cancelled"), once: uncalled("cancelled"),
 	},
 	{what: "one intent of two jobs", jobs: 2, intents: []int{1}, safe: outcomeOf{calls: 2, results: 2}, once: outcomeOf{}},
@@ -159,7 +176,7 @@ func TestRecoveryAfterMove(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	s := externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there")
-	w, err := StartWorker(t.Context(), s, testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +202,8 @@ func leftRig(t *testing.T) (r *rig, notBefore map[string]time.Time) {
 			}
 		}
 		for _, api := range []string{"safe", "once"} { // of jobs that are gone
-			o.put(queueName(api, 0, "i", "gone"), "", []bucket.Intent{{Seq: 1 << 40, Call: 1}}, nil)
-			o.put(queueName(api, 0, "r", "gone"), "", bucket.RetryMark{Seq: 1 << 40, Calls: 1}, nil)
+			o.put(queueName(api, 0, "i", "gone"), "", []queue.Intent{{Seq: 1 << 40, Call: 1}}, nil)
+			o.put(queueName(api, 0, "r", "gone"), "", queue.RetryMark{Seq: 1 << 40, Calls: 1}, nil)
 		}
 	})
 	return r, notBefore
@@ -269,7 +286,7 @@ func (r *rig) offline(do func(o *offline)) {
 
 // leave writes what is left of a job, and returns the time before which it must not be called.
 func (o *offline) leave(api, key string, c left) time.Time {
-	p := bucket.PartitionOf(key, 4)
+	p := queue.PartitionOf(key, 4)
 	var seqs []uint64
 	for n := range max(1, c.jobs) {
 		id := fmt.Sprintf("%s-job-%d", key, n)
@@ -279,7 +296,7 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		}
 		seqs = append(seqs, o.put(queueName(api, p, "j", key), key+"/"+id, "pay", header))
 	}
-	stream, until := bucket.StreamName(api, p), time.Now().Add(c.wait)
+	stream, until := queue.StreamName(api, p), time.Now().Add(c.wait)
 	accepted := o.storedAt(stream, seqs[0])
 	var of bucket.Micros // markers of earlier versions do not tell
 	if c.before {
@@ -292,10 +309,10 @@ func (o *offline) leave(api, key string, c left) time.Time {
 	}
 	intend := func() {
 		for i, call := range c.intents {
-			var intents []bucket.Intent
+			var intents []queue.Intent
 			for _, seq := range seqs {
-				intents = append(intents, bucket.Intent{
-					Seq: seq, Call: call, Repeatable: api == "safe", Deaths: c.deaths, Accepted: of, Epoch: c.epoch,
+				intents = append(intents, queue.Intent{
+					Seq: seq, Call: call, Repeatable: api == "safe", Idempotency: c.keyed, Deaths: c.deaths, Accepted: of, Epoch: c.epoch,
 				})
 			}
 			o.put(queueName(api, p, "i", fmt.Sprintf("%s-%d", key, i)), "", intents, nil)
@@ -322,7 +339,7 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		o.put(record.Subject(), "", record, nil)
 	}
 	if c.result {
-		o.put(dispatcher.ResultSubject(api, key), fmt.Sprintf("result.%s.%d", stream, seqs[0]), "kept", nats.Header{
+		o.put(ledger.ResultSubject(api, key), fmt.Sprintf("result.%s.%d", stream, seqs[0]), "kept", nats.Header{
 			"Weir-Job-Id": {key + "-job-0"}, "Weir-Outcome": {"done"}, "Weir-Status": {"201"}, "Weir-Attempts": {"1"}, "Weir-Calls": {"1"},
 			"Weir-Called-At": {until.Format(time.RFC3339Nano)}, "Weir-Finished-At": {until.Format(time.RFC3339Nano)},
 		})
@@ -333,7 +350,7 @@ func (o *offline) leave(api, key string, c left) time.Time {
 // take stores a result, a record and a letter of another job under the ids that go with an origin.
 func (o *offline) take(api, key, origin string) {
 	other := nats.Header{"Weir-Job-Id": {"lost"}, "Weir-Outcome": {"done"}, "Weir-Status": {"200"}}
-	o.put(dispatcher.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)
+	o.put(ledger.ResultSubject(api, key+"-lost"), "result."+origin, "lost", other)
 	o.put("weir.calls."+api+"."+key+"-lost", "call."+origin+".1", "lost", nil)
 	o.put("weir.dead."+api+".unknown."+key+"-lost", "letter."+origin, "lost", other)
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // applyCommand runs `weir config apply` and waits until the worker runs by what it applied. It returns the api's time by
@@ -25,7 +26,7 @@ func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 	root.SetOut(&said)
 	root.SetErr(&said)
 	root.SetArgs([]string{"config", "apply", "-f", file, "--yes"})
-	if err := root.ExecuteContext(r.t.Context()); err != nil {
+	if err := root.ExecuteContext(await.Context(r.t, "weir config apply")); err != nil {
 		r.t.Fatalf("%v\n%s", err, said.String())
 	}
 	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() > version })
@@ -47,7 +48,7 @@ apis:
       - {name: three, quota: %d/3s, window: sliding, shadow: %v}
 `
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, fmt.Sprintf(yaml, "60/s", 400, false))
-	const jobs = 1000
+	const jobs = 2500 // more than are called while a busy machine runs the commands
 	r.submitMany(0, jobs)
 	r.awaitCalls(60)
 	_, first, slow := r.applyCommand(fmt.Sprintf(yaml, "150/s", 400, false))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestRedisDownAtTheStart: a weir whose Redis does not answer takes jobs and is ready for them, calls nobody, says so, and

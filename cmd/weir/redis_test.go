@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/redisstore"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // redisServer is a real redis-server of this test, on a free port, without persistence: killing it forgets everything.
@@ -53,7 +55,7 @@ func (s *redisServer) kill() {
 		return
 	}
 	_ = s.cmd.Process.Kill() // SIGKILL
-	_ = s.cmd.Wait()
+	_ = await.Result(s.t, "the end of a killed redis-server", s.cmd.Wait)
 	s.cmd = nil
 }
 
@@ -106,13 +108,11 @@ func newRedisRig(t *testing.T, o fakeapi.Options, yaml string) *redisRig {
 // submitMany submits n jobs of seven keys, numbered from first, and expects a receipt for each.
 func (r *redisRig) submitMany(first, n int) {
 	r.t.Helper()
+	var jobs []*nats.Msg
 	for i := first; i < first+n; i++ {
-		key := fmt.Sprintf("k%d", i%7)
-		a := r.submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"n":%d}`, i), map[string]string{"Weir-Path": "/" + key})
-		if a.Error != nil || a.Seq == 0 {
-			r.t.Fatalf("job %d has no receipt: %+v", i, a)
-		}
+		jobs = append(jobs, jobFor("pay", fmt.Sprint("k", i%7), fmt.Sprintf(`{"n":%d}`, i)))
 	}
+	fillTaken(r.t, r.nc, jobs)
 }
 
 // limiterUp is the metric weir_limiter_up.
@@ -317,7 +317,7 @@ func TestRedisRefusals(t *testing.T) {
 			w, err := StartWorker(ctx, r.settings(), testLog(t))
 			if err == nil {
 				w.Stop()
-				t.Fatal("it started", w.Wait())
+				t.Fatal("it started", await.Result(t, "the end of the worker", w.Wait))
 			}
 			if text := err.Error(); !strings.Contains(text, c.want) || strings.Contains(text, "hunter2") {
 				t.Errorf("refused with: %s", text)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
 )
 

@@ -8,15 +8,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
+	"weir/ingest/await"
 )
 
 // redriving starts a redrive in a process of its own, which can be killed.
 func (r *rig) redriving(args ...string) *exec.Cmd {
 	r.t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{"dead", "redrive", "--yes"}, args...)...)
+	cmd := exec.CommandContext(await.Context(r.t, "a redrive"), os.Args[0], append([]string{"dead", "redrive", "--yes"}, args...)...)
 	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
@@ -49,9 +51,11 @@ apis:
   pay: {url: %s, bucket: {rate: 20/s, capacity: 6}}
 `)
 	r.whilePaused(func() { // so that none of them makes room for the next
+		var jobs []*nats.Msg
 		for i := range keys * each {
-			r.submit(fmt.Sprintf("weir.jobs.pay.k%d", i/each), fmt.Appendf(nil, "job-%d", i), nil)
+			jobs = append(jobs, jobFor("pay", fmt.Sprint("k", i/each), fmt.Sprint("job-", i)))
 		}
+		fill(t, r.nc, jobs)
 	})
 	r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
 	letters, before := r.letterCount(), len(r.api.All())
@@ -73,7 +77,7 @@ apis:
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := cmd.Wait(); err != nil {
+		if err := await.Result(t, "the end of a killed redrive", cmd.Wait); err != nil {
 			killed++ // else it had ended before
 		}
 		r.eventually("an empty queue", func() bool { return r.waiting("pay") == 0 })
@@ -84,7 +88,7 @@ apis:
 	if killed == 0 {
 		t.Fatal("no redrive was killed half way")
 	}
-	if err := r.redriving("--rate", "300/s").Wait(); err != nil {
+	if err := await.Result(t, "the last redrive", r.redriving("--rate", "300/s").Wait); err != nil {
 		t.Errorf("the last redrive: %v", err)
 	}
 	r.awaitCalls(keys * each)
@@ -129,7 +133,7 @@ apis:
 	if err := first.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := exitCode(first.Wait()); code != exitFailed {
+	if code := exitCode(await.Result(t, "the end of an interrupted redrive", first.Wait)); code != exitFailed {
 		t.Errorf("a redrive that was interrupted ends with exit code %d", code)
 	}
 	if _, code := r.command("dead", "purge", "--yes"); code != 0 || r.letterCount() != 0 {

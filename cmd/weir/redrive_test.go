@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // redrive runs the command against the rig's server and returns what it did, and its exit code.
@@ -37,7 +39,7 @@ func (r *rig) command(args ...string) (stdout string, code int) {
 	root.SetOut(&out)
 	root.SetErr(&talk)
 	root.SetArgs(args)
-	err := root.ExecuteContext(r.t.Context())
+	err := root.ExecuteContext(await.Context(r.t, "weir "+strings.Join(args, " ")))
 	if err != nil {
 		r.t.Logf("weir %v: %v", args, err)
 	}
@@ -388,7 +390,7 @@ func TestRedriveLooksAgain(t *testing.T) {
 	r.eventually("the last to be taken again", func() bool { return !send("c").Duplicate })
 	r.eventually("its call", func() bool { return r.perBody()["c"] == 2 })
 	var did tallyJSON
-	e := <-ended
+	e := await.Receive(t, "the end of the redrive", ended)
 	if err := json.Unmarshal([]byte(e.out), &did); err != nil || did.Redriven != 2 || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("exit code %d, %s, %v", e.code, e.out, err)
 	}

@@ -8,21 +8,21 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/cmd/weir/internal/torture"
-	"weir/dispatcher"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
+	"weir/dispatcher/ledger"
 )
 
 // referee holds stamps of calls against limits. A machine that lets programs wait stamps calls later than they were: what
 // only that could excuse is told, and fails nothing. What was planned, in the ledger, has no such error.
 type referee struct {
 	t      *testing.T
-	heldUp *torture.HeldUp
+	heldUp *machine.HeldUp
 }
 
 // measureHeldUp begins to measure for how long this machine lets programs wait, until the test ends.
-func measureHeldUp(t *testing.T) *torture.HeldUp {
-	h := torture.MeasureHeldUp()
+func measureHeldUp(t *testing.T) *machine.HeldUp {
+	h := machine.MeasureHeldUp()
 	t.Cleanup(h.Stop)
 	return h
 }
@@ -123,24 +123,24 @@ func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter tim
 }
 
 // recordsOf are the ledger, in the order in which the calls started.
-func recordsOf(t *testing.T, js jetstream.JetStream) []dispatcher.CallRecord {
+func recordsOf(t *testing.T, js jetstream.JetStream) []ledger.Record {
 	t.Helper()
-	s, err := js.Stream(t.Context(), dispatcher.CallsStream)
+	s, err := js.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var records []dispatcher.CallRecord
+	var records []ledger.Record
 	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
 		m, err := s.GetMsg(t.Context(), seq)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var c dispatcher.CallRecord
+		var c ledger.Record
 		if err := json.Unmarshal(m.Data, &c); err != nil {
 			t.Fatal(err)
 		}
 		records = append(records, c)
 	}
-	slices.SortFunc(records, func(a, b dispatcher.CallRecord) int { return a.Started.Compare(b.Started) })
+	slices.SortFunc(records, func(a, b ledger.Record) int { return a.Started.Compare(b.Started) })
 	return records
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // refusalCase is one line of the contract's table: a job that is not taken.
@@ -243,6 +243,9 @@ func newRawClient(t *testing.T, address string) *rawClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	c := &rawClient{t: t, conn: conn, in: bufio.NewReader(conn)}
 	c.write("CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nPING\r\n")
 	for line := ""; !strings.HasPrefix(line, "PONG"); {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"container/heap"
 	"slices"
 	"time"
@@ -8,7 +9,8 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
 )
 
 // replay holds the recorded calls of one api against its limits, one by one. What it keeps is bounded: about 500 bytes
@@ -26,12 +28,15 @@ type replay struct {
 	keys   map[string]*keyReplay
 	shared []*bucket.Checking // as the api's limits
 
+	account *bucket.Account // of what quotas and budgets have used; nil where not all calls are read
+	rules   bucket.Rules    // that calls are made by
+
 	early    earliest
 	settled  int64 // when the last call that was checked had started
 	newest   time.Time
 	horizon  time.Duration
 	jobs     jobsSeen
-	repeated []secondCall // calls after one that may have been processed; the first ones
+	repeated []secondCall // the first of those that are Unkeyed
 	verified
 }
 
@@ -42,6 +47,7 @@ type verified struct {
 	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows when
 	Late     int `json:"late"`     // recorded too late to be checked
 	Repeats  int `json:"repeats"`  // calls of a job whose call before may have been processed
+	Unkeyed  int `json:"unkeyed"`  // of them, those that the api could not take for the call before
 
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
@@ -71,6 +77,8 @@ func newReplay(a *config.API, since time.Time) *replay {
 		api: a, since: since, jitter: max(a.Rules.Jitter, leastJitter), keys: map[string]*keyReplay{},
 		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
 	}
+	r.rules = a.Rules
+	r.rules.Jitter = r.jitter
 	for _, l := range a.Rules.Shared {
 		r.shared = append(r.shared, bucket.NewChecking(bucket.Claim{Limit: l, Jitter: r.jitter}))
 	}
@@ -78,7 +86,8 @@ func newReplay(a *config.API, since time.Time) *replay {
 }
 
 // take takes one record in.
-func (r *replay) take(c *dispatcher.CallRecord) {
+func (r *replay) take(c *ledger.Record) {
+	r.charge(c)
 	if c.Started.Before(r.since) {
 		return
 	}
@@ -87,7 +96,7 @@ func (r *replay) take(c *dispatcher.CallRecord) {
 	case !c.Sent:
 		r.Unsent++
 		return
-	case c.Planned.IsZero() && c.Outcome == string(deadletter.Unknown):
+	case c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown:
 		r.Unplaced++
 		return
 	}
@@ -105,8 +114,32 @@ func (r *replay) take(c *dispatcher.CallRecord) {
 	r.check(r.newest.Add(-r.horizon).UnixNano())
 }
 
+// charge counts what a call took from quotas and budgets, whenever their limits were changed.
+func (r *replay) charge(c *ledger.Record) {
+	if r.account == nil {
+		return
+	}
+	for i := range r.rules.Shared {
+		l := &r.rules.Shared[i]
+		if units, in := c.Took(l); in {
+			r.account.Add(r.rules, l.Name, chargedAt(c), units)
+		}
+	}
+}
+
+// used is how much of a limit is used now, by the ledger; nil where that is not known, or nothing is.
+func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
+	of := r.account.Of(l.Name)
+	if of == nil || l.Shadow {
+		return nil
+	}
+	r.account.Forget(r.rules, bucket.MicrosOf(now))
+	used := of.UsedAt(bucket.MicrosOf(now))
+	return &used
+}
+
 // count counts money, and calls that should not have been.
-func (r *replay) count(c *dispatcher.CallRecord) {
+func (r *replay) count(c *ledger.Record) {
 	if price, err := config.ParseMoney(c.Price); err == nil {
 		switch c.Billed {
 		case deadletter.BilledYes:
@@ -119,17 +152,28 @@ func (r *replay) count(c *dispatcher.CallRecord) {
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {
 		r.Repeats++
-		if len(r.repeated) < mostRepeats {
-			r.repeated = append(r.repeated, secondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
+		if !r.sameCall(before.identity, c.Idempotency) {
+			if r.Unkeyed++; len(r.repeated) < mostRepeats {
+				r.repeated = append(r.repeated, secondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
+			}
 		}
 	}
-	// Nothing was sent, or the answer said "not now": only then another call is no second one.
-	doubtful := c.Sent && c.Outcome != dispatcher.PushedBack
-	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful})
+	// Nothing was sent, or the answer said "not now" or denied weir: only then another call is no second one.
+	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
+	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: cmp.Or(c.Idempotency, before.identity)})
+}
+
+// sameCall reports whether the api took a job's call for the one before, by how both carried idempotency keys. Records of
+// earlier versions do not say; then what the api is now decides.
+func (r *replay) sameCall(before, now string) bool {
+	if before == "" || now == "" {
+		return r.api.Idempotency != nil
+	}
+	return before == now
 }
 
 // arrival is a call as the limits count it.
-func (r *replay) arrival(c *dispatcher.CallRecord) keyedArrival {
+func (r *replay) arrival(c *ledger.Record) keyedArrival {
 	a := keyedArrival{key: c.Key, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
 	for i := range r.api.Rules.Shared {
 		a.costs = append(a.costs, c.Units(&r.api.Rules.Shared[i]))
@@ -208,7 +252,8 @@ type jobID struct {
 
 type jobSeen struct {
 	outcome  string
-	doubtful bool // one of its calls may have been processed
+	doubtful bool   // one of its calls may have been processed
+	identity string // of its keys, where one of its calls carried one
 }
 
 // jobsSeen remembers the last mostJobs jobs.

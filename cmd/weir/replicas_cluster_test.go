@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"weir/ingest/await"
 )
 
 // threeServers is a cluster of nats-servers, in this process: the address of all, and a way to end one.
@@ -70,7 +71,7 @@ func TestStartedTogether(t *testing.T) {
 			}
 		})
 	}
-	starts.Wait()
+	await.Return(t, "all replicas to start", starts.Wait)
 	if err := errors.Join(failed...); err != nil {
 		t.Fatal(err)
 	}

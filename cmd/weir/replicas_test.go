@@ -18,9 +18,12 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/embedded"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
 )
 
 // replicas are several weir processes on one nats-server, with producers.
@@ -86,7 +89,7 @@ func (r *replicas) signal(i int, sig os.Signal) {
 func (r *replicas) stopOne(i int) {
 	r.t.Helper()
 	r.signal(i, syscall.SIGTERM)
-	<-r.procs[i].exited
+	await.Receive(r.t, "the end of a replica that is told to stop", r.procs[i].exited)
 }
 
 // oneServer is a nats-server for replicas to share.
@@ -106,7 +109,7 @@ func oneServer(t *testing.T) string {
 // waits until nothing waits.
 func (r *replicas) underLoad(keys int, pause time.Duration, what func(ctx context.Context)) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Minute) // each wait has an end of its own
 	defer cancel()
 	publishing, stop := context.WithCancel(ctx)
 	var producers sync.WaitGroup
@@ -114,22 +117,18 @@ func (r *replicas) underLoad(keys int, pause time.Duration, what func(ctx contex
 		producers.Go(func() {
 			for n := p; publishing.Err() == nil; n += keys {
 				r.publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", p), fmt.Sprintf("job-%d", n), fmt.Appendf(nil, `{"n":%d}`, n))
-				sleepCtx(ctx, pause)
+				stream.Sleep(ctx, pause)
 			}
 		})
 	}
 	what(ctx)
 	stop()
-	producers.Wait()
-	for r.queued() != 0 {
-		if !sleepCtx(ctx, 50*time.Millisecond) {
-			r.t.Fatalf("%d jobs still wait", r.queued())
-		}
-	}
+	await.Return(r.t, "the producers' last receipts", producers.Wait)
+	r.awaitEmpty()
 }
 
 // records are the ledger, in the order in which the calls started.
-func (r *replicas) records() []dispatcher.CallRecord {
+func (r *replicas) records() []ledger.Record {
 	r.t.Helper()
 	js, err := jetstream.New(r.nc)
 	if err != nil {
@@ -147,12 +146,23 @@ func (r *replicas) callsBy() map[string]int {
 	return n
 }
 
-// awaitCalls waits until the api has answered n more calls.
+// awaitCalls waits until the api has answered n more calls: for what is called while producers go on, so that there is always more.
 func (r *replicas) awaitCalls(ctx context.Context, n int) {
 	r.t.Helper()
 	base := len(r.api.All())
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(base+n) }); err != nil {
 		r.t.Fatalf("waited for %d more calls, saw %d: %v", n, len(r.api.All())-base, err)
+	}
+}
+
+// awaitAll waits until the api has answered n calls in all.
+func (r *replicas) awaitAll(n int) {
+	r.t.Helper()
+	ctx := await.Context(r.t, fmt.Sprintf("%d calls", n))
+	if err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(n) }); err != nil {
+		r.t.Fatalf("%v, saw %d", context.Cause(ctx), len(r.api.All()))
 	}
 }
 
@@ -229,7 +239,7 @@ func TestReplicaKilled(t *testing.T) {
 	r.judge(notIdempotent)
 	gap := r.longestGap()
 	t.Logf("the longest a key waited: %s; calls by replica: %v", gap, r.callsBy())
-	if gap > bucket.LeaseTerm+14*time.Second {
+	if gap > lease.Term+14*time.Second {
 		t.Errorf("a key was not called for %s", gap)
 	}
 }
@@ -262,7 +272,7 @@ func TestReplicaStopped(t *testing.T) {
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.awaitCalls(ctx, 200)
 		r.signal(0, syscall.SIGSTOP)
-		time.AfterFunc(bucket.LeaseTerm*3/2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
+		time.AfterFunc(lease.Term*3/2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
 		r.awaitCalls(ctx, 3200)
 	})
 	r.judge(notIdempotent)

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 	"weir/ingest"
 )
 
@@ -59,15 +59,15 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 		return fmt.Errorf("wait for the result: %w", err)
 	}
 	h, out, talk := msg.Header, cmd.OutOrStdout(), cmd.ErrOrStderr()
-	outcome := h.Get(dispatcher.HeaderOutcome)
+	outcome := h.Get(ledger.HeaderOutcome)
 	if f.as == asJSON {
 		if err := printJSON(out, endOf(msg)); err != nil {
 			return err
 		}
-	} else if outcome == dispatcher.Done {
+	} else if outcome == ledger.Done {
 		t := &table{}
-		t.row("outcome", "done with status "+h.Get(dispatcher.HeaderStatus))
-		t.row("took", tookText(h)+", price "+h.Get(dispatcher.HeaderPrice))
+		t.row("outcome", "done with status "+h.Get(ledger.HeaderStatus))
+		t.row("took", tookText(h)+", price "+h.Get(ledger.HeaderPrice))
 		if err := t.print(talk); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 			return fmt.Errorf("write the result: %w", err)
 		}
 	}
-	if outcome != dispatcher.Done {
+	if outcome != ledger.Done {
 		return fmt.Errorf("job %s became a dead letter (%s): %s; billed: %s (weir dead ls --api %s --key '%s')", receipt.Job, outcome,
 			visible(h.Get(deadletter.HeaderDetail)), h.Get(deadletter.HeaderBilled), f.api, receipt.Key)
 	}
@@ -92,12 +92,12 @@ func endOf(msg *nats.Msg) resultJSON {
 		return n
 	}
 	end := resultJSON{
-		Job: h.Get(ingest.HeaderJobID), Outcome: h.Get(dispatcher.HeaderOutcome), Status: number(dispatcher.HeaderStatus),
-		Attempts: number(dispatcher.HeaderAttempts), Calls: number(dispatcher.HeaderCalls), Price: h.Get(dispatcher.HeaderPrice),
-		AcceptedAt: h.Get(dispatcher.HeaderAcceptedAt), CalledAt: h.Get(dispatcher.HeaderCalledAt),
-		FinishedAt: h.Get(dispatcher.HeaderFinishedAt), ContentType: h.Get("Content-Type"),
+		Job: h.Get(ingest.HeaderJobID), Outcome: h.Get(ledger.HeaderOutcome), Status: number(ledger.HeaderStatus),
+		Attempts: number(ledger.HeaderAttempts), Calls: number(ledger.HeaderCalls), Price: h.Get(ledger.HeaderPrice),
+		AcceptedAt: h.Get(ledger.HeaderAcceptedAt), CalledAt: h.Get(ledger.HeaderCalledAt),
+		FinishedAt: h.Get(ledger.HeaderFinishedAt), ContentType: h.Get("Content-Type"),
 	}
-	if end.Outcome == dispatcher.Done {
+	if end.Outcome == ledger.Done {
 		end.bodyJSON = jsonBody(msg.Data)
 		return end
 	}
@@ -115,11 +115,11 @@ func tookText(h nats.Header) string {
 		}
 		return t
 	}
-	called := at(dispatcher.HeaderCalledAt)
-	calls := h.Get(dispatcher.HeaderCalls) + " calls"
+	called := at(ledger.HeaderCalledAt)
+	calls := h.Get(ledger.HeaderCalls) + " calls"
 	if calls == "1 calls" {
 		calls = "1 call"
 	}
-	return fmt.Sprintf("%s, waited %s, called for %s", calls, brief(called.Sub(at(dispatcher.HeaderAcceptedAt))),
-		brief(at(dispatcher.HeaderFinishedAt).Sub(called)))
+	return fmt.Sprintf("%s, waited %s, called for %s", calls, brief(called.Sub(at(ledger.HeaderAcceptedAt))),
+		brief(at(ledger.HeaderFinishedAt).Sub(called)))
 }

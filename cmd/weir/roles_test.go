@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 )
 
 // roleServer runs a nats-server with a configuration file, and gives the address for a user of it.
@@ -61,12 +63,17 @@ type ended struct {
 // command runs weir in a process of its own, as a user of the server.
 func command(t *testing.T, env []string, args ...string) ended {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	ctx := await.Context(t, "weir "+strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	cmd.Dir = t.TempDir()
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	return ended{exitCode(cmd.Run()), stdout.String(), stderr.String()}
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
+	code := exitCode(cmd.Run())
+	if ctx.Err() != nil {
+		t.Fatalf("%v, which said:\n%s%s", context.Cause(ctx), stdout.String(), stderr.String())
+	}
+	return ended{code, stdout.String(), stderr.String()}
 }
 
 // roleRig is a worker on a server with deploy's roles: one job is done, one is a letter.
@@ -84,7 +91,7 @@ func newRoleRig(t *testing.T) *roleRig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	s := externalSettings(t, address("worker"), file, "w")
-	w, err := StartWorker(t.Context(), s, testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,10 +298,10 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		writeFile(t, conf, whole[:begin]+role+whole[end:])
 		address := roleServer(t, conf)
 		t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-		w, err := StartWorker(t.Context(), externalSettings(t, address("worker"), file, "w"), testLog(t))
+		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
 		if err == nil {
 			w.Stop()
-			_ = w.Wait()
+			_ = await.Result(t, "the end of the worker", w.Wait)
 			t.Errorf("without %s the worker starts", subject)
 		} else if !strings.Contains(err.Error(), subject) || !strings.Contains(err.Error(), "deploy/nats") {
 			t.Errorf("without %s: %v", subject, err)
@@ -312,7 +319,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	writeFile(t, conf, whole)
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-	_, err := StartWorker(t.Context(), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
+	_, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}

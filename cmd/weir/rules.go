@@ -6,7 +6,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
 
@@ -28,25 +28,44 @@ func ingestRule(a *config.API) *ingest.Rule {
 }
 
 // dispatchAPI is what the dispatcher must know of an api.
-func dispatchAPI(a *config.API, c *config.Config) *dispatcher.API {
+func dispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	rules := a.Rules
 	rules.Jitter = max(rules.Jitter, leastJitter)
-	api := &dispatcher.API{
+	api := &httpcall.API{
 		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: rules,
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
-		Retry: dispatcher.Retry{
-			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, HoldAPI: a.Retry.Hold == config.HoldAPI,
+		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
+		Retry: httpcall.Retry{
+			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, Reject: a.Retry.Reject, HoldAPI: a.Retry.Hold == config.HoldAPI,
 			Obey: a.Retry.Headers == config.ObeyHeaders,
 		},
-		Breaker: dispatcher.Breaker{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
+		Breaker: httpcall.Breaker{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
 	}
 	if r := a.Retry.Adaptive; r != nil {
-		api.Retry.Adaptive = &dispatcher.Adaptive{Floor: r.Floor, Recover: r.Recover}
+		api.Retry.Adaptive = &httpcall.Adaptive{Floor: r.Floor, Recover: r.Recover}
 	}
 	if a.Idempotency != nil {
-		api.Idempotency = &dispatcher.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
+		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
 	}
 	return api
+}
+
+// credentials are the names of the headers that carry a secret.
+func credentials(headers []config.Header) (names []string) {
+	for _, h := range headers {
+		if h.Value.HasReference() {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// secrets are what the references in headers stand for now.
+func secrets(headers []config.Header) (values []string) {
+	for _, h := range headers {
+		values = append(values, h.Value.Secrets()...)
+	}
+	return values
 }
 
 func resolve(headers []config.Header) ([]ingest.HeaderField, error) {

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 )
@@ -20,7 +21,7 @@ import (
 const (
 	configBucket  = "weir_config"
 	controlBucket = "weir_control"
-	leasesBucket  = bucket.LeasesBucket
+	leasesBucket  = lease.LeasesBucket
 
 	currentKey = "current" // the running configuration; its revision is the version
 )
@@ -70,7 +71,7 @@ type configStore struct{ kv jetstream.KeyValue }
 
 // ensureConfigStore makes the bucket exist.
 func ensureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (configStore, error) {
-	kv, err := bucket.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: configBucket, Description: "weir: the running configuration and its history", History: configHistory, Replicas: replicas,
 		MaxValueSize: 4 << 20,
 	}, nil)
@@ -144,7 +145,7 @@ func (d configData) event() deadletter.Event {
 
 // ensureControl makes the bucket of operators' words and canaries.
 func ensureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
-	return bucket.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+	return stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
 		Bucket: controlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
 	}, nil)
 }

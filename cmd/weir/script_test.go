@@ -15,7 +15,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/rogpeppe/go-internal/testscript"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestScripts runs the command line as people do: every script in a directory of its own, with a fake paid api of its
@@ -66,9 +66,18 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	stop := func() {
 		_ = cmd.Process.Signal(syscall.SIGCONT) // it may have ended
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
+		ended := make(chan struct{})
+		go func() { _ = cmd.Wait(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			_ = cmd.Process.Kill()
+			ts.Fatalf("weir serve does not end when it is told to")
+		}
 	}
 	ts.Defer(stop)
+	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }) // ends the scan below
+	defer late.Stop()
 	lines := bufio.NewScanner(stderr)
 	log, listening := "", regexp.MustCompile(`msg=listening what=nats addr=(\S+)`)
 	for lines.Scan() {

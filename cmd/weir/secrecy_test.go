@@ -12,8 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // book is a log that a test reads; safe for concurrent use.
@@ -27,6 +28,13 @@ func (b *book) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
+}
+
+// String is all that was written so far.
+func (b *book) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // TestNothingIsToldToTheLog calls in every way that fails, with a secret in the header, the url, the query, the body and
@@ -51,7 +59,7 @@ apis:
     retry: {attempts: 2, min: 1ms, max: 2ms}
 `, api.URL(), secret))
 	log := &book{}
-	w, err := StartWorker(t.Context(), &config.Settings{
+	w, err := StartWorker(await.Context(t, "a worker to start"), &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: config.DurabilityAlways, Replicas: 1,
 		Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
 	}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -20,7 +18,8 @@ func serveCommand() *cobra.Command {
 		Long: `Runs weir: takes jobs on weir.jobs.<api>.<key>, queues them, and calls the apis at their rates.
 
 Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see the README).
-SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once.`,
+SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once. SIGHUP reads the
+configuration file anew: a file that has changed is put in force on every weir of the server, as a restart would do it.`,
 		Args: takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.ReadSettings()
@@ -29,40 +28,27 @@ SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exi
 			}
 			log := newLogger(settings)
 			logWarnings(log, "", settings.Warnings)
+			if err := setMemory(settings, log); err != nil {
+				return usage(err)
+			}
 			return serve(cmd.Context(), settings, log)
 		},
 	}
 }
 
 func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	started := make(chan *Worker, 1)
-	go func() {
-		<-signals
-		log.Info("stopping: running calls may end; a second signal exits at once")
-		select {
-		case w := <-started:
-			w.Stop()
-		default:
-			cancel() // still starting
-		}
-		<-signals
-		os.Exit(1)
-	}()
+	told := &signals{log: log, cancel: cancel}
+	quit := told.listen()
+	defer quit()
 	w, err := StartWorker(ctx, s, log)
 	if err != nil {
 		return classify(err)
 	}
 	logWarnings(log, w.config.File, w.config.Warnings)
 	log.Info("ready", "apis", len(w.config.APIs), "version", version())
-	started <- w
-	if ctx.Err() != nil {
-		w.Stop() // the signal came while the last steps of the start were done
-	}
+	told.ready(w)
 	return w.Wait()
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 )
 
 // TestStartSaysWhatIsWrongWithTheServer starts a worker on servers that will not do, and wants the reason and its fix.
@@ -45,7 +46,7 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 		"a certificate of another":       {conf: "tls {cert_file: " + ca + ", key_file: " + ca + ".key}", env: map[string]string{"WEIR_NATS_CA": ca}, contains: []string{"certificate for other names"}},
 		"TLS wanted, none there":         {conf: "jetstream {store_dir: \"%s\"}", host: "tls://", contains: []string{"does not speak TLS", "nats://"}},
 		"credentials that are none":      {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"WEIR_NATS_CREDS": ca}, contains: []string{"WEIR_NATS_CREDS", "credentials file"}},
-		"another's stream in the way":    {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"TEST_STREAM": "weir.>"}, contains: []string{"another stream takes subjects"}},
+		"another's stream in the way":    {conf: "jetstream {store_dir: \"%s\"}", env: map[string]string{"TEST_STREAM": "weir.results.>"}, contains: []string{"THEIRS (subjects weir.results.>) in the way", "another stream takes subjects"}},
 		"a disk without so much room":    {conf: "jetstream {store_dir: \"%s\", max_file_store: 1M}", contains: []string{"no room for this stream", "max_file_store"}},
 		"an account that may not store":  {conf: "jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_mem: 1M, max_file: 0}, users: [{user: u, password: p}]}}\n", user: "u:p@", contains: []string{"may store nothing on disk"}},
 	} {
@@ -71,10 +72,10 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 				occupy(t, url, subject)
 			}
 			s := externalSettingsWith(t, url, file, c.env)
-			w, err := StartWorker(t.Context(), s, testLog(t))
+			w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
 			if err == nil {
 				w.Stop()
-				_ = w.Wait()
+				_ = await.Result(t, "the end of the worker", w.Wait)
 				t.Fatal("the worker starts")
 			}
 			for _, want := range c.contains {
@@ -100,12 +101,12 @@ func TestStreamsGetTheRoomTheAccountHas(t *testing.T) {
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	ns := startNATS(t, opts)
-	w, err := StartWorker(t.Context(), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), testLog(t))
+	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/redisstore"
+	"weir/bucket/stream"
 	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
 )
 
 // sharedLimits are one api's limits in Redis, with what makes a loss of Redis harmless: what its state was is kept in
@@ -51,7 +54,7 @@ const (
 
 // openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls hold, and run
 // opens them when it does.
-func openSharedLimits(ctx context.Context, w *Worker, api *dispatcher.API) (*sharedLimits, error) {
+func openSharedLimits(ctx context.Context, w *Worker, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
 		api: api.Name, control: w.control, js: w.js, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
 		redis: w.redis, log: w.log.With("component", "limits", "api", api.Name), quiet: func() bool { return w.dispatch.Quiet(api.Name) },
@@ -140,7 +143,7 @@ func epochKey(api string) string { return "epoch." + api }
 
 // hasCalls reports whether the ledger knows any call of an api.
 func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
-	last, err := bucket.LastOf(ctx, js.Conn(), dispatcher.CallsStream, dispatcher.CallsOf(api))
+	last, err := stream.LastOf(ctx, js.Conn(), ledger.CallsStream, ledger.CallsOf(api))
 	if err != nil {
 		return false, fmt.Errorf("ledger: %w", err)
 	}
@@ -290,7 +293,7 @@ func (s *sharedLimits) run(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			pause(ctx, markEvery)
+			stream.Sleep(ctx, markEvery)
 		}
 	}
 	for {

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest/await"
 )
 
 // TestFullStoreDrains fills a small store with jobs that nobody may call: producers are told 503 before the room is gone
@@ -25,7 +26,7 @@ func TestFullStoreDrains(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    max_body: 200KiB\n    bucket: {rate: 2000/s, capacity: 1000}\n", api.URL()))
 	r := &rig{t: t, api: api}
-	if r.worker, err = StartWorker(t.Context(), externalSettings(t, url, file, "small"), testLog(t)); err != nil {
+	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "small"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(url); err != nil {

@@ -41,7 +41,7 @@ key are ahead of it, and when its call should start.
 KEY may be any text. Where the api takes the key from a header or from the body, the key is put there.
 With --wait the result's body goes to stdout as the api sent it, and everything else to stderr.
 
-Exit code 1: the job became a dead letter, or its result did not come within --timeout. 4: it was throttled. 2: it is
+Exit code 1: the job became a dead letter, its result did not come within --timeout, or a stream answered in weir's place. 4: it was throttled. 2: it is
 malformed. 3: there is no such api. 5: nobody takes jobs.`,
 		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
   weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
@@ -191,6 +191,11 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 		return nil, unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
 	}
 	receipt, err := ingest.ParseAnswer(answer.Data)
+	var foreign *ingest.ForeignAnswer
+	if errors.As(err, &foreign) {
+		return nil, fmt.Errorf("%s: either no weir runs at %s, or its own answer came too late to be heard. Change the stream's subjects or remove it, then submit the job again with --id %s",
+			visible(foreign.Error()), c.at, s.ID)
+	}
 	if f.as == asJSON {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer.Data); err != nil {
 			return nil, fmt.Errorf("write the answer: %w", err)

@@ -12,8 +12,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // BenchmarkTakeover is how soon a replica works a partition in which b.N jobs wait, of many keys or of one, beside the bare
@@ -82,7 +83,7 @@ func benchTakeover(b *testing.B, keys int) {
 	b.ReportMetric(float64(mapped()-before)/(1<<20), "MiB-after")
 	b.StopTimer()
 	w.Stop()
-	if err := w.Wait(); err != nil {
+	if err := await.Result(b, "the end of the worker", w.Wait); err != nil {
 		b.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/ingest/await"
 )
 
 // TestOlderVersionTakesNothingAway: a weir that starts on streams of a version that needs more leaves them as they are.
@@ -17,7 +18,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n")
 	run := func(look func(r *rig)) {
-		w, err := StartWorker(t.Context(), externalSettings(t, url, file, "first"), testLog(t))
+		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}

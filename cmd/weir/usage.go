@@ -8,7 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 )
 
 // usageMargin is how much earlier than a period its calls are counted: what belongs to the period before counts too,
@@ -31,14 +31,14 @@ func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits [
 		}
 	}
 	first = first.Add(-usageMargin)
-	covers, err := dispatcher.LedgerReaches(ctx, js, first)
+	covers, err := ledger.Reaches(ctx, js, first)
 	if err != nil {
 		return nil, err
 	}
 	if !covers {
 		return nil, errNotCovered
 	}
-	read := func(c *dispatcher.CallRecord, _, _ uint64) error {
+	read := func(c *ledger.Record, _, _ uint64) error {
 		for i := range limits {
 			if l := &limits[i]; !c.Started.Before(since[l.Name].Add(-usageMargin)) {
 				used[l.Name] += c.Units(l)
@@ -46,7 +46,7 @@ func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits [
 		}
 		return nil
 	}
-	unreadable, err := dispatcher.ReadLedger(ctx, js, dispatcher.LedgerFilter{API: api, Since: first}, read)
+	unreadable, err := ledger.Read(ctx, js, ledger.Filter{API: api, Since: first}, read)
 	if err == nil && unreadable > 0 {
 		err = fmt.Errorf("ledger: %d records of api %s cannot be read", unreadable, api)
 	}

@@ -16,7 +16,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/terminal"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
 )
 
 func verifyCommand() *cobra.Command {
@@ -26,7 +26,7 @@ func verifyCommand() *cobra.Command {
 		Short: "Hold every recorded call against the limits",
 		Long: `Replays the ledger (the stream WEIR_CALLS) against the limits of the running configuration and says for each the worst
 window that was found, in which key, and the verdict. It looks at every window, exactly, and does not care how the calls
-were planned. It also looks for jobs that were called again after a call that may have been processed, and adds up what
+were planned. Of quotas and budgets it says how much is used now. It also looks for jobs that were called again after a call that may have been processed, and adds up what
 was spent.
 
 What is checked is when calls started, by the clock of the weir that made them: how long they then took to the api the
@@ -97,8 +97,9 @@ func (c *connection) replays(ctx context.Context, only string, from time.Time) (
 			continue
 		}
 		changed := inForceSince(versions, a.Name)
-		replays[a.Name] = newReplay(a, changed)
-		replays[a.Name].changed = changed
+		r := newReplay(a, changed)
+		r.changed, r.account = changed, bucket.NewAccount(a.Rules)
+		replays[a.Name] = r
 	}
 	return replays, nil
 }
@@ -120,8 +121,8 @@ func inForceSince(versions []*configVersion, api string) time.Time {
 // replay reads the ledger.
 func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api string, from time.Time) error {
 	talk, strangers, shown := cmd.ErrOrStderr(), 0, false
-	unreadable, err := dispatcher.ReadLedger(cmd.Context(), c.js, dispatcher.LedgerFilter{API: api, Since: from},
-		func(call *dispatcher.CallRecord, read, of uint64) error {
+	unreadable, err := ledger.Read(cmd.Context(), c.js, ledger.Filter{API: api, Since: from},
+		func(call *ledger.Record, read, of uint64) error {
 			if read%progressEvery == 0 && terminal.Watched(talk) {
 				shown = true
 				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
@@ -136,7 +137,7 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 	if shown {
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
-	if errors.Is(err, dispatcher.ErrNoLedger) {
+	if errors.Is(err, ledger.ErrNoLedger) {
 		return notFound(err)
 	} else if err != nil {
 		return c.explain(err)
@@ -176,6 +177,7 @@ type limitJSON struct {
 	Units        int64          `json:"units"`
 	Worst        int64          `json:"worst"` // units in one window, or calls at once
 	Allowed      int64          `json:"allowed"`
+	Used         *int64         `json:"used,omitempty"` // of a quota or budget, now; absent with --since
 	Unit         unit           `json:"unit"`
 	Per          string         `json:"per"`
 	Shadow       bool           `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
@@ -186,7 +188,7 @@ type limitJSON struct {
 func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) error {
 	failed, calls := false, 0
 	t := &table{}
-	t.row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "BURST", "VERDICT")
+	t.row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "USED", "BURST", "VERDICT")
 	var found []verifiedJSON
 	var silent []*replay // of apis without a call
 	for _, name := range slices.Sorted(maps.Keys(replays)) {
@@ -199,7 +201,7 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
 		for _, l := range v.Limits {
 			t.row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
-				amount(l.Allowed, l.Unit)+" "+l.Per, burstFound(l), verdictText(l))
+				amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
 		}
 		if as == asJSON {
 			if err := printJSON(cmd.OutOrStdout(), v); err != nil {
@@ -273,6 +275,13 @@ func verdictText(l limitJSON) string {
 	return "only watches: would have held none"
 }
 
+func usedFound(l limitJSON) string {
+	if l.Used == nil {
+		return ""
+	}
+	return amount(*l.Used, l.Unit)
+}
+
 func burstFound(l limitJSON) string {
 	if l.BurstAllowed == 0 {
 		return ""
@@ -300,6 +309,7 @@ func tellTotals(w io.Writer, found []verifiedJSON) error {
 			{v.Unplaced, "call", "that may have been made before a crash, at a time that nobody knows: not held against limits"},
 			{v.Late, "call", "recorded too late to be held against limits"},
 			{v.Repeats, "call", "after one of the same job that may have been processed"},
+			{v.Unkeyed, "call", "of these that the api could not take for the one before, by its idempotency key"},
 		} {
 			if note.n > 0 {
 				_, _ = fmt.Fprintf(w, "  %s %s\n", count(note.n, note.noun), note.text)
@@ -312,7 +322,7 @@ func tellTotals(w io.Writer, found []verifiedJSON) error {
 	return nil
 }
 
-// verdict is what was found. An idempotent api may be called again for a job; for another that fails.
+// verdict is what was found. A job may be called again under its idempotency key; otherwise that fails.
 func (r *replay) verdict() verifiedJSON {
 	v := verifiedJSON{
 		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), verified: r.verified,
@@ -337,7 +347,9 @@ func (r *replay) verdict() verifiedJSON {
 		}
 	}
 	for i, c := range r.shared {
-		v.Limits = append(v.Limits, limitOf(r.api.Rules.Shared[i], c))
+		l := limitOf(r.api.Rules.Shared[i], c)
+		l.Used = r.used(&r.api.Rules.Shared[i], time.Now())
+		v.Limits = append(v.Limits, l)
 	}
 	if r.Late > 0 {
 		v.Verdict = bucket.Inconclusive
@@ -347,7 +359,7 @@ func (r *replay) verdict() verifiedJSON {
 			v.Verdict = bucket.Fail
 		}
 	}
-	if r.Repeats > 0 && r.api.Idempotency == nil {
+	if r.Unkeyed > 0 {
 		v.Verdict, v.Repeated = bucket.Fail, r.repeated
 	}
 	return v

@@ -11,9 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
 )
 
 // verify runs the command against the rig's server and returns what it said of each api, and its exit code.
@@ -25,7 +26,7 @@ func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})
 	root.SetArgs(append([]string{"verify", "--json"}, args...))
-	err := root.ExecuteContext(r.t.Context())
+	err := root.ExecuteContext(await.Context(r.t, "weir verify"))
 	found = map[string]verifiedJSON{}
 	for line := range strings.Lines(out.String()) {
 		var v verifiedJSON
@@ -45,7 +46,7 @@ func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
 }
 
 // record plants a call in the ledger.
-func (r *rig) record(c dispatcher.CallRecord) {
+func (r *rig) record(c ledger.Record) {
 	r.t.Helper()
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -107,9 +108,9 @@ func TestVerify(t *testing.T) {
 
 	at := time.Now().UTC().Add(time.Second)
 	for i := range uint64(3) {
-		r.record(dispatcher.CallRecord{
+		r.record(ledger.Record{
 			API: "pay", Key: "k3", Job: "j", Stream: "WEIR_pay_0", Seq: 100_000 + i, Call: 1, Attempt: 1, Planned: at, Started: at,
-			Ended: at.Add(time.Microsecond), Sent: true, Status: 200, Outcome: dispatcher.Done, Final: true, Price: "0.50",
+			Ended: at.Add(time.Microsecond), Sent: true, Status: 200, Outcome: ledger.Done, Final: true, Price: "0.50",
 			Billed: deadletter.BilledYes, Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 0},
 		})
 		at = at.Add(time.Millisecond)
@@ -134,26 +135,32 @@ func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
 		call    int
 		outcome string
 		sent    bool
+		keyed   string
 		repeats int
+		unkeyed int
 	}{
-		{1, 1, dispatcher.PushedBack, true, 0},
-		{1, 2, "retry", false, 0},
-		{1, 3, dispatcher.Done, true, 0},
-		{2, 1, string(deadletter.Unknown), true, 0},
-		{2, 2, dispatcher.Done, true, 1},
+		{1, 1, ledger.PushedBack, true, "", 0, 0},
+		{1, 2, "retry", false, "", 0, 0},
+		{1, 3, ledger.Done, true, "", 0, 0},
+		{3, 1, "retry", true, "Key@a", 0, 0},
+		{3, 2, ledger.Done, true, "Key@a", 1, 0},
+		{2, 1, string(deadletter.Unknown), true, "", 1, 0},
+		{2, 2, ledger.Done, true, "", 2, 1},
+		{4, 1, "retry", true, "Key@a", 2, 1},
+		{4, 2, ledger.Done, true, "Key@b", 3, 2},
 	} {
 		at := now.Add(time.Duration(i) * time.Second)
-		r.record(dispatcher.CallRecord{
+		r.record(ledger.Record{
 			API: "pay", Key: "k", Job: fmt.Sprint("j", c.seq), Stream: "WEIR_pay_0", Seq: c.seq, Call: c.call, Planned: at, Started: at,
 			Ended: at.Add(time.Millisecond), Sent: c.sent, Outcome: c.outcome, Price: "0.50", Billed: deadletter.BilledUnknown,
-			Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 1},
+			Idempotency: c.keyed, Limits: []string{"account", "few", "spend"}, Costs: []int64{1, 1, 1},
 		})
 		found, code := r.verify()
 		v := found["pay"]
-		if v.Repeats != c.repeats || (code == exitFailed) != (c.repeats > 0) {
-			t.Errorf("call %d of job %d: exit code %d, %d repeats", c.call, c.seq, code, v.Repeats)
+		if v.Repeats != c.repeats || v.Unkeyed != c.unkeyed || (code == exitFailed) != (c.unkeyed > 0) {
+			t.Errorf("call %d of job %d: exit code %d, %d repeats, %d without their key", c.call, c.seq, code, v.Repeats, v.Unkeyed)
 		}
-		if c.repeats > 0 && (len(v.Repeated) != 1 || v.Repeated[0].Job != "j2" || v.Repeated[0].Before != string(deadletter.Unknown)) {
+		if c.unkeyed > 0 && (len(v.Repeated) != c.unkeyed || v.Repeated[0].Job != "j2" || v.Repeated[0].Before != string(deadletter.Unknown)) {
 			t.Errorf("told as %+v", v.Repeated)
 		}
 	}

@@ -12,11 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/ownership"
 	"weir/ingest"
 )
 
@@ -31,6 +35,7 @@ type Worker struct {
 
 	server    *embedded.Server // nil with an external one
 	room      int64            // bytes the streams may take together, 0 where nothing says
+	holdings  *queue.Holdings  // of all apis
 	denied    denials
 	nc        *nats.Conn
 	js        jetstream.JetStream
@@ -38,15 +43,17 @@ type Worker struct {
 	office    *deadletter.Office
 	opened    []*openAPI // at the start
 	dispatch  *dispatcher.Dispatcher
-	dedupe    *bucket.Dedupe
+	dedupe    *queue.Dedupe
 	levels    levelBook // of the shared limits
 	follower  *follower
 	storeRoom *storeRoom
+	foreign   *foreignWatch
 	pauses    *pauses
-	redis     *redisLink       // nil where limits are counted in the process
-	shares    *bucket.Registry // where replicas share the partitions, with an external server
+	redis     *redisLink      // nil where limits are counted in the process
+	shares    *lease.Registry // where replicas share the partitions, with an external server
 	intake    *ingest.Service
 	http      *console.Server
+	reloads   chan struct{} // asks for one
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -65,11 +72,11 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 }
 
 func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1)}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
 	defer func() {
 		w.denied.tell(nil)
 		if err != nil {
-			err = errors.Join(w.denied.explain(explainStart(err)), w.undo())
+			err = errors.Join(w.denied.explain(explainStart(explainOverlap(w.js, err))), w.undo())
 		}
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -85,10 +92,16 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	if err != nil {
 		return nil, err
 	}
+	if err := w.bound(); err != nil {
+		return nil, err
+	}
 	if err := w.listenHTTP(); err != nil {
 		return nil, err
 	}
 	if err := w.connect(ctx, file); err != nil {
+		return nil, err
+	}
+	if err := w.refuseForeign(ctx); err != nil {
 		return nil, err
 	}
 	if w.control, err = ensureControl(ctx, w.js, s.Replicas); err != nil {
@@ -151,9 +164,12 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 		if err := w.awaitDispatch(ctx); err != nil {
 			return nil, err
 		}
+		w.awaitAccounts(ctx)
 	}
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
+	w.lowerGo(func() error { return w.foreign.run(w.soft) })
+	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
 		return nil, err
@@ -162,6 +178,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 		return nil, err
 	}
 	w.tellLeftovers(ctx, w.config)
+	w.lowerGo(func() error { return w.reloading(w.soft) })
 	w.serveHTTP()
 	go w.watch()
 	return w, nil
@@ -192,6 +209,9 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		if w.dispatch != nil {
 			w.dispatch.AddLane(a.lane)
 		}
+	}
+	if err := w.fitsMemory(); err != nil {
+		return err
 	}
 	return w.rememberMoved(ctx)
 }
@@ -225,7 +245,7 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 	return deadletter.Options{
 		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: 2 * w.maxStore(), Log: w.log, Registerer: w.registry,
+		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
 	}
 }
 
@@ -249,7 +269,7 @@ func (w *Worker) share(ctx context.Context) error {
 	if !w.settings.Has(config.RoleDispatch) {
 		return nil
 	}
-	shares, err := bucket.OpenRegistry(ctx, w.js, w.settings.Replicas)
+	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
 	if err != nil || w.server != nil {
 		return err
 	}
@@ -258,7 +278,7 @@ func (w *Worker) share(ctx context.Context) error {
 	for i := range w.config.APIs {
 		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
 	}
-	return dispatcher.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
+	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
 }
 
 // sharedBy tells the other replicas where this one counts shared limits.
@@ -312,13 +332,13 @@ func (w *Worker) takeJobs() error {
 		return nil
 	}
 	if w.server == nil { // else the server's memory ends only with ours
-		ends := dispatcher.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
+		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: version(), APIs: w.follower.intake,
-		Bury: w.office.BuryRefused, Log: w.log, Registerer: w.registry,
+		Bury: w.office.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
 	})
 	if err != nil {
 		return err
@@ -364,7 +384,7 @@ func (w *Worker) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.storeRoom.err(); err != nil {
+	if err := errors.Join(w.storeRoom.err(), w.foreign.err()); err != nil {
 		return err
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {

@@ -70,6 +70,7 @@ func (d description) api(path string, a API) {
 	d.duration(path+".retry", "min", a.Retry.Min)
 	d.duration(path+".retry", "max", a.Retry.Max)
 	d.set(path+".retry", "on", orNone(strings.Trim(fmt.Sprint(a.Retry.On), "[]")))
+	d.set(path+".retry", "reject", orNone(strings.Trim(fmt.Sprint(a.Retry.Reject), "[]")))
 	d.set(path+".retry", "hold", string(a.Retry.Hold))
 	d.set(path+".retry", "headers", string(a.Retry.Headers))
 	adaptive := "none"

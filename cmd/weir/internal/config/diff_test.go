@@ -100,7 +100,7 @@ func TestEveryLineOfAFileShowsInTheDiff(t *testing.T) {
 		"from: 10,>from: 11,", "header:X-Used>header:X-All", "1000/min>1001/min", "token_bucket>leaky_bucket",
 		"burst: 50,>burst: 51,", "elastic: true>elastic: false", "soft: 25%>soft: 26%", `"*": {in_flight: 2}>"*": {in_flight: 3}`,
 		"{burst: 3}>{burst: 4}", "{capacity: 7}>{capacity: 8}", "{max_wait: 1h}>{max_wait: 2h}", "{rate: 1/min}>{rate: 2/min}",
-		"attempts: 1>attempts: 2", "min: 100ms>min: 200ms", "max: 1d>max: 2h", "on: [409]>on: [408]", "hold: key>hold: api",
+		"attempts: 1>attempts: 2", "min: 100ms>min: 200ms", "max: 1d>max: 2h", "on: [409]>on: [408]", "reject: [403, 302]>reject: [403]", "hold: key>hold: api",
 		"headroom: 10%>headroom: 11%", "jitter: 0>jitter: 1ms", "max_age: 1w>max_age: 2w", "max_bytes: 5MB>max_bytes: 6MB",
 		"max_age: 12h>max_age: 13h", "max_body: 0>max_body: 1", "dedupe: 1h30m>dedupe: 1h",
 	} {

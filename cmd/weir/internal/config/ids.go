@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"weir/bucket"
+	"weir/bucket/queue"
 )
 
 // usualPartitions is how many partitions an api has where WEIR_PARTITIONS does not say.
@@ -22,7 +23,7 @@ func (c *Config) warnOfIDs(f fields) {
 			}
 		}
 		one := min(all, c.endsOf(a.Rules.Key.Rate))
-		if one <= bucket.SureIDs && (math.IsInf(all, 1) || all <= usualPartitions*bucket.SureIDs) {
+		if one <= queue.SureIDs && (math.IsInf(all, 1) || all <= usualPartitions*queue.SureIDs) {
 			continue
 		}
 		most := all
@@ -30,7 +31,7 @@ func (c *Config) warnOfIDs(f fields) {
 			most = one
 		}
 		f.place("dedupe").warn(fmt.Sprintf("as many as %.0f jobs of api %s may end within %s, and each of its partitions remembers the ids of %d: "+
-			"a job beyond that which is sent again after a restart of its server may be called again", most, a.Name, c.Dedupe, bucket.SureIDs),
+			"a job beyond that which is sent again after a restart of its server may be called again", most, a.Name, c.Dedupe, queue.SureIDs),
 			"lower dedupe")
 	}
 }

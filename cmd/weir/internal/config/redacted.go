@@ -15,6 +15,10 @@ func (s *Settings) Redacted() []Setting {
 	for i, r := range s.Roles {
 		roles[i] = string(r)
 	}
+	memory := ""
+	if s.Memory != 0 {
+		memory = FormatSize(s.Memory)
+	}
 	return []Setting{
 		{"WEIR_CONFIG", s.Config},
 		{"WEIR_NATS_URL", s.NATSURL.String()},
@@ -33,6 +37,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_HTTP_TOKEN", s.HTTPToken.String()},
 		{"WEIR_LOG_LEVEL", strings.ToLower(s.LogLevel.String())},
 		{"WEIR_LOG_FORMAT", string(s.LogFormat)},
+		{"WEIR_MEMORY", memory},
 		{"WEIR_SHUTDOWN_TIMEOUT", FormatDuration(s.ShutdownTimeout)},
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -21,9 +22,29 @@ type Retry struct {
 	Attempts int           // calls that count against the job: 1 to 1000
 	Min, Max time.Duration // of the backoff: 1ms to 24h
 	On       []int         // statuses that mean "not processed": 400 to 599
+	Reject   []int         // statuses that are of the job, though they usually speak of weir: 300 to 499
 	Hold     Scope
 	Headers  Obedience
 	Adaptive *Adaptive // nil: the rate does not follow pushback
+}
+
+// readReject reads the statuses that end their job with a letter. A status cannot mean that a call is to be made again as well.
+func readReject(retry fields, on []int) []int {
+	return readList(retry, "reject", 200, func(text string) (int, error) {
+		n, err := wholeIn(300, 499)(text)
+		status := int(n)
+		switch {
+		case err != nil:
+			return 0, refuse("write a status from 300 to 499, such as 403", "%s cannot mean that the api refused the job", quote(text))
+		case status == 303 || status == 304:
+			return 0, refuse("remove it", "%d means that the job is done", status)
+		case status == 429:
+			return 0, refuse("remove it", "429 means that the api is called too often, whatever the job")
+		case slices.Contains(on, status):
+			return 0, refuse("remove it from one of them", "%d stands under on too, where it means that the job was not processed", status)
+		}
+		return status, nil
+	})
 }
 
 // Obedience says what an answer's RateLimit headers do, in all their spellings.
@@ -71,7 +92,7 @@ func readRetry(f fields, rules bucket.Rules) Retry {
 		return r
 	}
 	before := len(v.doc.problems)
-	retry, _ := v.fields("attempts", "min", "max", "on", "hold", "headers", "adaptive")
+	retry, _ := v.fields("attempts", "min", "max", "on", "reject", "hold", "headers", "adaptive")
 	r.Attempts = int(read(retry, "attempts", int64(r.Attempts), wholeIn(1, 1000)))
 	backoff := durationIn(time.Millisecond, day)
 	r.Min = read(retry, "min", r.Min, backoff)
@@ -87,6 +108,9 @@ func readRetry(f fields, rules bucket.Rules) Retry {
 			}
 			return int(status), nil
 		})
+	}
+	if retry.has("reject") {
+		r.Reject = readReject(retry, r.On)
 	}
 	r.Hold = read(retry, "hold", r.Hold, oneOf(HoldAPI, HoldKey))
 	r.Headers = read(retry, "headers", r.Headers, oneOf(ObeyHeaders, IgnoreHeaders))

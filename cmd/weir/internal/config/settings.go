@@ -32,6 +32,7 @@ type Settings struct {
 	HTTPToken       Secret // what a request must bear; required where others than this machine can connect
 	LogLevel        slog.Level
 	LogFormat       LogFormat
+	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
 	ShutdownTimeout time.Duration // 0 to 1h
 
 	// Warnings are what is allowed and probably not meant.
@@ -66,6 +67,9 @@ const (
 	LogJSON LogFormat = "json"
 )
 
+// LeastMemory is what weir can run with, the server inside and small bodies provided.
+const LeastMemory = 96 << 20
+
 // DefaultFile is the configuration file that is read when none is named, if it exists.
 const DefaultFile = "weir.yaml"
 
@@ -95,6 +99,7 @@ type environment struct {
 	HTTPToken       string `split_words:"true"`
 	LogLevel        string `split_words:"true"`
 	LogFormat       string `split_words:"true"`
+	Memory          string
 	ShutdownTimeout string `split_words:"true"`
 }
 
@@ -129,6 +134,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		HTTPToken:       variable(v, "WEIR_HTTP_TOKEN", env.HTTPToken, "", bearerToken),
 		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
 		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
+		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
 		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
 	}
 	replicas, most := "3", int64(5)

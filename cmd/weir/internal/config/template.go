@@ -88,6 +88,17 @@ func (t Template) HasReference() bool {
 	return false
 }
 
+// Secrets are what the references stand for now, as far as they resolve: for who must keep them out of what is stored.
+func (t Template) Secrets() []string {
+	var secrets []string
+	for _, p := range t.parts {
+		if text, err := p.resolve(); p.literal == "" && err == nil {
+			secrets = append(secrets, text)
+		}
+	}
+	return secrets
+}
+
 // Resolve returns the value with every reference replaced. It reads variables and files anew each time, so that a
 // rotated secret holds from the next call on. The error never contains any part of a secret.
 func (t Template) Resolve() (string, error) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"weir/ingest/await"
 )
 
 const token = "0123456789abcdef"
@@ -29,7 +30,7 @@ func start(t *testing.T, listen, token string) *Server {
 
 func get(t *testing.T, s *Server, path, authorization string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addr()+path, nil)
+	r, err := http.NewRequestWithContext(await.Context(t, path), http.MethodGet, "http://"+s.Addr()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

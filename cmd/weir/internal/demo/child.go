@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"weir/cmd/weir/internal/torture"
+	"weir/cmd/internal/machine"
 )
 
 const (
@@ -49,7 +49,7 @@ func (c *child) start(ctx context.Context) error {
 	c.up = false
 	c.told, c.exited = make(chan struct{}), make(chan struct{})
 	c.cmd = exec.Command(self, "serve")
-	c.cmd.Env = append(torture.PlainEnv(),
+	c.cmd.Env = append(machine.PlainEnv(),
 		"WEIR_CONFIG="+c.config, "WEIR_DATA_DIR="+filepath.Join(c.dir, "data"), "WEIR_INSTANCE=demo",
 		"WEIR_NATS_LISTEN="+c.nats, "WEIR_HTTP_LISTEN="+c.http)
 	c.cmd.Dir = c.dir

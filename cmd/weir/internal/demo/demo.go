@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
-	"weir/cmd/weir/internal/torture"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/internal/machine"
 )
 
 // Its figures: at these the story takes about twenty seconds.
@@ -65,7 +65,7 @@ type demo struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	events   *nats.Subscription
-	heldUp   *torture.HeldUp
+	heldUp   *machine.HeldUp
 	cleanups []cleanup
 }
 
@@ -77,9 +77,10 @@ type cleanup struct {
 
 // Run tells the story, prints the verdict and serves on until ctx ends or a signal comes.
 func Run(ctx context.Context, o Options) (err error) {
-	// With SIGPIPE too: a closed pipe must not end the demo before it has cleaned up.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	ctx, unheard := unwatched(ctx)
+	defer unheard()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the demo at once
 	alive, fail := context.WithCancelCause(ctx)
 
@@ -120,6 +121,22 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.screen.say("\nstopping")
 	return nil
+}
+
+// unwatched ends the context when the terminal or the pipe that shows the demo has gone. Both are told more than once, and go on
+// being heard: neither must end the demo before it has cleaned up.
+func unwatched(ctx context.Context) (ended context.Context, stop func()) {
+	ended, cancel := context.WithCancel(ctx)
+	gone := make(chan os.Signal, 1)
+	signal.Notify(gone, syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		select {
+		case <-gone:
+			cancel()
+		case <-ended.Done():
+		}
+	}()
+	return ended, func() { signal.Stop(gone); cancel() }
 }
 
 // story is the whole demo. It ends early when weir does: fail is told why.
@@ -169,7 +186,7 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 		return err
 	}
 	d.onStop("directory", func() error { return os.RemoveAll(d.dir) })
-	d.heldUp = torture.MeasureHeldUp()
+	d.heldUp = machine.MeasureHeldUp()
 	d.onStop("measuring", func() error { d.heldUp.Stop(); return nil })
 	d.api, err = fakeapi.Start(fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: 3}, Price: callPrice, Ledger: d.ledger(),

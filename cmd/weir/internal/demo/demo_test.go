@@ -20,13 +20,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"weir/bucket"
-	"weir/cmd/weir/internal/torture"
+	"weir/cmd/internal/machine"
+	"weir/ingest/await"
 )
 
 // TestDemo runs the demo of the real binary, to its end and to each of its possible ends.
 func TestDemo(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "weir")
-	if out, err := exec.Command("go", "build", "-o", bin, "weir/cmd/weir").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(await.Build(t), "go", "build", "-o", bin, "weir/cmd/weir").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	for _, addr := range []string{"127.0.0.1:4222", "127.0.0.1:8480"} { // so that no two demos want the same port
@@ -76,7 +77,7 @@ func TestDemo(t *testing.T) {
 		s := startShow(t, bin)
 		s.readTo("A burst.")
 		s.signal(syscall.SIGKILL)
-		_ = s.cmd.Wait()
+		_ = await.Result(t, "the end of a killed demo", s.cmd.Wait)
 		s.childrenGone()
 	})
 }
@@ -122,7 +123,7 @@ type show struct {
 
 func startShow(t *testing.T, bin string, args ...string) *show {
 	s := &show{t: t, tmp: t.TempDir(), cmd: exec.Command(bin, append([]string{"demo"}, args...)...)}
-	s.cmd.Env = append(torture.PlainEnv(), "TMPDIR="+s.tmp)
+	s.cmd.Env = append(machine.PlainEnv(), "TMPDIR="+s.tmp)
 	told := s.cmd.StdoutPipe
 	if len(args) > 0 && args[len(args)-1] == "--json" {
 		told = s.cmd.StderrPipe
@@ -136,7 +137,7 @@ func startShow(t *testing.T, bin string, args ...string) *show {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(75*time.Second, func() { _ = s.cmd.Process.Kill() }) // ends every read
+	limit := time.AfterFunc(await.Patience, func() { _ = s.cmd.Process.Kill() }) // ends every read
 	t.Cleanup(func() {
 		limit.Stop()
 		_ = s.cmd.Process.Kill()
@@ -189,7 +190,7 @@ func (s *show) ended(code int) {
 	for s.lines.Scan() {
 		s.story = append(s.story, s.lines.Text())
 	}
-	err := s.cmd.Wait()
+	err := await.Result(s.t, "the end of the demo", s.cmd.Wait)
 	var failed *exec.ExitError
 	if err != nil && !errors.As(err, &failed) {
 		s.t.Fatal(err)
@@ -214,17 +215,8 @@ func (s *show) childrenGone() {
 	if len(pids) == 0 {
 		s.t.Error("the demo named no process")
 	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(10 * time.Second)
 	for _, pid := range pids {
-		for running(pid[1]) {
-			select {
-			case <-tick.C:
-			case <-limit:
-				s.t.Fatalf("weir, process %s, outlived its demo", pid[1])
-			}
-		}
+		await.Until(s.t, "the end of weir, process "+pid[1]+", whose demo is over", func() bool { return !running(pid[1]) })
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // leastUse is the part of the rate that must be used while jobs wait: standing still is never over a limit, and no proof.

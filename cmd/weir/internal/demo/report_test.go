@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/weir/internal/fakeapi"
+	"weir/cmd/internal/fakeapi"
 )
 
 // TestDirect holds the sum of what weir saves against a count by hand.

@@ -20,13 +20,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Options of a Server. All are required but MaxStore and Cluster.
+// Options of a Server. All are required but MaxStore, MaxPending and Cluster.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
 	SyncAlways bool   // fsync before every answer; otherwise every second
 	MaxPayload int64  // bytes of a message
 	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
+	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
 }
@@ -78,7 +79,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		ServerName: "weir", Host: host, Port: number, NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways, SyncInterval: time.Second,
-		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: 256 << 20,
+		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
 	}
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -96,6 +97,17 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
 	}
 	return s, nil
+}
+
+// maxPending bounds what waits for one client that does not read: it is cut off beyond.
+const maxPending = 256 << 20
+
+// pending is never less than a few messages: one that does not fit could never be sent.
+func (o *Options) pending() int64 {
+	if o.MaxPending == 0 {
+		return maxPending
+	}
+	return min(maxPending, max(o.MaxPending, 4*o.MaxPayload))
 }
 
 // apply has the server reach the others by its own routes alone, and tells nobody another way to it: whoever put a link before

@@ -1,0 +1,185 @@
+package bucket
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Account is what records of calls say that an api's quotas and budgets have used. It is kept beside the meters, which
+// claim ahead: no claim is in an account, so that a crash can be reckoned up exactly once the records are there. Times
+// are by the calendar's clock. An account is not safe for concurrent use.
+type Account struct {
+	Limits []LimitAccount `json:"limits"`
+}
+
+// LimitAccount is what one quota or budget has used. A calendar or fixed one counts the newest period that was given a
+// call; a sliding one has the times and units of its calls, in order.
+type LimitAccount struct {
+	Name  string     `json:"name"`
+	By    string     `json:"by"` // the periods it counts by: a limit with other ones is another account
+	Start Micros     `json:"start,omitempty"`
+	End   Micros     `json:"end,omitempty"`
+	Used  int64      `json:"used,omitempty"`
+	Log   [][2]int64 `json:"log,omitempty"`
+}
+
+// mostLogged bounds the entries of a sliding quota's account. Beyond it neighbours become one entry with the later's time.
+const mostLogged = 2 * maxEntries
+
+// NewAccount is the account of limits of which nothing is used.
+func NewAccount(rules Rules) *Account {
+	a := &Account{}
+	for i := range rules.Shared {
+		if l := &rules.Shared[i]; l.accounted() {
+			a.Limits = append(a.Limits, LimitAccount{Name: l.Name, By: l.quota().by()})
+		}
+	}
+	return a
+}
+
+// accounted reports whether a limit has an account: one that only watches too, which may be put in force.
+func (l *Limit) accounted() bool { return l.quota() != nil }
+
+// quota is the quota, or what a budget is one of; nil for other limits.
+func (l *Limit) quota() *Quota {
+	if l.Budget != nil {
+		return &l.Budget.Quota
+	}
+	return l.Quota
+}
+
+// by names the periods of a quota.
+func (q *Quota) by() string {
+	if q.Window == Calendar {
+		return fmt.Sprintf("%s %s %s", q.Window, q.Unit, q.Zone)
+	}
+	return fmt.Sprintf("%s %s", q.Window, q.Per)
+}
+
+// Of is the account of one limit, nil when there is none.
+func (a *Account) Of(name string) *LimitAccount {
+	if a == nil {
+		return nil
+	}
+	for i := range a.Limits {
+		if a.Limits[i].Name == name {
+			return &a.Limits[i]
+		}
+	}
+	return nil
+}
+
+// Clone is a copy that shares nothing.
+func (a *Account) Clone() *Account {
+	c := &Account{Limits: slices.Clone(a.Limits)}
+	for i := range c.Limits {
+		c.Limits[i].Log = slices.Clone(c.Limits[i].Log)
+	}
+	return c
+}
+
+// Follow brings the account to the limits of present, which tells how the limits are counted in the process. A limit that
+// is new begins with nothing, one with other periods with what present says of it. Their names are returned.
+func (a *Account) Follow(present *Account) (changed []string) {
+	next := make([]LimitAccount, len(present.Limits))
+	for i := range present.Limits {
+		now, was := &present.Limits[i], a.Of(present.Limits[i].Name)
+		switch {
+		case was == nil:
+			next[i] = LimitAccount{Name: now.Name, By: now.By}
+		case was.By != now.By:
+			next[i] = *now
+			changed = append(changed, now.Name)
+		default:
+			next[i] = *was
+		}
+	}
+	a.Limits = next
+	return changed
+}
+
+// Slide takes over what present says of sliding quotas, and returns their names.
+func (a *Account) Slide(present *Account) (changed []string) {
+	for i := range a.Limits {
+		if now := present.Of(a.Limits[i].Name); now != nil && strings.HasPrefix(now.By, string(Sliding)) {
+			a.Limits[i] = *now
+			changed = append(changed, now.Name)
+		}
+	}
+	return changed
+}
+
+// Add counts units that a call took from a limit of rules at a time. A call of a period before the newest counts no more.
+func (a *Account) Add(rules Rules, name string, at Micros, units int64) {
+	l := a.Of(name)
+	i := slices.IndexFunc(rules.Shared, func(s Limit) bool { return s.Name == name })
+	if l == nil || i < 0 || units <= 0 {
+		return
+	}
+	q := rules.Shared[i].quota()
+	switch {
+	case q == nil || q.by() != l.By:
+	case q.Window == Sliding:
+		_, grain := rules.SlidingBounds(*q)
+		l.log(at, units, grain)
+	default:
+		p := q.spanAt(at)
+		switch {
+		case p.start > l.Start:
+			l.Start, l.End, l.Used = p.start, p.end, units
+		case p.start == l.Start:
+			l.Used = min(int64(maxMicros), l.Used+units)
+		}
+	}
+}
+
+// log notes a call of a sliding quota at its place. Times closer together than the grain become the later one.
+func (l *LimitAccount) log(at Micros, units int64, grain Micros) {
+	if grain > 0 {
+		at = (at + grain - 1) / grain * grain
+	}
+	i := sort.Search(len(l.Log), func(i int) bool { return l.Log[i][0] >= int64(at) })
+	if i < len(l.Log) && l.Log[i][0] == int64(at) {
+		l.Log[i][1] += units
+		return
+	}
+	l.Log = slices.Insert(l.Log, i, [2]int64{int64(at), units})
+	if len(l.Log) <= mostLogged {
+		return
+	}
+	half := l.Log[:0]
+	for i := 1; i < len(l.Log); i += 2 {
+		half = append(half, [2]int64{l.Log[i][0], l.Log[i-1][1] + l.Log[i][1]})
+	}
+	if len(l.Log)%2 == 1 {
+		half = append(half, l.Log[len(l.Log)-1])
+	}
+	l.Log = half
+}
+
+// Forget drops the calls of sliding quotas that count no more at now.
+func (a *Account) Forget(rules Rules, now Micros) {
+	for i := range rules.Shared {
+		s := &rules.Shared[i]
+		l, q := a.Of(s.Name), s.quota()
+		if l == nil || q == nil || q.Window != Sliding {
+			continue
+		}
+		life, _ := rules.SlidingBounds(*q)
+		old := sort.Search(len(l.Log), func(i int) bool { return Micros(l.Log[i][0])+life > now })
+		l.Log = slices.Delete(l.Log, 0, old)
+	}
+}
+
+// UsedAt is what counts of a limit at now, once what is old has been forgotten.
+func (l *LimitAccount) UsedAt(now Micros) (used int64) {
+	if now < l.End {
+		used = l.Used
+	}
+	for _, e := range l.Log {
+		used += e[1]
+	}
+	return used
+}

@@ -1,0 +1,133 @@
+package bucket
+
+import "time"
+
+// What former processes used.
+//
+// A restored quota counts what its snapshot claims, and that is more than was used: at most what the process that died
+// might have used until its next snapshot. That is a bound to begin with. While it stands the limit lets pass what the
+// bound leaves, buries nothing and holds nothing for long. When the records of all calls of former processes are
+// known, Correct puts them in the bound's place; what this process has granted meanwhile counts as before. So the claims
+// of processes that are killed one after the other never add up.
+
+// boundPoll is how soon to ask again where a bound may be all that stands in the way. It is longer than jobs are kept
+// ready for: the correction is not waited for with intents.
+const boundPoll = Micros(300 * time.Millisecond / time.Microsecond)
+
+// Account is what the limits count now, with what calls under way take: of a bound that stands, the bound.
+func (m *Memory) Account() *Account {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.engine.tick(m.now())
+	var limits []LimitSnapshot
+	a := NewAccount(m.engine.rules)
+	for i := range m.engine.shared {
+		if l := &m.engine.shared[i]; l.accounted() {
+			limits = append(limits, l.snapshot(now, now, 0))
+		}
+	}
+	for i, l := range (Snapshot{Limit: limits}).moved(m.engine.ahead).Limit {
+		of := &a.Limits[i]
+		of.Start, of.End, of.Used, of.Log = l.Start, l.End, l.Used, l.Log
+	}
+	return a
+}
+
+// Rules are the rules in force.
+func (m *Memory) Rules() Rules {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.engine.rules
+}
+
+// Bounds are what the limits count for former processes of which only a bound is known, by name.
+func (m *Memory) Bounds() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bounds := map[string]int64{}
+	for i := range m.engine.shared {
+		l := &m.engine.shared[i]
+		if !l.bound {
+			continue
+		}
+		switch m := l.meter.(type) {
+		case *quotaMeter:
+			bounds[l.Name] = m.former
+		case *slidingMeter:
+			bounds[l.Name] = m.formerUnits()
+		}
+	}
+	return bounds
+}
+
+// Correct puts what former processes used, by their records, in the place of the bound that was restored. A limit
+// of which former says nothing, or by other periods, keeps its bound for good. former may be nil.
+func (m *Memory) Correct(former *Account) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &m.engine
+	e.tick(m.now())
+	for i := range e.shared {
+		l := &e.shared[i]
+		if !l.bound {
+			continue
+		}
+		l.bound = false
+		if of := former.Of(l.Name); of != nil && of.By == l.quota().by() {
+			l.correctFormer(of, e.ahead)
+		}
+	}
+}
+
+func (l *sharedLimit) correctFormer(of *LimitAccount, ahead Micros) {
+	switch m := l.meter.(type) {
+	case *quotaMeter:
+		m.correctFormer(span{of.Start, of.End}.moved(-ahead), of.Used)
+	case *slidingMeter:
+		entries := make([]entry, len(of.Log))
+		for i, e := range of.Log {
+			at := Micros(e[0]) - ahead
+			entries[i] = entry{at, at, e[1]}
+		}
+		m.correctFormer(entries)
+	}
+}
+
+// correctFormer takes used for what former processes used, in the period p.
+func (m *quotaMeter) correctFormer(p span, used int64) {
+	switch {
+	case p.start > m.period.start: // this process has granted nothing in it
+		m.period, m.used = p, used
+	case p.start < m.period.start: // in the present one they used nothing
+		m.used = max(0, m.used-m.former)
+	default:
+		m.used = max(0, m.used-m.former+used)
+	}
+	m.former = 0
+}
+
+// formerUnits are what the entries of former processes count.
+func (m *slidingMeter) formerUnits() (units int64) {
+	for _, e := range m.entries[:m.former] {
+		units += e.units
+	}
+	return units
+}
+
+// correctFormer puts entries in the place of those of former processes. Those of this process keep their times, or get
+// later ones.
+func (m *slidingMeter) correctFormer(entries []entry) {
+	own := m.entries[m.former:]
+	m.entries, m.former, m.sum = entries, 0, 0
+	newest := Micros(0)
+	for _, e := range entries {
+		m.sum += e.units
+		newest = e.end
+	}
+	for _, e := range own {
+		e.end = max(e.end, newest)
+		e.start = min(e.start, e.end)
+		m.sum += e.units
+		m.entries = append(m.entries, e)
+	}
+}

@@ -1,0 +1,23 @@
+// Package keyhash stands for names by 128 bits of a seeded hash.
+//
+// Of a million names two share an ID with a chance of 10^-27. An ID costs the same whatever the name's length, and the
+// garbage collector has nothing to look at in a table of them. Seeds are drawn anew in every process: nobody who chooses
+// names can make two of them meet, and no ID may be stored.
+package keyhash
+
+import "hash/maphash"
+
+// ID stands for a name under the Seeds that made it.
+type ID struct{ High, Low uint64 }
+
+// Seeds make the IDs of one table. The zero value draws its seeds when it is first used; it is not safe for concurrent
+// use.
+type Seeds [2]maphash.Seed
+
+// ID is the name's identity under these seeds.
+func (s *Seeds) ID(name string) ID {
+	if *s == (Seeds{}) {
+		*s = Seeds{maphash.MakeSeed(), maphash.MakeSeed()}
+	}
+	return ID{maphash.String(s[0], name), maphash.String(s[1], name)}
+}

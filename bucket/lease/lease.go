@@ -1,0 +1,175 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+)
+
+// Times of a lease. Nobody compares clocks: the holder counts from the moment before it last renewed, the others from
+// the moment they last saw the lease change, each on its own clock. The holder starts no call from a margin before its
+// term ends, the others wait a margin longer than it: clocks may run apart by a fourth, and a process that is stopped
+// between its last look at the lease and the call has two margins to get on.
+const (
+	Term        = 6 * time.Second
+	leaseRenew  = 2 * time.Second
+	leaseMargin = time.Second
+)
+
+// Held reports whether a lease may be acted on at now by its holder, who sent the last renewal that succeeded at
+// renewed. The longer of two clocks counts, because the monotonic one stands still while a machine is suspended.
+func Held(renewed, now time.Time) bool {
+	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < Term-leaseMargin
+}
+
+// Expired reports whether a lease that has not changed since seen may be ended by somebody else at now.
+func Expired(seen, now time.Time) bool { return now.Sub(seen) >= Term+leaseMargin }
+
+// Lease is the right of one process to do what only one may do. Its key's revision is its epoch.
+type Lease struct {
+	kv       jetstream.KeyValue
+	key      string
+	value    []byte
+	revision uint64
+	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
+}
+
+// Valid reports whether the lease can be trusted now: nobody else can have taken it yet. It is safe for concurrent use.
+func (l *Lease) Valid() bool {
+	return Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
+}
+
+// HeldError says that another process holds the lease, and is alive.
+type HeldError struct{ Holder string }
+
+func (e *HeldError) Error() string {
+	return "held by " + e.Holder
+}
+
+// ErrLeaseLost says that another process has taken the lease.
+var ErrLeaseLost = errors.New("another process has taken the lease")
+
+type leaseValue struct {
+	Holder string    `json:"holder"`
+	Since  time.Time `json:"since"`
+}
+
+// AcquireLease takes a lease that nobody holds, or whose holder has not renewed it for its term. It blocks for the
+// term at most, and fails with a *HeldError when the holder is alive.
+func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key, holder string) (*Lease, error) {
+	value, err := json.Marshal(leaseValue{holder, time.Now().UTC()})
+	if err != nil {
+		panic("bucket: a lease that JSON cannot carry: " + err.Error())
+	}
+	l := &Lease{kv: kv, key: key, value: value}
+	for {
+		l.renewed.Store(new(time.Now()))
+		l.revision, err = kv.Create(ctx, key, value)
+		if err == nil {
+			fault.Pass(fault.LeaseStored)
+			return l, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return nil, fmt.Errorf("lease %s: %w", key, err)
+		}
+		seen, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("lease %s: %w", key, err)
+		}
+		if err := l.outwait(ctx, seen); err != nil {
+			return nil, err
+		}
+		l.renewed.Store(new(time.Now()))
+		if l.revision, err = kv.Update(ctx, key, value, seen.Revision()); err == nil {
+			fault.Pass(fault.LeaseStored)
+			return l, nil
+		}
+	}
+}
+
+// outwait waits until the lease seen has expired.
+func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error {
+	var old leaseValue
+	if json.Unmarshal(seen.Value(), &old) != nil {
+		old.Holder = "somebody unknown"
+	}
+	for start := time.Now(); !Expired(start, time.Now()); {
+		if !stream.Sleep(ctx, leaseRenew/4) {
+			return context.Cause(ctx)
+		}
+		now, err := l.kv.Get(ctx, l.key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil // released; Update will say so, and the next try creates it
+		} else if err != nil {
+			return fmt.Errorf("lease %s: %w", l.key, err)
+		}
+		if now.Revision() != seen.Revision() {
+			return &HeldError{Holder: old.Holder}
+		}
+	}
+	return nil
+}
+
+// Keep renews the lease until ctx ends, and then gives it up. It fails with ErrLeaseLost when it is gone.
+func (l *Lease) Keep(ctx context.Context) error {
+	tick := time.NewTicker(leaseRenew / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return l.release(context.WithoutCancel(ctx))
+		}
+		if err := l.renew(ctx); errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence) {
+			return err // any other error is tried again; Valid tells meanwhile
+		}
+	}
+}
+
+func (l *Lease) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenew/2)
+	defer cancel()
+	before := time.Now()
+	revision, err := l.kv.Update(ctx, l.key, l.value, l.revision)
+	var wrong *jetstream.APIError
+	switch {
+	case err == nil:
+		l.revision = revision
+		l.renewed.Store(&before)
+		return nil
+	case errors.As(err, &wrong) && (wrong.ErrorCode == stream.CodeWrongLastSeq || wrong.ErrorCode == stream.CodeWrongLastSeqConst):
+		return l.recheck(ctx)
+	}
+	return fmt.Errorf("renew lease %s: %w", l.key, err)
+}
+
+// recheck tells a lease that is lost from one whose renewal succeeded without its answer arriving.
+func (l *Lease) recheck(ctx context.Context) error {
+	now, err := l.kv.Get(ctx, l.key)
+	if err == nil && string(now.Value()) == string(l.value) {
+		l.revision = now.Revision()
+		return fmt.Errorf("lease %s: renewed without an answer", l.key)
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("lease %s: %w", l.key, err)
+	}
+	return ErrLeaseLost
+}
+
+func (l *Lease) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
+	defer cancel()
+	if err := l.kv.Delete(ctx, l.key, jetstream.LastRevision(l.revision)); err != nil {
+		return fmt.Errorf("give up lease %s: %w", l.key, err)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package lease
+
+import (
+	"errors"
+	"testing"
+
+	"weir/bucket/internal/natstest"
+)
+
+// TestLeaseThatFell: a lease that stands at an earlier renewal than the last is lost: the registry has lost writes, and who
+// knows whose.
+func TestLeaseThatFell(t *testing.T) {
+	js := natstest.JetStream(t)
+	open := func() *Registry {
+		r, err := OpenRegistry(t.Context(), js, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	l, err := open().Join(t.Context(), Member{Instance: "weir-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := func(*Member) {}
+	for range 3 {
+		if err := l.Announce(t.Context(), none); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A renewal of which it did not hear is none of somebody else's.
+	if _, err := l.registry.put(t.Context(), memberKey(l.session), marshalMember(l.member), l.revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Announce(t.Context(), none); err == nil || errors.Is(err, ErrLeaseLost) || !l.Valid() {
+		t.Errorf("after a renewal without an answer: %v", err)
+	}
+	if err := l.Announce(t.Context(), none); err != nil {
+		t.Errorf("the renewal after one without an answer: %v", err)
+	}
+	if err := js.DeleteStream(t.Context(), leasesStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open().put(t.Context(), memberKey(l.session), marshalMember(l.member), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Announce(t.Context(), none); !errors.Is(err, ErrLeaseLost) || l.Valid() {
+		t.Errorf("a lease that fell: %v, valid %v", err, l.Valid())
+	}
+}
+
+// TestExpelSparesWhoRenews: a membership is ended only by who names its newest renewal, and then for good.
+func TestExpelSparesWhoRenews(t *testing.T) {
+	r, err := OpenRegistry(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := r.Join(t.Context(), Member{Instance: "weir-0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, none := l.revision, func(*Member) {}
+	if err := l.Announce(t.Context(), none); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []uint64{0, seen} {
+		if ended, stands, err := r.Expel(t.Context(), l.Session(), revision); ended || stands != l.revision || err != nil {
+			t.Errorf("by revision %d of %d: ended %v, stands at %d, %v", revision, l.revision, ended, stands, err)
+		}
+	}
+	if err := l.Announce(t.Context(), none); err != nil || !l.Valid() {
+		t.Errorf("who was spared cannot renew: %v", err)
+	}
+	for range 2 { // again, by somebody who has not heard of it
+		if ended, _, err := r.Expel(t.Context(), l.Session(), l.revision); !ended || err != nil {
+			t.Errorf("by its newest renewal: ended %v, %v", ended, err)
+		}
+	}
+	if err := l.Announce(t.Context(), none); !errors.Is(err, ErrLeaseLost) || l.Valid() {
+		t.Errorf("who was ended renews: %v, valid %v", err, l.Valid())
+	}
+	if ended, _, err := r.Expel(t.Context(), "nothing-is-left-of-it", 17); !ended || err != nil {
+		t.Errorf("a session of which nothing is left: ended %v, %v", ended, err)
+	}
+	left, err := r.Join(t.Context(), Member{Instance: "weir-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := left.End(t.Context()); err != nil || left.Valid() {
+		t.Errorf("a lease that was given up: %v, valid %v", err, left.Valid())
+	}
+}

@@ -1,0 +1,186 @@
+package lease
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// LeasesBucket is the key-value bucket of leases and claims:
+//
+//	member.<session>      a lease, and what its holder tells the others; renewed every second
+//	part.<api>.<number>   the session that owns a partition; written when it is claimed and when it is released
+//
+// Every write names the revision that it replaces.
+const LeasesBucket = "weir_leases"
+
+const (
+	memberPrefix = "member."
+	claimPrefix  = "part."
+
+	leasesStream  = "KV_" + LeasesBucket
+	leasesSubject = "$KV." + LeasesBucket + "."
+
+	headerOperation  = "KV-Operation"
+	headerTTL        = "Nats-TTL"
+	operationDeleted = "DEL"
+
+	// endKept is how long it is remembered that a lease has ended. Nothing depends on it: a session that nobody
+	// remembers is ended once more before anything is taken from it.
+	endKept = time.Hour
+)
+
+func memberKey(session string) string { return memberPrefix + session }
+
+func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv.Itoa(p.Number) }
+
+// Registry is where the replicas that dispatch find each other and tell who owns what. It is safe for concurrent use.
+type Registry struct {
+	js   jetstream.JetStream
+	kv   jetstream.KeyValue
+	here *presence
+}
+
+// OpenRegistry makes the bucket exist.
+func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*Registry, error) {
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: LeasesBucket, Description: "weir: who dispatches what", History: 1, Replicas: replicas, LimitMarkerTTL: endKept,
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{js: js, kv: kv, here: newPresence()}, nil
+}
+
+// FindRegistry is the registry of a server; nil where no replica has shared anything.
+func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error) {
+	kv, err := js.KeyValue(ctx, LeasesBucket)
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, nil //nolint:nilnil // none is no error
+	case err != nil:
+		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
+	}
+	return &Registry{js: js, kv: kv, here: newPresence()}, nil
+}
+
+// put stores a value in the place of the revision given, and of no other.
+func (r *Registry) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return r.write(ctx, &nats.Msg{Subject: leasesSubject + key, Data: value, Header: nats.Header{}}, revision)
+}
+
+// remove deletes what stands at the revision given.
+func (r *Registry) remove(ctx context.Context, key string, revision uint64) (uint64, error) {
+	h := nats.Header{headerOperation: {operationDeleted}}
+	if strings.HasPrefix(key, memberPrefix) {
+		h[headerTTL] = []string{endKept.String()}
+	}
+	return r.write(ctx, &nats.Msg{Subject: leasesSubject + key, Header: h}, revision)
+}
+
+func (r *Registry) write(ctx context.Context, m *nats.Msg, revision uint64) (uint64, error) {
+	m.Header[stream.HeaderExpectedSeq] = []string{strconv.FormatUint(revision, 10)}
+	ack, err := r.js.PublishMsg(ctx, m)
+	var api *jetstream.APIError
+	switch {
+	case err == nil:
+		return ack.Sequence, nil
+	case errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst):
+		return 0, fmt.Errorf("%w: %s", stream.ErrStale, api.Description)
+	}
+	return 0, err
+}
+
+// standing is what a key stands at: with neither value nor revision nothing is there, without a value its deletion.
+type standing struct {
+	value    []byte
+	revision uint64
+}
+
+// last asks the bucket's leader, since a replica that lags could tell of a lease that has ended or not begun.
+func (r *Registry) last(ctx context.Context, key string) (standing, error) {
+	m, err := stream.AskLeader(ctx, r.js.Conn(), leasesStream, fmt.Sprintf(`{"last_by_subj":%q}`, leasesSubject+key))
+	if err != nil || m == nil {
+		return standing{}, err
+	}
+	s := standing{revision: m.Seq, value: m.Data}
+	if strings.Contains(string(m.Headers), headerOperation) || len(s.value) == 0 {
+		s.value = nil
+	}
+	return s, nil
+}
+
+// Sighting is one change in the registry, or, with neither Session nor Partition, the end of what was there when the
+// watch began.
+type Sighting struct {
+	Revision uint64
+	// A lease: of whom, and nil where it has ended.
+	Session string
+	Member  *Member
+	// A claim: of which partition, and by which session; empty where it was released.
+	Partition *PartitionID
+	Owner     string
+}
+
+// Watch gives all that stands in the registry to see, and then every change, in the order of the revisions. It blocks
+// until ctx ends, or the watch breaks: then what was not seen again after the next one's beginning is gone.
+func (r *Registry) Watch(ctx context.Context, see func(Sighting)) error {
+	watcher, err := r.kv.WatchAll(ctx)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", LeasesBucket, err)
+	}
+	defer func() { _ = watcher.Stop() }() // it has ended with ctx, or is of no more use
+	for {
+		select {
+		case entry, open := <-watcher.Updates():
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case !open:
+				return fmt.Errorf("the watch of %s has ended", LeasesBucket)
+			}
+			if s, ok := sighted(entry); ok {
+				see(s)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sighted reads an entry; ok is false for what weir cannot have written.
+func sighted(entry jetstream.KeyValueEntry) (s Sighting, ok bool) {
+	if entry == nil {
+		return s, true
+	}
+	s.Revision = entry.Revision()
+	there := entry.Operation() == jetstream.KeyValuePut && len(entry.Value()) > 0
+	if session, ok := strings.CutPrefix(entry.Key(), memberPrefix); ok {
+		s.Session = session
+		if there {
+			s.Member = &Member{}
+			return s, json.Unmarshal(entry.Value(), s.Member) == nil
+		}
+		return s, true
+	}
+	name, ok := strings.CutPrefix(entry.Key(), claimPrefix)
+	api, number, cut := strings.Cut(name, ".")
+	n, err := strconv.Atoi(number)
+	if !ok || !cut || err != nil {
+		return s, false
+	}
+	s.Partition = &PartitionID{API: api, Number: n}
+	if there {
+		s.Owner = string(entry.Value())
+	}
+	return s, true
+}

@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// letIn is a job that every admission limit let in, with what it counted against each.
+type letIn struct {
+	job       *ingest.Job
+	admitters []*bucket.Admitter
+	counted   []bucket.Admittance
+}
+
+// letThrough asks one limit after the other; when one says no, what the job counted against the others is taken back. nil
+// and nil means that there is no such limit.
+func letThrough(j *ingest.Job, admitters []*bucket.Admitter) (let *letIn, no *bucket.Admittance) {
+	if len(admitters) == 0 {
+		return nil, nil
+	}
+	let = &letIn{job: j, admitters: admitters}
+	now := bucket.MicrosOf(time.Now())
+	for _, x := range admitters {
+		a := x.Admit(j.Key, now, j.Cost)
+		if a.Verdict == bucket.Refused {
+			let.takeBack()
+			return nil, &a
+		}
+		let.counted = append(let.counted, a)
+		j.OverSoft = j.OverSoft || a.Verdict == bucket.OverSoft
+	}
+	return let, nil
+}
+
+// answered takes back what a job counted that was not taken, or was known, and says of one that was taken that it is over
+// a soft limit.
+func (l *letIn) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest.Receipt, *ingest.Refusal) {
+	return func(receipt ingest.Receipt, refusal *ingest.Refusal) {
+		if refusal != nil || receipt.Duplicate {
+			l.takeBack()
+		} else {
+			receipt.OverSoft = l.job.OverSoft
+		}
+		done(receipt, refusal)
+	}
+}
+
+func (l *letIn) takeBack() {
+	for i, a := range l.counted {
+		l.admitters[i].TakeBack(l.job.Key, a, l.job.Cost)
+	}
+}

@@ -1,0 +1,134 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/internal/natstest"
+	"weir/ingest"
+	"weir/ingest/await"
+)
+
+// TestCeilingRaisedByOthers: another replica raises what the streams let in, by a configuration that this one does not have. It
+// goes on to hold its keys to their capacity: once it has looked, and before, when its last look is too old to be believed.
+func TestCeilingRaisedByOthers(t *testing.T) {
+	for _, looks := range []bool{true, false} {
+		t.Run(fmt.Sprintf("looks=%t", looks), func(t *testing.T) {
+			nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			behind := openBeside(t, nc, 10)
+			behind.ceiling.every = map[bool]time.Duration{true: 10 * time.Millisecond, false: time.Hour}[looks]
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- behind.Run(ctx) }()
+			openBeside(t, nc, 100)
+			if !looks {
+				behind.ceiling.looked.Store(int64(bucket.MicrosOf(time.Now().Add(-2 * ceilingStale))))
+			}
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for limit := time.After(90 * time.Second); looks && behind.ceiling.jobs.Load() < 100; {
+				select {
+				case <-tick.C:
+				case <-limit:
+					t.Fatal("it does not look")
+				}
+			}
+			taken := 0
+			for i := range 30 {
+				if behind.take(t, i) == nil {
+					taken++
+				}
+			}
+			if taken != 10 {
+				t.Errorf("it took %d jobs of a key that holds 10", taken)
+			}
+			stop()
+			if err := await.Receive(t, "the end of the queue", ended); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOthersJobsCount: a replica that has not read yet what the others have stored counts it all the same.
+func TestOthersJobsCount(t *testing.T) {
+	nc, err := nats.Connect(natstest.Start(t, t.TempDir(), 0).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	openBeside(t, nc, 100) // what the streams let in
+	owner, other := openBeside(t, nc, 20), openBeside(t, nc, 20)
+	ctx, stop := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	defer func() { await.Return(t, "the end of queues and reader", work.Wait) }()
+	defer stop()
+	for _, q := range []*Queue{owner, other} {
+		work.Go(func() { _ = q.Run(ctx) })
+	}
+	p := owner.Partition("k")
+	if _, err := p.Own(ctx, "owner"); err != nil {
+		t.Fatal(err)
+	}
+	caughtUp, reads, goOn := make(chan struct{}), make(chan struct{}, 100), make(chan struct{})
+	work.Go(func() {
+		_ = p.Read(ctx, ReadOptions{
+			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true },
+			Take: func(Entry) { reads <- struct{}{}; <-goOn }, CaughtUp: func() { close(caughtUp) }, Deaf: func(error) {},
+		})
+	})
+	defer close(goOn)
+	await.Receive(t, "the reader to catch up", caughtUp)
+	for i := range 20 {
+		if refusal := other.take(t, i); refusal != nil {
+			t.Fatal(refusal)
+		}
+	}
+	await.Receive(t, "the first job to be read", reads) // the first, and no more
+	for i := range 5 {
+		if owner.take(t, 20+i) == nil {
+			t.Error("a 21st job was taken of a key that holds 20")
+		}
+	}
+}
+
+// openBeside opens a queue as one of several replicas does whose configuration gives each key this capacity.
+func openBeside(t *testing.T, nc *nats.Conn, capacity int64) *Queue {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := OpenQueue(t.Context(), Options{
+		Conn: nc, JetStream: js, Others: true,
+		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, InFlight: 1, Capacity: capacity}},
+		Settings: Settings{
+			StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 2, Capacity: capacity, MaxBody: 1 << 10,
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func (q *Queue) take(t *testing.T, i int) *ingest.Refusal {
+	t.Helper()
+	j, refusal := ingest.Parse(ingest.Message{Key: "k", Body: fmt.Appendf(nil, "%d", i)}, &ingest.Rule{API: "pay", Methods: []string{"POST"}, MaxBody: 100}, time.Now())
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	answer := make(chan *ingest.Refusal, 1)
+	q.Put(j, func(_ ingest.Receipt, refusal *ingest.Refusal) { answer <- refusal })
+	return await.Receive(t, "the answer to a job", answer)
+}

@@ -1,0 +1,162 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// countTries bounds how often a counted put starts again because another producer came first; countAtOnce how many keys
+// are counted side by side.
+const (
+	countTries  = 16
+	countAtOnce = 32
+)
+
+// tally is what is known of one key while its jobs are put: its last message, and how many there are at most. Somebody
+// else's job makes the condition fail that is put on ours; jobs that leave only make room.
+type tally struct {
+	known  bool
+	last   uint64
+	jobs   int64
+	tries  int  // of the first entrant
+	unsure bool // an earlier try of it may have been stored
+}
+
+// judged is how the first entrant ended, by its last error.
+func (t *tally) judged(err error) error {
+	if t.unsure {
+		return stream.InDoubt(err)
+	}
+	return err
+}
+
+// putCounted stores jobs of keys whose capacity is below what their stream enforces, in order for each key. It reads the
+// last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence is
+// still the same: since then jobs can only have left, so the capacity holds exactly, whoever else is putting jobs.
+// Keys are put side by side, a job of each at a time.
+func (p *Partition) putCounted(ctx context.Context, entrants []*entrant) {
+	tallies := map[string]*tally{}
+	for len(entrants) > 0 {
+		var now, later []*entrant
+		first := map[string]bool{}
+		for _, e := range entrants {
+			if first[e.msg.Subject] {
+				later = append(later, e)
+				continue
+			}
+			first[e.msg.Subject] = true
+			if tallies[e.msg.Subject] == nil {
+				tallies[e.msg.Subject] = &tally{}
+			}
+			now = append(now, e)
+		}
+		again := p.putRound(ctx, now, tallies)
+		entrants = append(again, later...)
+	}
+}
+
+// putRound puts one job of each key, and returns those that must be tried again.
+func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[string]*tally) (again []*entrant) {
+	var counting errgroup.Group
+	counting.SetLimit(countAtOnce)
+	for _, e := range now {
+		t := tallies[e.msg.Subject]
+		if t.known && t.jobs < e.limits.Capacity {
+			continue
+		}
+		counting.Go(func() error {
+			e.answer.Err = p.count(ctx, e.msg.Subject, t)
+			return nil
+		})
+	}
+	_ = counting.Wait() // each has its own error
+	var sent []*entrant
+	for _, e := range now {
+		t := tallies[e.msg.Subject]
+		if e.answer.Err != nil {
+			e.answer.Err = t.judged(e.answer.Err)
+			*t = tally{}
+			continue
+		}
+		e.depth = t.jobs
+		if t.jobs >= e.limits.Capacity {
+			e.msg.Header[stream.HeaderRollup] = []string{impossibleRollup}
+		} else {
+			e.msg.Header[stream.HeaderExpectedSeq] = []string{strconv.FormatUint(t.last, 10)}
+		}
+		sent = append(sent, e)
+	}
+	p.commit(ctx, sent, p.intake.Singly)
+	for _, e := range sent {
+		delete(e.msg.Header, stream.HeaderExpectedSeq)
+		if p.judge(e, tallies[e.msg.Subject]) {
+			again = append(again, e)
+		}
+	}
+	return again
+}
+
+// judge reads the answer to a counted put, and reports whether it must be tried again.
+func (p *Partition) judge(e *entrant, t *tally) (again bool) {
+	switch {
+	case e.answer.Err == nil && !e.answer.Duplicate:
+		*t = tally{known: true, last: e.answer.Seq, jobs: t.jobs + 1}
+	case errors.Is(e.answer.Err, stream.ErrStale) && t.tries < countTries:
+		t.known, t.tries, t.unsure = false, t.tries+1, t.unsure || errors.Is(e.answer.Err, stream.ErrUnanswered)
+		e.answer = stream.Answer{}
+		return true
+	case errors.Is(e.answer.Err, stream.ErrStale):
+		e.answer = stream.Answer{Err: t.judged(fmt.Errorf("%w %d times in a row", stream.ErrStale, countTries))}
+		*t = tally{}
+	case errors.Is(e.answer.Err, stream.ErrNotKnown):
+		e.answer = stream.Answer{Err: stream.ErrFull}
+		*t = tally{}
+	default:
+		*t = tally{}
+	}
+	return false
+}
+
+// count reads what a key's stream holds.
+func (p *Partition) count(ctx context.Context, subject string, t *tally) (err error) {
+	if t.last, err = p.lastSeq(ctx, subject); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stream.AnswerWait)
+	defer cancel()
+	reply, err := p.nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+p.name, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	if err != nil {
+		return fmt.Errorf("number of messages of the key: %w", err)
+	}
+	var info struct {
+		Error *jetstream.APIError `json:"error"`
+		State *struct {
+			Subjects map[string]int64 `json:"subjects"`
+		} `json:"state"`
+	}
+	switch err := json.Unmarshal(reply.Data, &info); {
+	case err != nil, info.Error == nil && info.State == nil:
+		return errors.New("number of messages of the key: unreadable answer")
+	case info.Error != nil:
+		return fmt.Errorf("number of messages of the key: %w", info.Error)
+	}
+	t.jobs, t.known = info.State.Subjects[subject], true
+	return nil
+}
+
+// lastSeq asks the stream's leader: a replica that lags would only make the condition fail.
+func (p *Partition) lastSeq(ctx context.Context, subject string) (uint64, error) {
+	m, err := p.fromLeader(ctx, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil {
+		return 0, fmt.Errorf("last message of %s: %w", subject, err)
+	}
+	return m, nil
+}

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/bucket"
+)
+
+// Dedupe is for how long a job's id is known, as it is and as it was: the configuration changes it while jobs wait, and
+// whether a message is a job of its own was decided when its stream took it. It is safe for concurrent use.
+type Dedupe struct {
+	mu      sync.Mutex
+	windows []window // in the order they were put in force; never empty
+}
+
+// window is one value, and when streams may have judged by it: from when its version was stored until the next one is
+// known to be theirs.
+type window struct {
+	known    time.Duration
+	from, to bucket.Micros
+}
+
+// Bounds of what is remembered of former values.
+const (
+	mostWindows = 64
+	// dedupeDoubt is how far the clocks of two servers may be apart, and how long a replica may need to put in force what is
+	// in NATS already.
+	dedupeDoubt = 2 * time.Second
+	// leastRecall is how long an end is remembered at least, so that a longer time helps at once.
+	leastRecall = 10 * time.Minute
+)
+
+const forever = bucket.Micros(math.MaxInt64)
+
+// NewDedupe begins with a value that has always been in force.
+func NewDedupe(known time.Duration) *Dedupe {
+	return &Dedupe{windows: []window{{known: known, from: math.MinInt64, to: forever}}}
+}
+
+// Changing notes that streams may judge by another value from a time on. Until Changed is called they may judge by the one
+// before as well.
+func (d *Dedupe) Changing(known time.Duration, from time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.windows[len(d.windows)-1].known == known {
+		return
+	}
+	if len(d.windows) == mostWindows {
+		d.windows = slices.Delete(d.windows, 0, 1)
+		d.windows[0].from = math.MinInt64
+	}
+	d.windows = append(d.windows, window{known, bucket.MicrosOf(from.Add(-dedupeDoubt)), forever})
+}
+
+// Changed notes that every stream judges by the newest value, by that time at the latest.
+func (d *Dedupe) Changed(by time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.windows[:len(d.windows)-1] {
+		d.windows[i].to = min(d.windows[i].to, bucket.MicrosOf(by.Add(dedupeDoubt)))
+	}
+}
+
+// Known is the newest value.
+func (d *Dedupe) Known() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.windows[len(d.windows)-1].known
+}
+
+// Reach is how far back jobs were accepted whose ids may still be known.
+func (d *Dedupe) Reach(now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	longest := leastRecall
+	for _, w := range d.windows {
+		if w.to == forever || w.to > bucket.MicrosOf(now.Add(-w.known)) {
+			longest = max(longest, w.known)
+		}
+	}
+	return longest
+}
+
+// Likeness is what a job with the id of one that has ended is.
+type Likeness int
+
+// A job under a known id.
+const (
+	Another Likeness = iota // the id was free again when it came
+	Earlier                 // it came before the one that has ended: it waits still, or has come back
+	InDoubt                 // the time that ids are known was being changed, or has been since
+	Same                    // the id was known all the time
+)
+
+// Judge says what a job that came at a time is to the one with its id that was accepted before.
+func (d *Dedupe) Judge(accepted, came bucket.Micros) Likeness {
+	if came < accepted.Add(-dedupeDoubt) {
+		return Earlier
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, free := true, true
+	for _, w := range d.windows {
+		if w.from > came || w.to < accepted {
+			continue
+		}
+		if accepted.Until(min(w.to, came)) >= w.known {
+			known = false
+		}
+		if w.to >= came && accepted.Until(came) < w.known {
+			free = false
+		}
+	}
+	switch {
+	case free:
+		return Another
+	case known:
+		return Same
+	}
+	return InDoubt
+}

@@ -1,0 +1,127 @@
+package queue
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/internal/natstest"
+	"weir/bucket/stream"
+	"weir/ingest/await"
+)
+
+// TestStreamIsOnlyAddedTo: what a stream has beyond what this version asks for stays, what it lacks is added, and what the
+// configuration says follows it.
+func TestStreamIsOnlyAddedTo(t *testing.T) {
+	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
+	js := p.queue.js
+	newer := jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.a", "s.later"}, MaxAge: time.Hour, MaxBytes: 2 << 20, MaxMsgSize: 2 << 10, MaxMsgsPerSubject: -1,
+		Duplicates: 5 * time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, Compression: jetstream.S2Compression,
+		AllowDirect: true, Metadata: map[string]string{"later": "1"}, Description: "later",
+	}
+	made, err := js.CreateStream(t.Context(), newer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := made.CachedInfo().Config
+	older := jetstream.StreamConfig{
+		Name: "S", Subjects: []string{"s.a"}, MaxAge: time.Minute, MaxBytes: 1 << 20, MaxMsgSize: 1 << 10, MaxMsgsPerSubject: 10,
+		Duplicates: time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, AllowDirect: true, Replicas: 1,
+	}
+	var said bytes.Buffer
+	o := stream.Options{Config: older, Log: slog.New(slog.NewTextHandler(&said, nil))}
+	after := func() jetstream.StreamConfig {
+		t.Helper()
+		told, err := stream.EnsureStream(t.Context(), js, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := js.Stream(t.Context(), "S")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := stream.CachedInfo().Config
+		if told.MaxBytes != got.MaxBytes || !reflect.DeepEqual(told.Subjects, got.Subjects) {
+			t.Errorf("told %+v, is %+v", told, got)
+		}
+		return got
+	}
+	if got := after(); !reflect.DeepEqual(got, before) {
+		t.Errorf("an older version changed\n%+v to\n%+v", before, got)
+	}
+	for _, want := range []string{"subject s.later", "max_age 1h0m0s", "max_bytes 2097152", "max_msg_size 2048", "max_msgs_per_subject -1", "duplicate_window 5m0s"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("not a word of %q: %s", want, &said)
+		}
+	}
+	o.Config.Subjects, o.Config.MaxBytes, o.Config.AllowAtomicPublish = []string{"s.a", "s.b"}, 4<<20, true
+	o.Config.MaxAge, o.Configured = time.Minute, stream.AgeBound
+	got := after()
+	if want := []string{"s.a", "s.later", "s.b"}; !reflect.DeepEqual(got.Subjects, want) || got.MaxBytes != 4<<20 || !got.AllowAtomicPublish ||
+		got.MaxMsgSize != 2<<10 || got.Compression != jetstream.S2Compression || got.Metadata["later"] != "1" {
+		t.Errorf("what is missing was not just added: %+v", got)
+	}
+	if got.MaxAge != time.Minute || got.Duplicates != time.Minute {
+		t.Errorf("does not follow its configuration: %v, ids known for %v", got.MaxAge, got.Duplicates)
+	}
+	if !strings.Contains(said.String(), "a stream was changed") {
+		t.Errorf("no word of the change: %s", &said)
+	}
+}
+
+// TestBucketIsOnlyAddedTo is the same for a key-value bucket.
+func TestBucketIsOnlyAddedTo(t *testing.T) {
+	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
+	js := p.queue.js
+	for _, cfg := range []jetstream.KeyValueConfig{
+		{Bucket: "b", History: 1, MaxValueSize: 1 << 10},
+		{Bucket: "b", History: 8, MaxValueSize: 4 << 10, LimitMarkerTTL: time.Hour},
+		{Bucket: "b", History: 1, MaxValueSize: 1 << 10},
+	} {
+		if _, err := stream.EnsureBucket(t.Context(), js, cfg, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kv, err := stream.EnsureBucket(t.Context(), js, jetstream.KeyValueConfig{Bucket: "b"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := kv.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status.History() != 8 || status.LimitMarkerTTL() != time.Hour {
+		t.Errorf("keeps %d values, marks for %v", status.History(), status.LimitMarkerTTL())
+	}
+}
+
+// TestPartitionsAreOneNumber: two replicas that are set up differently meet new apis at the same moment, and agree.
+func TestPartitionsAreOneNumber(t *testing.T) {
+	p := openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
+	for api := range 40 {
+		var numbers [2]int
+		var both sync.WaitGroup
+		for i, want := range []int{1, 3} {
+			both.Go(func() {
+				var err error
+				numbers[i], _, err = ensureQueue(t.Context(), p.queue.js, Settings{
+					StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: fmt.Sprint("api", api), Partitions: want, Capacity: 5, MaxBody: 1 << 10,
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		await.Return(t, "both replicas", both.Wait)
+		if numbers[0] != numbers[1] {
+			t.Errorf("one has %d partitions, the other %d", numbers[0], numbers[1])
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// Holdings bound what one process holds of jobs in memory: over all apis and partitions, in bytes that are really held. Each
+// stage on the way of a job has a room of its own, so that none can starve another:
+//
+//	intake  jobs on their way into their streams; one more is refused with 503
+//	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
+//	near    jobs near their call, with their answers; one more waits
+//
+// What is known of every waiting key cannot be left out, so the keys themselves are counted, and a new one is refused with
+// 503 when there are as many as fit. They are safe for concurrent use.
+type Holdings struct {
+	memory             int64
+	intake, kept, near room
+	keys               atomic.Int64
+	mostKeys           int64
+	tight              atomic.Bool
+}
+
+// Shares of the memory that the holdings are made for. What is left is the collector's, the server's and the connections'.
+const (
+	intakeShare = 8  // an eighth
+	keptShare   = 16 // a sixteenth
+	nearShare   = 8
+	keysShare   = 4 // three of four parts
+
+	// A kept message saves its job a round trip to the stream; a thousand keys' worth of them is plenty.
+	mostKept = 32 << 20
+
+	// keyBytes is what a waiting key costs, with its first job: its line, its count, its place in the server's index of
+	// subjects, and its id among those that the server knows. It was measured with 200,000 keys and the server inside. jobBytes
+	// is what each job costs for good.
+	keyBytes = 1100
+	jobBytes = 32
+)
+
+// defaultMemory is what holdings are made for where nobody says.
+const defaultMemory = 1 << 30
+
+// NewHoldings makes holdings for a process whose heap may be so large.
+func NewHoldings(memory int64) *Holdings {
+	h := &Holdings{memory: memory, mostKeys: max(1, memory/keysShare*3/keyBytes)}
+	h.intake.most = memory / intakeShare
+	h.kept.most = min(memory/keptShare, mostKept)
+	h.near.most = memory / nearShare
+	return h
+}
+
+// Opens reports why queues that hold so many jobs of so many keys cannot be worked within the memory, nil where they can. It allows
+// more than the intake does: what was taken under a limit opens under the same.
+func (h *Holdings) Opens(keys, jobs int64) error {
+	if need := keys*keyBytes + jobs*jobBytes; need > h.memory {
+		return fmt.Errorf("%d keys wait with %d jobs, which takes about %d MiB; there are %d MiB for it", keys, jobs, need>>20, h.memory>>20)
+	}
+	return nil
+}
+
+// IntakeBytes is how much may wait to be stored.
+func (h *Holdings) IntakeBytes() int64 { return h.intake.most }
+
+// SetTight says whether the heap is nearly as large as it may be, whatever holds it: then nothing new is taken.
+func (h *Holdings) SetTight(tight bool) { h.tight.Store(tight) }
+
+// Tight reports whether nothing new is taken.
+func (h *Holdings) Tight() bool { return h.tight.Load() }
+
+// Held is how many bytes each room holds, and how many keys wait.
+func (h *Holdings) Held() (intake, kept, near, keys int64) {
+	return h.intake.held(), h.kept.held(), h.near.held(), h.keys.Load()
+}
+
+// enter takes room for a job on its way into its stream. It reports why there is none, nil when there is.
+func (h *Holdings) enter(size int64, news bool) error {
+	switch {
+	case h.tight.Load():
+		return errors.New("its heap is as large as it may be")
+	case news && h.keys.Load() >= h.mostKeys:
+		return fmt.Errorf("%d keys wait already, and no more fit into its memory", h.keys.Load())
+	case !h.intake.take(size):
+		return fmt.Errorf("%d bytes wait to be stored already", h.intake.held())
+	}
+	return nil
+}
+
+// Keep takes room for a message that is read ahead, by one of several who each hold some. It leaves as much as the asker holds
+// free: the queue of one api must not have it all. Drop gives the room back.
+func (h *Holdings) Keep(size, holds int64) bool { return h.kept.takeFairly(size, holds) }
+
+// Drop gives back what Keep took.
+func (h *Holdings) Drop(size int64) { h.kept.give(size) }
+
+// Near waits for room for a job near its call, first come, first served, until ctx ends. A job that is larger than all the
+// room there is gets it when nobody else has any: one job can always be called.
+//
+// It waits for others to end, so whoever holds some must not ask for more.
+func (h *Holdings) Near(ctx context.Context, size int64) (*Space, error) {
+	return h.near.await(ctx, size)
+}
+
+// TryNear is Near for who does not wait: nil where there is no room now.
+func (h *Holdings) TryNear(size int64) *Space { return h.near.try(size) }
+
+// Space is room that somebody has. A nil one is of nothing.
+type Space struct {
+	of   *room
+	size int64 // guarded by the room's lock
+}
+
+// Resize makes a space as large as what it is for turned out to be. Growing does not wait: who has the message has it.
+func (s *Space) Resize(size int64) {
+	if s == nil {
+		return
+	}
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.used += size - s.size
+	s.size = size
+	s.of.admitLocked()
+}
+
+// Release gives a space up. It may be called again.
+func (s *Space) Release() { s.Resize(0) }
+
+// room is a number of bytes and who waits for some of them.
+type room struct {
+	most int64 // not changed
+
+	mu      sync.Mutex
+	used    int64
+	waiting []*waiter // first come, first served; as many as there are jobs made ready or ended at once
+}
+
+type waiter struct {
+	space *Space
+	size  int64
+	let   chan struct{} // closed when the space has its size
+}
+
+// fitsLocked says whether there is room.
+func (r *room) fitsLocked(size int64) bool { return r.used == 0 || r.used+size <= r.most }
+
+func (r *room) held() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.used
+}
+
+func (r *room) take(size int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.fitsLocked(size) {
+		return false
+	}
+	r.used += size
+	return true
+}
+
+// try takes space at once, unless others wait for some.
+func (r *room) try(size int64) *Space {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.waiting) > 0 || !r.fitsLocked(size) {
+		return nil
+	}
+	r.used += size
+	return &Space{of: r, size: size}
+}
+
+func (r *room) takeFairly(size, holds int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if holds+size > r.most-r.used {
+		return false
+	}
+	r.used += size
+	return true
+}
+
+func (r *room) give(size int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.used -= size; r.used < 0 {
+		panic("bucket: more room was given back than was taken")
+	}
+	r.admitLocked()
+}
+
+func (r *room) await(ctx context.Context, size int64) (*Space, error) {
+	w := &waiter{space: &Space{of: r}, size: size, let: make(chan struct{})}
+	r.mu.Lock()
+	r.waiting = append(r.waiting, w)
+	r.admitLocked()
+	r.mu.Unlock()
+	select {
+	case <-w.let:
+		return w.space, nil
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	w.size = 0 // it takes nothing when its turn comes
+	r.admitLocked()
+	r.mu.Unlock()
+	w.space.Release()
+	return nil, fmt.Errorf("room in memory: %w", context.Cause(ctx))
+}
+
+// admitLocked lets in who waits and fits.
+func (r *room) admitLocked() {
+	for len(r.waiting) > 0 {
+		w := r.waiting[0]
+		if w.size > 0 && !r.fitsLocked(w.size) {
+			return
+		}
+		r.waiting[0] = nil
+		if r.waiting = r.waiting[1:]; len(r.waiting) == 0 {
+			r.waiting = nil
+		}
+		r.used += w.size
+		w.space.size = w.size
+		close(w.let)
+	}
+}

@@ -1,0 +1,273 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// ErrFenced says that another owner has taken the partition: this one may start no call there any more.
+var ErrFenced = errors.New("another owner has taken the partition")
+
+// Bounds of the markers of one partition that wait to be stored.
+const (
+	maxMarkers     = 8192
+	maxMarkerBytes = 16 << 20
+)
+
+// Intent says that call number Call of the job with sequence Seq may start from now on. After a crash a call with an
+// intent and no outcome may or may not have been made.
+type Intent struct {
+	Seq  uint64 `json:"seq"`
+	Call int    `json:"call"`
+	// Repeatable says that the call carries an idempotency key. It is told here because the api's configuration may say
+	// otherwise by the time the intent is read. So are the fields down to Price.
+	Repeatable bool `json:"repeatable,omitempty"`
+	// Idempotency tells what the key looks like and where it goes: a call with another one is another call to the api.
+	// "" beside Repeatable: not told.
+	Idempotency string `json:"idempotency,omitempty"`
+	// Timeout is how long the call may run. 0: not told, and the price is not either.
+	Timeout time.Duration `json:"timeout,omitempty"`
+	Price   int64         `json:"price,omitempty"` // of the call, in millionths
+	// Deaths is how many owners have died with a call of this job under way, one after the other.
+	Deaths int `json:"deaths,omitempty"`
+	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not told.
+	Accepted bucket.Micros `json:"accepted,omitempty"`
+	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not told.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// KeySum is the KeySum of the job's key: who takes the partition over calls nothing of the key before it has read the
+	// job. 0: not told; then it calls nothing at all until then.
+	KeySum uint64 `json:"key_sum,omitempty"`
+}
+
+// RetryMark is what a restart must know of a job that was called and will be called again.
+type RetryMark struct {
+	Seq       uint64        `json:"seq"`
+	Calls     int           `json:"calls"`             // made so far
+	Attempts  int           `json:"attempts"`          // of them, those that count against the retry budget
+	Crashes   int           `json:"crashes,omitempty"` // of them, those over which weir crashed
+	NotBefore bucket.Micros `json:"not_before"`
+	Reason    string        `json:"reason"`
+	Billed    string        `json:"billed,omitempty"`   // what is known of the charges so far
+	Status    int           `json:"status,omitempty"`   // that the api answered last
+	Answered  uint64        `json:"answered,omitempty"` // where the record of that answer stands in the ledger
+	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
+	Pushback  bool          `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
+	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or it is not told.
+	Idempotency string `json:"idempotency,omitempty"`
+	// Deaths is how many owners have died with a call of this job under way, one after the other.
+	Deaths int `json:"deaths,omitempty"`
+	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
+	Ends string `json:"ends,omitempty"`
+
+	// Accepted and KeySum are the job's, see Intent; 0: not told.
+	Accepted bucket.Micros `json:"accepted,omitempty"`
+	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not told.
+	Epoch  uint64 `json:"epoch,omitempty"`
+	KeySum uint64 `json:"key_sum,omitempty"`
+
+	// Key is held until NotBefore, or with "" the api, where Seq is 0: the job whose call brought the word has ended.
+	Key string `json:"key,omitempty"`
+	// Denied says of such a mark that the api denies weir itself: also after NotBefore it is to be tried with one call.
+	Denied bool `json:"denied,omitempty"`
+}
+
+// Markers writes one partition's markers. It is safe for concurrent use.
+type Markers struct {
+	p     *Partition
+	w     *stream.Writer
+	epoch uint64 // its sequence
+	fence string // the same, as a header has it
+	died  bool
+	told  bool          // by the owner before, which died: every call that it began has an intent
+	held  time.Duration // by the owner before, which died
+}
+
+// AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
+func (m *Markers) AfterDeath() bool { return m.died }
+
+// Told reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
+func (m *Markers) Told() bool { return m.told }
+
+// Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up.
+func (m *Markers) Held() time.Duration { return m.held }
+
+// Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
+func (m *Markers) Epoch() uint64 { return m.epoch }
+
+// GiveUp takes this owner's epoch back: nothing of it is under way. The stream refuses its intents from then on.
+func (m *Markers) GiveUp(ctx context.Context) error {
+	m.p.mu.Lock()
+	fence := m.p.fence
+	m.p.mu.Unlock()
+	subject := ownerSubject(m.p.queue.api, m.p.number)
+	if err := m.p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(fence+1)); err != nil {
+		return fmt.Errorf("give %s up: %w", m.p.name, err)
+	}
+	return nil
+}
+
+// Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
+// refuses the intents of every earlier owner. It fails with ErrFenced when another owner comes at the same time. The
+// Markers work while Run runs.
+func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
+	subject := ownerSubject(p.queue.api, p.number)
+	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
+	// It refuses an earlier owner's intents from then on. Only those go that are known now: one that is published
+	// meanwhile is a later owner's.
+	earlier, err := stream.AskLeader(ctx, p.nc, p.name, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+	}
+	var held time.Duration
+	if earlier != nil {
+		info, err := p.stream.Info(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("take over %s: %w", p.name, err)
+		}
+		held = info.TimeStamp.Sub(earlier.Time)
+		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier.Seq+1)); err != nil {
+			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
+		}
+	}
+	fault.Pass(fault.EpochDropped)
+	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
+		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"}, headerIntends: {intendsEveryCall},
+	}})
+	var api *jetstream.APIError
+	if errors.As(err, &api) && (api.ErrorCode == stream.CodeWrongLastSeq || api.ErrorCode == stream.CodeWrongLastSeqConst) {
+		err = fmt.Errorf("%w: %w", ErrFenced, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+	}
+	fault.Pass(fault.EpochStored)
+	p.mu.Lock()
+	p.fence = ack.Sequence
+	p.mu.Unlock()
+	w, err := stream.NewWriter(p.nc, maxMarkers, maxMarkerBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Markers{
+		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil, held: held,
+		told: intendsAll(earlier),
+	}, nil
+}
+
+// An epoch says by this header that its owner writes an intent of every call.
+const (
+	headerIntends    = "Weir-Intends"
+	intendsEveryCall = "every-call"
+)
+
+// intendsAll reports whether an epoch says that its owner wrote an intent of every call.
+func intendsAll(epoch *stream.LeaderMessage) bool {
+	if epoch == nil {
+		return false
+	}
+	header, err := nats.DecodeHeadersMsg(epoch.Headers)
+	return err == nil && header.Get(headerIntends) == intendsEveryCall
+}
+
+// Run stores markers until ctx ends.
+func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
+
+// Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when another
+// owner has come. It does not block.
+func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
+	for i := range intents {
+		intents[i].Epoch = m.epoch
+	}
+	data, err := json.Marshal(intents)
+	if err != nil {
+		panic("bucket: intents that JSON cannot carry: " + err.Error())
+	}
+	id := nuid.Next()
+	msg := &nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindIntent, id), Data: data,
+		Header: nats.Header{
+			ingest.HeaderMsgID:           {"intent." + id},
+			stream.HeaderExpectedSeq:     {m.fence},
+			stream.HeaderExpectedSubject: {ownerSubject(m.p.queue.api, m.p.number)},
+		},
+	}
+	if fault.Planted(fault.NoFence) {
+		delete(msg.Header, stream.HeaderExpectedSeq)
+		delete(msg.Header, stream.HeaderExpectedSubject)
+	}
+	m.w.Write(msg, func(seq uint64, err error) {
+		if errors.Is(err, stream.ErrStale) {
+			err = ErrFenced
+		}
+		done(seq, err)
+	})
+}
+
+// Retry stores a retry mark and calls done once with its sequence.
+func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
+	mark.Epoch = m.epoch
+	data, err := json.Marshal(mark)
+	if err != nil {
+		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())
+	}
+	name := fmt.Sprintf("%d-%d", mark.Seq, mark.Calls)
+	if mark.Ends != "" {
+		name += "-end" // beside the mark of the last call
+	}
+	m.w.Write(&nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, name), Data: data,
+		Header: nats.Header{ingest.HeaderMsgID: {"retry." + name}},
+	}, done)
+}
+
+// Hold stores that a key, or with "" the api, must not be called before until, and calls done once with the mark's
+// sequence.
+func (m *Markers) Hold(key string, until bucket.Micros, why string, done func(seq uint64, err error)) {
+	m.hold(RetryMark{Key: key, NotBefore: until, Reason: why, Pushback: true}, done)
+}
+
+// Deny stores that the api denies weir and must not be called before until, and calls done once with the mark's sequence.
+func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, err error)) {
+	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
+}
+
+func (m *Markers) hold(mark RetryMark, done func(seq uint64, err error)) {
+	data, err := json.Marshal(mark)
+	if err != nil {
+		panic("bucket: a hold that JSON cannot carry: " + err.Error())
+	}
+	id := "hold-" + nuid.Next()
+	m.w.Write(&nats.Msg{
+		Subject: queueSubject(m.p.queue.api, m.p.number, kindRetry, id), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}},
+	}, done)
+}
+
+// Intents reads an intent's message.
+func (e Entry) Intents() ([]Intent, error) {
+	var intents []Intent
+	if err := json.Unmarshal(e.Data, &intents); err != nil {
+		return nil, fmt.Errorf("intent %d: %w", e.Seq, err)
+	}
+	return intents, nil
+}
+
+// RetryMark reads a retry's message.
+func (e Entry) RetryMark() (RetryMark, error) {
+	var mark RetryMark
+	if err := json.Unmarshal(e.Data, &mark); err != nil {
+		return mark, fmt.Errorf("retry %d: %w", e.Seq, err)
+	}
+	return mark, nil
+}

@@ -1,0 +1,378 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// maxIntake bounds the jobs of one partition that wait to be stored, besides what all of them may hold: see Holdings. Beyond
+// either producers are told 503.
+const maxIntake = 16384
+
+// Partition is one stream of an api's queue: the jobs of the keys that hash to it.
+type Partition struct {
+	queue  *Queue
+	number int
+	name   string // of the stream
+	nc     *nats.Conn
+	// reconnects is how often the connection was lost and came back.
+	reconnects func() uint64
+	stream     jetstream.Stream
+	intake     *stream.Exchange
+	sweeper    *sweeper
+	watch      time.Duration // how often it is looked whether the reader has gone deaf
+
+	jobs, keys atomic.Int64 // in the book, without those that are finished
+
+	mu       sync.Mutex
+	book     *book
+	fence    uint64              // the sequence of this owner's epoch, 0 before it took over
+	waiting  []*entrant          // not yet on their way to the stream
+	pending  map[string]*pending // waiting or on their way, by message id
+	reading  bool                // somebody reads the stream into the book
+	caughtUp bool                // all that was there when the reading began is in it
+	volume   int                 // numbers the books
+	endings  endings             // the ids of finished jobs that the stream may have forgotten
+	wake     chan struct{}
+	larger   chan struct{} // a message may be larger than its reader was set up for
+}
+
+// entrant is a job on its way into the stream.
+type entrant struct {
+	job    *ingest.Job
+	limits bucket.KeyLimits
+	msg    *nats.Msg
+	size   int   // of it, in bytes
+	held   int64 // of the holdings
+	ticket uint32
+	volume int  // of the book that the ticket is of
+	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
+	// foregone is a refusal decided at the door: the stream is only asked whether it knows the job's id.
+	foregone *ingest.Refusal
+	answer   stream.Answer
+	depth    int64 // for a full bucket
+	done     func(ingest.Receipt, *ingest.Refusal)
+}
+
+// pending are the entrants with one message id that have a ticket.
+type pending struct {
+	entrants int
+	read     bool // the reader met a message with this id: the next ticket that is answered counts it
+}
+
+func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {
+	intake, err := stream.NewExchange(nc)
+	if err != nil {
+		return nil, err
+	}
+	p := &Partition{
+		reconnects: func() uint64 { return nc.Stats().Reconnects },
+		queue:      q, number: number, name: StreamName(q.api, number), nc: nc, stream: source, intake: intake,
+		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch,
+	}
+	p.sweeper, err = newSweeper(p)
+	return p, err
+}
+
+// Name is the name of the partition's stream.
+func (p *Partition) Name() string { return p.name }
+
+// Number is the partition's place in its queue.
+func (p *Partition) Number() int { return p.number }
+
+// put takes a job into the bucket or refuses it. The forecast is judged now; the capacity when the stream answers.
+func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, foregone *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
+	p.mu.Lock()
+	if len(p.waiting) >= maxIntake {
+		p.mu.Unlock()
+		done(ingest.Receipt{}, &ingest.Refusal{
+			Code: ingest.Unavailable, Description: fmt.Sprintf("too many jobs wait to be stored in %s: try again", p.name),
+		})
+		return
+	}
+	if fault.Planted(fault.NoDedupe) {
+		j.DedupeID = nuid.Next()
+	}
+	id := ingest.StoredID(j.Key, j.DedupeID)
+	if first, known := p.endings.find(id); known && p.queue.dedupe.Judge(first.accepted, bucket.MicrosOf(time.Now())) == Same {
+		p.mu.Unlock()
+		done(p.placed(ingest.Receipt{
+			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, first.seq),
+		}, limits), nil)
+		return
+	}
+	position := p.book.depth(j.Key) + 1
+	held := heldBy(j)
+	if err := p.queue.holdings.enter(held, position == 1); err != nil {
+		p.mu.Unlock()
+		done(ingest.Receipt{}, &ingest.Refusal{Code: ingest.Unavailable, Description: fmt.Sprintf(
+			"weir holds as much in memory as it may, job %s of api %s was not kept (%v): try again", j.ID, j.API, err)})
+		return
+	}
+	p.mu.Unlock()
+
+	if foregone == nil {
+		foregone = p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+	}
+
+	p.mu.Lock()
+	e := &entrant{job: j, limits: limits, done: done, foregone: foregone, held: held}
+	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
+	if foregone == nil {
+		e.ticket, e.volume = p.book.enter(j.Key), p.volume
+		if e.twin = p.pending[id] != nil; !e.twin {
+			p.pending[id] = &pending{}
+		}
+		p.pending[id].entrants++
+		p.tallyLocked()
+	}
+	p.waiting = append(p.waiting, e)
+	e.size = e.msg.Size()
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// heldBy is what a job costs in memory until its stream has answered: its body, its headers, and the message of both.
+func heldBy(j *ingest.Job) int64 {
+	const rest = 2 << 10 // the job, its message, two maps
+	held := len(j.Body) + rest
+	for name, values := range j.Header {
+		held += len(name)
+		for _, v := range values {
+			held += len(v)
+		}
+	}
+	return int64(held)
+}
+
+// late refuses a job whose call would come after what the key or the job itself allows.
+func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *ingest.Refusal {
+	if limits.MaxWait == 0 && j.Deadline.IsZero() {
+		return nil
+	}
+	at := p.queue.eta(limits, j.Key, position, position-1)
+	if at == 0 {
+		return nil // an operator keeps the key from being called: nobody can say for how long
+	}
+	eta := at.Time()
+	wait := time.Until(eta)
+	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
+	switch {
+	case limits.MaxWait > 0 && wait > limits.MaxWait:
+		r.RetryAfter = max(leastRetry, wait-limits.MaxWait)
+		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
+			wait.Round(time.Millisecond), limits.MaxWait)
+	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
+		r.RetryAfter = max(leastRetry, eta.Sub(j.Deadline)) // from then on as much time would do
+		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
+			eta.UTC().Format(time.RFC3339Nano))
+	default:
+		return nil
+	}
+	return r
+}
+
+// tallyLocked tells forecasts what is in the book.
+func (p *Partition) tallyLocked() {
+	p.jobs.Store(int64(max(0, p.book.jobs-len(p.sweeper.finished))))
+	keys := int64(len(p.book.keys))
+	p.queue.holdings.keys.Add(keys - p.keys.Swap(keys))
+}
+
+func (p *Partition) depth(key string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.book.depth(key)
+}
+
+func (p *Partition) runIntake(ctx context.Context) error {
+	for {
+		select {
+		case <-p.wake:
+		case <-ctx.Done():
+			p.abandon()
+			return p.intake.Close()
+		}
+		for ctx.Err() == nil {
+			group := p.takeGroup()
+			if len(group) == 0 {
+				break
+			}
+			p.storeGroup(ctx, group)
+		}
+	}
+}
+
+// abandon refuses what waits when the intake ends.
+func (p *Partition) abandon() {
+	for group := p.takeGroup(); len(group) > 0; group = p.takeGroup() {
+		for _, e := range group {
+			e.answer.Err = stream.ErrStopping
+			p.answer(e)
+		}
+	}
+}
+
+func (p *Partition) takeGroup() []*entrant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(p.waiting) && n < stream.MaxGroup && (n == 0 || bytes < stream.MaxGroupBytes) {
+		bytes += p.waiting[n].size
+		n++
+	}
+	group := append([]*entrant(nil), p.waiting[:n]...)
+	rest := copy(p.waiting, p.waiting[n:])
+	clear(p.waiting[rest:])
+	p.waiting = p.waiting[:rest]
+	return group
+}
+
+// storeGroup asks the stream to take a group and answers its producers, in the order the jobs came.
+func (p *Partition) storeGroup(ctx context.Context, group []*entrant) {
+	together, alone, counted := p.sort(group)
+	p.commit(ctx, together, p.intake.Commit)
+	p.commit(ctx, alone, p.intake.Singly)
+	p.putCounted(ctx, counted)
+	for _, e := range group {
+		p.answer(e)
+	}
+}
+
+func (p *Partition) commit(ctx context.Context, some []*entrant, how func(context.Context, []*nats.Msg) []stream.Answer) {
+	if len(some) == 0 {
+		return
+	}
+	msgs := make([]*nats.Msg, len(some))
+	for i, e := range some {
+		msgs[i] = e.msg
+	}
+	for i, answer := range how(ctx, msgs) {
+		some[i].answer = answer
+	}
+}
+
+// sort parts a group by how the stream is to be asked. Jobs that it will take go together. Those it will probably
+// refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is below
+// the stream's ceiling is counted, exactly: once it is half full, or always where the book does not know what others
+// have stored.
+func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range group {
+		place := int64(p.book.position(e.job.Key, e.ticket))
+		switch {
+		case e.foregone != nil:
+			e.msg.Header[stream.HeaderRollup] = []string{impossibleRollup}
+			alone = append(alone, e)
+		case p.queue.above(e.limits.Capacity) && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
+			counted = append(counted, e)
+		case e.twin, place > e.limits.Capacity:
+			alone = append(alone, e)
+		default:
+			together = append(together, e)
+		}
+	}
+	return together, alone, counted
+}
+
+// impossibleRollup makes a stream store nothing, but say whether it knows the message's id: it looks for that before it refuses
+// a rollup that there is not. An expected sequence will not do, since a stream without replicas looks at that first; nor will an
+// expected last id: a stream with replicas compares it only when every replica has the message, and all of them then take the
+// mismatch for a failed write and store nothing more until they are restarted (nats-server 2.15.2).
+const impossibleRollup = "-"
+
+// answer tells one producer what the stream said.
+func (p *Partition) answer(e *entrant) {
+	p.mu.Lock()
+	position := p.book.position(e.job.Key, e.ticket)
+	p.settleLocked(e)
+	p.mu.Unlock()
+	p.queue.holdings.intake.give(e.held)
+
+	if e.answer.Err != nil {
+		e.done(ingest.Receipt{}, p.refusal(e))
+		return
+	}
+	fault.Pass(fault.JobStored)
+	receipt := ingest.Receipt{
+		Stream: p.name, Seq: e.answer.Seq, Job: e.job.ID, Key: e.job.Key, Duplicate: e.answer.Duplicate, Position: position,
+	}
+	if receipt.Duplicate {
+		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
+		p.mu.Lock()
+		if receipt.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
+			receipt.Position = p.book.depth(e.job.Key) // it was stored so lately that its owner has not read it yet
+		}
+		p.mu.Unlock()
+	}
+	e.done(p.placed(receipt, e.limits), nil)
+}
+
+// placed adds to a receipt when its job is called, if that is still to come.
+func (p *Partition) placed(r ingest.Receipt, limits bucket.KeyLimits) ingest.Receipt {
+	if r.Position > 0 {
+		if at := p.queue.eta(limits, r.Key, r.Position, p.depth(r.Key)); at != 0 {
+			r.ETA = at.Time()
+		}
+	}
+	return r
+}
+
+// settleLocked brings the book up to date with an entrant's answer: it counts what is in the stream, once.
+func (p *Partition) settleLocked(e *entrant) {
+	if e.foregone != nil || e.volume != p.volume {
+		return // it has no ticket, or one of a book that is closed: the reader counts it
+	}
+	id := e.msg.Header.Get(ingest.HeaderMsgID)
+	same := p.pending[id]
+	kept := e.answer.Err == nil && !e.answer.Duplicate
+	switch {
+	case kept && p.reading && e.answer.Seq > p.sweeper.read:
+		p.sweeper.own[e.answer.Seq] = struct{}{} // its ticket counts it
+	case same.read:
+		same.read = false
+	default:
+		p.book.leave(e.job.Key)
+		p.tallyLocked()
+	}
+	if same.entrants--; same.entrants == 0 {
+		delete(p.pending, id)
+	}
+}
+
+// refusal turns a stream's no into the producer's.
+func (p *Partition) refusal(e *entrant) *ingest.Refusal {
+	switch {
+	case e.foregone != nil && (errors.Is(e.answer.Err, stream.ErrNotKnown) || isFull(e.answer.Err)):
+		return e.foregone
+	case isFull(e.answer.Err):
+		depth := max(e.depth, e.limits.Capacity)
+		return &ingest.Refusal{
+			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
+			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
+			RetryAfter:  p.queue.room(e.limits, e.job.Key),
+		}
+	case errors.Is(e.answer.Err, stream.ErrUnanswered):
+		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}
+	}
+	return &ingest.Refusal{
+		Code:        ingest.Unavailable,
+		Description: fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, e.answer.Err),
+	}
+}

@@ -1,0 +1,278 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
+// are judged by the key's rate alone, and receipts of known ids have no position.
+type Outlook interface {
+	// ETA is when the call of the job at a place should start; 0 when nobody can say, because an operator has paused it.
+	ETA(Place) bucket.Micros
+	// Room is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
+	Room(key string) bucket.Micros
+	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
+	Position(key string, seq uint64) int
+}
+
+// Place is where a job stands: at this position of its key, the first being 1.
+type Place struct {
+	Key      string
+	Position int
+	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows: those on
+	// their way to the streams too. Both may be too low.
+	Others, Keys int
+}
+
+// Options are what a Queue needs. All but Dedupe and Others are required.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Settings  Settings
+	Rules     bucket.Rules
+	// Dedupe is how long ids are known, here and in what else hears of ends; nil: as Settings say, for good.
+	Dedupe *Dedupe
+	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
+	// counted for every job then, since the book does not know at once what they store.
+	Others bool
+	// Holdings bound what the queue, and all others that have the same, hold in memory. Nil: holdings of its own, for a
+	// small process.
+	Holdings *Holdings
+}
+
+// Queue is the bounded queue behind every key of one api: one stream per partition, one subject per key. A message in
+// a stream is an unfinished job. It is safe for concurrent use.
+type Queue struct {
+	api        string
+	js         jetstream.JetStream
+	partitions []*Partition
+	others     bool
+	log        *slog.Logger // nil: nothing is said
+	dedupe     *Dedupe
+	holdings   *Holdings
+	largest    atomic.Int64 // bytes that a message of the streams may have
+	ceiling    ceiling
+	house      atomic.Pointer[house]
+	outlook    atomic.Pointer[Outlook]
+}
+
+// house is what the queue lets in by: the rules and the state of their admission limits. It is not changed but replaced.
+type house struct {
+	rules     bucket.Rules
+	admitters []*bucket.Admitter
+}
+
+var _ ingest.Queue = (*Queue)(nil)
+
+// OpenQueue makes the api's streams exist and opens them. Run makes the queue work.
+func OpenQueue(ctx context.Context, o Options) (*Queue, error) {
+	asked := time.Now()
+	partitions, highest, err := ensureQueue(ctx, o.JetStream, o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	q := &Queue{api: o.Settings.API, js: o.JetStream, others: o.Others, log: o.Settings.Log, dedupe: o.Dedupe}
+	if q.dedupe == nil {
+		q.dedupe = NewDedupe(o.Settings.Dedupe)
+	}
+	if q.holdings = o.Holdings; q.holdings == nil {
+		q.holdings = NewHoldings(defaultMemory)
+	}
+	q.ceiling.every = ceilingLook
+	q.ceiling.raise(highest, asked)
+	if err := q.SetRules(o.Rules); err != nil {
+		return nil, err
+	}
+	for p := range partitions {
+		stream, err := o.JetStream.Stream(ctx, StreamName(q.api, p))
+		if err != nil {
+			return nil, fmt.Errorf("open stream %s: %w", StreamName(q.api, p), err)
+		}
+		q.enlarge(int64(stream.CachedInfo().Config.MaxMsgSize))
+		partition, err := newPartition(q, o.Conn, stream, p)
+		if err != nil {
+			return nil, err
+		}
+		q.partitions = append(q.partitions, partition)
+	}
+	return q, nil
+}
+
+// Run stores and deletes until ctx ends, and returns when every part has ended.
+func (q *Queue) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	if q.others {
+		group.Go(func() error { return q.followCeiling(ctx) })
+	}
+	for _, p := range q.partitions {
+		group.Go(func() error { return p.runIntake(ctx) })
+		group.Go(func() error { return p.sweeper.run(ctx) })
+	}
+	return group.Wait()
+}
+
+// SetRules changes what the queue lets in; it touches no job that is in. An admission limit that stays as it was keeps
+// its counts. An error changes nothing. Where a capacity rises above every former one, Raise comes first.
+func (q *Queue) SetRules(r bucket.Rules) error {
+	next := &house{rules: r}
+	var kept []*bucket.Admitter
+	if old := q.house.Load(); old != nil {
+		kept = slices.Clone(old.admitters)
+	}
+	for _, a := range r.Admit {
+		if i := slices.IndexFunc(kept, func(x *bucket.Admitter) bool { return x.Admission == a }); i >= 0 {
+			next.admitters = append(next.admitters, kept[i])
+			kept = slices.Delete(kept, i, i+1)
+			continue
+		}
+		x, err := bucket.NewAdmitter(a)
+		if err != nil {
+			return err
+		}
+		next.admitters = append(next.admitters, x)
+	}
+	q.house.Store(next)
+	return nil
+}
+
+// Raise brings the api's streams to new settings. Neither a capacity nor a body's bound is ever lowered there: what a
+// stream would answer by deleting jobs, the intake enforces by counting.
+func (q *Queue) Raise(ctx context.Context, s Settings) error {
+	// Until every stream lets so many in, and ever after when one of them fails, keys below that are counted.
+	asked := time.Now()
+	q.ceiling.raise(s.Capacity, bucket.Micros(q.ceiling.looked.Load()).Time())
+	_, highest, err := ensureQueue(ctx, q.js, s)
+	if err != nil {
+		return err
+	}
+	q.ceiling.raise(highest, asked)
+	q.enlarge(s.MaxBody + maxHeaderBytes)
+	return nil
+}
+
+// enlarge notes how large a message may be. A reader that was set up for smaller ones would never be sent it.
+func (q *Queue) enlarge(size int64) {
+	for {
+		known := q.largest.Load()
+		if size <= known {
+			return
+		}
+		if q.largest.CompareAndSwap(known, size) {
+			break
+		}
+	}
+	for _, p := range q.partitions {
+		select {
+		case p.larger <- struct{}{}:
+		default: // it knows already
+		}
+	}
+}
+
+// SetOutlook tells the queue whom to ask about times and positions.
+func (q *Queue) SetOutlook(o Outlook) { q.outlook.Store(&o) }
+
+// Holdings bound what is held of the queue's jobs in memory.
+func (q *Queue) Holdings() *Holdings { return q.holdings }
+
+// Found is how many jobs the queue held when it was opened, and of how many keys; markers count as both.
+func (q *Queue) Found() (keys, jobs int64) {
+	for _, p := range q.partitions {
+		state := p.stream.CachedInfo().State
+		keys, jobs = keys+int64(state.NumSubjects), jobs+int64(state.Msgs)
+	}
+	return keys, jobs
+}
+
+// Partitions are the queue's parts, by number.
+func (q *Queue) Partitions() []*Partition { return q.partitions }
+
+// Partition is where a key's jobs are.
+func (q *Queue) Partition(key string) *Partition {
+	return q.partitions[PartitionOf(key, len(q.partitions))]
+}
+
+// Stream implements ingest.Queue.
+func (q *Queue) Stream(key string) string { return q.Partition(key).name }
+
+// Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
+func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
+	h := q.house.Load()
+	limits := h.rules.For(j.Key)
+	let, refusal := q.admit(j, h.admitters, limits)
+	if let != nil {
+		done = let.answered(done)
+	}
+	q.Partition(j.Key).put(j, limits, refusal, done)
+}
+
+// admit asks the admission limits.
+func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket.KeyLimits) (*letIn, *ingest.Refusal) {
+	let, no := letThrough(j, admitters)
+	if no == nil {
+		return let, nil
+	}
+	return nil, &ingest.Refusal{
+		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
+		Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
+	}
+}
+
+func (q *Queue) eta(limits bucket.KeyLimits, key string, position, own int) bucket.Micros {
+	if o := q.outlook.Load(); o != nil {
+		jobs, keys := q.load()
+		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
+	}
+	return bucket.Forecast(limits, q.house.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
+}
+
+// load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
+func (q *Queue) load() (jobs, keys int) {
+	for _, p := range q.partitions {
+		jobs, keys = jobs+int(p.jobs.Load()), keys+int(p.keys.Load())
+	}
+	return jobs, keys
+}
+
+// unknownRoom is when a producer is told to come back to a bucket that is full while nobody can say until when.
+const unknownRoom = time.Minute
+
+// room is in how long the key's bucket should have room again.
+func (q *Queue) room(limits bucket.KeyLimits, key string) time.Duration {
+	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
+	if o := q.outlook.Load(); o != nil {
+		at = (*o).Room(key)
+	} else {
+		at = q.eta(limits, key, 1, 0)
+	}
+	if at == 0 {
+		return unknownRoom
+	}
+	return max(leastRetry, now.Until(at))
+}
+
+// leastRetry is the soonest that a producer is told to come back.
+const leastRetry = time.Millisecond
+
+func (q *Queue) position(key string, seq uint64) int {
+	if o := q.outlook.Load(); o != nil {
+		return (*o).Position(key, seq)
+	}
+	return 0
+}
+
+// Full reports whether err says that a stream holds as many messages of a subject as it may.
+func isFull(err error) bool { return errors.Is(err, stream.ErrFull) }

@@ -1,0 +1,335 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// EntryKind is what a message of a queue stream is.
+type EntryKind int
+
+// The kinds. Intents and retries are what replay must know besides the jobs.
+const (
+	JobEntry EntryKind = iota
+	IntentEntry
+	RetryEntry
+)
+
+// Entry is one message of a queue stream.
+type Entry struct {
+	Kind   EntryKind
+	Seq    uint64
+	Key    string // of a job
+	Header nats.Header
+	Data   []byte
+	Time   time.Time // when the stream stored it
+	// Bare says that Data was left out: see ReadOptions.Bodies.
+	Bare bool
+}
+
+// Reading bounds: how many bytes NATS may push ahead of the reader, at least as many as one message may have, and how soon a
+// reader that hears nothing, not even a heartbeat, is set up anew.
+const (
+	readBytes     = 512 << 10
+	leastMessage  = 128 // bytes, with its subjects and an id
+	readHeartbeat = time.Second
+	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
+	readWatch     = 10 * time.Second       // how often it is looked whether it has gone deaf; twice as long until it counts as that
+)
+
+// ReadOptions say what becomes of what is read. All are required.
+type ReadOptions struct {
+	// Mark is given every marker that was in the stream when this process took it over, in order, before any job.
+	Mark func(Entry)
+	// Marked is called once, when Mark has been given all.
+	Marked func()
+	Take   func(Entry) // every job, in order
+	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
+	Bodies func() bool
+	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
+	CaughtUp func()
+	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
+	Deaf func(err error)
+}
+
+// Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
+// ends, or the stream is deleted or set back; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
+// it has returned: the book is begun anew.
+func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
+	p.beginReading()
+	defer p.endReading()
+	p.mu.Lock()
+	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
+	p.mu.Unlock()
+	if r.fence == 0 {
+		r.Marked()
+		p.hasCaughtUp()
+		r.CaughtUp()
+	}
+	for {
+		err := r.listen(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errOtherwise):
+			continue
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack):
+			return fmt.Errorf("read %s: %w", p.name, err)
+		}
+		o.Deaf(err)
+		if !stream.Sleep(ctx, readRetry) {
+			return nil
+		}
+	}
+}
+
+// reading is one Read of a partition.
+type reading struct {
+	ReadOptions
+	p     *Partition
+	fence uint64 // to be read before it has caught up, 0 when it has
+	marks uint64 // how far Mark has been given what there is
+	known bool   // Mark has been given all
+	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
+	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not set back.
+	connection uint64
+}
+
+// errDeaf says that the reader was not given what its stream holds.
+var errDeaf = errors.New("messages are in the stream that were not delivered")
+
+// errOtherwise says that the reader goes on with bodies, or without, or with larger ones than before.
+var errOtherwise = errors.New("bodies are of use no more, or again, or may be larger")
+
+// listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
+// that it has gone deaf.
+func (r *reading) listen(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if r.fence > 0 && !r.known {
+		if err := r.readMarkers(ctx); err != nil {
+			return err
+		}
+		r.known = true
+		r.Marked()
+	}
+	bare := r.fence > 0 && !r.Bodies()
+	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1, HeadersOnly: bare,
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", r.p.name, err)
+	}
+	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
+	// The number of messages must never bind: the client has places for as many, and none for the word that a request has ended.
+	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(readHeartbeat))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", r.p.name, err)
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	watched := make(chan struct{})
+	defer func() { cancel(nil); <-watched }()
+	go func() {
+		defer close(watched)
+		r.watch(ctx, cancel)
+	}()
+	for {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+			continue // the ordered consumer sets itself up anew
+		case err != nil:
+			return fmt.Errorf("read %s: %w", r.p.name, err)
+		}
+		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
+		// lags can make the reader think that it has seen all.
+		if read := r.p.deliver(msg, bare, r.Take); r.fence > 0 && read >= r.fence {
+			r.fence = 0
+			r.p.hasCaughtUp()
+			r.CaughtUp()
+		}
+		if bare != (r.fence > 0 && !r.Bodies()) {
+			return errOtherwise
+		}
+	}
+}
+
+// watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
+// whether it still holds what was read: that also at once when the connection is back, since nothing is deleted until then.
+func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
+	back := r.p.nc.StatusChanged(nats.CONNECTED)
+	defer r.p.nc.RemoveStatusListener(back)
+	tick := time.NewTicker(r.p.watch)
+	defer tick.Stop()
+	soon := time.NewTimer(0) // it may be back already
+	defer soon.Stop()
+	for {
+		ticked := false
+		select {
+		case <-tick.C:
+			ticked = true
+		case <-back:
+		case <-soon.C:
+		case <-r.p.larger:
+			deaf(errOtherwise)
+			return
+		case <-ctx.Done():
+			return
+		}
+		read := r.p.readTo()
+		if ticked && r.last > read {
+			deaf(errDeaf)
+			return
+		}
+		switch set, err := r.setBack(ctx); {
+		case set && err == nil:
+			deaf(errSetBack)
+			return
+		case err != nil:
+			soon.Reset(readRetry)
+		}
+		if !ticked {
+			continue
+		}
+		next, err := r.p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1))
+		if err == nil {
+			r.last = next // 0: it has read all there is
+		}
+	}
+}
+
+// readTo is the sequence up to which the stream has been read.
+func (p *Partition) readTo() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sweeper.read
+}
+
+// beginReading begins the book anew.
+func (p *Partition) beginReading() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading = true
+	p.forgetReadLocked()
+}
+
+func (p *Partition) endReading() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reading, p.caughtUp = false, false
+	p.forgetReadLocked()
+}
+
+// forgetReadLocked drops all that is known from the stream, and closes the book. What is finished and not deleted is forgotten
+// too: the next owner finds it in the ledger.
+func (p *Partition) forgetReadLocked() {
+	p.sweeper.forget()
+	p.book = newBook()
+	p.tallyLocked()
+	p.volume++
+	clear(p.pending)
+}
+
+func (p *Partition) hasCaughtUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caughtUp = true
+}
+
+// deliver hands one message on and returns how far the stream has been read.
+func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (read uint64) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return 0 // not a message of a stream
+	}
+	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Bare: bare}
+	kind, token, ok := parseQueueSubject(msg.Subject())
+	if !ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if entry.Seq > p.sweeper.read {
+			p.sweeper.passed(entry)
+		}
+		return p.sweeper.read
+	}
+	if entry.Kind = kindOf(kind); entry.Kind == JobEntry {
+		entry.Key, err = ingest.ParseToken(token)
+	}
+	// Nobody but weir writes here; what it cannot have written it leaves alone.
+	if err == nil && p.noteRead(entry) && entry.Kind == JobEntry {
+		take(entry)
+	}
+	return entry.Seq
+}
+
+// noteRead books a message in, and reports whether it is news: a reader that was set up anew repeats itself.
+func (p *Partition) noteRead(e Entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if e.Seq <= p.sweeper.read {
+		return false
+	}
+	p.sweeper.passed(e)
+	if _, gone := p.sweeper.deleted[e.Seq]; gone {
+		delete(p.sweeper.deleted, e.Seq) // a marker that was done with before it was read back
+		return false
+	}
+	p.sweeper.order = append(p.sweeper.order, e.Seq)
+	if e.Kind != JobEntry {
+		return true
+	}
+	_, own := p.sweeper.own[e.Seq]
+	delete(p.sweeper.own, e.Seq)
+	switch same := p.pending[e.Header.Get(ingest.HeaderMsgID)]; {
+	case own: // its ticket counts it
+	case same != nil && !same.read:
+		same.read = true
+	default:
+		p.book.enter(e.Key)
+		p.tallyLocked()
+	}
+	return true
+}
+
+// Get loads one job's message again.
+func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
+	msg, err := p.stream.GetMsg(ctx, seq)
+	if err != nil {
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	_, token, _ := parseQueueSubject(msg.Subject)
+	key, err := ingest.ParseToken(token)
+	if err != nil {
+		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
+}
+
+// Gone reports whether the stream's leader says that a message is not there. Get may be answered by a replica that
+// lags, and nothing may be given up on its word.
+func (p *Partition) Gone(ctx context.Context, seq uint64) (bool, error) {
+	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
+	if err != nil {
+		return false, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	return found == 0, nil
+}
+
+// fromLeader asks the stream's leader for a message and returns its sequence, 0 when there is none.
+func (p *Partition) fromLeader(ctx context.Context, request string) (seq uint64, err error) {
+	m, err := stream.AskLeader(ctx, p.nc, p.name, request)
+	if err != nil || m == nil {
+		return 0, err
+	}
+	return m.Seq, nil
+}

@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"weir/bucket/internal/natstest"
+	"weir/ingest/await"
+)
+
+// newTestPartition is a partition on a nats-server of the test's.
+func newTestPartition(t *testing.T) *Partition {
+	t.Helper()
+	return openTestPartition(t, natstest.Start(t, t.TempDir(), 0))
+}
+
+func openTestPartition(t *testing.T, ns *server.Server) *Partition {
+	t.Helper()
+	js := natstest.Connect(t, ns)
+	q, err := OpenQueue(t.Context(), Options{Conn: js.Conn(), JetStream: js, Settings: Settings{
+		StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: 1000, MaxBody: 1 << 10,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q.partitions[0]
+}
+
+func (p *Partition) publishJobs(t *testing.T, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		if _, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kindJob, fmt.Sprintf("k%d", i%7)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDeafReaderIsSetUpAnew: a reader that does not get on while messages are there is set up anew, where it was; one that
+// has read all there is is left alone.
+func TestDeafReaderIsSetUpAnew(t *testing.T) {
+	p := newTestPartition(t)
+	p.watch = 20 * time.Millisecond
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	p.publishJobs(t, 0, 50)
+	ctx, cancel := context.WithCancel(t.Context())
+	deaf, all := make(chan error, 100), make(chan struct{})
+	var seen []uint64
+	var times atomic.Int32
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Read(ctx, ReadOptions{
+			Take: func(e Entry) {
+				if seen = append(seen, e.Seq); len(seen)%10 == 0 && len(seen) < 50 && times.Load() == 0 {
+					<-time.After(10 * p.watch) // as if nothing were delivered any more
+				}
+				if len(seen) == 100 {
+					close(all)
+				}
+			},
+			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true }, CaughtUp: func() {},
+			Deaf: func(err error) { times.Add(1); deaf <- err },
+		})
+	}()
+	select {
+	case err := <-deaf:
+		if !errors.Is(err, errDeaf) {
+			t.Errorf("it was set up anew because of: %v", err)
+		}
+	case <-time.After(90 * time.Second):
+		t.Fatal("nobody noticed that it did not get on")
+	}
+	p.publishJobs(t, 50, 100)
+	await.Receive(t, "all jobs to be read", all)
+	quiet := times.Load()
+	<-time.After(5 * p.watch)
+	if n := times.Load(); n != quiet {
+		t.Errorf("a reader that had read all there was was set up anew %d times", n-quiet)
+	}
+	cancel()
+	if err := await.Receive(t, "the end of the reader", ended); err != nil {
+		t.Error(err)
+	}
+	for i := 1; i < len(seen); i++ {
+		if seen[i] <= seen[i-1] {
+			t.Fatalf("message %d was taken after message %d", seen[i], seen[i-1])
+		}
+	}
+}
+
+// TestBacklogIsReadWithoutBodies: what the taker has no room for is not sent while the reader catches up, markers come before
+// the jobs that they stand behind, and jobs that come later have their bodies.
+func TestBacklogIsReadWithoutBodies(t *testing.T) {
+	p := newTestPartition(t)
+	const jobs, size = 200, 1000
+	publish := func(kind, token string) {
+		if _, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kind, token), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range jobs {
+		publish(kindJob, fmt.Sprintf("k%d", i))
+	}
+	publish(kindIntent, "one")
+	publish(kindRetry, "two")
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	publish(kindRetry, "later") // this owner's own
+	ctx, cancel := context.WithCancel(t.Context())
+	var marks []EntryKind
+	taken, bodies, caughtUp := 0, 0, false
+	all := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.Read(ctx, ReadOptions{
+			Mark: func(e Entry) {
+				if marks = append(marks, e.Kind); len(e.Data) != size {
+					t.Errorf("a marker has %d bytes", len(e.Data))
+				}
+			},
+			Marked: func() {
+				if taken != 0 || len(marks) != 2 {
+					t.Errorf("%d jobs were read before the markers, which are %v", taken, marks)
+				}
+			},
+			Take: func(e Entry) {
+				if taken++; e.Bare == (len(e.Data) == size) {
+					t.Errorf("%d bytes, bare: %v", len(e.Data), e.Bare)
+				}
+				bodies += len(e.Data)
+				if taken == jobs+1 {
+					if e.Bare {
+						t.Error("a job that came later has no body")
+					}
+					close(all)
+				}
+			},
+			Bodies:   func() bool { return taken < 10 },
+			CaughtUp: func() { caughtUp = true },
+			Deaf:     func(err error) { t.Error(err) },
+		})
+	}()
+	await.Until(t, "the backlog to be read", func() bool { return p.readTo() >= jobs })
+	publish(kindJob, "later")
+	await.Receive(t, "all to be read", all)
+	cancel()
+	if err := await.Receive(t, "the end of the reader", ended); err != nil {
+		t.Error(err)
+	}
+	if bodies != 11*size || !caughtUp || len(marks) != 2 {
+		t.Errorf("%d bytes of bodies were read, caught up: %v, markers %v", bodies, caughtUp, marks)
+	}
+}

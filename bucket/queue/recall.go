@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"cmp"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/internal/keyhash"
+	"weir/ingest"
+)
+
+// Finished is a job that has ended. JetStream forgets the ids of deleted messages when its server restarts; whoever ended
+// the job does not, nor does the ledger, and a producer that never got its receipt asks again.
+type Finished struct {
+	Key, DedupeID string
+	Seq           uint64
+	Accepted      time.Time // by its stream: from then on its id is known, as long as Dedupe says
+	waits         bool      // it has not ended: only its id is forgotten
+}
+
+// Recall makes the queue know finished jobs by their ids. It is safe for concurrent use.
+func (q *Queue) Recall(jobs []Finished) {
+	now := time.Now()
+	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
+	for _, f := range jobs {
+		p := q.Partition(f.Key)
+		p.mu.Lock()
+		before := p.endings.forgot
+		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}, since)
+		forgot := p.endings.forgot && !before
+		p.mu.Unlock()
+		if forgot && q.log != nil {
+			q.log.Warn("more jobs have ended than there is room for their ids: one that is sent again after a restart of its server may be called again; "+
+				"lower dedupe, or begin the api with more partitions", "api", q.api, "stream", p.name, "ids", SureIDs)
+		}
+	}
+}
+
+// Ended makes the queue know a job that its owner has brought to an end, where the server may restart without this
+// process. It must be called before Finish.
+func (q *Queue) Ended(f Finished) {
+	if q.others {
+		q.Recall([]Finished{f})
+	}
+}
+
+// Twin says what a message that was just read is to a job that has ended and had its id, or is that job: Same where its stream
+// took it for a new one because its server had forgotten the id, or where it has come back with a server that lost its
+// deletion. Calling that would call the job twice. What is Another has nothing to do with any job that has ended.
+func (p *Partition) Twin(e Entry) Likeness {
+	p.mu.Lock()
+	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID))
+	p.mu.Unlock()
+	at := bucket.MicrosOf(e.Time)
+	switch {
+	case !ok || first.seq == e.Seq && first.waits:
+		return Another
+	case first.seq == e.Seq && first.accepted == at:
+		return Same
+	}
+	return p.queue.dedupe.Judge(first.accepted, at)
+}
+
+// SureIDs is of how many finished jobs a partition knows the ids at least, at 50 to 90 bytes each: 3,500 a second at a dedupe of
+// ten minutes. At twice as many the older half is forgotten, and the log says so.
+const SureIDs = 1 << 21
+
+// endings are finished jobs by their message ids, in two generations: the old one goes when none of it can matter any more.
+// Its owner locks it.
+type endings struct {
+	seeds              keyhash.Seeds
+	young, old         map[keyhash.ID]ending
+	youngLast, oldLast bucket.Micros // when the newest of each was accepted
+	sure               int           // 0 for SureIDs
+	forgot             bool          // some have been forgotten before their time
+}
+
+type ending struct {
+	seq      uint64
+	accepted bucket.Micros
+	waits    bool
+}
+
+// add notes a job. What was accepted before since does not matter any more.
+func (x *endings) add(id string, e ending, since bucket.Micros) {
+	if e.accepted <= since {
+		return
+	}
+	x.turn(since)
+	if x.young == nil {
+		x.young = map[keyhash.ID]ending{}
+	}
+	k := x.seeds.ID(id)
+	if later, ok := x.at(k); ok && later.accepted > e.accepted {
+		return // the ledger is told in the order of ends
+	}
+	x.young[k] = e
+	x.youngLast = max(x.youngLast, e.accepted)
+}
+
+// find looks for the newest job that had an id.
+func (x *endings) find(id string) (ending, bool) {
+	if len(x.young)+len(x.old) == 0 {
+		return ending{}, false
+	}
+	return x.at(x.seeds.ID(id))
+}
+
+func (x *endings) at(k keyhash.ID) (ending, bool) {
+	e, ok := x.young[k]
+	if !ok {
+		e, ok = x.old[k]
+	}
+	return e, ok
+}
+
+func (x *endings) turn(since bucket.Micros) {
+	if since < x.oldLast && len(x.young) < cmp.Or(x.sure, SureIDs) {
+		return
+	}
+	x.forgot = x.forgot || since < x.oldLast
+	x.old, x.oldLast = x.young, x.youngLast
+	x.young, x.youngLast = nil, 0
+}

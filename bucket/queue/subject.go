@@ -1,0 +1,161 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// StreamName is the stream that keeps one partition of an api's queue.
+func StreamName(api string, partition int) string { return fmt.Sprintf("WEIR_%s_%d", api, partition) }
+
+// PartitionOf maps a key to its partition, for good: FNV-1a over the key's bytes.
+func PartitionOf(key string, partitions int) int { return int(KeySum(key) % uint64(partitions)) }
+
+// KeySum is FNV-1a over the key's bytes: short enough to go into every marker. Two keys may share one.
+func KeySum(key string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(key)) // a hash never fails
+	return h.Sum64()
+}
+
+// Subjects of a partition's stream. Jobs have one subject per key, so that the stream counts them per key. Markers
+// have one subject each: the stream's per-subject limit must never refuse one. The owner's epoch stands apart, where
+// no purge of finished jobs touches it.
+const (
+	queuePrefix = "weir.q." // weir.q.<api>.<partition>.<kind>.<token>
+	ownerPrefix = "weir.o." // weir.o.<api>.<partition>
+
+	kindJob    = "j"
+	kindIntent = "i"
+	kindRetry  = "r"
+)
+
+func queueSubjects(api string, partition int) string {
+	return queuePrefix + api + "." + strconv.Itoa(partition) + ".>"
+}
+
+func queueSubject(api string, partition int, kind, token string) string {
+	return queuePrefix + api + "." + strconv.Itoa(partition) + "." + kind + "." + token
+}
+
+func ownerSubject(api string, partition int) string {
+	return ownerPrefix + api + "." + strconv.Itoa(partition)
+}
+
+// Metadata that weir writes on the streams of its queues.
+const (
+	metaPartitions = "weir.partitions"
+	metaAPI        = "weir.api"
+)
+
+// StreamSettings are what every stream of weir shares.
+type StreamSettings struct {
+	Replicas int
+	Dedupe   time.Duration // how long a job's id is known
+	Log      *slog.Logger  // nil: nothing is said of what the streams have beyond what is asked for
+}
+
+// Settings describe the streams of one api's queue.
+type Settings struct {
+	StreamSettings
+	API        string
+	Partitions int   // for an api that is new; an existing one keeps its own number
+	Capacity   int64 // the largest capacity any key may have
+	MaxBody    int64 // bytes
+}
+
+// maxHeaderBytes is room for a job's headers; JetStream itself allows 64 KiB.
+const maxHeaderBytes = 64 << 10
+
+// ensureQueue makes the api's streams exist and returns their number and the highest per-key ceiling that the server enforces.
+// An existing stream's ceiling is raised, never lowered: JetStream would answer a lower one by deleting the oldest
+// messages of every key that is deeper.
+func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (partitions int, highest int64, err error) {
+	partitions = s.Partitions
+	if first, err := js.Stream(ctx, StreamName(s.API, 0)); err == nil {
+		if n, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions]); err == nil && n > 0 {
+			partitions = n
+		}
+	} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
+	}
+	for p := 0; p < partitions; p++ {
+		kept, err := ensureQueueStream(ctx, js, s, p, partitions)
+		if err != nil {
+			return 0, 0, err
+		}
+		highest = max(highest, kept.MaxMsgsPerSubject)
+		if n, err := strconv.Atoi(kept.Metadata[metaPartitions]); p == 0 && err == nil && n > 0 {
+			partitions = n // of the first there was: two replicas may meet a new api at once, and be set up differently
+		}
+	}
+	return partitions, highest, nil
+}
+
+func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, p, partitions int) (*jetstream.StreamConfig, error) {
+	name := StreamName(s.API, p)
+	cfg := jetstream.StreamConfig{
+		Name:        name,
+		Description: fmt.Sprintf("weir: waiting jobs of api %s, partition %d of %d; a finished job is deleted", s.API, p, partitions),
+		Subjects:    []string{queueSubjects(s.API, p), ownerSubject(s.API, p)},
+		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: s.Replicas,
+		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: s.Capacity,
+		MaxMsgSize: int32(min(s.MaxBody+maxHeaderBytes, 1<<30)), Duplicates: s.Dedupe,
+		AllowDirect: true, AllowAtomicPublish: true,
+		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API, stream.MetaMonitor: "1"},
+	}
+	return stream.EnsureStream(ctx, js, stream.Options{Config: cfg, Configured: stream.DedupeBound, Log: s.Log})
+}
+
+// parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
+func parseQueueSubject(subject string) (kind, token string, ok bool) {
+	if !strings.HasPrefix(subject, queuePrefix) {
+		return "", "", false
+	}
+	parts := strings.SplitN(subject[len(queuePrefix):], ".", 4)
+	if len(parts) != 4 {
+		return "", "", false
+	}
+	return parts[2], parts[3], true
+}
+
+// Depth is one key's number of unfinished jobs as its stream counts them.
+type Depth struct {
+	Key  string
+	Jobs uint64
+}
+
+// Depths asks the servers for every key of an api that has unfinished jobs. It pages through the subjects and costs
+// them time in proportion to the number of keys: for operators, not for the way of a job.
+func Depths(ctx context.Context, js jetstream.JetStream, api string) ([]Depth, error) {
+	var depths []Depth
+	for p := 0; ; p++ {
+		stream, err := js.Stream(ctx, StreamName(api, p))
+		if errors.Is(err, jetstream.ErrStreamNotFound) && p > 0 {
+			return depths, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("stream of api %s: %w", api, err)
+		}
+		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(queueSubject(api, p, kindJob, "*")))
+		if err != nil {
+			return nil, fmt.Errorf("subjects of stream %s: %w", StreamName(api, p), err)
+		}
+		for subject, n := range info.State.Subjects {
+			if _, token, ok := parseQueueSubject(subject); ok {
+				if key, err := ingest.ParseToken(token); err == nil {
+					depths = append(depths, Depth{Key: key, Jobs: n})
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+)
+
+// MaxUnswept bounds the finished messages of one partition that are not deleted yet. The owner starts no call above
+// it, so that a restart has at most this many finished jobs to look up.
+const MaxUnswept = 4096
+
+// sweeper deletes what is finished. Where everything up to a sequence is finished, one purge replaces many deletes:
+// with fsync on every write each single delete costs an fsync.
+//
+// Its state is guarded by the partition's lock.
+type sweeper struct {
+	p *Partition
+	x *stream.Exchange
+
+	own        map[uint64]struct{} // stored by this process, not read back yet
+	read       uint64              // the last sequence read
+	newest     time.Time           // when the newest message up to there was stored
+	before     place               // how far that was when the connection was last lost; see setBack
+	connection uint64              // how often it had been
+	sound      uint64              // how often it had been when the stream was last seen not to be set back
+	order      []uint64            // read and not deleted, rising
+	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
+	deleted    map[uint64]struct{} // deleted, still in order
+	wake       chan struct{}
+}
+
+func newSweeper(p *Partition) (*sweeper, error) {
+	x, err := stream.NewExchange(p.nc)
+	if err != nil {
+		return nil, err
+	}
+	return &sweeper{
+		p: p, x: x, own: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{},
+		wake: make(chan struct{}, 1),
+	}, nil
+}
+
+// Finish marks a job of the key as finished: its outcome is durable elsewhere, its message may go.
+func (p *Partition) Finish(key string, seq uint64) { p.sweeper.finish(key, seq) }
+
+// Discard marks a marker as done with.
+func (p *Partition) Discard(seq uint64) { p.sweeper.finish("", seq) }
+
+// Unswept is the number of finished messages that are not deleted yet.
+func (p *Partition) Unswept() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.sweeper.finished)
+}
+
+// forget drops all that is known from reading the stream. It is called with the partition's lock held.
+func (s *sweeper) forget() {
+	s.read, s.newest, s.order = 0, time.Time{}, nil
+	s.before, s.connection = place{}, s.p.reconnects()
+	s.sound = s.connection
+	clear(s.own)
+	clear(s.finished)
+	clear(s.deleted)
+}
+
+func (s *sweeper) finish(key string, seq uint64) {
+	s.p.mu.Lock()
+	s.finished[seq] = key
+	s.p.tallyLocked()
+	s.p.mu.Unlock()
+	s.kick()
+}
+
+func (s *sweeper) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sweeper) run(ctx context.Context) error {
+	for {
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return s.x.Close()
+		}
+		for ctx.Err() == nil && s.sure() {
+			upTo, covered, single := s.next()
+			if len(covered)+len(single) == 0 {
+				break
+			}
+			if !s.sweep(ctx, upTo, covered, single) && !stream.Sleep(ctx, time.Second) {
+				break // the stream did not answer: the same again
+			}
+		}
+	}
+}
+
+// sure reports whether what is finished may be deleted: not from when the connection is lost until it is known that the
+// stream was not set back meanwhile, since another job may have the sequence by then. What is on its way when the connection
+// breaks may still arrive: a delete has no condition.
+func (s *sweeper) sure() bool {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	return s.p.reconnects() == s.sound && s.p.nc.IsConnected()
+}
+
+// next chooses what to delete: by one purge what is finished without a gap from the oldest on, singly the rest.
+func (s *sweeper) next() (upTo uint64, covered, single []uint64) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	front := 0
+	for ; front < len(s.order); front++ {
+		seq := s.order[front]
+		if _, gone := s.deleted[seq]; gone {
+			delete(s.deleted, seq)
+			continue
+		}
+		if _, ok := s.finished[seq]; !ok {
+			break
+		}
+		covered = append(covered, seq)
+	}
+	s.order = s.order[front:]
+	if len(covered) > 0 {
+		upTo = covered[len(covered)-1]
+	}
+	for seq := range s.finished {
+		if seq > upTo {
+			single = append(single, seq)
+			if len(single) == stream.MaxExchange {
+				break
+			}
+		}
+	}
+	slices.Sort(single)
+	if len(covered) == 1 && len(single) < stream.MaxExchange {
+		return 0, nil, append(single, covered...)
+	}
+	return upTo, covered, single
+}
+
+// sweep deletes and reports whether all of it is done. What fails stays finished and is tried again.
+func (s *sweeper) sweep(ctx context.Context, upTo uint64, covered, single []uint64) bool {
+	ok := true
+	fault.Pass(fault.DeleteNext)
+	if len(covered) > 0 {
+		if err := s.purge(ctx, upTo); err != nil {
+			single, ok = append(single, covered...), false
+			single = single[:min(len(single), stream.MaxExchange)]
+		} else {
+			s.gone(covered)
+		}
+	}
+	var done []uint64
+	for i, reply := range s.x.Do(ctx, s.deletes(single), stream.Every) {
+		if isDeleted(reply.Msg) {
+			done = append(done, single[i])
+		}
+	}
+	fault.Pass(fault.Deleted)
+	s.gone(done)
+	return ok && len(done) == len(single)
+}
+
+func (s *sweeper) purge(ctx context.Context, upTo uint64) error {
+	// Only finished messages stand at or below upTo on these subjects, jobs and markers alike; the owner's epoch has
+	// another.
+	ctx, cancel := context.WithTimeout(ctx, stream.AnswerWait)
+	defer cancel()
+	err := s.p.stream.Purge(ctx, jetstream.WithPurgeSubject(queueSubjects(s.p.queue.api, s.p.number)),
+		jetstream.WithPurgeSequence(upTo+1))
+	if err != nil {
+		return fmt.Errorf("purge %s up to %d: %w", s.p.name, upTo, err)
+	}
+	return nil
+}
+
+func (s *sweeper) deletes(seqs []uint64) []*nats.Msg {
+	msgs := make([]*nats.Msg, len(seqs))
+	for i, seq := range seqs {
+		// Without no_erase the server overwrites the block: a hundred times the cost.
+		msgs[i] = &nats.Msg{
+			Subject: "$JS.API.STREAM.MSG.DELETE." + s.p.name,
+			Data:    fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq),
+		}
+	}
+	return msgs
+}
+
+// isDeleted takes "there is no such message" for done: the answer to an earlier try may have been lost.
+func isDeleted(reply *nats.Msg) bool {
+	if reply == nil {
+		return false
+	}
+	var answer struct {
+		Success bool                `json:"success"`
+		Error   *jetstream.APIError `json:"error"`
+	}
+	if json.Unmarshal(reply.Data, &answer) != nil {
+		return false
+	}
+	return answer.Success || answer.Error != nil &&
+		(answer.Error.ErrorCode == stream.CodeDeleteNotFound || answer.Error.ErrorCode == stream.CodeDeleteFailed ||
+			answer.Error.ErrorCode == stream.CodeNoMessage)
+}
+
+// gone books deleted messages out.
+func (s *sweeper) gone(seqs []uint64) {
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
+	for _, seq := range seqs {
+		key, ok := s.finished[seq]
+		if !ok {
+			continue
+		}
+		delete(s.finished, seq)
+		if key != "" {
+			s.p.book.leave(key)
+		}
+		s.p.tallyLocked()
+		if seq > s.read || len(s.order) > 0 && seq >= s.order[0] {
+			s.deleted[seq] = struct{}{}
+		}
+	}
+	if len(s.deleted) > 1024+len(s.order)/2 {
+		s.order = slices.DeleteFunc(s.order, func(seq uint64) bool { _, gone := s.deleted[seq]; return gone })
+		maps.DeleteFunc(s.deleted, func(seq uint64, _ struct{}) bool { return seq <= s.read })
+	}
+}

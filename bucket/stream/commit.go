@@ -1,0 +1,202 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+)
+
+// Bounds of one group commit. JetStream allows 1,000 messages; larger groups gain nothing more from sharing an fsync.
+const (
+	MaxGroup      = MaxExchange
+	MaxGroupBytes = 4 << 20
+)
+
+// commitTries bounds how often a message without an answer is sent again; its message id keeps it from being stored
+// twice.
+const commitTries = 3
+
+// Commit stores msgs in one stream, all with one fsync where the stream takes them all. What one message is refused
+// for (a full key, a known id) must not hit the others, so then each goes by itself. Every message carries a
+// Nats-Msg-Id. The answer says for each message whether it is stored, refused, or that nobody knows.
+func (x *Exchange) Commit(ctx context.Context, msgs []*nats.Msg) []Answer {
+	return x.commitWhile(ctx, msgs, Every)
+}
+
+// commitWhile is Commit for messages of which number i is sent again only while may(i) reports true: else its answer is
+// ErrNotNow.
+func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i int) bool) []Answer {
+	start := time.Now()
+	if x.groups.choose(len(msgs)) {
+		answers, err := x.atomic(ctx, msgs)
+		if err == nil {
+			x.groups.learn(&x.groups.together, len(msgs), time.Since(start))
+			return answers
+		}
+		return x.again(ctx, msgs, resending{earlier: err, may: may})
+	}
+	answers := x.again(ctx, msgs, resending{may: may})
+	x.groups.learn(&x.groups.apart, len(msgs), time.Since(start))
+	return answers
+}
+
+// grouping learns what is cheaper on this stream: one atomic batch, which shares one fsync but is written twice, or
+// single messages all under way at once. On a store that syncs every write batches win tenfold, on one that does not
+// they lose.
+type grouping struct {
+	together, apart time.Duration // per message, a moving average; 0 while untried
+	turn            int
+}
+
+// The other way is tried now and then, with a group small enough not to be felt.
+const (
+	tryEvery   = 256
+	tryAtMost  = 32
+	leastGroup = 2
+)
+
+func (g *grouping) choose(n int) (together bool) {
+	if n < leastGroup {
+		return false
+	}
+	g.turn++
+	together = g.apart == 0 || g.together < g.apart
+	if n <= tryAtMost && g.together != 0 && (g.apart == 0 || g.turn >= tryEvery) {
+		g.turn = 0
+		return !together
+	}
+	return together
+}
+
+func (g *grouping) learn(cost *time.Duration, n int, took time.Duration) {
+	if n < leastGroup {
+		return
+	}
+	each := max(1, took/time.Duration(n))
+	if *cost == 0 {
+		*cost = each
+		return
+	}
+	*cost += (each - *cost) / 8
+}
+
+// atomic publishes one atomic batch. With an error none of it is stored, or, where the error is ErrUnanswered, nobody
+// knows.
+func (x *Exchange) atomic(ctx context.Context, msgs []*nats.Msg) ([]Answer, error) {
+	id := nuid.Next()
+	for i, m := range msgs {
+		m.Header[headerBatchID] = []string{id}
+		m.Header[headerBatchSeq] = []string{strconv.Itoa(i + 1)}
+	}
+	last := len(msgs) - 1
+	msgs[last].Header[headerBatchCommit] = []string{"1"}
+	defer func() {
+		for _, m := range msgs {
+			delete(m.Header, headerBatchID)
+			delete(m.Header, headerBatchSeq)
+			delete(m.Header, headerBatchCommit)
+		}
+	}()
+	ack := readAck(x.Do(ctx, msgs, func(i int) bool { return i == last })[last])
+	if ack.Err != nil {
+		return nil, ack.Err
+	}
+	if ack.Seq < uint64(len(msgs)) {
+		return nil, fmt.Errorf("%w: an answer that cannot be", ErrUnanswered)
+	}
+	answers := make([]Answer, len(msgs))
+	for i := range answers {
+		answers[i].Seq = ack.Seq - uint64(last-i) // the messages of a batch stand one after another
+	}
+	return answers, nil
+}
+
+// resending says how a try ended before, nil where there was none, and which messages may be sent once more: see commitWhile.
+type resending struct {
+	earlier error
+	may     func(i int) bool
+}
+
+// Singly publishes each message by itself, all under way at once, and again what was not answered.
+func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
+	return x.again(ctx, msgs, resending{may: Every})
+}
+
+// again is Singly for messages of which an earlier try may have stored some.
+func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
+	answers := make([]Answer, len(msgs))
+	unknown := make([]bool, len(msgs))
+	open := make([]int, len(msgs))
+	for i := range msgs {
+		open[i], unknown[i] = i, errors.Is(r.earlier, ErrUnanswered)
+	}
+	for try := 1; len(open) > 0; try++ {
+		if r.earlier != nil || try > 1 {
+			open = slices.DeleteFunc(open, func(i int) bool {
+				if r.may(i) {
+					return false
+				}
+				answers[i].Err = ErrNotNow
+				return true
+			})
+		}
+		send := make([]*nats.Msg, len(open))
+		for k, i := range open {
+			send[k] = msgs[i]
+		}
+		replies := x.Do(ctx, send, Every)
+		left := open[:0]
+		noResponders := false
+		for k, i := range open {
+			answers[i] = readAck(replies[k])
+			err := answers[i].Err
+			if errors.Is(err, ErrUnanswered) || errors.Is(err, ErrRetry) {
+				left = append(left, i)
+				noResponders = noResponders || errors.Is(err, ErrRetry)
+			}
+			if unknown[i] = unknown[i] || errors.Is(err, ErrUnanswered); unknown[i] && !settles(err) {
+				answers[i].Err = InDoubt(err)
+			}
+		}
+		open = left
+		if ctx.Err() != nil || try == commitTries {
+			return answers
+		}
+		if noResponders && !Sleep(ctx, time.Duration(try)*250*time.Millisecond) {
+			return answers
+		}
+	}
+	return answers
+}
+
+// settles reports an answer that tells what became of the message, whatever was sent before: the stream looked for its
+// id first. It looks at an expected sequence before that.
+func settles(err error) bool {
+	return err == nil || errors.Is(err, ErrFull) || errors.Is(err, ErrNotKnown)
+}
+
+// InDoubt is err, after a try of which nobody knows whether it stored the message.
+func InDoubt(err error) error {
+	if !errors.Is(err, ErrUnanswered) {
+		return fmt.Errorf("%w; at last: %w", ErrUnanswered, err)
+	}
+	return err
+}
+
+// Sleep waits for d and reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,294 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Replicas of different versions of weir work on the same streams while one takes the other's place. So a stream that is there
+// is only ever added to: what this version does not know, another may need. What is lowered is what the running configuration
+// says, which all replicas have in common.
+
+// MetaMonitor lets `nats server check stream` watch a stream.
+const MetaMonitor = "io.nats.monitor.enabled"
+
+// Bounds are those of a stream's bounds that the configuration sets: they follow it down as well as up.
+type Bounds int
+
+// The bounds.
+const (
+	AgeBound    Bounds = 1 << iota // MaxAge
+	SizeBound                      // MaxBytes
+	DedupeBound                    // Duplicates
+)
+
+// Options are what a stream is to be at least. Config is required.
+type Options struct {
+	Config     jetstream.StreamConfig
+	Configured Bounds
+	Log        *slog.Logger // nil: nothing is said
+}
+
+// EnsureStream creates a stream, or adds to the one that is there what it lacks, and returns its configuration. What it has
+// beyond what is asked for stays, and is told. It blocks until it is so, for at most a minute, or until ctx ends.
+func EnsureStream(ctx context.Context, js jetstream.JetStream, o Options) (*jetstream.StreamConfig, error) {
+	cfg, err := establish(ctx, func(ctx context.Context) (*jetstream.StreamConfig, error) { return o.ensure(ctx, js) })
+	if err != nil {
+		return nil, fmt.Errorf("stream %s: %w", o.Config.Name, err)
+	}
+	return cfg, nil
+}
+
+func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstream.StreamConfig, error) {
+	name := o.Config.Name
+	stream, err := js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		stream, err = js.CreateStream(ctx, o.Config)
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica came first, of another version perhaps
+			stream, err = js.Stream(ctx, name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	have := stream.CachedInfo().Config
+	next := o.raised(have)
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if more := o.beyond(next); len(more) > 0 {
+		log.Info("a stream has more than this version of weir asks for; it stays so", "stream", name, "has", more)
+	}
+	changes := differences(have, next)
+	if len(changes) == 0 {
+		return &have, nil
+	}
+	if err := patchStream(ctx, js, have, next); err != nil {
+		return nil, fmt.Errorf("update: %w", err)
+	}
+	log.Info("a stream was changed", "stream", name, "to", changes)
+	return &next, nil
+}
+
+// EnsureBucket is EnsureStream for a key-value bucket, and opens it.
+func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.KeyValueConfig, log *slog.Logger) (jetstream.KeyValue, error) {
+	kv, err := establish(ctx, func(ctx context.Context) (jetstream.KeyValue, error) {
+		kv, err := js.KeyValue(ctx, cfg.Bucket)
+		if errors.Is(err, jetstream.ErrBucketNotFound) {
+			kv, err = js.CreateKeyValue(ctx, cfg)
+			if errors.Is(err, jetstream.ErrBucketExists) {
+				kv, err = js.KeyValue(ctx, cfg.Bucket)
+			}
+		}
+		return kv, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("key-value bucket %s: %w", cfg.Bucket, err)
+	}
+	_, err = EnsureStream(ctx, js, Options{Log: log, Config: jetstream.StreamConfig{
+		Name: "KV_" + cfg.Bucket, Replicas: cfg.Replicas, MaxMsgsPerSubject: int64(max(cfg.History, 1)), MaxMsgSize: cfg.MaxValueSize,
+		SubjectDeleteMarkerTTL: cfg.LimitMarkerTTL, AllowMsgTTL: cfg.LimitMarkerTTL > 0,
+		Discard:  jetstream.DiscardNew, // as every key-value bucket
+		Metadata: map[string]string{MetaMonitor: "1"},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return kv, nil
+}
+
+// Two replicas that start together on a new cluster ask for the same streams at the same moment, and nats-server 2.15 may then
+// answer neither, though it makes what they asked for. So an attempt is not waited for long, and looks again first.
+const (
+	firstAttempt  = 2 * time.Second // twice as long for every next one: a busy cluster is slow to agree
+	mostAttempts  = 5               // 62 seconds
+	attemptPause  = 100 * time.Millisecond
+	codeNoCluster = 10008 // JetStream system temporarily unavailable
+)
+
+// establish tries to bring something about until it is there, somebody says why it cannot be, or no attempt is left.
+func establish[T any](ctx context.Context, try func(context.Context) (T, error)) (got T, err error) {
+	for n := range mostAttempts {
+		attempt, cancel := context.WithTimeout(ctx, firstAttempt<<n)
+		got, err = try(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !unanswered(err) {
+			return got, err
+		}
+		select {
+		case <-time.After(attemptPause + rand.N(attemptPause)): // not in step with the other replica
+		case <-ctx.Done():
+			return got, err
+		}
+	}
+	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
+}
+
+// unanswered tells that nobody said yes or no.
+func unanswered(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.As(err, &api) && api.ErrorCode == codeNoCluster
+}
+
+// raised is what a stream that is as have is to become.
+func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
+	want, next := o.Config, have
+	next.Subjects = slices.Clone(have.Subjects)
+	for _, s := range want.Subjects {
+		if !slices.Contains(next.Subjects, s) {
+			next.Subjects = append(next.Subjects, s)
+		}
+	}
+	next.Metadata = map[string]string{}
+	maps.Copy(next.Metadata, want.Metadata)
+	maps.Copy(next.Metadata, have.Metadata)
+	next.Replicas = max(have.Replicas, want.Replicas)
+	next.Discard, next.DiscardNewPerSubject = want.Discard, want.DiscardNewPerSubject
+	next.MaxMsgsPerSubject = larger(have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	next.MaxMsgSize = larger(have.MaxMsgSize, want.MaxMsgSize)
+	next.MaxAge, next.MaxBytes = larger(have.MaxAge, want.MaxAge), larger(have.MaxBytes, want.MaxBytes)
+	if o.Configured&AgeBound != 0 {
+		next.MaxAge = want.MaxAge
+	}
+	if o.Configured&SizeBound != 0 {
+		next.MaxBytes = want.MaxBytes
+	}
+	next.Duplicates = max(have.Duplicates, want.Duplicates)
+	if o.Configured&DedupeBound != 0 {
+		next.Duplicates = want.Duplicates
+	}
+	if next.MaxAge > 0 {
+		next.Duplicates = min(next.Duplicates, next.MaxAge) // the server refuses more
+	}
+	next.AllowDirect = have.AllowDirect || want.AllowDirect
+	next.AllowAtomicPublish = have.AllowAtomicPublish || want.AllowAtomicPublish
+	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
+	next.SubjectDeleteMarkerTTL = max(have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL)
+	return next
+}
+
+// beyond is what a stream has that was not asked for.
+func (o *Options) beyond(c jetstream.StreamConfig) []string {
+	want := o.Config
+	var found []string
+	for _, s := range c.Subjects {
+		if len(want.Subjects) > 0 && !slices.Contains(want.Subjects, s) {
+			found = append(found, "subject "+s)
+		}
+	}
+	note := func(name string, has, asked int64, text string) {
+		if asked > 0 && (has <= 0 || has > asked) {
+			found = append(found, name+" "+text)
+		}
+	}
+	note("num_replicas", int64(c.Replicas), int64(want.Replicas), strconv.Itoa(c.Replicas))
+	note("max_msgs_per_subject", c.MaxMsgsPerSubject, want.MaxMsgsPerSubject, strconv.FormatInt(c.MaxMsgsPerSubject, 10))
+	note("max_msg_size", int64(c.MaxMsgSize), int64(want.MaxMsgSize), strconv.Itoa(int(c.MaxMsgSize)))
+	note("max_bytes", c.MaxBytes, want.MaxBytes, strconv.FormatInt(c.MaxBytes, 10))
+	note("max_age", int64(c.MaxAge), int64(want.MaxAge), c.MaxAge.String())
+	note("duplicate_window", int64(c.Duplicates), int64(want.Duplicates), c.Duplicates.String())
+	return found
+}
+
+// larger is the larger of two bounds, of which one that is not positive is none.
+func larger[T ~int32 | ~int64](have, want T) T {
+	if have <= 0 || want <= 0 {
+		return min(have, 0)
+	}
+	return max(have, want)
+}
+
+// differences are the fields in which two configurations differ, as the second has them.
+func differences(a, b jetstream.StreamConfig) []string {
+	var found []string
+	before, after := fieldsOf(a), fieldsOf(b)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if !bytes.Equal(before[name], after[name]) {
+			found = append(found, name+" "+readable(name, after[name]))
+		}
+	}
+	return found
+}
+
+// readable writes the server's nanoseconds as a duration.
+func readable(name string, value json.RawMessage) string {
+	var d time.Duration
+	if strings.HasSuffix(name, "_age") || strings.HasSuffix(name, "_window") || strings.HasSuffix(name, "_ttl") {
+		if json.Unmarshal(value, &d) == nil {
+			return d.String()
+		}
+	}
+	return string(value)
+}
+
+func fieldsOf(c jetstream.StreamConfig) map[string]json.RawMessage {
+	data, err := json.Marshal(c)
+	fields := map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		panic("bucket: a stream's configuration that JSON cannot carry: " + err.Error())
+	}
+	return fields
+}
+
+// patchStream changes those fields of a stream in which next differs from have, and leaves alone what this version of the
+// client does not know.
+func patchStream(ctx context.Context, js jetstream.JetStream, have, next jetstream.StreamConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
+	defer cancel()
+	ask := func(what string, question []byte) (map[string]json.RawMessage, error) {
+		msg, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM."+what+"."+next.Name, question)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Error  *jetstream.APIError        `json:"error"`
+			Config map[string]json.RawMessage `json:"config"`
+		}
+		switch err := json.Unmarshal(msg.Data, &answer); {
+		case err != nil:
+			return nil, fmt.Errorf("the answer cannot be read: %w", err)
+		case answer.Error != nil:
+			return nil, answer.Error
+		}
+		return answer.Config, nil
+	}
+	config, err := ask("INFO", nil)
+	if err != nil {
+		return err
+	}
+	before, after := fieldsOf(have), fieldsOf(next)
+	for name := range before {
+		if _, still := after[name]; !still {
+			delete(config, name)
+		}
+	}
+	for name, value := range after {
+		if !bytes.Equal(before[name], value) {
+			config[name] = value
+		}
+	}
+	data, err := json.Marshal(config)
+	if err != nil {
+		return err
+	}
+	_, err = ask("UPDATE", data)
+	return err
+}

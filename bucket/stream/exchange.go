@@ -1,0 +1,194 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// MaxExchange bounds the requests of one exchange under way at once: more API requests could make the server drop its
+// whole queue, everybody's.
+const MaxExchange = 256
+
+// AnswerWait is how long a stream may take to answer; an election of a clustered stream takes up to nine seconds.
+const AnswerWait = 10 * time.Second
+
+// reconnectGrace is how long answers to what was sent before the connection was lost are waited for after it is back: from
+// a server that was restarted none will come, from a cluster they may.
+const reconnectGrace = 500 * time.Millisecond
+
+// Exchange sends many requests at once and collects their replies over one subscription. It is used by one goroutine
+// at a time.
+type Exchange struct {
+	nc      *nats.Conn
+	inbox   string
+	sub     *nats.Subscription
+	replies chan *nats.Msg
+	back    chan nats.Status // tells that the connection is back
+	round   int
+	groups  grouping
+}
+
+// NewExchange subscribes to the replies of an Exchange. Close ends that.
+func NewExchange(nc *nats.Conn) (*Exchange, error) {
+	x := &Exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*MaxExchange)}
+	var err error
+	if x.sub, err = nc.ChanSubscribe(x.inbox+".*.*", x.replies); err != nil {
+		return nil, fmt.Errorf("subscribe to replies: %w", err)
+	}
+	x.back = nc.StatusChanged(nats.CONNECTED)
+	return x, nil
+}
+
+// Close stops listening to replies.
+func (x *Exchange) Close() error {
+	x.nc.RemoveStatusListener(x.back)
+	if err := x.sub.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("unsubscribe from replies: %w", err)
+	}
+	return nil
+}
+
+// Reply is what came of one request: a message, or the reason why there is none.
+type Reply struct {
+	Msg *nats.Msg
+	Err error // ErrUnsent or ErrUnanswered
+}
+
+// Do publishes msgs, at most MaxExchange, and waits for a reply to each that wants reports true for. What one message
+// cannot be sent for does not hit the others.
+func (x *Exchange) Do(ctx context.Context, msgs []*nats.Msg, wants func(i int) bool) []Reply {
+	if len(msgs) > MaxExchange {
+		panic("bucket: more requests in one exchange than its bound")
+	}
+	x.round++
+	prefix := x.inbox + "." + strconv.Itoa(x.round) + "."
+	replies := make([]Reply, len(msgs))
+	for len(x.back) > 0 {
+		<-x.back // it was lost and is back since the last round
+	}
+	missing := 0
+	for i, m := range msgs {
+		m.Reply = ""
+		if wants(i) {
+			m.Reply = prefix + strconv.Itoa(i)
+		}
+		if err := x.nc.PublishMsg(m); errors.Is(err, nats.ErrMaxPayload) {
+			replies[i].Err = fmt.Errorf("%w: it has %d bytes, the server takes %d", ErrTooLarge, m.Size(), x.nc.MaxPayload())
+		} else if err != nil {
+			replies[i].Err = fmt.Errorf("%w: %w", ErrUnsent, err)
+		} else if wants(i) {
+			replies[i].Err = ErrUnanswered
+			missing++
+		}
+	}
+	timeout := time.NewTimer(AnswerWait)
+	defer timeout.Stop()
+	for missing > 0 {
+		select {
+		case msg := <-x.replies:
+			index, ok := strings.CutPrefix(msg.Subject, prefix)
+			if i, err := strconv.Atoi(index); ok && err == nil && i < len(replies) && replies[i].Msg == nil {
+				replies[i] = Reply{Msg: msg}
+				missing--
+			}
+		case <-x.back:
+			timeout.Reset(reconnectGrace)
+		case <-timeout.C:
+			return replies
+		case <-ctx.Done():
+			return replies
+		}
+	}
+	return replies
+}
+
+// Every wants a reply to each message, or lets each be sent again.
+func Every(int) bool { return true }
+
+// ErrTooLarge says that a message is larger than its stream or the server will ever take, or its headers are.
+var ErrTooLarge = errors.New("the message is larger than is taken")
+
+// Errors that a caller of a stream branches on.
+var (
+	ErrFull       = errors.New("the stream holds as many messages of this subject as it may")
+	ErrStale      = errors.New("another message came first")
+	ErrNotKnown   = errors.New("the stream does not know the message's id")
+	ErrUnanswered = errors.New("the stream did not answer: it is not known whether the message was stored")
+	ErrRetry      = errors.New("the stream could not answer now")
+	ErrUnsent     = errors.New("the message could not be sent")
+	ErrStopping   = errors.New("weir is stopping")
+)
+
+// JetStream error codes, from nats-server 2.15 errors.json.
+const (
+	codeMessageTooLarge   = 10054
+	codeHeaderTooLarge    = 10097
+	codeStoreFailed       = 10077 // the description tells which limit
+	codeRollupFailed      = 10111
+	CodeWrongLastSeq      = 10071
+	CodeWrongLastSeqConst = 10164
+	codeBatchDuplicate    = 10201
+	CodeNoMessage         = 10037
+	CodeDeleteNotFound    = 10057
+	CodeDeleteFailed      = 10043
+	fullDescription       = "maximum messages per subject exceeded"
+	statusNoResponders    = "503"
+	headerBatchID         = "Nats-Batch-Id"
+	headerBatchSeq        = "Nats-Batch-Sequence"
+	headerBatchCommit     = "Nats-Batch-Commit"
+	HeaderRollup          = "Nats-Rollup"
+	HeaderExpectedSeq     = "Nats-Expected-Last-Subject-Sequence"
+	HeaderExpectedSubject = "Nats-Expected-Last-Subject-Sequence-Subject"
+)
+
+// Answer is what a stream said about one message.
+type Answer struct {
+	Seq       uint64
+	Duplicate bool
+	Err       error
+}
+
+// readAck reads a PubAck.
+func readAck(r Reply) Answer {
+	if r.Msg == nil {
+		return Answer{Err: r.Err}
+	}
+	reply := r.Msg
+	if len(reply.Data) == 0 && reply.Header.Get("Status") == statusNoResponders {
+		return Answer{Err: fmt.Errorf("%w: no stream answers (an election, or the server has no JetStream)", ErrRetry)}
+	}
+	var ack struct {
+		Seq       uint64              `json:"seq"`
+		Duplicate bool                `json:"duplicate"`
+		Error     *jetstream.APIError `json:"error"`
+	}
+	if err := json.Unmarshal(reply.Data, &ack); err != nil {
+		return Answer{Err: fmt.Errorf("%w: unreadable answer", ErrUnanswered)}
+	}
+	if ack.Error != nil {
+		return Answer{Err: ackError(ack.Error)}
+	}
+	return Answer{Seq: ack.Seq, Duplicate: ack.Duplicate}
+}
+
+func ackError(e *jetstream.APIError) error {
+	switch {
+	case e.ErrorCode == codeStoreFailed && e.Description == fullDescription:
+		return ErrFull
+	case e.ErrorCode == CodeWrongLastSeq, e.ErrorCode == CodeWrongLastSeqConst:
+		return fmt.Errorf("%w: %s", ErrStale, e.Description)
+	case e.ErrorCode == codeRollupFailed:
+		return ErrNotKnown
+	case e.ErrorCode == codeMessageTooLarge, e.ErrorCode == codeHeaderTooLarge:
+		return fmt.Errorf("%w: %s", ErrTooLarge, e.Description)
+	}
+	return e
+}

@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Until is the messages of a stream up to a place. All fields are required.
+type Until struct {
+	Conn   *nats.Conn
+	Stream jetstream.Stream
+	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are meant
+	Last   uint64                          // the sequence of the last one, as the stream's leader has it; see LastOf
+}
+
+// Bounds of such a reading: messages on their way at once, how long a replica that gives nothing is waited for until the leader
+// is asked what is left, and until another replica is tried, and how long the server keeps a reader that has gone. A node that
+// was cut off from the others may lag for minutes.
+const (
+	upToAhead = 1000
+	upToWait  = 500 * time.Millisecond
+	upToStall = 3 * time.Second
+	ReadIdle  = 30 * time.Second
+)
+
+// ReadUntil gives the messages to take, in order, until take fails. A consumer lives on one replica, which may lag: what it says
+// is left to read is not believed. Where it has nothing more before the last message is there, the leader is asked whether
+// there is any, since messages are deleted too; and where that one has what the consumer does not give, another is set up, on
+// another replica perhaps. It blocks until all are read, or ctx ends.
+func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) error {
+	if o.From.InactiveThreshold == 0 {
+		o.From.InactiveThreshold = ReadIdle
+	}
+	for read := uint64(0); read < o.Last; {
+		before := read
+		all, err := o.readOn(ctx, &read, take)
+		if all || err != nil {
+			return err
+		}
+		if read > before {
+			o.From.DeliverPolicy, o.From.OptStartTime, o.From.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, read+1
+		}
+	}
+	return nil
+}
+
+// readOn reads from one consumer, and reports whether that was all. Otherwise the consumer gave nothing where there is more.
+func (o *Until) readOn(ctx context.Context, read *uint64, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
+	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
+	if err != nil {
+		return false, err
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(upToAhead), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return false, err
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	silent, heard := consumer.CachedInfo().NumPending == 0, time.Now()
+	for {
+		if silent {
+			more, err := o.More(ctx, *read)
+			if err != nil || !more {
+				return true, err
+			}
+			if time.Since(heard) > upToStall {
+				return false, nil
+			}
+		}
+		msg, err := msgs.Next(jetstream.NextMaxWait(upToWait))
+		switch {
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		case errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrNoHeartbeat):
+			silent = true
+			continue // it lags, or sets itself up anew
+		case err != nil:
+			return false, err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return false, err
+		}
+		if meta.Sequence.Stream > o.Last {
+			return true, nil
+		}
+		if err := take(msg, meta); err != nil {
+			return false, err
+		}
+		if *read = meta.Sequence.Stream; *read == o.Last {
+			return true, nil
+		}
+		silent, heard = meta.NumPending == 0, time.Now()
+	}
+}
+
+// More reports whether the stream's leader holds a message behind what was read, and not behind the last one.
+func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
+	from := fmt.Sprintf(`"seq":%d`, max(read+1, o.From.OptStartSeq))
+	if read == 0 && o.From.OptStartTime != nil {
+		from = fmt.Sprintf(`"start_time":%q`, o.From.OptStartTime.UTC().Format(time.RFC3339Nano))
+	}
+	subjects := o.From.FilterSubjects
+	if len(subjects) == 0 {
+		subjects = []string{">"}
+	}
+	for _, subject := range subjects {
+		m, err := AskLeader(ctx, o.Conn, o.Stream.CachedInfo().Config.Name, fmt.Sprintf(`{%s,"next_by_subj":%q}`, from, subject))
+		if err != nil || m != nil && m.Seq <= o.Last {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// LastOf is the sequence of the newest message of a subject, as the stream's leader has it; 0 when there is none.
+func LastOf(ctx context.Context, nc *nats.Conn, stream, subject string) (uint64, error) {
+	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil || m == nil {
+		return 0, err
+	}
+	return m.Seq, nil
+}
+
+// FirstSince is the oldest message of a subject that was stored at a time or later, as the stream's leader has it; nil when
+// there is none.
+func FirstSince(ctx context.Context, nc *nats.Conn, stream, subject string, at time.Time) (*LeaderMessage, error) {
+	return AskLeader(ctx, nc, stream, fmt.Sprintf(`{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
+}

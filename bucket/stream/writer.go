@@ -1,0 +1,143 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"weir/ingest"
+)
+
+// ErrWriterFull says that a Writer holds as many messages as it may; nothing was stored.
+var ErrWriterFull = errors.New("too many messages wait to be stored")
+
+// Writer stores messages in one stream in group commits: whatever arrived while the last group was under way goes
+// together. It is safe for concurrent use.
+type Writer struct {
+	x        *Exchange
+	max      int // messages
+	maxBytes int
+	known    map[string]uint64 // sequences by message id, of what the stream has and does not know; not changed while Run runs
+
+	mu      sync.Mutex
+	waiting []writing
+	bytes   int
+	wake    chan struct{}
+}
+
+type writing struct {
+	msg  *nats.Msg
+	may  func() bool // nil: always
+	done func(seq uint64, err error)
+	size int // of the message, in bytes
+}
+
+// ErrNotNow says that what was written must not be stored any more, or not now.
+var ErrNotNow = errors.New("the right to store it was not there")
+
+// NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work.
+func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
+	x, err := NewExchange(nc)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{x: x, max: maxWaiting, maxBytes: maxBytes, wake: make(chan struct{}, 1)}, nil
+}
+
+// Write stores m, which must carry a Nats-Msg-Id, and calls done once from the Writer's goroutine: with the sequence
+// when the stream has stored it (or had it already), with an error when it has not or when nobody knows. Write does
+// not block.
+func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteWhile(nil, m, done) }
+
+// WriteWhile is Write for what may be stored only while may reports so: it is asked when the message is about to be
+// sent, and again before it is sent once more, and if it says no, done gets ErrNotNow: then it was not stored, or it is not
+// known whether it was.
+func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
+	size := m.Size()
+	w.mu.Lock()
+	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
+		w.mu.Unlock()
+		done(0, ErrWriterFull)
+		return
+	}
+	w.waiting = append(w.waiting, writing{m, may, done, size})
+	w.bytes += size
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run stores what is written until ctx ends; what waits then is answered with an error. It returns when nothing waits.
+func (w *Writer) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			w.abandon(context.Cause(ctx))
+			return w.x.Close()
+		}
+		for ctx.Err() == nil {
+			group := w.take()
+			if len(group) == 0 {
+				break
+			}
+			w.store(ctx, group)
+		}
+	}
+}
+
+func (w *Writer) store(ctx context.Context, group []writing) {
+	group = slices.DeleteFunc(group, func(x writing) bool {
+		if x.may != nil && !x.may() {
+			x.done(0, ErrNotNow)
+			return true
+		}
+		seq, known := w.known[x.msg.Header.Get(ingest.HeaderMsgID)]
+		if known {
+			x.done(seq, nil)
+		}
+		return known
+	})
+	if len(group) == 0 {
+		return
+	}
+	msgs := make([]*nats.Msg, len(group))
+	for i := range group {
+		msgs[i] = group[i].msg
+	}
+	may := func(i int) bool { return group[i].may == nil || group[i].may() }
+	for i, answer := range w.x.commitWhile(ctx, msgs, may) {
+		group[i].done(answer.Seq, answer.Err)
+	}
+}
+
+func (w *Writer) take() []writing {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(w.waiting) && n < MaxGroup && (n == 0 || bytes < MaxGroupBytes) {
+		bytes += w.waiting[n].size
+		n++
+	}
+	group := append([]writing(nil), w.waiting[:n]...)
+	rest := copy(w.waiting, w.waiting[n:])
+	clear(w.waiting[rest:])
+	w.waiting = w.waiting[:rest]
+	w.bytes -= bytes
+	return group
+}
+
+func (w *Writer) abandon(cause error) {
+	w.mu.Lock()
+	waiting := w.waiting
+	w.waiting, w.max = nil, 0
+	w.mu.Unlock()
+	for _, x := range waiting {
+		x.done(0, fmt.Errorf("not stored: %w", cause))
+	}
+}

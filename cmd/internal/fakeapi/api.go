@@ -1,0 +1,155 @@
+package fakeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errClosing is the cause of the end of every running call when the api is closed.
+var errClosing = errors.New("fakeapi: closing")
+
+// API is a running fake api. All methods are safe for concurrent use, also after Close.
+type API struct {
+	opts     Options
+	recorded []string // canonical names of the headers recorded besides X-… and User-Agent
+	url      string
+	started  time.Time // wall clock's time when the ledger began
+	clock    clock
+	book     *book
+	ledger   *ledgerFile // nil without a file
+	memory   *memory
+	scratch  sync.Pool // of *scratch
+
+	server *http.Server
+	conns  sync.WaitGroup // open connections
+	served chan struct{}  // closed when the accept loop has ended
+	cancel context.CancelCauseFunc
+	close  func() error
+}
+
+// Start listens and serves until Close.
+func Start(opts Options) (*API, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	a := &API{
+		opts:   opts,
+		book:   newBook(opts),
+		memory: &memory{repeat: opts.Idempotency.Repeat, keep: opts.MaxKeys, known: make(map[string]*saved)},
+		served: make(chan struct{}),
+	}
+	a.scratch.New = func() any { return new(scratch) }
+	for _, name := range append(slices.Clone(opts.Headers), opts.Idempotency.Header, opts.Idempotency.Other) {
+		if name != "" {
+			a.recorded = append(a.recorded, http.CanonicalHeaderKey(name))
+		}
+	}
+	if err := a.open(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", opts.Listen)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fakeapi: listen: %w", err), a.ledger.close())
+	}
+	a.url = "http://" + listener.Addr().String()
+	a.serve(listener)
+	return a, nil
+}
+
+// open begins the ledger, or takes up an existing one.
+func (a *API) open() error {
+	now := instantNow()
+	a.started = now.wall
+	a.clock = clock{base: time.Now()}
+	if a.opts.Ledger == "" {
+		return nil
+	}
+	ledger, past, offset, err := openLedger(a.opts.Ledger, now)
+	if err != nil {
+		return err
+	}
+	a.ledger = ledger
+	a.clock.offset = offset
+	if past.Runs > 0 {
+		a.started = past.Started
+	}
+	a.book.restore(past.Arrivals)
+	a.memory.restore(past.Arrivals, a.opts.Idempotency)
+	return nil
+}
+
+// serve starts the accept loop.
+func (a *API) serve(listener net.Listener) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	a.cancel = cancel
+	a.close = sync.OnceValue(a.shut)
+	a.server = &http.Server{
+		Handler:           a,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState:         a.track,
+		ReadHeaderTimeout: time.Minute,
+		MaxHeaderBytes:    maxHeaderBytes,
+	}
+	go func() {
+		defer close(a.served)
+		_ = a.server.Serve(listener) // always http.ErrServerClosed: nothing else ends it
+	}()
+}
+
+// track counts the open connections, so that Close can wait for the last call.
+func (a *API) track(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		a.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		a.conns.Done()
+	}
+}
+
+// URL is the api's address, "http://127.0.0.1:port" without a path.
+func (a *API) URL() string { return a.url }
+
+// Started is the wall clock's time when the ledger began. An arrival's wall time is Started().Add(time.Duration(arrival.At)).
+func (a *API) Started() time.Time { return a.started }
+
+// Close ends the running calls, waits until all have ended, closes the ledger and returns the first failure to write it, if there
+// was any. Closing again does nothing and returns the same.
+func (a *API) Close() error { return a.close() }
+
+func (a *API) shut() error {
+	a.cancel(errClosing)
+	err := a.server.Close()
+	<-a.served
+	a.conns.Wait()
+	return errors.Join(err, a.ledger.close())
+}
+
+// All returns the kept arrivals, ordered by time: copies, except that Fields and Body are shared and must not be changed. It holds
+// up arrivals while it copies.
+func (a *API) All() []Arrival {
+	return a.book.snapshot(func(*Arrival) bool { return true })
+}
+
+// Arrivals returns the kept arrivals of one key, as All does.
+func (a *API) Arrivals(key string) []Arrival {
+	return a.book.snapshot(func(arr *Arrival) bool { return arr.Key == key })
+}
+
+// Keys returns all keys seen, sorted; the empty one is that of requests without a key.
+func (a *API) Keys() []string { return a.book.keyNames() }
+
+// Totals returns the counts since the ledger began.
+func (a *API) Totals() Totals { return a.book.totalsNow() }
+
+// Await blocks until the totals satisfy reached, or returns the cause of ctx's end. It is asked after every arrival and every end,
+// with the book's lock held: it must be quick, must not call the api and must not keep the map.
+func (a *API) Await(ctx context.Context, reached func(Totals) bool) error {
+	return a.book.await(ctx, reached)
+}

@@ -1,0 +1,273 @@
+package fakeapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// scratch is the memory one call works in, used again by later calls.
+type scratch struct {
+	body bytes.Buffer
+	line []byte // a ledger record
+	text []byte // a short answer
+}
+
+// maxScratch is the largest body buffer worth keeping.
+const maxScratch = 64 << 10
+
+// call is one request on its way through the api, in one goroutine.
+type call struct {
+	api     *API
+	w       http.ResponseWriter
+	r       *http.Request
+	arr     *Arrival // the book's once entered: only read here, and only what settling does not change
+	scratch *scratch
+	read    bodyState
+	hash    string
+	seen    bool // the idempotency key
+}
+
+// bodyState says how far reading the request's body has come.
+type bodyState string
+
+const (
+	bodyUnread bodyState = ""
+	bodyWhole  bodyState = "whole"
+	bodyLong   bodyState = "long" // longer than MaxBody
+	bodyCut    bodyState = "cut"  // the client left
+)
+
+// ServeHTTP takes one call from its arrival to its end.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at := a.clock.now()
+	c := &call{api: a, w: w, r: r, arr: a.arrivalOf(r, at), scratch: a.scratch.Get().(*scratch)}
+	defer c.giveBack()
+	in := a.book.enter(c.arr)
+	c.scratch.line = appendArrival(c.scratch.line[:0], c.arr)
+	if err := a.ledger.write(c.scratch.line); err != nil {
+		c.refuse(http.StatusInternalServerError, err)
+		return
+	}
+	switch {
+	case in.err != nil:
+		c.refuse(http.StatusServiceUnavailable, in.err)
+	case in.wait > 0:
+		c.limited(in.wait)
+	default:
+		c.obey(in.keyCall)
+	}
+}
+
+// obey finds out what is ordered and does it.
+func (c *call) obey(keyCall int64) {
+	behaviour, ok, err := ordered(c.r, c.arr.Query)
+	if !ok && err == nil {
+		behaviour = c.api.opts.Script(c.r.Context(), &Request{
+			Number: c.arr.Number, KeyCall: keyCall, Method: c.arr.Method, Path: c.arr.Path, Query: c.arr.Query,
+			Key: c.arr.Key, Header: c.r.Header, call: c,
+		})
+		err = behaviour.validate()
+	}
+	if err != nil {
+		c.refuse(http.StatusBadRequest, err)
+		return
+	}
+	if behaviour.Fault == FaultResetHeader {
+		c.fault(behaviour, outcome{ending: ResetHeader})
+		return
+	}
+	switch c.readBody() {
+	case bodyCut:
+		c.leave(outcome{ending: Cut})
+	case bodyLong:
+		c.refuse(http.StatusRequestEntityTooLarge, nil)
+	default:
+		c.claim(behaviour)
+	}
+}
+
+// claim sees to the idempotency key, if there is one, and carries the call out if it may be.
+func (c *call) claim(behaviour Behaviour) {
+	id := c.api.opts.Idempotency.of(c.r.Header.Get)
+	if id == "" {
+		c.work(behaviour)
+		return
+	}
+	got := c.api.memory.claim(c.r.Context(), id, fingerprint(c.arr.Method, c.arr.Path, c.hash))
+	c.seen = got.seen
+	switch got.ending {
+	case Replayed:
+		status := got.behaviour.status()
+		c.send(got.behaviour, got.number, outcome{ending: Replayed, status: status})
+	case Conflict:
+		c.send(Behaviour{Status: got.status}, c.arr.Number, outcome{ending: Conflict, status: got.status})
+	case Gone:
+		c.leave(outcome{ending: Gone})
+	default:
+		release := func(number int64) { c.api.memory.release(id, number, behaviour) }
+		c.workReleasing(behaviour, release)
+	}
+}
+
+// work carries a call without an idempotency key out.
+func (c *call) work(behaviour Behaviour) { c.workReleasing(behaviour, func(int64) {}) }
+
+// workReleasing carries the call out: the informational answers, the delay, the bill, and then the answer or the fault. release is
+// called once, with the call's number if it was billed and else 0, before the client can learn anything.
+func (c *call) workReleasing(behaviour Behaviour, release func(number int64)) {
+	for _, status := range behaviour.Informational {
+		c.w.WriteHeader(status)
+	}
+	out := outcome{ending: Answered, status: behaviour.status(), release: release}
+	if behaviour.bills() {
+		out.bill = billed
+	}
+	if pause(c.r.Context(), behaviour.Delay+c.api.opts.Latency.of(c.arr.Number)) != nil {
+		out.ending, out.status = Gone, 0
+		c.leave(out)
+	}
+	if behaviour.Fault == NoFault {
+		c.send(behaviour, c.arr.Number, out)
+		return
+	}
+	c.fault(behaviour, out)
+}
+
+// leave settles a call whose client has gone and ends it without an answer. It does not return. (Returning from the handler instead
+// would send an empty 200 to a client that only closed its own direction.)
+func (c *call) leave(out outcome) {
+	_ = c.settle(out) // a failed ledger fails every later call and Close
+	panic(http.ErrAbortHandler)
+}
+
+// limited answers a call that is over the vendor limit.
+func (c *call) limited(wait time.Duration) {
+	if c.readBody() == bodyCut {
+		c.leave(outcome{ending: Cut})
+	}
+	behaviour := Behaviour{
+		Status:     http.StatusTooManyRequests,
+		RetryAfter: c.api.opts.Limit.retryAfter(wait, time.Now()),
+	}
+	c.send(behaviour, c.arr.Number, outcome{ending: Limited, status: behaviour.Status})
+}
+
+// refuse answers a call the api cannot or must not take.
+func (c *call) refuse(status int, err error) {
+	c.readBody()
+	behaviour := Behaviour{Status: status}
+	if err != nil {
+		behaviour.Answer, behaviour.Text = AnswerText, err.Error()+"\n"
+	}
+	c.send(behaviour, c.arr.Number, outcome{ending: Refused, status: status})
+}
+
+// readBody reads the request's body, once.
+func (c *call) readBody() bodyState {
+	if c.read != bodyUnread {
+		return c.read
+	}
+	body, limit := &c.scratch.body, c.api.opts.MaxBody
+	body.Reset()
+	n, err := body.ReadFrom(io.LimitReader(c.r.Body, limit+1))
+	switch {
+	case err != nil:
+		c.read = bodyCut
+	case n > limit:
+		c.read = bodyLong
+	default:
+		c.read = bodyWhole
+	}
+	sum := sha256.Sum256(body.Bytes())
+	c.hash = hex.EncodeToString(sum[:])
+	return c.read
+}
+
+// bill says whether an outcome is billed.
+type bill string
+
+const (
+	notBilled bill = ""
+	billed    bill = "billed"
+)
+
+// outcome is what is about to be settled.
+type outcome struct {
+	ending  Ending
+	status  int
+	bill    bill
+	release func(number int64) // of the idempotency key; nil if none is held
+}
+
+// settle enters the outcome into the ledger and the book. If the ledger cannot be written, the call is not billed and the error
+// returned; nothing of the ordered answer may be sent then.
+func (c *call) settle(out outcome) error {
+	s := settlement{end: c.api.clock.now(), ending: out.ending, status: out.status, seen: c.seen}
+	if out.bill == billed {
+		s.billed, s.charge = true, c.api.opts.Price
+	}
+	if c.read != bodyUnread {
+		body := c.scratch.body.Bytes()
+		s.bodySize, s.bodyHash = int64(len(body)), c.hash
+		s.body = bytes.Clone(body[:min(len(body), c.api.opts.KeepBody)])
+	}
+	c.scratch.line = appendAnswer(c.scratch.line[:0], c.arr.Number, s)
+	err := c.api.ledger.write(c.scratch.line)
+	if err != nil {
+		s.ending, s.status, s.billed, s.charge = Refused, http.StatusInternalServerError, false, 0
+	}
+	c.api.book.settle(c.arr, s)
+	if out.release != nil {
+		var number int64
+		if s.billed {
+			number = c.arr.Number
+		}
+		out.release(number)
+	}
+	return err
+}
+
+// end notes that a settled call went on until now.
+func (c *call) end() {
+	now := c.api.clock.now()
+	c.scratch.line = appendEnd(c.scratch.line[:0], c.arr.Number, now)
+	_ = c.api.ledger.write(c.scratch.line) // kept by the ledger: every later call and Close fail by it
+	c.api.book.finish(c.arr, now)
+}
+
+// giveBack returns the memory the call worked in.
+func (c *call) giveBack() {
+	if c.scratch.body.Cap() <= maxScratch {
+		c.api.scratch.Put(c.scratch)
+	}
+}
+
+// pause waits for d, or returns the cause of ctx's earlier end.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// shortAnswer appends {"call":17,"status":200}.
+func shortAnswer(text []byte, number int64, status int) []byte {
+	text = append(text, `{"call":`...)
+	text = strconv.AppendInt(text, number, 10)
+	text = append(text, `,"status":`...)
+	text = strconv.AppendInt(text, int64(status), 10)
+	return append(text, "}\n"...)
+}

@@ -1,0 +1,44 @@
+package machine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// HeldUp measures for how long the machine lets a process wait that wants to run, at worst: by so much a call may be
+// stamped too late, whenever it was sent. It is safe for concurrent use.
+type HeldUp struct {
+	most   atomic.Int64 // nanoseconds
+	ending chan struct{}
+	done   sync.WaitGroup
+}
+
+// MeasureHeldUp begins to measure, until Stop.
+func MeasureHeldUp() *HeldUp {
+	const nap = 2 * time.Millisecond
+	h := &HeldUp{ending: make(chan struct{})}
+	h.done.Go(func() {
+		timer := time.NewTimer(nap)
+		defer timer.Stop()
+		for start := time.Now(); ; start = time.Now() {
+			select {
+			case <-timer.C:
+			case <-h.ending:
+				return
+			}
+			h.most.Store(max(h.most.Load(), int64(time.Since(start)-nap)))
+			timer.Reset(nap)
+		}
+	})
+	return h
+}
+
+// Worst is the longest wait so far.
+func (h *HeldUp) Worst() time.Duration { return time.Duration(h.most.Load()) }
+
+// Stop ends the measuring and returns when it has ended. It must be called once.
+func (h *HeldUp) Stop() {
+	close(h.ending)
+	h.done.Wait()
+}

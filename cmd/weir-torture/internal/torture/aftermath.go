@@ -1,0 +1,202 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+)
+
+// Aftermath is what came of all faults of one kind on a fleet.
+type Aftermath struct {
+	Kind    kind     `json:"kind"`
+	Of      int      `json:"of"`
+	Missing int      `json:"not_resumed"` // faults after which not every key was called again in time
+	Stall   Recovery `json:"stall"`       // from the fault on, the longest a key went without a call
+	After   Recovery `json:"after"`       // the part of it after the fault had ended
+	Intake  Recovery `json:"intake"`      // the longest a producer waited for a receipt
+	Trouble int      `json:"trouble"`     // tries of producers that failed during it
+}
+
+// aftermath looks at the time from each fault until the fleet had got over it.
+func (e *Evidence) aftermath() []Aftermath {
+	byKey := map[string][]fakeapi.Arrival{}
+	for _, key := range e.Keys {
+		byKey[key] = fakeapi.OfKey(fakeapi.ByTime(e.Arrivals), key)
+	}
+	var kinds []kind
+	gathered := map[kind]*Aftermath{}
+	stalls, afters, intakes := map[kind][]time.Duration{}, map[kind][]time.Duration{}, map[kind][]time.Duration{}
+	for _, s := range e.Strikes {
+		a := gathered[s.Kind]
+		if a == nil {
+			a = &Aftermath{Kind: s.Kind}
+			gathered[s.Kind], kinds = a, append(kinds, s.Kind)
+		}
+		a.Of++
+		if s.Over.IsZero() {
+			a.Missing++
+			s.Over = s.Ended.Add(resumesWithin)
+		}
+		stall, after := e.stall(byKey, s)
+		stalls[s.Kind], afters[s.Kind] = append(stalls[s.Kind], stall), append(afters[s.Kind], after)
+		intakes[s.Kind] = append(intakes[s.Kind], e.intakeStall(s))
+		for _, t := range e.Troubles {
+			if t.At.After(s.At) && t.At.Before(s.Over) {
+				a.Trouble++
+			}
+		}
+	}
+	slices.Sort(kinds)
+	var all []Aftermath
+	for _, k := range kinds {
+		a := gathered[k]
+		a.Stall, a.After, a.Intake = spread(stalls[k]), spread(afters[k]), spread(intakes[k])
+		all = append(all, *a)
+	}
+	return all
+}
+
+// stall is the longest time that a key went without a call between a fault and when it was got over, and how much of it was
+// after the fault had ended.
+func (e *Evidence) stall(byKey map[string][]fakeapi.Arrival, s Strike) (stall, after time.Duration) {
+	for _, of := range byKey {
+		last := s.At
+		for i := range of {
+			at := e.Began.Add(time.Duration(of[i].At))
+			if at.Before(s.At) {
+				continue
+			}
+			if last.After(s.Over) {
+				break
+			}
+			stall, after = max(stall, at.Sub(last)), max(after, at.Sub(later(last, s.Ended)))
+			last = at
+		}
+	}
+	return stall, max(0, after)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// intakeStall is the longest that a producer waited for an answer that came during a fault, or after it.
+func (e *Evidence) intakeStall(s Strike) (longest time.Duration) {
+	for _, r := range e.Receipts {
+		if r.At.After(s.At) && r.At.Add(-r.Waited).Before(s.Over) {
+			longest = max(longest, r.Waited)
+		}
+	}
+	return longest
+}
+
+// Share is how much of the work a replica did while all were up and nothing happened.
+type Share struct {
+	Replica string  `json:"replica"`
+	Calls   int     `json:"calls"`
+	OfEven  float64 `json:"of_even"` // 1: as many as each of the others
+}
+
+// shareWithin is how far a replica's part may be from an even one.
+const (
+	shareWithin = 0.20
+	enoughCalls = 30 // of a replica, in a spell, to judge it
+)
+
+// shares counts the calls of steady keys by replica in each calm spell, and returns those of the most uneven one.
+func (e *Evidence) shares() (worst []Share, outcome bucket.Outcome) {
+	outcome = bucket.Inconclusive
+	furthest := -1.0
+	for _, spell := range e.Calm {
+		calls, total := map[string]int{}, 0
+		for i := range e.Arrivals {
+			a := &e.Arrivals[i]
+			at := e.Began.Add(time.Duration(a.At))
+			if at.After(spell.from) && at.Before(spell.to) && slices.Contains(e.Keys, a.Key) {
+				calls[a.Header(nameHeader)]++
+				total++
+			}
+		}
+		if total < enoughCalls*len(e.Replicas) {
+			continue
+		}
+		even, off := float64(total)/float64(len(e.Replicas)), 0.0
+		var here []Share
+		for _, name := range e.Replicas {
+			s := Share{name, calls[name], float64(calls[name]) / even}
+			off = max(off, s.OfEven-1, 1-s.OfEven)
+			here = append(here, s)
+		}
+		if off > furthest {
+			worst, furthest = here, off
+		}
+	}
+	switch {
+	case furthest > shareWithin:
+		return worst, bucket.Fail
+	case furthest >= 0:
+		return worst, bucket.Pass
+	}
+	return worst, outcome
+}
+
+// judgeFleet judges what only a fleet promises.
+func (e *Evidence) judgeFleet(r *Report) {
+	if !e.Options.isFleet() {
+		return
+	}
+	r.Replicas = len(e.Replicas)
+	r.Aftermath = e.aftermath()
+	r.Shares, r.Shared = e.shares()
+	r.Trouble = map[string]int{}
+	for _, t := range e.Troubles {
+		r.Trouble[t.What]++
+	}
+	stamps := stamped(fakeapi.ByTime(e.Arrivals))
+	v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: "concurrent", InFlight: e.InFlight}, Eps: e.HeldUp})
+	r.AtOnce, r.AtOnceOutcome = v.Worst, v.Outcome
+	if v.Outcome != bucket.Pass {
+		r.example("too many at once", v.String())
+	}
+}
+
+// fleetFindings are the promises that only a fleet gives.
+func (r *Report) fleetFindings() []Finding {
+	missing, faults := 0, 0
+	for _, a := range r.Aftermath {
+		missing, faults = missing+a.Missing, faults+a.Of
+	}
+	resumed := Finding{bucket.Pass, "resumed", fmt.Sprintf("after %d of %d faults every key was called again within %v", faults-missing, faults, resumesWithin)}
+	if missing > 0 {
+		resumed.Outcome = bucket.Fail
+	}
+	text := "no spell in which all were up and enough was called"
+	if len(r.Shares) > 0 {
+		text = ""
+		for _, s := range r.Shares {
+			text += fmt.Sprintf("%s %.0f %%, ", s.Replica, 100*s.OfEven)
+		}
+		text += fmt.Sprintf("of an even part, in the most uneven calm spell; %.0f %% may be missing or too much", 100*shareWithin)
+	}
+	atOnce := Finding{cmp.Or(r.AtOnceOutcome, bucket.Pass), "at once", fmt.Sprintf("%d calls at the most", r.AtOnce)}
+	return []Finding{atOnce, resumed, {cmp.Or(r.Shared, bucket.Pass), "work share", text}}
+}
+
+// fleetLines are the figures of a fleet.
+func (r *Report) fleetLines(t *text) {
+	t.add("        %-30s  %4s  %23s  %23s  %14s  %s", "", "", "a key without a call", "of it after the fault", "a producer", "failed")
+	t.add("        %-30s  %4s  %23s  %23s  %14s  %s", "fault", "of", "p50, p99, max", "p50, p99, max", "without answer", "tries")
+	for _, a := range r.Aftermath {
+		t.add("        %-30s  %4d  %23s  %23s  %14s  %d", a.Kind, a.Of, a.Stall, a.After, short(a.Intake.Max), a.Trouble)
+	}
+	for _, what := range sortedKeys(r.Trouble) {
+		t.add("        producers were told, and tried again: %s  %d times", what, r.Trouble[what])
+	}
+}

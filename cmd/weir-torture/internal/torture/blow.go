@@ -1,0 +1,243 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Strike is a fault of a fleet that happened.
+type Strike struct {
+	Kind      kind
+	Target    string
+	At, Ended time.Time // Ended: the fault was over, what was killed started again
+	Over      time.Time // every key was called again after Ended; zero: not within resumesWithin
+}
+
+// torment goes through the strikes, between two spells in which nothing happens, and leaves every replica up.
+func (f *fleet) torment(ctx, faults context.Context, strikes []strike) error {
+	keeping, stop := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() { defer close(kept); f.keepUp(keeping) }()
+	f.onEnd(func() error { stop(); <-kept; return nil })
+	if err := f.beCalm(ctx); err != nil {
+		return err
+	}
+	for i, s := range strikes {
+		if !sleep(faults, s.pause) {
+			break
+		}
+		if err := f.strike(ctx, s); err != nil {
+			return fmt.Errorf("%s: %w", s.kind, err)
+		}
+		if done := i + 1; done%10 == 0 {
+			f.talk("%d of %d", done, len(strikes))
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := f.restore(ctx); err != nil {
+		return err
+	}
+	return f.beCalm(ctx)
+}
+
+// beCalm lets a fleet that is whole, and has caught up, work for a while: with a backlog each replica calls as fast as it can,
+// not as often as jobs come.
+func (f *fleet) beCalm(ctx context.Context) error {
+	if err := f.awaitReplicas(ctx); err != nil {
+		return err
+	}
+	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx); {
+		if time.Now().After(limit) {
+			f.note("no calm spell: the fleet did not catch up within %v", catchesUp)
+			return nil
+		}
+		if !sleep(ctx, 500*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	if !sleep(ctx, settles) {
+		return context.Cause(ctx)
+	}
+	before, from := f.ends(), time.Now()
+	sleep(ctx, calmFor)
+	if f.ends() == before {
+		f.calm = append(f.calm, span{from, time.Now()})
+	}
+	return ctx.Err()
+}
+
+// hasCaughtUp reports whether few jobs wait, as far as can be told.
+func (f *fleet) hasCaughtUp(ctx context.Context) bool {
+	waiting, err := queued(ctx, f.js)
+	return err == nil && waiting <= 2*f.o.Keys
+}
+
+// ends is how often a replica ended by itself.
+func (f *fleet) ends() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.byThem
+}
+
+// strike does one fault and waits until the fleet has got over it.
+func (f *fleet) strike(ctx context.Context, s strike) error {
+	done := Strike{Kind: s.kind, At: time.Now()}
+	var err error
+	switch s.kind {
+	case rollNodes, killNode, cutNode:
+		done.Target, err = f.strikeNode(ctx, s)
+	case killRedis, loseRedis:
+		done.Target, err = "redis", f.strikeRedis(ctx, s)
+	case changeConfig:
+		c := f.plan.changes[s.target]
+		done.Target, err = c.setting, f.change(ctx, c)
+	default:
+		done.Target, err = f.strikeReplica(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	done.Ended = time.Now()
+	if err := f.awaitReplicas(ctx); err != nil {
+		return err
+	}
+	called, err := f.awaitCalls(ctx, done.Ended)
+	if err != nil {
+		return err
+	}
+	if called {
+		done.Over = time.Now()
+	}
+	if s.kind != changeConfig { // which counts itself
+		f.count(s.kind)
+	}
+	f.strikes = append(f.strikes, done)
+	f.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
+		done.Ended.Sub(done.At).Round(100*time.Millisecond), time.Since(done.Ended).Round(100*time.Millisecond))
+	return f.awaitCurrent(ctx)
+}
+
+// awaitCalls waits until every key is called after a moment; false when that takes too long.
+func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
+	keys := f.keys()
+	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
+		if err := f.ledger.read(); err != nil {
+			return false, err
+		}
+		if f.ledger.calledSince(keys, after) {
+			return true, nil
+		}
+		if !sleep(ctx, 50*time.Millisecond) {
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, nil
+}
+
+func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err error) {
+	r := f.replicas[s.target]
+	switch s.kind {
+	case killReplica:
+		p := f.takeAway(r)
+		f.kill(p, "")
+		sleep(ctx, s.last)
+		err = f.startReplica(r)
+	case stopReplica:
+		pause(ctx, r.process, s.last)
+	case cutNATS:
+		cutOff(ctx, s, "", r.nats...)
+	case cutRedis:
+		cutOff(ctx, s, "", r.redis)
+	case cutAPI:
+		cutOff(ctx, s, r.name, f.toAPI)
+	case rollReplicas:
+		return "all", f.roll(ctx)
+	default:
+		panic("torture: unknown strike " + s.kind) // the plan has a bug
+	}
+	return r.name, err
+}
+
+// roll replaces each replica in turn.
+func (f *fleet) roll(ctx context.Context) error {
+	for _, r := range f.replicas {
+		if err := f.takeAway(r).stop(stopWithin); err != nil {
+			f.note("rolling restart: %v", err)
+		}
+		if err := f.startReplica(r); err != nil {
+			return err
+		}
+		if err := f.awaitReplicas(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err error) {
+	n := f.nodes[s.target]
+	switch s.kind {
+	case killNode:
+		now := time.Now()
+		n.process.kill()
+		f.killed(Kill{What: "server", At: now}, nil)
+		sleep(ctx, s.last)
+		return n.name, f.startNode(ctx, n)
+	case cutNode:
+		links := f.paths(n)
+		if s.apart {
+			for _, r := range f.replicas {
+				links = append(links, r.nats[s.target])
+			}
+		}
+		cutOff(ctx, s, "", links...)
+		return n.name, nil
+	default:
+		return "all", f.rollNodes(ctx)
+	}
+}
+
+func (f *fleet) rollNodes(ctx context.Context) error {
+	for _, n := range f.nodes {
+		if err := n.process.stop(stopWithin); err != nil {
+			f.note("rolling restart: %v", err)
+		}
+		if err := f.startNode(ctx, n); err != nil {
+			return err
+		}
+		if err := f.awaitCurrent(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
+	f.redis.process.kill()
+	if s.kind == loseRedis {
+		if err := os.RemoveAll(f.redisDir()); err != nil {
+			return fmt.Errorf("lose what Redis had: %w", err)
+		}
+	}
+	sleep(ctx, s.last)
+	return f.startRedis(ctx)
+}
+
+// cutOff cuts links for as long as a strike lasts.
+func cutOff(ctx context.Context, s strike, name string, links ...*link) {
+	for _, l := range links {
+		l.cut(name)
+	}
+	sleep(ctx, s.last)
+	for _, l := range links {
+		if s.held == lost {
+			l.reset(name)
+		} else {
+			l.heal(name)
+		}
+	}
+}

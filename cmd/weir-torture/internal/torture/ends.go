@@ -1,0 +1,121 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+)
+
+// Letter is a dead letter, as far as it is judged.
+type Letter struct {
+	Job, Reason, Detail string
+	At                  place     // where the job was queued; zero for one that was refused
+	Time                time.Time // when it ended so
+	Seq                 uint64    // the letter's own
+}
+
+// Ends are how jobs ended, read from weir's streams.
+type Ends struct {
+	Results map[string]int       // by job id
+	Taken   map[string]time.Time // when a job that has a result, or a letter though it was taken, was stored; by job id
+	Letters []Letter
+	Calls   map[string]int // that weir says it made for a job with a result; by job id
+	Events  map[string]int // throttled, by job id
+}
+
+// readEnds reads the streams of results, letters and events.
+func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
+	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}}
+	err := errors.Join(
+		readStream(ctx, js, ledger.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
+			id := m.Headers().Get(ingest.HeaderJobID)
+			e.Results[id]++
+			e.Taken[id] = timeOf(m.Headers().Get(ledger.HeaderAcceptedAt))
+			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(ledger.HeaderCalls))
+		}),
+		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {
+			h := m.Headers()
+			l := Letter{
+				Job: h.Get(ingest.HeaderJobID), Reason: h.Get(deadletter.HeaderReason), Detail: h.Get(deadletter.HeaderDetail),
+				At: originOf(h.Get(ingest.HeaderMsgID)), Time: timeOf(h.Get(deadletter.HeaderAt)),
+			}
+			if meta, err := m.Metadata(); err == nil {
+				l.Seq = meta.Sequence.Stream
+			}
+			if e.Letters = append(e.Letters, l); l.At != (place{}) {
+				e.Taken[l.Job] = timeOf(h.Get(deadletter.HeaderAccepted))
+			}
+		}),
+		readStream(ctx, js, deadletter.EventsStream, "weir.events.throttled.>", func(m jetstream.Msg) {
+			var event struct {
+				Data struct {
+					Job string `json:"job"`
+				} `json:"data"`
+			}
+			if json.Unmarshal(m.Data(), &event) == nil {
+				e.Events[event.Data.Job]++
+			}
+		}))
+	return e, err
+}
+
+// timeOf reads a header's time; zero where there is none.
+func timeOf(text string) time.Time {
+	t, _ := time.Parse(time.RFC3339Nano, text)
+	return t
+}
+
+// originOf reads where a letter's job was queued from the letter's message id.
+func originOf(id string) place {
+	parts := strings.Split(strings.TrimPrefix(id, "letter."), ".") // stream, sequence, when it was stored
+	if len(parts) < 2 {
+		return place{}
+	}
+	n, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return place{}
+	}
+	return place{parts[0], n}
+}
+
+// readStream gives every message of a stream that is there now.
+func readStream(ctx context.Context, js jetstream.JetStream, name, subject string, take func(jetstream.Msg)) error {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	consumer, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	info, err := consumer.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	left := info.NumPending + info.Delivered.Consumer
+	if left == 0 {
+		return nil
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(1000))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer msgs.Stop()
+	for ; left > 0; left-- {
+		m, err := msgs.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		take(m)
+	}
+	return nil
+}

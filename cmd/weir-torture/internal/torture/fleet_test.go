@@ -1,0 +1,150 @@
+package torture
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/cmd/internal/fakeapi"
+)
+
+// rightFleet is the evidence of two replicas that each made every other of a hundred calls, ten a second, with one fault at
+// the fifth second, after which no call came for two seconds.
+func rightFleet() *Evidence {
+	e := &Evidence{
+		Options: &Options{Replicas: 2}, Ends: &Ends{Results: map[string]int{}, Events: map[string]int{}}, Began: time.Unix(1000, 0),
+		Timeline: timeline{{terms: terms{rate: 10, burst: 1}}},
+		Replicas: []string{"one", "two"}, Keys: []string{"k"}, InFlight: 2, Faults: map[kind]int{},
+	}
+	at := func(n int) time.Duration {
+		d := time.Duration(n) * 100 * time.Millisecond
+		if n > 50 {
+			d += 2 * time.Second
+		}
+		return d
+	}
+	for n := range 100 {
+		id := fmt.Sprintf("k-%d", n)
+		a := call(n, id, at(n))
+		a.End = a.At + int64(150*time.Millisecond) // two at once
+		a.Fields = append(a.Fields, fakeapi.Field{Name: nameHeader, Value: e.Replicas[n%2]})
+		e.Arrivals = append(e.Arrivals, a)
+		e.Receipts = append(e.Receipts, Receipt{ID: id, Key: "k", Stream: "S", Seq: uint64(n + 1), At: e.Began.Add(at(n)), Waited: time.Millisecond})
+		e.Ends.Results[id] = 1
+	}
+	e.Receipts[55].Waited = time.Second
+	e.Calm = []span{{e.Began, e.Began.Add(time.Hour)}}
+	strike := e.Began.Add(at(50) + 50*time.Millisecond)
+	e.Strikes = []Strike{{Kind: killReplica, Target: "one", At: strike, Ended: strike.Add(time.Second), Over: strike.Add(3 * time.Second)}}
+	e.Troubles = []Trouble{{strike.Add(time.Millisecond), "no answer"}, {strike.Add(time.Hour), "no answer"}}
+	return e
+}
+
+// TestFleetJudge: the verdict sees what only a fleet promises, and measures how it gets over a fault.
+func TestFleetJudge(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		spoil  func(e *Evidence)
+		breaks string
+	}{
+		{"all well", func(*Evidence) {}, ""},
+		{"three at once", func(e *Evidence) { e.Arrivals[7].End += int64(150 * time.Millisecond) }, "at once"},
+		{"never got over", func(e *Evidence) { e.Strikes[0].Over = time.Time{} }, "resumed"},
+		{"one does the work", func(e *Evidence) {
+			for i := range 20 {
+				e.Arrivals[2*i].Fields[1].Value = "two"
+			}
+		}, "work share"},
+		{"nobody knows who works", func(e *Evidence) { e.Calm = nil }, "work share"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := rightFleet()
+			c.spoil(e)
+			r := Judge(e)
+			var names []string
+			for _, f := range r.Findings {
+				if f.Outcome != bucket.Pass {
+					names = append(names, f.Name)
+				}
+			}
+			if got := strings.Join(names, ","); got != c.breaks {
+				t.Errorf("broken: %q, want %q: %+v", got, c.breaks, r)
+			}
+		})
+	}
+	a := Judge(rightFleet()).Aftermath[0]
+	if a.Of != 1 || a.Stall.Max != 2050*time.Millisecond || a.After.Max != 1050*time.Millisecond || a.Intake.Max != time.Second || a.Trouble != 1 {
+		t.Errorf("aftermath %+v", a)
+	}
+}
+
+// TestStrikes: a seed makes one plan for a fleet, with every replica and node in turn, and no cut that is shorter than a lease.
+func TestStrikes(t *testing.T) {
+	o := Options{
+		Seed: 1, Server: External, Replicas: 3, WorkerKills: 6, ServerKills: 3, Stops: 3,
+		Fleet: FleetFaults{CutNATS: 3, CutRedis: 3, CutAPI: 3, CutNode: 3, RedisKills: 2, RedisLosses: 1, Rolls: 1, ServerRolls: 1},
+	}
+	one := newPlan(&o)
+	if !reflect.DeepEqual(one, newPlan(&o)) {
+		t.Error("the same seed made two plans")
+	}
+	if len(one.strikes) != 29 || len(one.lives)+len(one.events) > 0 {
+		t.Errorf("%d strikes, %d lives, %d events", len(one.strikes), len(one.lives), len(one.events))
+	}
+	hit := map[kind]map[int]int{}
+	for _, s := range one.strikes {
+		if hit[s.kind] == nil {
+			hit[s.kind] = map[int]int{}
+		}
+		hit[s.kind][s.target]++
+		switch s.kind {
+		case stopReplica, cutNATS, cutRedis, cutAPI, cutNode:
+			if s.last <= lease.Term+time.Second {
+				t.Errorf("%s for %v", s.kind, s.last)
+			}
+		}
+		if s.kind == cutAPI && s.held != lost {
+			t.Error("calls arrive ten seconds late, for which weir can do nothing")
+		}
+	}
+	for k, n := range map[kind]int{killReplica: 2, stopReplica: 1, cutNATS: 1, cutRedis: 1, cutAPI: 1, cutNode: 1, killNode: 1} {
+		if want := map[int]int{0: n, 1: n, 2: n}; !reflect.DeepEqual(hit[k], want) {
+			t.Errorf("%s hits %v", k, hit[k])
+		}
+	}
+	if o.Seed = 2; reflect.DeepEqual(one, newPlan(&o)) {
+		t.Error("two seeds made the same plan")
+	}
+}
+
+// TestFleetOptions: what does not go together is refused with what to do instead.
+func TestFleetOptions(t *testing.T) {
+	for _, c := range []struct {
+		change func(o *Options)
+		says   string // "" where it is fine
+	}{
+		{func(*Options) {}, ""},
+		{func(o *Options) { o.Replicas = 5 }, "--replicas must be from 1 to 4"},
+		{func(o *Options) { o.Replicas = 0 }, "--replicas must be from 1 to 4"},
+		{func(o *Options) { o.Replicas = 1 }, "need a fleet"},
+		{func(o *Options) { o.Server = Embedded }, "--server external"},
+		{func(o *Options) { o.Takeovers = 1 }, "--stops"},
+		{func(o *Options) { o.Keys = 10 }, "multiple of 12"},
+		{func(o *Options) { o.Fleet.CutNode = -1 }, "--cut-node must be from 0"},
+	} {
+		o := Options{
+			Server: External, Replicas: 3, Rate: 20, Keys: 12, Jobs: 40, Durability: "always", Fleet: FleetFaults{CutNATS: 1},
+		}
+		c.change(&o)
+		switch err := o.Validate(); {
+		case c.says == "" && err != nil:
+			t.Errorf("%+v: %v", o, err)
+		case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%+v: %v, and not %q", o, err, c.says)
+		}
+	}
+}

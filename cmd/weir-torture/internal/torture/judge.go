@@ -1,0 +1,255 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+	"weir/deadletter"
+)
+
+// Evidence is what a run left behind.
+type Evidence struct {
+	Options   *Options
+	Receipts  []Receipt
+	Ends      *Ends
+	Arrivals  []fakeapi.Arrival  // the api's own ledger
+	Began     time.Time          // the ledger's clock began
+	Announced map[place]struct{} // jobs of which an intent was seen
+	Timeline  timeline
+	Ways      map[way]int
+	Memory    []memoryLife
+	Spent     *int // what weir says, in hundredths of the currency; nil: it counts none
+	Kills     []Kill
+	Faults    map[kind]int
+	Missed    int
+	ByThem    int
+	Spoilt    []span
+	HeldUp    time.Duration
+	Waiting   int // jobs still queued
+	Took      time.Duration
+	Notes     []string
+	Troubles  []Trouble
+
+	KnowsMemory bool           // weir obeys a memory limit
+	reached     map[string]int // calls of each job that arrived
+
+	// Of a fleet.
+	Strikes  []Strike
+	Calm     []span // in which all was well
+	InFlight int64  // calls of all keys that may run at once
+	Keys     []string
+	Replicas []string
+}
+
+// Judge holds what the api saw against what producers were promised.
+func Judge(e *Evidence) *Report {
+	r := &Report{
+		Command: e.Options.Command(), Seed: e.Options.Seed, Server: e.Options.Server, Idempotent: e.Options.Idempotent, Took: e.Took,
+		Waiting: e.Waiting, Missed: e.Missed, ByThem: e.ByThem, HeldUp: e.HeldUp, Notes: e.Notes, Faults: e.Faults,
+		Points: map[string]int{}, Changed: e.Timeline.changed(), Ways: e.Ways,
+	}
+	r.countKills(e)
+	e.judgeEnds(r)
+	e.judgeCalls(r)
+	e.judgeOrder(r)
+	e.judgeRates(r)
+	e.judgeSpend(r)
+	e.judgeMemory(r)
+	r.Recovery = e.recovery("")
+	r.WorkerRecovery, r.ServerRecovery = e.recovery("worker"), e.recovery("server")
+	e.judgeFleet(r)
+	r.Findings = r.findings()
+	return r
+}
+
+// jobOf is the job of a call: in its query, where its body is large, or in its body.
+func jobOf(a *fakeapi.Arrival) string {
+	if id, ok := strings.CutPrefix(a.Query, jobQuery); ok {
+		return id
+	}
+	return fakeapi.ByField("id")(a)
+}
+
+// judgeEnds looks at how accepted jobs ended, and at what refused producers were promised.
+func (e *Evidence) judgeEnds(r *Report) {
+	letters, overflows, told := map[string][]Letter{}, map[string]int{}, map[uint64]time.Time{}
+	for _, l := range e.Ends.Letters {
+		if l.At == (place{}) {
+			overflows[l.Job]++ // of a job that was refused
+			told[l.Seq] = l.Time
+			continue
+		}
+		letters[l.Job] = append(letters[l.Job], l)
+	}
+	called := map[string]bool{}
+	for i := range e.Arrivals {
+		called[jobOf(&e.Arrivals[i])] = true
+	}
+	known := map[string]bool{}
+	for _, p := range e.Receipts {
+		known[p.ID] = p.Code == 0
+		if p.Code != 0 {
+			r.Refused++
+			if overflows[p.ID] == 0 {
+				r.RefusedWithoutLetter++
+			}
+			if e.lateTry(&p, told[p.Letter]) {
+				r.LateTries++
+				known[p.ID] = true
+			}
+			if e.Ends.Events[p.ID] == 0 {
+				r.RefusedWithoutEvent++
+			}
+			continue
+		}
+		r.Accepted++
+		if called[p.ID] {
+			r.Called++
+		}
+		ends := e.Ends.Results[p.ID] + len(letters[p.ID])
+		r.Results += min(1, e.Ends.Results[p.ID])
+		if ends > 1 {
+			r.EndedTwice++
+			r.example("ended twice", p.ID)
+		}
+		if ends == 0 {
+			r.Lost++
+			r.example("lost", p.ID)
+		}
+		for _, l := range letters[p.ID] {
+			e.judgeLetter(r, l, called)
+		}
+	}
+	r.Lost = max(0, r.Lost-e.Waiting)
+	for id := range called {
+		if !known[id] {
+			r.Unasked++
+			r.example("called though not accepted", id)
+		}
+	}
+}
+
+// lateTry reports a job that the producer sent several times, and that was taken after it had been refused: by then there was
+// room for a try that had got no answer and was still under way, behind a link that was cut. To weir that is a job sent again.
+func (e *Evidence) lateTry(p *Receipt, refused time.Time) bool {
+	return p.Code != 0 && p.Tries > 1 && !refused.IsZero() && e.Ends.Taken[p.ID].After(refused)
+}
+
+func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
+	if l.Reason != string(deadletter.Unknown) {
+		r.OtherLetters++
+		r.example("letter "+l.Reason, l.Job+": "+l.Detail)
+		return
+	}
+	r.Unknown++
+	if called[l.Job] {
+		r.UnknownCalled++
+	}
+	if _, ok := e.Announced[l.At]; ok {
+		r.UnknownExplained++
+	} else {
+		r.example("unknown without an intent", l.Job+": "+l.Detail)
+	}
+}
+
+// stampError is by how much a stamp may be off: a call passes two programs, and each may have been let wait.
+func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
+
+// judgeOrder looks at the first calls of each key. What arrives later than a job accepted after it by less than the jitter
+// was late, not out of order; nor is what the network lost the first time.
+func (e *Evidence) judgeOrder(r *Report) {
+	seq := map[string]string{}
+	for _, p := range e.Receipts {
+		if p.Code == 0 {
+			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
+		}
+	}
+	arrived := map[string]int{}
+	for i := range e.Arrivals {
+		arrived[jobOf(&e.Arrivals[i])]++
+	}
+	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
+	for _, w := range wrong {
+		switch late := time.Duration(w.After.At - w.Before.At); {
+		case late < e.jitter()+e.stampError(), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
+			r.Overtaken++
+		default:
+			r.OutOfOrder++
+			r.example("out of order", fmt.Sprintf("%s came %s after %s", jobOf(&w.After), late.Round(time.Millisecond), jobOf(&w.Before)))
+		}
+	}
+}
+
+// cutBefore reports whether a job's first call was lost in a cut and this is a later one: weir says it made more calls than have
+// arrived, and a cut lay between the job's acceptance and this arrival.
+func (e *Evidence) cutBefore(a *fakeapi.Arrival, arrived int) bool {
+	id := jobOf(a)
+	if e.Ends.Calls[id] <= arrived {
+		return false
+	}
+	taken, at := e.Ends.Taken[id], e.Began.Add(time.Duration(a.At))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return taken.Before(s.to) && s.from.Before(at) })
+}
+
+// spoiltAt reports whether connections suffered between two times of the ledger, or shortly before.
+func (e *Evidence) spoiltAt(from, to int64) bool {
+	first, last := e.Began.Add(time.Duration(from)-callTimeout-time.Second), e.Began.Add(time.Duration(to))
+	return slices.ContainsFunc(e.Spoilt, func(s span) bool { return s.from.Before(last) && first.Before(s.to) })
+}
+
+// stamped are the times of calls.
+func stamped(of []fakeapi.Arrival) []bucket.Arrival {
+	stamps := make([]bucket.Arrival, len(of))
+	for i := range of {
+		stamps[i] = bucket.Arrival{At: of[i].At, End: of[i].End}
+	}
+	return stamps
+}
+
+// tooFull counts the windows that begin with a call and hold more than a rate allows.
+func tooFull(of []fakeapi.Arrival, rate bucket.Rate) (windows int) {
+	n := int(rate.Count)
+	for i := 0; i+n < len(of); i++ {
+		if of[i+n].At-of[i].At < int64(rate.Per) {
+			windows++
+		}
+	}
+	return windows
+}
+
+// recovery is how long after each kill the next call arrived.
+func (e *Evidence) recovery(what string) Recovery {
+	arrivals := fakeapi.ByTime(e.Arrivals)
+	var waits []time.Duration
+	for _, k := range e.Kills {
+		if what != "" && k.What != what || k.What == idle {
+			continue
+		}
+		at := int64(k.At.Sub(e.Began))
+		i, _ := slices.BinarySearchFunc(arrivals, at, func(a fakeapi.Arrival, at int64) int {
+			if a.At <= at {
+				return -1
+			}
+			return 1
+		})
+		if i < len(arrivals) {
+			waits = append(waits, time.Duration(arrivals[i].At-at))
+		}
+	}
+	return spread(waits)
+}
+
+// spread sorts times and says how they are spread.
+func spread(waits []time.Duration) Recovery {
+	slices.Sort(waits)
+	n := len(waits)
+	if n == 0 {
+		return Recovery{}
+	}
+	return Recovery{Of: n, P50: waits[n/2], P99: waits[min(n-1, n*99/100)], Max: waits[n-1]}
+}

@@ -1,0 +1,102 @@
+package torture
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+)
+
+// judgeCalls looks for jobs that were called again. A call that the api answered with "not processed" is none: the call after it is
+// no second one.
+func (e *Evidence) judgeCalls(r *Report) {
+	r.Calls = len(e.Arrivals)
+	var done []fakeapi.Arrival
+	for i := range e.Arrivals {
+		if e.pushedBack(&e.Arrivals[i]) {
+			r.PushedBack++
+			continue
+		}
+		done = append(done, e.Arrivals[i])
+	}
+	repeated, _ := fakeapi.CalledTwice(done, jobOf)
+	for _, again := range repeated {
+		r.Repeats += len(again.Arrivals) - 1
+		first := keyOf(&again.Arrivals[0])
+		if !first.of(again.ID) || !e.mayCarry(&again.Arrivals[0], first) || slices.ContainsFunc(again.Arrivals, func(a fakeapi.Arrival) bool { return keyOf(&a) != first }) {
+			r.CalledTwice++
+			r.example("called twice", e.story(&again))
+		}
+		if again.Billed > 1 {
+			r.BilledTwice++
+		}
+	}
+}
+
+// pushedBack reports whether an answer says that nothing was done, by the terms that the call may have been made under.
+func (e *Evidence) pushedBack(a *fakeapi.Arrival) bool {
+	switch a.Status {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusUnauthorized:
+		return e.Options.Revocations > 0
+	case http.StatusBadGateway:
+		at := e.at(a)
+		return slices.ContainsFunc(e.Timeline.possible(at, at), func(t terms) bool { return t.takes502 })
+	}
+	return false
+}
+
+// at is when a call arrived.
+func (e *Evidence) at(a *fakeapi.Arrival) time.Time { return e.Began.Add(time.Duration(a.At)) }
+
+// callKey is the idempotency key of a call: the same value in another header, or quoted, is another key to the api.
+type callKey struct{ header, value string }
+
+// keyOf is the key that a call carried; zero for none: it was made under terms that know no idempotency.
+func keyOf(a *fakeapi.Arrival) callKey {
+	for _, header := range []string{usualKeyHeader, otherKeyHeader} {
+		if value := a.Header(header); value != "" {
+			return callKey{header, value}
+		}
+	}
+	return callKey{}
+}
+
+// of reports whether a key is a job's.
+func (k callKey) of(job string) bool { return strings.Trim(k.value, `"`) == job }
+
+// story tells of a job's calls one after another.
+func (e *Evidence) story(again *fakeapi.Repeated) string {
+	words := []string{again.ID}
+	for i := range again.Arrivals {
+		a := &again.Arrivals[i]
+		with := "without a key"
+		if k := keyOf(a); k.value != "" {
+			with = "with " + k.header + " " + k.value
+		}
+		words = append(words, e.at(a).Format("15:04:05.000")+" "+with)
+	}
+	return strings.Join(words, ", ")
+}
+
+// mayCarry reports whether the terms that a call may have been made under say that the api knows such a key. A later call of the same
+// job need not be: it is judged by the terms of the first.
+func (e *Evidence) mayCarry(a *fakeapi.Arrival, k callKey) bool {
+	at := e.at(a)
+	return slices.ContainsFunc(e.Timeline.possible(at, at), func(t terms) bool { return t.header == k.header })
+}
+
+// prices are the least and the most, in hundredths, that a call may have cost by its terms.
+func (e *Evidence) prices(a *fakeapi.Arrival) (least, most int) {
+	at := e.at(a)
+	for i, t := range e.Timeline.possible(at, at) {
+		if i == 0 {
+			least = t.price
+		}
+		least, most = min(least, t.price), max(most, t.price)
+	}
+	return least, most
+}

@@ -1,0 +1,153 @@
+package torture
+
+import (
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+)
+
+// stretch is a span of time in which one rate of a key was in force, and surely no other.
+type stretch struct {
+	span
+	rate bucket.Rate
+}
+
+// judgeRates holds the arrivals of each key, and of all, against the limits: strictly where it is certain which one was in force,
+// and elsewhere against the loosest that may have been.
+func (e *Evidence) judgeRates(r *Report) {
+	for _, key := range append([]string{""}, fakeapi.KeysOf(e.Arrivals)...) {
+		of := fakeapi.ByTime(e.Arrivals)
+		if key != "" {
+			of = fakeapi.OfKey(e.Arrivals, key)
+		}
+		for _, s := range e.stretches(key) {
+			e.judgeStretch(r, key, s.rate, e.between(of, s.span))
+		}
+		if e.Timeline.changed() {
+			e.judgeAcross(r, key, of)
+		}
+	}
+}
+
+// stretches are the spans in which it is certain what a key's rate was.
+func (e *Evidence) stretches(key string) []stretch {
+	edges := append([]time.Time{{}}, e.Timeline.edges()...)
+	edges = append(edges, e.Began.Add(100*365*24*time.Hour))
+	var all []stretch
+	for i, from := range edges[:len(edges)-1] {
+		to := edges[i+1]
+		if !from.Before(to) {
+			continue
+		}
+		rates := ratesOf(e.Timeline.possible(from, to.Add(-1)), key)
+		if len(rates) != 1 || rates[0] == nil {
+			continue
+		}
+		if n := len(all); n > 0 && all[n-1].to.Equal(from) && all[n-1].rate == *rates[0] {
+			all[n-1].to = to
+			continue
+		}
+		all = append(all, stretch{span{from, to}, *rates[0]})
+	}
+	return all
+}
+
+// ratesOf are the different rates of a key in several terms; nil stands for none.
+func ratesOf(several []terms, key string) []*bucket.Rate {
+	var rates []*bucket.Rate
+	for i := range several {
+		var is *bucket.Rate
+		if rate, ok := several[i].rateOf(key); ok {
+			is = &rate
+		}
+		if !slices.ContainsFunc(rates, func(r *bucket.Rate) bool { return r == is || r != nil && is != nil && *r == *is }) {
+			rates = append(rates, is)
+		}
+	}
+	return rates
+}
+
+// between are the arrivals in a span.
+func (e *Evidence) between(of []fakeapi.Arrival, s span) []fakeapi.Arrival {
+	var in []fakeapi.Arrival
+	for i := range of {
+		if at := e.Began.Add(time.Duration(of[i].At)); !at.Before(s.from) && at.Before(s.to) {
+			in = append(in, of[i])
+		}
+	}
+	return in
+}
+
+func (e *Evidence) judgeStretch(r *Report, key string, rate bucket.Rate, of []fakeapi.Arrival) {
+	v := bucket.Check(stamped(of), bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: e.jitter(), Eps: e.stampError()})
+	windows := tooFull(of, rate)
+	switch v.Outcome {
+	case bucket.Pass:
+	case bucket.Fail:
+		r.OverRate += max(1, windows)
+		r.example("over rate", key+": "+v.String())
+	case bucket.Inconclusive:
+		r.Doubtful += max(1, windows)
+		r.example("doubtful", key+": "+v.String())
+	}
+	if full := float64(v.Worst) / float64(v.Allowed); full > r.Fullest {
+		r.Fullest, r.FullestOf = full, key
+	}
+}
+
+// jitter is the largest that a configuration of this run allowed.
+func (e *Evidence) jitter() time.Duration {
+	if e.Timeline.changed() {
+		return mostJitter
+	}
+	return jitter
+}
+
+// judgeAcross looks at the windows in which more than one rate may have been in force.
+func (e *Evidence) judgeAcross(r *Report, key string, of []fakeapi.Arrival) {
+	var all []terms
+	for _, c := range e.Timeline {
+		all = append(all, c.terms)
+	}
+	var pers []time.Duration
+	for _, rate := range ratesOf(all, key) {
+		if rate != nil && !slices.Contains(pers, rate.Per) {
+			pers = append(pers, rate.Per)
+		}
+	}
+	for _, per := range pers {
+		for i := range of {
+			from := e.Began.Add(time.Duration(of[i].At))
+			rates := ratesOf(e.Timeline.possible(from, from.Add(per)), key)
+			if len(rates) < 2 || slices.Contains(rates, nil) {
+				continue
+			}
+			loosest := slices.MaxFunc(rates, func(a, b *bucket.Rate) int {
+				return int(a.Count*int64(b.Per/time.Millisecond) - b.Count*int64(a.Per/time.Millisecond))
+			})
+			if loosest.Per != per {
+				continue
+			}
+			switch n := loosest.Count; {
+			case within(of[i:], per-e.stampError()) > n:
+				r.OverRate++
+				r.example("over rate", key+": more than the loosest of two configurations allows, at "+from.Format(time.RFC3339Nano))
+			case within(of[i:], per) > n:
+				r.Doubtful++
+			}
+		}
+	}
+}
+
+// within is how many of these arrivals come in a window that begins with the first.
+func within(of []fakeapi.Arrival, per time.Duration) (n int64) {
+	for i := range of {
+		if of[i].At-of[0].At >= int64(per) {
+			break
+		}
+		n++
+	}
+	return n
+}

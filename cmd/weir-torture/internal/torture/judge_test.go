@@ -1,0 +1,168 @@
+package torture
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/internal/fakeapi"
+)
+
+// right is the evidence of a run in which all was well: ten jobs called at their rate, one of them parked although it was
+// called, one that was never called, and one refused.
+func right(idempotent bool) *Evidence {
+	e := &Evidence{
+		Options: &Options{Idempotent: idempotent}, Ends: &Ends{Results: map[string]int{}, Events: map[string]int{}},
+		Announced: map[place]struct{}{}, Timeline: timeline{{terms: terms{rate: 5, burst: 1}}}, Began: time.Unix(1000, 0),
+		Kills: []Kill{{What: "worker", At: time.Unix(1000, 0).Add(500 * time.Millisecond)}}, Faults: map[kind]int{},
+	}
+	if idempotent {
+		e.Timeline[0].terms.header = usualKeyHeader
+	}
+	for i := range 10 {
+		id := fmt.Sprintf("k-%d", i)
+		e.Receipts = append(e.Receipts, Receipt{ID: id, Key: "k", Stream: "S", Seq: uint64(2 * i)})
+		e.Arrivals = append(e.Arrivals, call(i, id, time.Duration(i)*250*time.Millisecond))
+		e.Ends.Results[id] = 1
+	}
+	e.Receipts = append(e.Receipts, Receipt{ID: "full", Key: "k", Code: 429})
+	e.Ends.Letters = []Letter{{Job: "full", Reason: "overflow"}}
+	e.Ends.Events["full"] = 1
+	if idempotent {
+		return e
+	}
+	e.Receipts = append(e.Receipts, Receipt{ID: "k-uncalled", Key: "k", Stream: "S", Seq: 99})
+	delete(e.Ends.Results, "k-3")
+	for id, seq := range map[string]uint64{"k-3": 6, "k-uncalled": 99} {
+		e.Ends.Letters = append(e.Ends.Letters, Letter{Job: id, Reason: "unknown", At: place{"S", seq}})
+		e.Announced[place{"S", seq}] = struct{}{}
+	}
+	return e
+}
+
+// lateTry has the job that was refused at second 2000 be called all the same, and taken at another. Its producer had sent it twice.
+func lateTry(taken int64) func(e *Evidence) {
+	return func(e *Evidence) {
+		e.Receipts[10].Tries = 2
+		e.Ends.Letters[0].Time = time.Unix(2000, 0)
+		e.Ends.Results["full"] = 1
+		e.Ends.Taken = map[string]time.Time{"full": time.Unix(taken, 0)}
+		e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second))
+	}
+}
+
+// lostInCut has a job called after one that came later, long after a cut. weir says how often it called it.
+func lostInCut(e *Evidence, calls int) {
+	e.Receipts[9].Seq = 1
+	e.Ends.Calls = map[string]int{"k-9": calls}
+	e.Ends.Taken = map[string]time.Time{"k-9": e.Began.Add(-time.Hour)}
+	e.Spoilt = []span{{e.Began.Add(-time.Minute), e.Began.Add(-50 * time.Second)}}
+}
+
+func call(n int, id string, at time.Duration) fakeapi.Arrival {
+	return fakeapi.Arrival{
+		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Key: "k", Body: fmt.Appendf(nil, `{"id":%q}`, id), Ending: fakeapi.Answered,
+		Status: 200, Billed: true, Fields: []fakeapi.Field{{Name: "Idempotency-Key", Value: id}},
+	}
+}
+
+// TestJudge: the verdict sees each promise broken, and nothing where all is well.
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		idempotent bool
+		spoil      func(e *Evidence)
+		breaks     string // "" for nothing
+	}{
+		{"all well", false, func(*Evidence) {}, ""},
+		{"all well, idempotent", true, func(*Evidence) {}, ""},
+		{"no end", false, func(e *Evidence) { delete(e.Ends.Results, "k-1") }, "lost"},
+		{"still queued", false, func(e *Evidence) { delete(e.Ends.Results, "k-1"); e.Waiting = 1 }, "lost"},
+		{"result and letter", false, func(e *Evidence) { e.Ends.Results["k-3"] = 1 }, "ended twice"},
+		{"called though refused", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "full", 3*time.Second)) }, "called"},
+		{"refused, and an earlier try taken later", false, lateTry(2001), ""},
+		{"refused though it had been taken", false, lateTry(1999), "called"},
+		{"two results", true, func(e *Evidence) { e.Ends.Results["k-3"] = 2 }, "ended twice"},
+		{"called again", false, func(e *Evidence) { e.Arrivals = append(e.Arrivals, call(10, "k-1", 3*time.Second)) }, "called twice"},
+		{"called again after 429", false, func(e *Evidence) {
+			e.Arrivals[1].Status, e.Arrivals[1].Billed = 429, false
+			e.Arrivals = append(e.Arrivals, call(10, "k-1", 3*time.Second))
+		}, ""},
+		{"repeated with its key", true, func(e *Evidence) {
+			again := call(10, "k-1", 3*time.Second)
+			again.Billed = false
+			e.Arrivals = append(e.Arrivals, again)
+		}, ""},
+		{"repeated with another key", true, func(e *Evidence) {
+			again := call(10, "k-1", 3*time.Second)
+			again.Billed, again.Fields[0].Value = false, "other"
+			e.Arrivals = append(e.Arrivals, again)
+		}, "called twice"},
+		{"out of order", false, func(e *Evidence) { e.Receipts[2].Seq, e.Receipts[5].Seq = 10, 4 }, "out of order"},
+		{"out of order, its first call lost in a cut", true, func(e *Evidence) { lostInCut(e, 2) }, ""},
+		{"out of order, and no call lost", true, func(e *Evidence) { lostInCut(e, 1) }, "out of order"},
+		{"overtaken by a little", false, func(e *Evidence) { e.Arrivals[1].At, e.Arrivals[2].At = e.Arrivals[2].At, e.Arrivals[2].At-1 }, ""},
+		{"too fast", false, func(e *Evidence) {
+			for i := range e.Arrivals {
+				e.Arrivals[i].At /= 2
+			}
+		}, "over-rate"},
+		{"unknown out of nowhere", false, func(e *Evidence) { delete(e.Announced, place{"S", 6}) }, "unknown parked"},
+		{"unknown on an idempotent api", true, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Ends.Letters = append(e.Ends.Letters, Letter{Job: "k-1", Reason: "unknown", At: place{"S", 2}})
+		}, "unknown parked"},
+		{"another letter", false, func(e *Evidence) { e.Ends.Letters[1].Reason = "exhausted" }, "other letters"},
+		{"refused without a letter", false, func(e *Evidence) { e.Ends.Letters = e.Ends.Letters[1:] }, "refused"},
+		{"refused without an event", false, func(e *Evidence) { clear(e.Ends.Events) }, "refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := right(c.idempotent)
+			c.spoil(e)
+			r := Judge(e)
+			var names []string
+			for _, f := range r.Findings {
+				if f.Outcome != bucket.Pass {
+					names = append(names, f.Name)
+				}
+			}
+			if got := strings.Join(names, ","); got != c.breaks {
+				t.Errorf("broken: %q, want %q: %+v", got, c.breaks, r)
+			}
+			if r.Recovery.Of != 1 || r.Recovery.P50 <= 0 {
+				t.Errorf("recovery %+v", r.Recovery)
+			}
+		})
+	}
+}
+
+// TestDoubt: what only the error of the stamps can excuse is neither proof nor breach.
+func TestDoubt(t *testing.T) {
+	e := right(false)
+	e.HeldUp = 600 * time.Millisecond
+	for i := range e.Arrivals {
+		e.Arrivals[i].At = e.Arrivals[i].At * 7 / 10
+	}
+	r := Judge(e)
+	if r.OverRate != 0 || r.Doubtful == 0 || !r.Kept() {
+		t.Errorf("over %d, doubtful %d, kept %v", r.OverRate, r.Doubtful, r.Kept())
+	}
+}
+
+// TestPlan: a seed makes one plan, another seed another.
+func TestPlan(t *testing.T) {
+	o := Options{Seed: 1, Server: External, WorkerKills: 20, ServerKills: 5, Stops: 5, Cuts: 5, DiskFulls: 1, Takeovers: 2}
+	one, again := newPlan(&o), newPlan(&o)
+	if !reflect.DeepEqual(one, again) {
+		t.Error("the same seed made two plans")
+	}
+	if len(one.lives) != 22 || len(one.events) != 16 {
+		t.Errorf("%d lives, %d events", len(one.lives), len(one.events))
+	}
+	if o.Seed = 2; reflect.DeepEqual(one, newPlan(&o)) {
+		t.Error("two seeds made the same plan")
+	}
+}

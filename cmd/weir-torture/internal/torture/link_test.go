@@ -1,0 +1,151 @@
+package torture
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"weir/ingest/await"
+)
+
+// echo answers every line with itself.
+func echo(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(conn, conn); _ = conn.Close() }()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// caller is one connection through a link.
+type caller struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+}
+
+func dialLink(t *testing.T, l *link) *caller {
+	t.Helper()
+	conn, err := net.Dial("tcp", l.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &caller{t, conn, bufio.NewReader(conn)}
+}
+
+func (c *caller) say(line string) {
+	c.t.Helper()
+	if _, err := c.conn.Write([]byte(line + "\n")); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// hears expects a line.
+func (c *caller) hears(line string) {
+	c.t.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(await.Patience))
+	if got, err := c.in.ReadString('\n'); err != nil || got != line+"\n" {
+		c.t.Errorf("heard %q, %v, and not %q", got, err, line)
+	}
+}
+
+// hearsNothing expects that the connection is there and silent.
+func (c *caller) hearsNothing() {
+	c.t.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if got, err := c.in.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("heard %q, %v from a link that is cut", got, err)
+	}
+}
+
+// breaks expects that the connection breaks.
+func (c *caller) breaks() {
+	c.t.Helper()
+	_ = c.conn.SetReadDeadline(time.Now().Add(await.Patience))
+	if got, err := c.in.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("heard %q, %v, and the connection did not break", got, err)
+	}
+}
+
+// TestLink: while a link is cut nothing passes and nothing is closed; then what waited arrives, or is lost with its connection.
+func TestLink(t *testing.T) {
+	l, err := newLink(echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := dialLink(t, l)
+	old.say("before")
+	old.hears("before")
+	l.cut("")
+	young := dialLink(t, l)
+	for _, c := range []*caller{old, young} {
+		c.say("during")
+		c.hearsNothing()
+	}
+	l.heal("")
+	old.hears("during")
+	young.hears("during")
+
+	l.cut("")
+	old.say("lost")
+	old.hearsNothing()
+	l.reset("")
+	old.breaks()
+	young.breaks()
+	dialLink(t, l).say("after")
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNamedLink: of several that use one link, one is cut off.
+func TestNamedLink(t *testing.T) {
+	l, err := newNamedLink(echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(name string) *caller {
+		c := dialLink(t, l)
+		c.say("POST / HTTP/1.1\r\n" + nameHeader + ": " + name + "\r\n\r")
+		return c
+	}
+	hears := func(c *caller, name string) {
+		t.Helper()
+		for _, line := range []string{"POST / HTTP/1.1\r", nameHeader + ": " + name + "\r", "\r"} {
+			c.hears(line)
+		}
+	}
+	one, two := call("one"), call("two")
+	hears(one, "one")
+	hears(two, "two")
+	l.cut("one")
+	one.say("held")
+	one.hearsNothing()
+	call("one").hearsNothing()
+	two.say("free")
+	two.hears("free")
+	l.reset("one")
+	one.breaks()
+	two.say("still")
+	two.hears("still")
+	hears(call("one"), "one")
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,156 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+)
+
+// memoryVariable says what weir may hold resident. An ordinary weir of today that does not know it warns and goes on.
+const memoryVariable = "WEIR_MEMORY"
+
+// memoryLimits are what it is told, in MiB: little, enough, and more than it needs.
+var memoryLimits = []int{128, 256, 1024}
+
+// What comes at once under such a limit.
+const (
+	largeKeys, largeJobs, largeBody = 4, 10, 200 << 10
+	manyKeys, manyAtOnce            = 200, 8
+
+	limitMemory kind = "memory limits"
+)
+
+// memoryMargin is by how much the most that was resident may be above the limit, in MiB: mapped files of the store and the
+// program itself are beside what weir can count.
+func memoryMargin(limit int) int { return 48 + limit/4 }
+
+// memoryLife is a life under a limit.
+type memoryLife struct {
+	Limit int  `json:"limit_mib"`
+	Peak  int  `json:"peak_mib"` // resident at the most; 0 where that is not known
+	Died  bool `json:"died"`     // by itself, not in order
+}
+
+// knowsMemory reports whether a program has a name for the variable.
+func knowsMemory(program string) bool {
+	text, err := os.ReadFile(program)
+	return err == nil && bytes.Contains(text, []byte(memoryVariable))
+}
+
+// endCrowded lets large jobs and many keys come at once, and ends a life under a memory limit.
+func (s *stage) endCrowded(ctx context.Context, p *process, l life) bool {
+	if p.memory != l.memory { // it was up before
+		s.kill(p, "")
+		return false
+	}
+	s.producing.crowd(ctx, s.producing.crowds.Add(1))
+	gone := p.gone(ctx, l.delay)
+	lived := memoryLife{Limit: l.memory, Peak: peak(p), Died: gone && p.died() && !p.felled.Load()}
+	if gone && !lived.Died {
+		s.endedByItself(p, nil)
+		return false
+	}
+	if gone {
+		s.endedByItself(p, nil)
+	} else {
+		s.kill(p, "")
+	}
+	s.mu.Lock()
+	s.memory = append(s.memory, lived)
+	s.mu.Unlock()
+	s.count(limitMemory)
+	return true
+}
+
+// died reports an end that is not weir's own word: by a signal, or as the Go runtime ends. The process must be gone.
+func (p *process) died() bool {
+	const fatal = 2
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && (status.Signaled() || status.ExitStatus() == fatal)
+}
+
+// peak is the most that a process ever had resident, in MiB; 0 where that is not known.
+func peak(p *process) int {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return kib / 1024
+		}
+	}
+	return 0
+}
+
+// crowd submits large jobs and jobs of many keys. It returns at once.
+func (p *producers) crowd(ctx context.Context, number int64) {
+	nc := p.conns[0]
+	for k := range largeKeys {
+		p.work.Go(func() {
+			key := fmt.Sprintf("large%d", k)
+			for n := range largeJobs {
+				p.submitLarge(ctx, nc, key, fmt.Sprintf("%s-%d-%02d", key, number, n))
+			}
+		})
+	}
+	var next sync.Mutex
+	left := manyKeys
+	for range manyAtOnce {
+		p.work.Go(func() {
+			for {
+				next.Lock()
+				left--
+				n := left
+				next.Unlock()
+				if n < 0 {
+					return
+				}
+				key := fmt.Sprintf("many%d", n)
+				p.report(p.submit(ctx, nc, key, fmt.Sprintf("%s-%d", key, number), nil))
+			}
+		})
+	}
+}
+
+// submitLarge sends a job whose body the api's ledger does not keep: its id is in the query.
+func (p *producers) submitLarge(ctx context.Context, nc *nats.Conn, key, id string) {
+	p.report(p.submit(ctx, nc, key, id, bytes.Repeat([]byte("x"), largeBody)))
+}
+
+// judgeMemory holds what was resident against what was allowed, where weir knows of it.
+func (e *Evidence) judgeMemory(r *Report) {
+	r.Memory = e.Memory
+	for _, l := range e.Memory {
+		if l.Died {
+			r.MemoryDied++
+		}
+		if e.KnowsMemory && l.Peak > l.Limit+memoryMargin(l.Limit) {
+			r.MemoryOver++
+			r.example("memory", fmt.Sprintf("%d MiB resident of %d", l.Peak, l.Limit))
+		}
+	}
+}
+
+// peaks tells of the largest under each limit.
+func peaks(lives []memoryLife) string {
+	most := map[int]int{}
+	for _, l := range lives {
+		most[l.Limit] = max(most[l.Limit], l.Peak)
+	}
+	var all []string
+	for _, limit := range slices.Sorted(maps.Keys(most)) {
+		all = append(all, fmt.Sprintf("%d MiB resident at the most under %d", most[limit], limit))
+	}
+	return strings.Join(all, ", ")
+}

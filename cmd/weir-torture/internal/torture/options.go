@@ -1,0 +1,193 @@
+package torture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"weir/bucket/fault"
+)
+
+// Server says where NATS runs.
+type Server string
+
+// The servers.
+const (
+	External Server = "external" // a process of its own
+	Embedded Server = "embedded" // in weir, and killed with it
+)
+
+// Options of a run. Zero counts leave a fault out.
+type Options struct {
+	Seed       uint64
+	Server     Server
+	Idempotent bool // what the api is declared to be, and is
+
+	// Replicas of weir, from 1. More than one are a fleet: three NATS nodes in a cluster and a Redis for the shared limits.
+	Replicas int
+
+	WorkerKills int // kill -9 of weir, or of a replica
+	ServerKills int // kill -9 of the external nats-server, or of each node in turn
+	Stops       int // SIGSTOP of weir or the server, longer than timeouts; of a replica, longer than its lease
+	Cuts        int // spells of slow or cut connections to the api; not of a fleet
+	DiskFulls   int // spells without room on the external server's disk; not of a fleet
+	Takeovers   int // a second weir takes over while the first is stopped, which then goes on; external, not of a fleet
+	Fleet       FleetFaults
+
+	ConfigChanges int
+	Settings      []string // only these are changed; empty: all
+	Reloads       bool     // weir reads its file again on SIGHUP: some changes come so
+	IdleKills     int      // kill -9 of weir while nothing is queued; not of a fleet
+	MemoryLimits  int      // lives under a WEIR_MEMORY; not of a fleet
+	Revocations   int      // spells in which the api answers 401; not of a fleet
+
+	Rate     int           // calls a second of a key
+	Keys     int           // besides the two special ones
+	Jobs     int           // a second, over all keys
+	Duration time.Duration // no new fault after it; 0: until all are done
+
+	Durability string        // WEIR_DURABILITY: always or interval
+	Points     []fault.Point // only at these; empty: at all there are
+	Bug        fault.Bug     // planted in every weir
+
+	Binary string // the weir to torture; required
+	Hooked bool   // it and this program have points to die at
+	Dir    string // for everything the run writes; required
+	// Attributes are those of a child process: it should die with this one.
+	Attributes func() *syscall.SysProcAttr
+	Talk       io.Writer // gets one line for what happens now and then; required
+}
+
+// FleetFaults are what only a fleet can suffer. Each cut lasts longer than a lease, and no byte passes in it.
+type FleetFaults struct {
+	CutNATS, CutRedis, CutAPI int // a replica from all NATS nodes, from Redis, from the api
+	CutNode                   int // a NATS node from the other two, and half of the times from its clients
+	RedisKills                int // kill -9 of Redis, which reads its file again
+	RedisLosses               int // the same, and the file is gone
+	Rolls, ServerRolls        int // rolling restarts of all replicas, of all NATS nodes
+}
+
+// Bounds of a run.
+const (
+	mostKills    = 100_000
+	mostKeys     = 1000
+	mostJobs     = 5000
+	mostReplicas = 4
+)
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	var wrong []error
+	for _, n := range o.Counts() {
+		if *n.N < 0 || *n.N > mostKills {
+			wrong = append(wrong, fmt.Errorf("--%s must be from 0 to %d", n.Option, mostKills))
+		}
+	}
+	if o.Server != External && o.Server != Embedded {
+		wrong = append(wrong, fmt.Errorf("--server is %q, not external or embedded", o.Server))
+	}
+	if o.Server == Embedded && o.ServerKills+o.DiskFulls+o.Takeovers > 0 {
+		wrong = append(wrong, errors.New("an embedded server dies with its weir: without --server external there are no --server-kills, --disk-fulls and --takeovers"))
+	}
+	if o.Rate < 1 || o.Rate > 1000 || o.Keys < 1 || o.Keys > mostKeys || o.Jobs < 1 || o.Jobs > mostJobs {
+		wrong = append(wrong, fmt.Errorf("--rate must be from 1 to 1000, --keys to %d, --jobs to %d", mostKeys, mostJobs))
+	}
+	if o.Durability != "always" && o.Durability != "interval" {
+		wrong = append(wrong, fmt.Errorf("--durability is %q, not always or interval", o.Durability))
+	}
+	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0) {
+		wrong = append(wrong, errors.New("chosen points and planted bugs need a weir and a weir-torture built with -tags torture: make torture"))
+	}
+	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
+}
+
+// validateSettings says which settings there are not.
+func (o *Options) validateSettings() error {
+	names := Settings()
+	for _, name := range o.Settings {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("--change %s: there are %s", name, strings.Join(names, ", "))
+		}
+	}
+	if len(o.changeable()) == 0 {
+		return errors.New("--change names limits that keys share: with --takeovers there are none")
+	}
+	return nil
+}
+
+// validateFleet says what does not go with so many replicas.
+func (o *Options) validateFleet() error {
+	switch {
+	case o.Replicas < 1 || o.Replicas > mostReplicas:
+		return fmt.Errorf("--replicas must be from 1 to %d", mostReplicas)
+	case !o.isFleet() && o.Fleet != FleetFaults{}:
+		return errors.New("--cut-nats, --cut-redis, --cut-api, --cut-node, --redis-kills, --redis-losses, --rolls and --server-rolls need a fleet: --replicas 2 or more")
+	case !o.isFleet():
+		return nil
+	case o.Server != External:
+		return errors.New("replicas share external servers: --replicas goes with --server external")
+	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations > 0:
+		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits and --revocations are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case len(o.Points) > 0:
+		return errors.New("--at is for one weir: a fleet is killed at random")
+	case o.Keys%fleetPartitions != 0:
+		return fmt.Errorf("--keys must be a multiple of %d in a fleet: as many in each partition, so that replicas can share them evenly", fleetPartitions)
+	}
+	return nil
+}
+
+func (o *Options) isFleet() bool { return o.Replicas > 1 }
+
+// usual is a count where no option sets it.
+func (o *Options) usual(c Count) int {
+	if o.isFleet() {
+		return c.InFleet
+	}
+	return c.Alone
+}
+
+// partitions of the api's queue.
+func (o *Options) partitions() int {
+	if o.isFleet() {
+		return fleetPartitions
+	}
+	return 4
+}
+
+// Command is the command line that makes the same plan.
+func (o *Options) Command() string {
+	words := []string{"weir-torture", fmt.Sprintf("--seed %d --server %s", o.Seed, o.Server)}
+	if o.Idempotent {
+		words = append(words, "--idempotent")
+	}
+	if o.isFleet() {
+		words = append(words, fmt.Sprintf("--replicas %d", o.Replicas))
+	}
+	for _, c := range o.Counts() {
+		if *c.N > 0 || *c.N != o.usual(c) {
+			words = append(words, fmt.Sprintf("--%s %d", c.Option, *c.N))
+		}
+	}
+	words = append(words, fmt.Sprintf("--rate %d --keys %d --jobs %d", o.Rate, o.Keys, o.Jobs))
+	words = append(words, "--durability "+o.Durability)
+	if o.Duration > 0 {
+		words = append(words, "--duration "+o.Duration.String())
+	}
+	for _, name := range o.Settings {
+		words = append(words, "--change "+name)
+	}
+	if o.Reloads {
+		words = append(words, "--reloads")
+	}
+	for _, p := range o.Points {
+		words = append(words, "--at "+string(p))
+	}
+	if o.Bug != "" {
+		words = append(words, "--planted "+string(o.Bug))
+	}
+	return strings.Join(words, " ")
+}

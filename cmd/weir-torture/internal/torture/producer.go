@@ -1,0 +1,247 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Receipt is what a producer was told of one job, and wrote down.
+type Receipt struct {
+	ID     string `json:"id"`
+	Key    string `json:"key"`
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+	Code   int    `json:"code,omitempty"` // 0: accepted
+	Letter uint64 `json:"letter,omitempty"`
+	Tries  int    `json:"tries"`
+
+	At     time.Time     `json:"at"`        // when it came
+	Waited time.Duration `json:"waited_ns"` // since the job was sent first
+}
+
+// load is a producer's: a key, and how often a job comes for it.
+type load struct {
+	key   string
+	every time.Duration // one job, or together many
+	many  int
+	first int // jobs at once at the start
+}
+
+// producers submit jobs until they are stopped, one for each key: it waits for each receipt before the next job, so that
+// the order it wants is known. When weir is away it catches up afterwards.
+type producers struct {
+	conns []*nats.Conn
+	log   *os.File
+	work  sync.WaitGroup
+	stop  context.CancelFunc
+
+	quiet  atomic.Bool  // no new jobs
+	busy   atomic.Int64 // producers that submit
+	crowds atomic.Int64
+
+	mu       sync.Mutex
+	receipts []Receipt
+	troubles []Trouble
+	err      error
+}
+
+// Trouble is a try of a producer's that failed; it tries again.
+type Trouble struct {
+	At   time.Time
+	What string
+}
+
+// answerWithin is how long a producer waits before it sends a job again.
+const answerWithin = 2 * time.Second
+
+// startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends. A producer
+// keeps to one of the servers as long as it is there.
+func startProducers(ctx context.Context, urls []string, dir string, loads []load) (*producers, error) {
+	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the producers' log: %w", err)
+	}
+	ending, stop := context.WithCancel(ctx)
+	p := &producers{log: log, stop: stop}
+	for i := range urls {
+		nc, err := nats.Connect(strings.Join(slices.Concat(urls[i:], urls[:i]), ","), nats.Name("torture producer"), nats.DontRandomize(),
+			nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
+			nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("connect the producers: %w", err), p.end())
+		}
+		p.conns = append(p.conns, nc)
+	}
+	for i, l := range loads {
+		p.work.Go(func() { p.produce(ctx, ending, p.conns[i%len(p.conns)], l) })
+	}
+	return p, nil
+}
+
+func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) {
+	due, left := time.Now(), l.first
+	for n := 0; ending.Err() == nil; n++ {
+		if left == 0 {
+			due, left = due.Add(l.every), l.many
+			if !sleep(ending, time.Until(due)) {
+				return
+			}
+		}
+		if p.beQuiet(ending) {
+			due = time.Now() // what would have come meanwhile does not
+		}
+		left--
+		p.busy.Add(1)
+		err := p.submit(ctx, nc, l.key, fmt.Sprintf("%s-%06d", l.key, n), nil)
+		p.busy.Add(-1)
+		if err != nil {
+			p.report(err)
+			return
+		}
+	}
+}
+
+// beQuiet waits as long as no new jobs are wanted, and reports whether it had to.
+func (p *producers) beQuiet(ctx context.Context) (waited bool) {
+	for p.quiet.Load() && sleep(ctx, 20*time.Millisecond) {
+		waited = true
+	}
+	return waited
+}
+
+// report keeps what went wrong.
+func (p *producers) report(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = errors.Join(p.err, err)
+}
+
+// jobQuery begins the query of a job whose body does not say which one it is.
+const jobQuery = "id="
+
+// submit sends one job until it is answered, and writes the answer down. Its body is its id, or a large one.
+func (p *producers) submit(ctx context.Context, nc *nats.Conn, key, id string, large []byte) error {
+	msg := &nats.Msg{Subject: "weir.jobs." + apiName + "." + key, Data: fmt.Appendf(nil, `{"id":%q}`, id), Header: nats.Header{
+		"Nats-Msg-Id": {id}, "Weir-Path": {"/" + key},
+	}}
+	if large != nil {
+		msg.Data, msg.Header["Weir-Query"] = large, []string{jobQuery + id}
+	}
+	start := time.Now()
+	for tries := 1; ; tries++ {
+		answer, err := nc.RequestMsg(msg, answerWithin)
+		if err == nil {
+			r, again, err := readAnswer(answer.Data)
+			if err != nil {
+				return fmt.Errorf("job %s: %w", id, err)
+			}
+			if again == "" {
+				r.ID, r.Key, r.Tries, r.At, r.Waited = id, key, tries, time.Now(), time.Since(start)
+				return p.keep(r)
+			}
+			p.trouble(again)
+			if again == absent && !sleep(ctx, 200*time.Millisecond) { // each of these tries leaves a letter
+				return nil
+			}
+		} else {
+			p.trouble(err.Error())
+		}
+		if !sleep(ctx, 20*time.Millisecond) {
+			return nil // it has no receipt: nothing was promised
+		}
+	}
+}
+
+func (p *producers) trouble(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.troubles = append(p.troubles, Trouble{time.Now(), what})
+}
+
+// absent is why a job is sent again where the api is not in the configuration for a while.
+const absent = "404"
+
+// readAnswer reads weir's answer; again says why the job must be sent again, when nothing was kept.
+func readAnswer(data []byte) (r Receipt, again string, err error) {
+	var a struct {
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+		Letter uint64 `json:"dead_letter_seq"`
+		Error  *struct {
+			Code        int    `json:"code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(data, &a); err != nil {
+		return r, "", fmt.Errorf("an answer that is no receipt: %q", data)
+	}
+	r = Receipt{Stream: a.Stream, Seq: a.Seq, Letter: a.Letter}
+	switch {
+	case a.Error == nil && a.Seq > 0:
+		return r, "", nil
+	case a.Error == nil:
+		return r, "", fmt.Errorf("a receipt without a sequence: %q", data)
+	case a.Error.Code == 503:
+		return r, "503", nil
+	case a.Error.Code == 404:
+		return r, absent, nil
+	case a.Error.Code == 429:
+		r.Code = 429
+		return r, "", nil
+	}
+	return r, "", fmt.Errorf("refused for a reason that this load does not give: %s", a.Error.Description)
+}
+
+// keep writes a receipt down, in one write, before the producer goes on.
+func (p *producers) keep(r Receipt) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic("torture: a receipt that JSON cannot carry: " + err.Error())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.log.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("the producers' log: %w", err)
+	}
+	p.receipts = append(p.receipts, r)
+	return nil
+}
+
+// end stops the producers. Then receipts are what they were told.
+func (p *producers) end() error {
+	p.stop()
+	p.work.Wait()
+	for _, nc := range p.conns {
+		nc.Close()
+	}
+	return errors.Join(p.err, p.log.Close())
+}
+
+// sleep waits and reports false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// nothingNew keeps nats.go from writing to stderr that the server is away: it is what a run is about.
+func nothingNew(*nats.Conn, *nats.Subscription, error) {}

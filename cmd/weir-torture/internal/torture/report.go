@@ -1,0 +1,282 @@
+package torture
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket"
+)
+
+// Recovery is how long it took to go on, over all faults of a kind.
+type Recovery struct {
+	Of  int           `json:"of"`
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+	Max time.Duration `json:"max_ns"`
+}
+
+func (r Recovery) String() string {
+	return fmt.Sprintf("%.1f, %.1f, %.1f s", r.P50.Seconds(), r.P99.Seconds(), r.Max.Seconds())
+}
+
+// Finding is one promise, and whether it was kept.
+type Finding struct {
+	Outcome bucket.Outcome `json:"outcome"`
+	Name    string         `json:"name"`
+	Text    string         `json:"text"`
+}
+
+// Report is the verdict in figures.
+type Report struct {
+	Findings   []Finding     `json:"findings"`
+	Command    string        `json:"command"`
+	Seed       uint64        `json:"seed"`
+	Server     Server        `json:"server"`
+	Idempotent bool          `json:"idempotent"`
+	Took       time.Duration `json:"took_ns"`
+
+	Accepted             int `json:"accepted"`
+	Called               int `json:"called"` // accepted jobs that reached the api
+	Calls                int `json:"calls"`
+	PushedBack           int `json:"pushed_back"`
+	Results              int `json:"results"`
+	Waiting              int `json:"waiting"`
+	Lost                 int `json:"lost"`
+	EndedTwice           int `json:"ended_twice"`
+	Unasked              int `json:"unasked"` // jobs called that were refused, or never submitted
+	CalledTwice          int `json:"called_twice"`
+	Repeats              int `json:"repeats"` // with the same idempotency key, or called twice
+	BilledTwice          int `json:"billed_twice"`
+	OutOfOrder           int `json:"out_of_order"`
+	Overtaken            int `json:"overtaken"` // by less than the jitter, or where the network lost a call
+	OverRate             int `json:"over_rate_windows"`
+	Doubtful             int `json:"doubtful_windows"`
+	Unknown              int `json:"unknown"`
+	UnknownCalled        int `json:"unknown_called"`
+	UnknownExplained     int `json:"unknown_explained"`
+	OtherLetters         int `json:"other_letters"`
+	Refused              int `json:"refused"`
+	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
+	RefusedWithoutLetter int `json:"refused_without_letter"`
+	RefusedWithoutEvent  int `json:"refused_without_event"`
+
+	Fullest   float64       `json:"fullest"` // the fullest window, of what is allowed in it
+	FullestOf string        `json:"fullest_of"`
+	HeldUp    time.Duration `json:"held_up_ns"`
+
+	WorkerKills int            `json:"worker_kills"`
+	ServerKills int            `json:"server_kills"`
+	AtPoints    int            `json:"at_points"`
+	Points      map[string]int `json:"points"`
+	Missed      int            `json:"points_missed"`
+	ByThem      int            `json:"ended_by_itself"`
+	Faults      map[kind]int   `json:"faults"`
+
+	// From a kill to the next call.
+	Recovery       Recovery `json:"recovery"`
+	WorkerRecovery Recovery `json:"worker_recovery"`
+	ServerRecovery Recovery `json:"server_recovery"`
+
+	Changed    bool         `json:"config_changed"`
+	Ways       map[way]int  `json:"config_ways,omitempty"`
+	Memory     []memoryLife `json:"memory,omitempty"`
+	MemoryOver int          `json:"memory_over"` // lives that held more than their limit and its margin
+	MemoryDied int          `json:"memory_died"`
+	Counted    bool         `json:"spend_counted"`
+	Spent      int          `json:"spent_cents"` // by weir's own count
+	SpentLeast int          `json:"spent_least_cents"`
+	SpentMost  int          `json:"spent_most_cents"`
+
+	// Of a fleet.
+	Replicas      int            `json:"replicas,omitempty"`
+	AtOnce        int64          `json:"at_once,omitempty"` // most calls that ran at the same time
+	AtOnceOutcome bucket.Outcome `json:"at_once_outcome,omitempty"`
+	Aftermath     []Aftermath    `json:"aftermath,omitempty"`
+	Shares        []Share        `json:"shares,omitempty"`
+	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
+	Trouble       map[string]int `json:"producers_told,omitempty"` // what failed tries of producers were told
+
+	Examples []string `json:"examples,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// ConfigChanges is how many configurations came in force, those that gave an api back not counted.
+func (r *Report) ConfigChanges() int { return r.Faults[changeConfig] }
+
+// IdleKills is how often weir was killed while nothing was queued.
+func (r *Report) IdleKills() int { return r.Faults[killIdle] }
+
+// mostExamples bounds what is told one by one.
+const mostExamples = 20
+
+func (r *Report) example(what, which string) {
+	if len(r.Examples) < mostExamples {
+		r.Examples = append(r.Examples, what+": "+which)
+	}
+}
+
+func (r *Report) countKills(e *Evidence) {
+	for _, k := range e.Kills {
+		if k.What == "server" {
+			r.ServerKills++
+			continue
+		}
+		if k.What == idle {
+			continue // counted as a fault
+		}
+		r.WorkerKills++
+		if k.Point != "" {
+			r.AtPoints++
+			r.Points[string(k.Point)]++
+		}
+	}
+}
+
+// Kept reports whether every promise was kept, as far as this machine can tell.
+func (r *Report) Kept() bool {
+	return !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Outcome == bucket.Fail })
+}
+
+func (r *Report) findings() []Finding {
+	var all []Finding
+	add := func(name string, bad int, format string, args ...any) {
+		outcome := bucket.Pass
+		if bad > 0 {
+			outcome = bucket.Fail
+		}
+		all = append(all, Finding{outcome, name, fmt.Sprintf(format, args...)})
+	}
+	add("accepted", 0, "%d, of them %d with a result", r.Accepted, r.Results)
+	add("called", r.Unasked, "%d of them, in %d calls (%d answered 429); %d other jobs", r.Called, r.Calls, r.PushedBack, r.Unasked)
+	add("lost", r.Lost+r.Waiting, "%d; %d still wait", r.Lost, r.Waiting)
+	add("ended twice", r.EndedTwice, "%d", r.EndedTwice)
+	if r.Idempotent || r.Changed {
+		add("called twice", r.CalledTwice+r.BilledTwice, "%d with another idempotency key or none; %d calls repeated with the same; %d billed twice",
+			r.CalledTwice, r.Repeats, r.BilledTwice)
+	} else {
+		add("called twice", r.CalledTwice, "%d", r.CalledTwice)
+	}
+	add("out of order", r.OutOfOrder, "%d first calls; %d overtaken by less than the jitter or lost by the network", r.OutOfOrder, r.Overtaken)
+	add("over-rate", r.OverRate, "%d windows; the fullest was used to %.0f %% (%s)", r.OverRate, 100*r.Fullest, cmp.Or(r.FullestOf, "all keys"))
+	if last := &all[len(all)-1]; r.OverRate == 0 && r.Doubtful > 0 {
+		last.Outcome = bucket.Inconclusive
+		last.Text += fmt.Sprintf("; %d perhaps: this machine let programs wait for up to %v", r.Doubtful, r.HeldUp.Round(time.Millisecond))
+	}
+	unexplained := r.Unknown - r.UnknownExplained
+	if r.Idempotent && !r.Changed {
+		unexplained = r.Unknown // there need be none
+	}
+	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api",
+		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled)
+	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
+	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
+		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())
+	if r.Counted {
+		wrong := max(0, r.SpentLeast-r.Spent) + max(0, r.Spent-r.SpentMost)
+		add("spent", wrong, "%.2f by its own count; the ledger allows %.2f to %.2f", cents(r.Spent), cents(r.SpentLeast), cents(r.SpentMost))
+	}
+	if len(r.Memory) > 0 {
+		add("memory", r.MemoryOver+r.MemoryDied, "%s; %d over their limit and its margin, %d died", peaks(r.Memory), r.MemoryOver, r.MemoryDied)
+	}
+	if r.Replicas > 0 {
+		all = append(all, r.fleetFindings()...)
+	}
+	return all
+}
+
+// lateTries tells of them where there are any.
+func (r *Report) lateTries() string {
+	if r.LateTries == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d taken later all the same, when an earlier try of theirs arrived late", r.LateTries)
+}
+
+func percent(n, of int) float64 { return 100 * float64(n) / float64(max(1, of)) }
+
+// Print writes the table.
+func (r *Report) Print(w io.Writer) error {
+	kind := "not idempotent"
+	switch {
+	case r.Changed && r.Idempotent:
+		kind = "idempotent at first"
+	case r.Changed:
+		kind = "not idempotent at first"
+	case r.Idempotent:
+		kind = "idempotent"
+	}
+	t := &text{}
+	where := string(r.Server) + " server"
+	if r.Replicas > 0 {
+		where = fmt.Sprintf("%d replicas, %d NATS nodes, Redis", r.Replicas, nodes)
+	}
+	t.add("weir-torture: seed %d, %s, an api that is %s, %v\n", r.Seed, where, kind, r.Took.Round(time.Second))
+	marks := map[bucket.Outcome]string{bucket.Pass: "ok", bucket.Inconclusive: "?", bucket.Fail: "FAIL"}
+	for _, f := range r.Findings {
+		t.add("  %-4s  %-14s  %s", marks[f.Outcome], f.Name, f.Text)
+	}
+	t.add("")
+	t.add("        kill -9         weir %d (%d of them at chosen points, %d points not reached in time), server %d", r.WorkerKills, r.AtPoints, r.Missed, r.ServerKills)
+	if r.Replicas > 0 {
+		r.fleetLines(t)
+	} else {
+		r.faultLines(t)
+	}
+	if len(r.Ways) > 0 {
+		var ways []string
+		for _, w := range sortedKeys(r.Ways) {
+			ways = append(ways, fmt.Sprintf("%s %d", w, r.Ways[w]))
+		}
+		t.add("        in force by     %s", strings.Join(ways, "; "))
+	}
+	if r.ByThem > 0 {
+		t.add("        weir ended by itself and was started again  %d", r.ByThem)
+	}
+	t.add("        this machine let programs wait for up to %v; the jitter is %v", r.HeldUp.Round(time.Millisecond), jitter)
+	for _, n := range r.Notes {
+		t.add("        note            %s", n)
+	}
+	for _, x := range r.Examples {
+		t.add("        example         %s", x)
+	}
+	t.add("\nAgain: %s", r.Command)
+	if r.Kept() {
+		t.add("PASS")
+	} else {
+		t.add("FAIL")
+	}
+	_, err := io.WriteString(w, strings.Join(t.lines, "\n")+"\n")
+	return err
+}
+
+// faultLines are the figures of one weir.
+func (r *Report) faultLines(t *text) {
+	for _, k := range sortedKeys(r.Faults) {
+		t.add("        %-38s  %d", k, r.Faults[k])
+	}
+	if len(r.Points) > 0 {
+		var points []string
+		for _, p := range sortedKeys(r.Points) {
+			points = append(points, fmt.Sprintf("%s %d", p, r.Points[p]))
+		}
+		t.add("        points          %s", strings.Join(points, ", "))
+	}
+	t.add("        recovery        p50 %s, p99 %s from kill -9 to the next call (weir %s, %s; server %s, %s)",
+		short(r.Recovery.P50), short(r.Recovery.P99), short(r.WorkerRecovery.P50), short(r.WorkerRecovery.P99),
+		short(r.ServerRecovery.P50), short(r.ServerRecovery.P99))
+}
+
+func sortedKeys[K ~string](m map[K]int) []K { return slices.Sorted(maps.Keys(m)) }
+
+type text struct{ lines []string }
+
+func (t *text) add(format string, args ...any) {
+	t.lines = append(t.lines, fmt.Sprintf(format, args...))
+}
+
+func short(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

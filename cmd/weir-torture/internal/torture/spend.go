@@ -1,0 +1,104 @@
+package torture
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// budgetName is the budget whose use is held against the ledger.
+const budgetName = "spend"
+
+// spent is what weir says to have spent, in hundredths of the currency, when nothing is called any more; nil where it counts nothing.
+func (s *stage) spent(ctx context.Context) (*int, error) {
+	if s.http == "" {
+		return nil, nil //nolint:nilnil // nothing is counted
+	}
+	var ratio float64
+	var err error
+	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
+		if !sleep(ctx, 2500*time.Millisecond) { // it looks once a second
+			return nil, context.Cause(ctx)
+		}
+		if ratio, err = s.usedRatio(ctx); err == nil {
+			cents := int(math.Round(ratio * largeBudget * 100))
+			return &cents, nil
+		}
+	}
+	return nil, fmt.Errorf("ask weir what it has spent: %w", err)
+}
+
+func (s *stage) usedRatio(ctx context.Context) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }() // only read
+	lines := bufio.NewScanner(io.LimitReader(res.Body, 16<<20))
+	for lines.Scan() {
+		line := lines.Text()
+		if strings.HasPrefix(line, "weir_limit_used_ratio{") && strings.Contains(line, `limit="`+budgetName+`"`) {
+			return strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		}
+	}
+	return 0, fmt.Errorf("no weir_limit_used_ratio of %s", budgetName)
+}
+
+// judgeSpend holds what weir says to have spent against the ledger. It must not be less: a budget would be overspent. It may be more
+// by what each call cost that was answered and not billed, or was under way when weir was killed and may never have arrived,
+// once each; kills while nothing was queued add nothing.
+func (e *Evidence) judgeSpend(r *Report) {
+	if e.Spent == nil {
+		return
+	}
+	r.Spent, r.Counted = *e.Spent, true
+	for i := range e.Arrivals {
+		a := &e.Arrivals[i]
+		least, most := e.prices(a)
+		if a.Billed {
+			r.SpentLeast += least
+		}
+		r.SpentMost += most
+	}
+	if slices.ContainsFunc(e.Timeline, func(c inForce) bool { return c.terms.gone }) {
+		r.SpentLeast = 0 // a budget that is taken out for a while counts only what is called while it is there
+	}
+	silent := r.Unknown - r.UnknownCalled
+	for _, k := range e.Kills {
+		if k.What != idle {
+			silent += (len(e.Keys) + largeKeys + 2) * firstTerms(e.Options).inFlight
+		}
+	}
+	for id, calls := range e.Ends.Calls {
+		silent += max(0, calls-e.arrived(id)) // lost by the network
+	}
+	price := 0
+	for _, c := range e.Timeline {
+		price = max(price, c.terms.price)
+	}
+	r.SpentMost += silent * price
+}
+
+// arrived is how often a job reached the api.
+func (e *Evidence) arrived(job string) int {
+	if e.reached == nil {
+		e.reached = map[string]int{}
+		for i := range e.Arrivals {
+			e.reached[jobOf(&e.Arrivals[i])]++
+		}
+	}
+	return e.reached[job]
+}
+
+func cents(n int) float64 { return float64(n) / 100 }

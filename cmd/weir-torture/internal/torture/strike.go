@@ -1,0 +1,75 @@
+package torture
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"weir/bucket/lease"
+)
+
+// The faults of a fleet.
+const (
+	killReplica  kind = "kill -9 of a replica"
+	stopReplica  kind = "SIGSTOP of a replica"
+	cutNATS      kind = "replica cut off from NATS"
+	cutRedis     kind = "replica cut off from Redis"
+	cutAPI       kind = "replica cut off from the api"
+	cutNode      kind = "NATS node cut off"
+	killNode     kind = "kill -9 of a NATS node"
+	killRedis    kind = "kill -9 of Redis"
+	loseRedis    kind = "Redis lost its file"
+	rollReplicas kind = "rolling restart of weir"
+	rollNodes    kind = "rolling restart of NATS"
+)
+
+// strike is one fault of a fleet. One is over before the next begins.
+type strike struct {
+	kind   kind
+	target int           // which replica or node
+	pause  time.Duration // before it
+	last   time.Duration // of a cut or a stop, or until what was killed is started again
+	held   held          // of a cut
+	apart  bool          // a node is cut off from its clients too
+}
+
+// held says what becomes of the bytes that a cut has held up.
+type held string
+
+const (
+	late held = "late" // they arrive when it ends
+	lost held = "lost" // all connections break
+)
+
+// A fault is longer than a right to call lasts without its owner being heard: others have taken over by then.
+const longerThanLease = lease.Term + 2*time.Second
+
+// newStrikes deals out the faults in an order that r makes.
+func newStrikes(r *rand.Rand, o *Options) []strike {
+	var all []strike
+	add := func(n int, k kind, targets int, least, most time.Duration) {
+		for i := range n {
+			s := strike{kind: k, target: i % targets, last: between(r, least, most), held: late, apart: r.IntN(2) == 0}
+			if r.IntN(2) == 0 || k == cutAPI {
+				s.held = lost // a call that the network delivers ten seconds late is none of weir's doing
+			}
+			all = append(all, s)
+		}
+	}
+	add(o.WorkerKills, killReplica, o.Replicas, 0, 2*lease.Term)
+	add(o.Stops, stopReplica, o.Replicas, longerThanLease, longerThanLease+5*time.Second)
+	add(o.Fleet.CutNATS, cutNATS, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
+	add(o.Fleet.CutRedis, cutRedis, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
+	add(o.Fleet.CutAPI, cutAPI, o.Replicas, longerThanLease, longerThanLease+7*time.Second)
+	add(o.Fleet.CutNode, cutNode, nodes, longerThanLease+4*time.Second, 35*time.Second)
+	add(o.ServerKills, killNode, nodes, 0, 8*time.Second)
+	add(o.Fleet.RedisKills, killRedis, 1, 0, 4*time.Second)
+	add(o.Fleet.RedisLosses, loseRedis, 1, 0, 4*time.Second)
+	add(o.Fleet.Rolls, rollReplicas, 1, 0, 0)
+	add(o.Fleet.ServerRolls, rollNodes, 1, 0, 0)
+	add(o.ConfigChanges, changeConfig, max(1, o.ConfigChanges), 0, 0)
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for i := range all {
+		all[i].pause = between(r, 500*time.Millisecond, 2*time.Second)
+	}
+	return all
+}

@@ -1,0 +1,111 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/queue"
+)
+
+// witness knows the intents that weir writes down: it listens to them at every server, as anybody may, and reads those that
+// are in the queue whenever a server was away. After a run it says of which jobs a call was announced.
+type witness struct {
+	conns      []*nats.Conn
+	partitions int
+	work       sync.WaitGroup
+
+	mu   sync.Mutex
+	seen map[place]struct{}
+}
+
+// place is where a job is queued.
+type place struct {
+	stream string
+	seq    uint64
+}
+
+// startWitness listens at the servers at these addresses, where an api's queue has so many partitions.
+func startWitness(urls []string, partitions int) (*witness, error) {
+	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
+	for _, url := range urls {
+		if err := w.listen(url); err != nil {
+			w.announced()
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+func (w *witness) listen(url string) error {
+	read := func(nc *nats.Conn) { w.work.Go(func() { w.read(nc) }) }
+	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
+		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew),
+		nats.ConnectHandler(read), nats.ReconnectHandler(read))
+	if err != nil {
+		return fmt.Errorf("connect the witness: %w", err)
+	}
+	w.conns = append(w.conns, nc)
+	if _, err := nc.Subscribe("weir.q."+apiName+".*.i.*", func(m *nats.Msg) { w.take(m.Subject, m.Data) }); err != nil {
+		return fmt.Errorf("listen to intents: %w", err)
+	}
+	return nil
+}
+
+// read reads the intents that are in the queue now: weir has not yet, it has just lost its server too, or starts.
+func (w *witness) read(nc *nats.Conn) {
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for p := range w.partitions {
+		stream, err := js.Stream(ctx, queue.StreamName(apiName, p))
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return // before the first weir
+		} else if err != nil {
+			continue // the server is away again, and will be back
+		}
+		subject := jetstream.WithGetMsgSubject("weir.q." + apiName + "." + strconv.Itoa(p) + ".i.*")
+		for seq := uint64(1); ; seq++ {
+			m, err := stream.GetMsg(ctx, seq, subject)
+			if err != nil {
+				break
+			}
+			w.take(m.Subject, m.Data)
+			seq = m.Sequence
+		}
+	}
+}
+
+func (w *witness) take(subject string, data []byte) {
+	var intents []queue.Intent
+	tokens := strings.Split(subject, ".")
+	if json.Unmarshal(data, &intents) != nil || len(tokens) < 5 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, i := range intents {
+		w.seen[place{"WEIR_" + apiName + "_" + tokens[3], i.Seq}] = struct{}{}
+	}
+}
+
+// announced returns where the jobs are of which a call was announced.
+func (w *witness) announced() map[place]struct{} {
+	for _, nc := range w.conns {
+		nc.Close()
+	}
+	w.work.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.seen
+}

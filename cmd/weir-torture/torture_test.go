@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/cmd/weir-torture/internal/torture"
+	"weir/ingest/await"
+)
+
+// build builds weir and weir-torture, in this order, as a user does, or with the tag torture.
+func build(t *testing.T, flags ...string) (weir, torturer string) {
+	t.Helper()
+	dir := t.TempDir()
+	args := append(append([]string{"build"}, flags...), "-o", dir+string(filepath.Separator), "weir/cmd/weir", "weir/cmd/weir-torture")
+	if out, err := exec.CommandContext(await.Build(t), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return filepath.Join(dir, "weir"), filepath.Join(dir, "weir-torture")
+}
+
+// tortured is a run of weir-torture.
+type tortured struct {
+	name   string
+	report torture.Report // there whether or not the promises were kept
+	talk   bytes.Buffer
+	err    error
+	done   chan struct{}
+}
+
+// startTorture runs weir-torture as soon as there is a place for it. A run mostly waits, so that several fit one core.
+func startTorture(t *testing.T, bin string, places chan struct{}, args string) *tortured {
+	dir := filepath.Join(t.TempDir(), "run")
+	if !strings.Contains(args, "--seed") {
+		args += " --seed 5"
+	}
+	cmd := exec.CommandContext(t.Context(), bin, append([]string{"--json", "--dir", dir}, strings.Fields(args)...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends what it started
+	cmd.WaitDelay = await.Patience                                        // for it to end what it started
+	r := &tortured{name: strings.Join(cmd.Args, " "), done: make(chan struct{})}
+	cmd.Stderr = &r.talk
+	go func() {
+		defer close(r.done)
+		places <- struct{}{}
+		defer func() { <-places }()
+		limit := time.AfterFunc(5*time.Minute, func() { _ = cmd.Cancel() }) // it ends the servers and workers that it started
+		defer limit.Stop()
+		out, err := cmd.Output()
+		if r.err = json.Unmarshal(out, &r.report); r.err != nil {
+			r.err = errors.Join(err, fmt.Errorf("no figures: %q: %w", out, r.err))
+		} else if r.report.Kept() != (err == nil) {
+			r.err = fmt.Errorf("promises kept: %v, and it ended with %w", r.report.Kept(), err)
+		}
+	}()
+	t.Cleanup(func() { r.ended(t) })
+	return r
+}
+
+// ended waits for the end of a run, which may have waited for its place for as long as others ran.
+func (r *tortured) ended(t *testing.T) {
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(10 * time.Minute):
+		t.Fatalf("a run of weir-torture has not ended:\n%s", r.name)
+	}
+}
+
+// verdict waits for the end of a run and returns what it found.
+func (r *tortured) verdict(t *testing.T) *torture.Report {
+	t.Helper()
+	r.ended(t)
+	if r.err != nil {
+		t.Fatalf("%v\n%s", r.err, r.talk.String())
+	}
+	var table bytes.Buffer
+	if err := r.report.Print(&table); err != nil {
+		t.Error(err)
+	}
+	t.Logf("\n%s", table.String())
+	return &r.report
+}
+
+// broken are the names of the promises that a run saw broken.
+func broken(r *torture.Report) []string {
+	var names []string
+	for _, f := range r.Findings {
+		if f.Outcome == bucket.Fail {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// mustBreak checks that one of these promises was broken, in this run or in one of a few more with other seeds.
+func (r *tortured) mustBreak(t *testing.T, again func(seed int) *tortured, promises ...string) {
+	t.Helper()
+	const firstSeed, lastSeed = 6, 10
+	for seed := firstSeed; ; seed++ {
+		names := broken(r.verdict(t))
+		if slices.ContainsFunc(names, func(name string) bool { return slices.Contains(promises, name) }) {
+			return
+		}
+		if seed < lastSeed {
+			r = again(seed)
+		}
+		if r == nil || seed == lastSeed {
+			t.Errorf("broken: %v, and not %q: the bug was not caught", names, promises)
+			return
+		}
+	}
+}
+
+// without leaves out the faults that have tests of their own.
+const without = " --config-changes 0 --idle-kills 0 --memory-limits 0"
+
+// TestTorture is the short torture: all kinds of faults, on apis of both kinds, keep every promise; and each planted bug
+// is caught by the faults that weir itself survives.
+func TestTorture(t *testing.T) {
+	t.Parallel()
+	_, bin := build(t, "-tags", "torture")
+	places := make(chan struct{}, 4)
+	kept := map[string]*tortured{}
+	for name, args := range map[string]string{
+		"external server": "--worker-kills 2 --server-kills 3 --stops 1 --cuts 4 --takeovers 1 --disk-fulls 1",
+		"embedded server": "--server embedded --worker-kills 10 --stops 0 --cuts 2",
+		"idempotent":      "--idempotent --server embedded --worker-kills 8 --stops 0 --cuts 4",
+		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
+			"--at refusal-next --at record-stored",
+	} {
+		kept[name] = startTorture(t, bin, places, args+without)
+	}
+	caught := map[fault.Bug]*tortured{}
+	breaks, plans := map[fault.Bug]string{}, map[fault.Bug]string{}
+	for bug, planted := range map[fault.Bug]struct{ args, breaks string }{
+		fault.DeleteFirst: {"--server embedded --worker-kills 2 --at call-answered", "lost"},
+		fault.NoIntent:    {"--server embedded --worker-kills 3 --at call-sent", "called twice"},
+		fault.NoDedupe:    {"--server embedded --worker-kills 2 --at job-stored", "called twice"},
+		fault.AnswerFirst: {"--server embedded --worker-kills 2 --at refusal-next", "refused"},
+		fault.LimiterOpen: {"--server embedded --worker-kills 5 --at record-stored", "over-rate"},
+		fault.NoFence:     {"--worker-kills 0 --server-kills 0 --takeovers 1", "called twice"},
+	} {
+		plans[bug] = planted.args + without + " --stops 0 --cuts 0 --planted " + string(bug)
+		caught[bug], breaks[bug] = startTorture(t, bin, places, plans[bug]), planted.breaks
+	}
+	for name, run := range kept {
+		t.Run(name, func(t *testing.T) {
+			r := run.verdict(t)
+			if names := broken(r); len(names) > 0 {
+				t.Errorf("broken: %v", names)
+			}
+			if r.Accepted == 0 || r.Called == 0 || r.WorkerKills < 2 || r.AtPoints+r.Missed == 0 {
+				t.Errorf("%d accepted, %d called, %d kills, %d of them at points: that proves nothing", r.Accepted, r.Called, r.WorkerKills, r.AtPoints)
+			}
+		})
+	}
+	for bug, run := range caught {
+		t.Run("planted "+string(bug), func(t *testing.T) {
+			run.mustBreak(t, func(seed int) *tortured {
+				if bug != fault.NoFence { // a second owner calls what the first was about to call, or not: that is chance
+					return nil
+				}
+				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", plans[bug], seed))
+			}, breaks[bug])
+		})
+	}
+}
+
+// TestTortureChanges is the short torture by changes of the configuration, by kills while nothing is queued and by memory limits.
+func TestTortureChanges(t *testing.T) {
+	t.Parallel()
+	_, bin := build(t, "-tags", "torture")
+	places := make(chan struct{}, 4)
+	const embedded = "--server embedded --stops 0 --cuts 0 "
+	runs := map[string]struct {
+		args string
+		does func(r *torture.Report) int // how much of its fault it did
+	}{
+		"pace": {embedded + "--seed 8 --worker-kills 3 --config-changes 11 --idle-kills 0 --memory-limits 0 --change rate --change slow " +
+			"--change burst --change capacity --change in-flight --change headroom --change limits --change limit-name --change limit-rate " +
+			"--change overrides --change api", func(r *torture.Report) int { return r.ConfigChanges() }},
+		"idempotency": {
+			embedded + "--seed 10 --idempotent --worker-kills 0 --config-changes 12 --idle-kills 0 --memory-limits 0 --change idempotency",
+			func(r *torture.Report) int { return r.ConfigChanges() },
+		},
+		"the key": {
+			embedded + "--seed 7 --idempotent --worker-kills 0 --config-changes 8 --idle-kills 0 --memory-limits 0 --change header --change quoted",
+			func(r *torture.Report) int { return r.ConfigChanges() },
+		},
+		"all settings": {
+			embedded + "--seed 9 --worker-kills 4 --config-changes 21 --idle-kills 0 --memory-limits 0",
+			func(r *torture.Report) int { return r.ConfigChanges() },
+		},
+		"nothing queued": {
+			embedded + "--seed 7 --worker-kills 0 --config-changes 0 --idle-kills 6 --memory-limits 0",
+			func(r *torture.Report) int { return r.IdleKills() },
+		},
+		"memory": {
+			embedded + "--seed 22 --worker-kills 1 --config-changes 0 --idle-kills 0 --memory-limits 3",
+			func(r *torture.Report) int { return len(r.Memory) },
+		},
+	}
+	started := map[string]*tortured{}
+	for name, run := range runs {
+		started[name] = startTorture(t, bin, places, run.args)
+	}
+	for name, run := range runs {
+		t.Run(name, func(t *testing.T) {
+			r := started[name].verdict(t)
+			if names := broken(r); len(names) > 0 {
+				t.Errorf("broken: %v", names)
+			}
+			if r.Accepted == 0 || r.Called == 0 || run.does(r) < 3 {
+				t.Errorf("%d accepted, %d called, %d times: that proves nothing", r.Accepted, r.Called, run.does(r))
+			}
+		})
+	}
+}
+
+// fleetFaults is a command line with these faults and no others.
+func fleetFaults(faults map[string]int) string {
+	o := torture.Options{}
+	line := "--replicas 2"
+	for _, c := range o.Counts() {
+		line += fmt.Sprintf(" --%s %d", c.Option, faults[c.Option])
+	}
+	return line
+}
+
+// TestFleetTorture is the short torture of replicas: a kill and a cut of each kind, and owners that go on after their lease
+// must be caught.
+func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is six processes and more
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed: apt-get install redis-server")
+	}
+	_, bin := build(t, "-tags", "torture")
+	places := make(chan struct{}, 4)
+	kept := map[string]map[string]int{
+		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
+		"Redis, api": {"cut-redis": 1, "cut-api": 1},
+		"node":       {"cut-node": 1},
+	}
+	runs := map[string]*tortured{}
+	for name, faults := range kept {
+		runs[name] = startTorture(t, bin, places, fleetFaults(faults))
+	}
+	planted := fleetFaults(map[string]int{"stops": 1}) + " --planted " + string(fault.NoFence)
+	bug := startTorture(t, bin, places, planted)
+	for name, faults := range kept {
+		t.Run(name, func(t *testing.T) {
+			r := runs[name].verdict(t)
+			if names := broken(r); len(names) > 0 {
+				t.Errorf("broken: %v", names)
+			}
+			if r.Accepted == 0 || r.Called == 0 || len(r.Aftermath) != len(faults) {
+				t.Errorf("%d accepted, %d called, faults %+v: that proves nothing", r.Accepted, r.Called, r.Aftermath)
+			}
+		})
+	}
+	t.Run("planted "+string(fault.NoFence), func(t *testing.T) {
+		bug.mustBreak(t, func(seed int) *tortured { // two owners at once; what each of them was about to call is chance
+			return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", planted, seed))
+		}, "called twice", "out of order")
+	})
+}
+
+// TestOrdinaryBuildHasNoFaults: nothing in the environment can end an ordinary weir at a point, or plant a bug in it: not
+// even the names are in it.
+func TestOrdinaryBuildHasNoFaults(t *testing.T) {
+	t.Parallel()
+	ordinary, torturer := build(t)
+	tagged, tortures := build(t, "-tags", "torture")
+	names := []string{"TORTURE_CRASH", "TORTURE_PLANTED", string(fault.DeleteFirst), string(fault.AnswerFirst), string(fault.EpochDropped)}
+	for bin, want := range map[string]bool{ordinary: false, tagged: true} {
+		program, err := os.ReadFile(bin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if got := bytes.Contains(program, []byte(name)); got != want {
+				t.Errorf("%s has the name %s: %v", bin, name, got)
+			}
+		}
+	}
+	if out, err := exec.Command(torturer, "--cut-nats", "1").CombinedOutput(); err == nil || !bytes.Contains(out, []byte("--replicas 2 or more")) {
+		t.Errorf("a cut from NATS without replicas: %v\n%s", err, out)
+	}
+	for _, args := range [][]string{{"--planted", string(fault.NoFence)}, {"--at", string(fault.CallSent)}} {
+		for _, program := range [][]string{{torturer}, {tortures, "--weir", ordinary}} { // either of the two has no points
+			command := append(slices.Clone(program), args...)
+			out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+			var failed *exec.ExitError
+			if !errors.As(err, &failed) || failed.ExitCode() != exitUsage || !bytes.Contains(out, []byte("-tags torture")) {
+				t.Errorf("%v: %v\n%s", command, err, out)
+			}
+		}
+	}
+}

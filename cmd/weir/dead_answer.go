@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"weir/deadletter"
+)
+
+// answerJSON is an api's answer as --json prints it.
+type answerJSON struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+	Encoding    string `json:"encoding"` // of body: text or base64
+	Cut         bool   `json:"cut"`      // the body was longer
+}
+
+func answerAsJSON(a *deadletter.Answer) *answerJSON {
+	if a == nil {
+		return nil
+	}
+	j := &answerJSON{Status: a.Status, ContentType: a.ContentType, Body: string(a.Body), Encoding: "text", Cut: a.Cut}
+	if !isText(a.Body) {
+		j.Body, j.Encoding = base64.StdEncoding.EncodeToString(a.Body), "base64"
+	}
+	return j
+}
+
+// printAnswer writes what the api answered, for people.
+func printAnswer(out io.Writer, a *deadletter.Answer) error {
+	if a == nil {
+		return nil
+	}
+	t, kept := &table{}, count(len(a.Body), "byte")
+	if a.Cut {
+		kept = "the first " + kept + ": the answer was longer"
+	}
+	t.row("answer", strconv.Itoa(a.Status))
+	t.row("content type", orDash(a.ContentType))
+	t.row("body", kept)
+	if _, err := fmt.Fprintln(out); err != nil {
+		return fmt.Errorf("write the letter: %w", err)
+	}
+	if err := t.whole(out); err != nil {
+		return err
+	}
+	return printBytes(out, a.Body)
+}
+
+// printBytes writes a body below an empty line: as text, or in hexadecimal where it is none.
+func printBytes(out io.Writer, body []byte) error {
+	text := string(body)
+	if !isText(body) {
+		text = hex.Dump(body)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if _, err := fmt.Fprint(out, "\n", text); err != nil {
+		return fmt.Errorf("write the letter: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
+)
+
+// TestReloadIsForAllReplicas: one of them reads its file anew, and the other follows. What was applied since stays where the file
+// is not another.
+func TestReloadIsForAllReplicas(t *testing.T) {
+	r, url := newSharedRig(t, fmt.Sprintf(oneAPI, "10/s"))
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, r.yaml)
+	second, err := StartWorker(t.Context(), externalSettings(t, url, file, "second"), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { second.Stop(); _ = await.Result(t, "the second worker to stop", second.Wait) }()
+	events := len(r.configEvents())
+
+	r.applyConfig(fmt.Sprintf(oneAPI, "20/s"))
+	r.eventually("what was applied", func() bool { return second.follower.version.Load() == 2 })
+	if err := second.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v, _, err := r.configStore().newest(t.Context()); err != nil || v.version != 2 {
+		t.Errorf("a file that has not changed made version %d: %v", v.version, err)
+	}
+	writeFile(t, file, strings.Replace(r.yaml, "10/s", "30/s", 1))
+	second.Reload()
+	r.eventually("both to follow", func() bool {
+		return second.follower.version.Load() == 3 && r.worker.follower.version.Load() == 3
+	})
+	v, _, err := r.configStore().newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := config.FormatRate(v.config.APIs[0].Rules.Key.Rate); got != "30/s" {
+		t.Errorf("the rate in force is %s", got)
+	}
+	r.eventually("its event", func() bool { return len(r.configEvents()) > events })
+	if e := r.configEvents()[events]; e.OldVersion != 2 || e.NewVersion != 3 || e.Changes != 1 || e.From != file {
+		t.Errorf("the event says %+v", e)
+	}
+}
+
+// TestReloadThatCannotBe changes nothing and says why: a file that is wrong or not there, a secret that is missing, and a weir
+// that has no file.
+func TestReloadThatCannotBe(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	r.stop()
+	log := &book{}
+	w, err := StartWorker(t.Context(), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
+	file := w.settings.Config
+	present := w.follower.version.Load()
+	for text, wants := range map[string][]string{
+		"apis: {pay: {url: nowhere, bucket: {rate: 1/fortnight, capacity: 1}}}": {"apis.pay.url", "apis.pay.bucket.rate"},
+		r.yaml + "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n":      {"WEIR_TEST_NO_SUCH_SECRET"},
+	} {
+		writeFile(t, file, text)
+		err := w.reload(t.Context())
+		for _, want := range wants {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v\ndoes not say %q", text, err, want)
+			}
+		}
+	}
+	w.settings.Config = filepath.Join(r.dir, "none.yaml")
+	w.Reload()
+	r.eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not put in force") })
+	w.settings.Config = ""
+	if err := w.reload(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {
+		t.Errorf("without a file: %v\n%s", err, log.String())
+	}
+	if got := w.follower.version.Load(); got != present {
+		t.Errorf("version %d is in force, want %d", got, present)
+	}
+}
+
+// TestReloadFindsSecrets: a secret that was rotated is in the next call, and one that has gone is told.
+func TestReloadFindsSecrets(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, secret, "first")
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
+		fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n")
+	r.submitMany("pay", "k", 1)
+	r.awaitCalls(1)
+	writeFile(t, secret, "second")
+	if err := r.worker.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.submitMany("pay", "k", 1)
+	for i, want := range []string{"first", "second"} {
+		if got := r.awaitCalls(2)[i].Header("X-Secret"); got != want {
+			t.Errorf("call %d has the secret %s, want %s", i, got, want)
+		}
+	}
+	writeFile(t, secret, "")
+	if err := r.worker.reload(t.Context()); err == nil || !strings.Contains(err.Error(), secret) {
+		t.Errorf("a secret that is empty: %v", err)
+	}
+}
+
+// TestReloadTriesWhoDeniedWeir: an api that denied weir is tried at once when its secret was rotated, though the file is the same.
+func TestReloadTriesWhoDeniedWeir(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, secret, "first")
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		if q.Header.Get("X-Secret") == "first" {
+			return fakeapi.Behaviour{Status: 401}
+		}
+		return fakeapi.Behaviour{}
+	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
+	r.submitMany("pay", "k", 1)
+	r.eventually("a call to be denied", func() bool { return len(r.ledger("pay", "k")) == 1 })
+	if err := r.worker.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("a try with the same secret", func() bool { return len(r.ledger("pay", "k")) == 2 })
+	writeFile(t, secret, "second")
+	if err := r.worker.reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("a call that is accepted", func() bool { return len(r.results("pay", "k")) == 1 })
+	if n := len(r.api.All()); n != 3 {
+		t.Errorf("%d calls were made, want two that were denied and one", n)
+	}
+}

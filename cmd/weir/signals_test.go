@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/ingest/await"
+)
+
+// startHeard runs a weir command in a process of its own whose log is kept, and returns when a line of it has the text.
+func startHeard(t *testing.T, env []string, text string, args ...string) (*process, *book) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	log := &book{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // its state tells more
+		close(p.exited)
+	}()
+	t.Cleanup(p.kill)
+	p.await(t, log, text)
+	return p, log
+}
+
+// await waits until the process has said something.
+func (p *process) await(t *testing.T, log *book, text string) {
+	t.Helper()
+	tick, limit := time.NewTicker(5*time.Millisecond), time.After(patience)
+	defer tick.Stop()
+	for !strings.Contains(log.String(), text) {
+		select {
+		case <-tick.C:
+		case <-p.exited:
+			t.Fatalf("weir ended (%s) before it said %q:\n%s", p.cmd.ProcessState, text, log.String())
+		case <-limit:
+			t.Fatalf("weir did not say %q:\n%s", text, log.String())
+		}
+	}
+}
+
+// signal sends a signal to a process that must be there.
+func (p *process) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%s: %v (%v)", s, err, p.cmd.ProcessState)
+	}
+}
+
+// stop ends the process in order and returns its exit code.
+func (p *process) stop(t *testing.T) int {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatal("weir did not stop after SIGTERM")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+const reloadedYAML = `apis:
+  pay:
+    url: %s/v1
+    timeout: 10s
+    jitter: 20ms
+    bucket: {rate: 50/s, capacity: 5000, in_flight: 4}
+    keys: {slow: {rate: %s}}
+`
+
+// TestHangUpReloadsUnderLoad: closing a terminal must not park a single job of an api that is not idempotent. SIGHUP reads the
+// file anew: an unchanged one changes nothing, nor does one that is wrong, and a changed one is in force without a restart.
+func TestHangUpReloadsUnderLoad(t *testing.T) {
+	r := newKillRig(t, fakeapi.Options{
+		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
+		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
+	}, strings.Replace(reloadedYAML, "%s}}", "1/h}}", 1))
+	r.proc.kill()
+	var log *book
+	r.proc, log = startHeard(t, r.env, "msg=ready", "serve")
+	file := strings.TrimPrefix(r.env[0], "WEIR_CONFIG=")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for i := range 5 { // all but one wait for an hour
+		r.publish(ctx, "weir.jobs.pay.slow", fmt.Sprintf("slow-%d", i), nil)
+	}
+	publishing, stop := context.WithCancel(ctx)
+	var producers sync.WaitGroup
+	for p := range 8 {
+		producers.Go(func() {
+			for n := p; publishing.Err() == nil; n += 8 {
+				r.publish(ctx, fmt.Sprintf("weir.jobs.pay.key-%d", p), fmt.Sprintf("job-%d", n), fmt.Appendf(nil, `{"n":%d}`, n))
+			}
+		})
+	}
+	calls := func(n int) {
+		t.Helper()
+		before := len(r.api.All())
+		if err := r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= int64(before+n) }); err != nil {
+			t.Fatalf("waited for %d more calls after %d: %v\n%s", n, before, err, log.String())
+		}
+	}
+	calls(50)
+	for range 3 {
+		r.proc.signal(t, syscall.SIGHUP)
+		calls(20)
+	}
+	r.proc.await(t, log, "unchanged")
+	writeFile(t, file, fmt.Sprintf(reloadedYAML, "nowhere", "1/fortnight"))
+	r.proc.signal(t, syscall.SIGHUP)
+	r.proc.await(t, log, "fortnight")
+	r.proc.await(t, log, "write url: https://") // every problem is told
+	calls(20)
+	writeFile(t, file, fmt.Sprintf(reloadedYAML, r.api.URL(), "50/s"))
+	r.proc.signal(t, syscall.SIGHUP)
+	r.proc.await(t, log, `msg="configuration applied"`)
+	stop()
+	await.Return(t, "the producers", producers.Wait)
+	for r.queued() != 0 { // the slow ones too
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
+			t.Fatalf("%d jobs still wait", r.queued())
+		}
+	}
+	ended := r.outcomes()
+	for id := range r.acks {
+		if out := ended[id]; len(out) != 1 || out[0] != "done" {
+			t.Errorf("%s ended as %v", id, out)
+		}
+	}
+	if len(r.acks) < 100 || len(r.api.All()) != len(r.acks) {
+		t.Errorf("%d calls of %d jobs", len(r.api.All()), len(r.acks))
+	}
+	t.Logf("%d jobs, all done, by one process", len(r.acks))
+	if code := r.proc.stop(t); code != 0 {
+		t.Errorf("it ended with %d", code)
+	}
+}
+
+// TestHangUpDuringStart: weir reads its file once more when it is ready.
+func TestHangUpDuringStart(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	writeFile(t, file, unreachableAPI)
+	p, log := startHeard(t, []string{
+		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=",
+	}, "what=nats", "serve")
+	if strings.Contains(log.String(), "msg=ready") {
+		t.Skip("it was ready before it could be told")
+	}
+	p.signal(t, syscall.SIGHUP)
+	p.await(t, log, "msg=ready")
+	p.await(t, log, "unchanged")
+	p.signal(t, syscall.SIGHUP)
+	if code := p.stop(t); code != 0 {
+		t.Errorf("it ended with %d:\n%s", code, log.String())
+	}
+}
+
+// TestLogPipeCloses: who reads the log goes away (`weir serve 2>&1 | head`), and calls go on.
+func TestLogPipeCloses(t *testing.T) {
+	r := newKillRig(t, fakeapi.Options{KeepBody: 64}, strings.Replace(reloadedYAML, "%s}}", "1/s}}", 1))
+	r.proc.kill()
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = append(append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), r.env...), "WEIR_LOG_LEVEL=debug")
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.proc = &process{cmd: cmd, exited: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		close(r.proc.exited)
+	}()
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "msg=ready") {
+		_, _ = io.Discard.Write(lines.Bytes())
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const jobs = 20
+	for i := range jobs {
+		r.publish(ctx, "weir.jobs.pay.k", fmt.Sprint(i), nil)
+		r.proc.signal(t, syscall.SIGHUP) // each is a line of the log
+	}
+	err = r.api.Await(ctx, func(sum fakeapi.Totals) bool { return sum.Ended >= jobs })
+	if err != nil {
+		t.Fatalf("%d calls of %d jobs: %v", len(r.api.All()), jobs, err)
+	}
+	if code := r.proc.stop(t); code != 0 {
+		t.Errorf("it ended with %d: %s", code, r.proc.cmd.ProcessState)
+	}
+}
+
+// TestDemoCleansUp although its terminal has gone, which may be told more than once, or nobody reads what it says.
+func TestDemoCleansUp(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, p *process, out *os.File){
+		"terminal": func(t *testing.T, p *process, _ *os.File) {
+			for range 3 {
+				_ = p.cmd.Process.Signal(syscall.SIGHUP) // it may have ended
+			}
+		},
+		"pipe": func(t *testing.T, _ *process, out *os.File) {
+			if err := out.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child is to be weir too
+			cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
+			out, in, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.Stdout, cmd.Stderr = in, in
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			p := &process{cmd: cmd, exited: make(chan struct{})}
+			go func() {
+				_ = cmd.Wait()
+				close(p.exited)
+			}()
+			t.Cleanup(p.kill)
+			_ = in.Close()
+			lines := bufio.NewScanner(out)
+			for lines.Scan() && !strings.Contains(lines.Text(), "accepted") { // the burst
+			}
+			end(t, p, out)
+			select {
+			case <-p.exited:
+			case <-time.After(patience):
+				t.Fatal("the demo goes on")
+			}
+			if left, err := filepath.Glob(filepath.Join(dir, "weir-demo-*")); err != nil || len(left) > 0 {
+				t.Errorf("it left %v (%v) and ended with %s", left, err, p.cmd.ProcessState)
+			}
+			if p.cmd.ProcessState.Success() {
+				t.Error("a demo that was cut short says that all is well")
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package dispatcher
+
+import (
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+)
+
+// hearDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
+// were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
+func (s *schedule) hearDenial(t *task, e ending, f *feedback) {
+	retry, b, probe := &t.terms.api.Retry, &s.breaker, s.probe == t
+	s.noProbe(t)
+	t.denials++
+	t.tripped = true
+	f.notBefore = max(e.now, b.until)
+	if t.terms != s.terms {
+		s.touchAll()
+		return
+	}
+	if probe || b.closed() && e.started >= b.turned {
+		b.deny(retry, e)
+		f.denied = true
+		f.news = append(f.news, news{until: b.until, why: b.why})
+		s.touchAll()
+	}
+	f.notBefore = max(e.now, b.until)
+	if n := t.denials - patientDenials; n > 0 {
+		// Other jobs are to be the next probes: it may be the job after all.
+		f.notBefore = max(f.notBefore.Add(probeTurn), e.now.Add(backoff(retry.Min, retry.Max, n, e.jitter)))
+	} else if b.closed() {
+		f.notBefore = e.now.Add(backoff(retry.Min, retry.Max, t.denials, e.jitter)) // its denial is older than what closed the breaker
+	}
+}
+
+// patientDenials is how often a job is denied and keeps its place before the others. A job that alone is denied would otherwise
+// keep its api from being called for ever.
+const patientDenials = 2
+
+// deny opens the breaker, or opens it again, because the api denies weir.
+func (b *breaker) deny(retry *httpcall.Retry, e ending) {
+	if !b.denied {
+		b.opened = 0
+	}
+	b.denied = true
+	b.open(denialPace(retry), e.now, e.jitter)
+	b.until = max(b.until, e.now.Add(e.Hold.Wait))
+	b.why = e.Detail + "; " + e.Mend
+}
+
+// denialPace is how long an api is held that denies weir: as long as a job waits that failed.
+func denialPace(retry *httpcall.Retry) httpcall.Breaker {
+	return httpcall.Breaker{Failures: 1, Min: retry.Min, Max: retry.Max}
+}
+
+// denyAgain takes up what a mark says that was stored before a restart, or by the owner before: the api denied weir, and was not to be
+// called before until. It is tried with one call, also when that is past. What was stored before this process has found out for itself
+// is old news.
+func (s *schedule) denyAgain(until, stored bucket.Micros, why string) {
+	b := &s.breaker
+	if stored < max(b.turned, s.welcome) || b.denied && b.until >= until {
+		return
+	}
+	*b = breaker{opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
+}
+
+// endDenial lets an api that denies weir be tried at once, because it is configured anew, its secrets are read anew, or an operator
+// says so: a mended token need not wait. It is tried with one call all the same.
+func (s *schedule) endDenial(now bucket.Micros) {
+	if s.breaker.denied {
+		s.tryNow(now)
+	}
+}

@@ -1,0 +1,44 @@
+package httpcall
+
+import (
+	"bytes"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+)
+
+// AnswerOf is what a letter keeps of a response; nil where there was none. Secrets of weir's own that the api has sent back are
+// not kept.
+func AnswerOf(api *API, r Response) *deadletter.Answer {
+	if r.Status == 0 {
+		return nil
+	}
+	var secrets []string
+	if api.Secrets != nil {
+		secrets = api.Secrets()
+	}
+	a := &deadletter.Answer{
+		Status: r.Status, ContentType: ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType), Body: withoutSecrets(r.Body, secrets), Cut: r.More || r.Cut,
+	}
+	return a.Clip(deadletter.MaxAnswer)
+}
+
+// leastSecret is the shortest value that is taken for a secret: a shorter one stands in any text by chance.
+const leastSecret = 6
+
+// withoutSecrets is a body in which *** stands for each secret, and that does not end in the beginning of one.
+func withoutSecrets(body []byte, secrets []string) []byte {
+	for _, secret := range secrets {
+		if len(secret) < leastSecret {
+			continue
+		}
+		body = bytes.ReplaceAll(body, []byte(secret), []byte("***"))
+		for n := min(len(secret)-1, len(body)); n >= leastSecret; n-- {
+			if bytes.HasSuffix(body, []byte(secret[:n])) {
+				body = append(bytes.Clone(body[:len(body)-n]), "***"...)
+				break
+			}
+		}
+	}
+	return body
+}

@@ -1,0 +1,25 @@
+package httpcall
+
+import (
+	"testing"
+)
+
+func TestWithoutSecrets(t *testing.T) {
+	const secret = "sk-live-0123456789"
+	for body, want := range map[string]string{
+		"":                               "",
+		"nothing of weir's":              "nothing of weir's",
+		"a " + secret + " b " + secret:   "a *** b ***",
+		"ends in " + secret[:9]:          "ends in ***",
+		"ends in " + secret[:3]:          "ends in " + secret[:3],
+		"a short secret is any abc text": "a short secret is any abc text",
+	} {
+		given := []byte(body)
+		if got := withoutSecrets(given, []string{"abc", secret}); string(got) != want {
+			t.Errorf("%q becomes %q, want %q", body, got, want)
+		}
+		if string(given) != body {
+			t.Errorf("%q was changed where it stands: a result has it too", body)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package httpcall
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of what is read of an answer to find out what its call used, whatever is kept of it as the result.
+const (
+	maxTold      = 16 << 20
+	mostNested   = 10_000
+	maxDrain     = 64 << 10 // more than that of an answer nobody wants costs its connection
+	mostPointers = 64
+)
+
+// reading is an answer's body on its way: its beginning is kept.
+type reading struct {
+	body io.Reader
+	most int64
+	kept []byte
+	more bool  // there was more than is kept
+	err  error // why it broke off before all was there that is to be kept
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	room := min(int64(n), r.most-int64(len(r.kept)))
+	r.kept = append(r.kept, p[:room]...)
+	r.more = r.more || room < int64(n)
+	if err != nil && err != io.EOF && int64(len(r.kept)) < r.most {
+		r.err = fmt.Errorf("the answer broke off: %w", ForLetters(err))
+	}
+	return n, err
+}
+
+// readBody reads an answer: at most bytes of it are kept, and the units are found that JSON pointers name in it.
+func readBody(body io.ReadCloser, most int64, pointers []string) (r *reading, told map[string]int64) {
+	defer func() { _ = body.Close() }() // what was read was read
+	r = &reading{body: body, most: most}
+	if len(pointers) > 0 {
+		told = findUnits(io.LimitReader(r, maxTold), pointers)
+	}
+	for _, rest := range []int64{most - int64(len(r.kept)), maxDrain} {
+		if r.err == nil {
+			_, _ = io.CopyN(io.Discard, r, rest) // r.err tells
+		}
+	}
+	return r, told
+}
+
+// level is one object or array that a search is in.
+type level struct {
+	array bool
+	index int    // of the present element
+	name  string // of the present member
+	named bool   // its value comes next
+}
+
+// findUnits looks for whole numbers in a JSON text without keeping it. Of a text that breaks off it finds what was there.
+func findUnits(text io.Reader, pointers []string) map[string]int64 {
+	dec := json.NewDecoder(text)
+	dec.UseNumber()
+	paths := make([][]string, min(len(pointers), mostPointers))
+	unescape := strings.NewReplacer("~1", "/", "~0", "~")
+	for i := range paths {
+		if pointers[i] == "" {
+			continue // the answer itself
+		}
+		for part := range strings.SplitSeq(strings.TrimPrefix(pointers[i], "/"), "/") {
+			paths[i] = append(paths[i], unescape.Replace(part))
+		}
+	}
+	found := map[string]int64{}
+	var in []level
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return found
+		}
+		if end, ok := token.(json.Delim); ok && (end == '}' || end == ']') {
+			in = in[:len(in)-1]
+		} else if inside(in, token) {
+			continue
+		} else if ok {
+			in = append(in, level{array: end == '[', index: -1})
+		} else if number, ok := token.(json.Number); ok {
+			for i, path := range paths {
+				if units, err := strconv.ParseInt(number.String(), 10, 64); err == nil && units >= 0 && at(in, path) {
+					found[pointers[i]] = units
+				}
+			}
+		}
+		if len(in) == 0 || len(in) > mostNested {
+			return found
+		}
+	}
+}
+
+// inside moves the innermost level on to the value that begins with a token, and reports whether the token is only its
+// name.
+func inside(in []level, token json.Token) bool {
+	if len(in) == 0 {
+		return false
+	}
+	l := &in[len(in)-1]
+	if l.array {
+		l.index++
+		return false
+	}
+	if l.named = !l.named; l.named {
+		l.name, _ = token.(string)
+	}
+	return l.named
+}
+
+func at(in []level, path []string) bool {
+	return slices.EqualFunc(in, path, func(l level, part string) bool {
+		if l.array {
+			return strconv.Itoa(l.index) == part
+		}
+		return l.name == part
+	})
+}
+
+// settlePointers are the places in an answer's body that tell what its call used.
+func (a *API) settlePointers() (pointers []string) {
+	for i := range a.Rules.Shared {
+		if p := a.Rules.Shared[i].Cost.SettlePointer; p != "" && !slices.Contains(pointers, p) {
+			pointers = append(pointers, p)
+		}
+	}
+	return pointers
+}

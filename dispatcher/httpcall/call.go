@@ -1,0 +1,193 @@
+package httpcall
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// Response is what one call came to.
+type Response struct {
+	Sent    bool // at least one byte may have left
+	Barred  bool // a connection was there, and the call had no right to be made any more
+	Status  int  // 0: no answer
+	Header  http.Header
+	Body    []byte           // at most the api's MaxResult
+	More    bool             // the answer's was longer
+	Units   map[string]int64 // units by JSON pointer, where limits are settled by the body
+	Cut     bool             // the answer broke off before its end
+	Err     error            // why there is no answer, or why it is cut
+	Started time.Time
+	Ended   time.Time
+}
+
+// Hooks are what a call tells and asks while it is made. Both may be nil, and neither may block.
+type Hooks struct {
+	Wrote func() // the request has been handed to the network; called from another goroutine
+	// MayWrite is asked when nothing but the first byte is left to be sent. Where the answer is no nothing is sent.
+	MayWrite func() bool
+}
+
+// Client makes the calls of one api. It is safe for concurrent use.
+type Client struct {
+	API   *API
+	Agent string
+	Conns *Connections
+}
+
+// NewClient makes an api's calls over at most maxIdle idle connections. It takes the connections over from a former caller, nil
+// for none, where they lead to the same place.
+func NewClient(api *API, agent string, maxIdle int, former *Client) *Client {
+	idle := idleUnrepeatable
+	if api.Idempotency != nil {
+		idle = idleIdempotent
+	}
+	c := &Client{API: api, Agent: agent}
+	if former != nil && former.API.URL.Scheme == api.URL.Scheme && former.API.URL.Host == api.URL.Host &&
+		(former.API.Idempotency == nil) == (api.Idempotency == nil) {
+		c.Conns = former.Conns
+	} else {
+		c.Conns = NewConnections(api.URL, idle, maxIdle)
+	}
+	return c
+}
+
+var (
+	errTimeout  = errors.New("the api did not answer in time")
+	errSwitched = errors.New("the api switched to another protocol unasked")
+	errNotHTTP  = errors.New("the answer is not HTTP")
+
+	errNoRequest = errors.New("the request could not be made")
+)
+
+// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. It never follows a
+// redirect and never sends twice.
+func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.API.Timeout, errTimeout)
+	defer cancel()
+	w := wire{mayWrite: h.MayWrite}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: w.got, WroteRequest: func(httptrace.WroteRequestInfo) {
+			if h.Wrote != nil {
+				h.Wrote()
+			}
+		},
+	})
+	r := Response{Started: time.Now()}
+	req, err := c.request(ctx, j)
+	if err != nil {
+		r.Err, r.Ended = fmt.Errorf("%w: %w", errNoRequest, err), time.Now()
+		return r
+	}
+	answer, err := c.Conns.transport.RoundTrip(req)
+	if err == nil && answer.StatusCode < 200 {
+		// The connection is ours now, and nothing bounds the reading from it.
+		err = errors.Join(errSwitched, answer.Body.Close())
+	}
+	r.Sent, r.Barred = w.sent(), w.barred.Load()
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errTimeout
+		}
+		r.Err, r.Ended = ForLetters(err), time.Now()
+		return r
+	}
+	r.Sent, r.Status, r.Header = true, answer.StatusCode, answer.Header
+	most := c.API.MaxResult
+	if r.Status >= 300 {
+		most = max(most, deadletter.MaxAnswer) // for a letter
+	}
+	read, told := readBody(answer.Body, most, c.API.settlePointers())
+	r.Body, r.More, r.Units, r.Err = read.kept, read.more, told, read.err
+	r.Cut = r.Err != nil
+	r.Ended = time.Now()
+	return r
+}
+
+// wire is the connection a call is made on. net/http takes another one and sends again, on its own, when a connection
+// it had used before breaks and it thinks that the request may be repeated. It may not: once a byte has left, every
+// other connection is shut before it can write to it.
+type wire struct {
+	conn     *countedConn
+	before   int64
+	mayWrite func() bool // nil: always
+	barred   atomic.Bool
+}
+
+func (w *wire) got(info httptrace.GotConnInfo) {
+	next, ok := info.Conn.(*countedConn)
+	if !ok {
+		panic("httpcall: a connection that was not dialled by its connections")
+	}
+	if w.sent() {
+		next.shut.Store(true)
+		return
+	}
+	if w.mayWrite != nil && !w.mayWrite() {
+		next.shut.Store(true)
+		w.barred.Store(true)
+		return
+	}
+	w.conn, w.before = next, next.written.Load()
+}
+
+// sent reports whether anything was written.
+func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
+
+// request builds the call: the api's url with the job's path and query below it, what the job may say, and then what
+// the configuration says.
+func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, error) {
+	base := c.API.URL
+	target := base.EscapedPath()
+	if j.Path != "" {
+		target = strings.TrimSuffix(target, "/") + j.Path
+	}
+	if target == "" {
+		target = "/"
+	}
+	if target[0] != '/' || strings.HasPrefix(target, "//") || strings.ContainsAny(target, " ?#") {
+		return nil, errors.New("the path does not stay below the api's url")
+	}
+	req, err := http.NewRequestWithContext(ctx, j.Method, base.Scheme+"://"+base.Host, bytes.NewReader(j.Body))
+	if err != nil {
+		return nil, ForLetters(err)
+	}
+	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
+	req.GetBody = nil                                  // with it the transport would send again on its own
+	req.Header.Set("User-Agent", c.Agent)
+	for _, f := range j.Forward {
+		req.Header.Add(f.Name, f.Value)
+	}
+	headers, err := c.API.Headers()
+	if err != nil {
+		return nil, fmt.Errorf("configured headers: %w", err)
+	}
+	for _, f := range headers {
+		req.Header.Del(f.Name)
+	}
+	for _, f := range headers {
+		req.Header.Add(f.Name, f.Value)
+	}
+	c.setIdempotencyKey(req, j)
+	return req, nil
+}
+
+func (c *Client) setIdempotencyKey(req *http.Request, j *ingest.Job) {
+	if c.API.Idempotency == nil {
+		return
+	}
+	name, value := c.API.Idempotency.Header, j.ID
+	if c.API.Idempotency.Quoted {
+		value = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+	}
+	req.Header.Set(name, value)
+}

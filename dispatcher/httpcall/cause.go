@@ -1,0 +1,95 @@
+package httpcall
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// ForLetters is an error fit for letters and logs, which more people read than may know an api's addresses: without urls,
+// hosts and addresses, and without what net/http quotes of an answer that it cannot read.
+func ForLetters(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	var (
+		name        *net.DNSError
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		call        *os.SyscallError
+		op          *net.OpError
+	)
+	switch {
+	case errors.As(err, &name):
+		return fmt.Errorf("the api's host name cannot be resolved: %s", resolving(name))
+	case errors.As(err, &certificate):
+		return fmt.Errorf("the api's certificate is not to be trusted: %s", distrust(certificate))
+	case errors.As(err, &record):
+		return errors.New("the api does not speak TLS")
+	case errors.As(err, &call):
+		return call // such as "connect: connection refused"
+	case errors.As(err, &op) && op.Timeout():
+		return fmt.Errorf("%s: it took too long", op.Op)
+	}
+	if text := err.Error(); strings.ContainsRune(text, '"') || strings.Contains(text, "malformed") {
+		return errNotHTTP
+	} else if plain := withoutAddresses(text); plain != text {
+		return errors.New(plain)
+	}
+	return err
+}
+
+func resolving(err *net.DNSError) string {
+	switch {
+	case err.IsNotFound:
+		return "no such host"
+	case err.IsTimeout:
+		return "the name server did not answer in time"
+	}
+	return "the name server did not answer as it should"
+}
+
+func distrust(err error) string {
+	var (
+		host    x509.HostnameError
+		unknown x509.UnknownAuthorityError
+		invalid x509.CertificateInvalidError
+	)
+	switch {
+	case errors.As(err, &host):
+		return "it is for another host"
+	case errors.As(err, &unknown):
+		return "it is signed by an unknown authority"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "it has expired or is not valid yet"
+	}
+	return "it is not valid"
+}
+
+// withoutAddresses replaces the words of an error that are addresses or urls.
+func withoutAddresses(text string) string {
+	words := strings.Split(text, " ")
+	for i, word := range words {
+		for part := range strings.SplitSeq(word, "->") {
+			if strings.Contains(part, "://") || isAddress(strings.Trim(part, ":,;()[]'")) || isAddress(strings.Trim(part, ":,;()'")) {
+				words[i] = "…"
+			}
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddrPort(text)
+	if err != nil {
+		_, err = netip.ParseAddr(text)
+	}
+	return err == nil
+}

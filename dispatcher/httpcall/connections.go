@@ -1,0 +1,211 @@
+package httpcall
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Connections are the open connections to one api. A job claims one before it asks for a slot, so that a slow dial or
+// TLS handshake never makes a call arrive later than its slot: the slot is taken when only the request is left to send.
+//
+// Only HTTP/1.1 is spoken: one call, one connection. What was sent is then certain, and no library sends a call again
+// on its own.
+type Connections struct {
+	transport *http.Transport
+	address   string
+	tls       *tls.Config // nil for http
+	dialer    net.Dialer
+
+	mu      sync.Mutex
+	spare   []spare // dialled ahead, for the transport to take, oldest first
+	alive   int     // all open ones
+	claimed int     // claims, each for one call to come or running
+}
+
+// spare is a connection that nobody reads from: that the server closes it is not noticed.
+type spare struct {
+	*countedConn
+	since time.Time
+}
+
+// Bounds of connecting. An idle connection that the server closes at the moment of a call leaves that call unknown, so
+// for an api that must not be called twice idle connections are kept only briefly: many servers close theirs after 5 s.
+// Spare ones are kept no longer for any api.
+const (
+	maxSpare         = 2 * time.Second
+	dialTimeout      = 10 * time.Second
+	idleIdempotent   = 30 * time.Second
+	idleUnrepeatable = 2 * time.Second
+	maxHeaderBytes   = 1 << 20
+)
+
+// NewConnections are connections to one place that are kept idle for at most idle, and at most maxIdle of them.
+func NewConnections(base *url.URL, idle time.Duration, maxIdle int) *Connections {
+	c := &Connections{address: base.Host, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
+	port := "80"
+	if base.Scheme == "https" {
+		port, c.tls = "443", &tls.Config{ServerName: base.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	}
+	if base.Port() == "" {
+		c.address = net.JoinHostPort(base.Hostname(), port)
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	c.transport = &http.Transport{
+		DialContext: c.take, DialTLSContext: c.take, Protocols: &protocols,
+		DisableCompression: true, // the result is what the api answered, byte for byte
+		IdleConnTimeout:    idle, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+	return c
+}
+
+// Claim makes sure that a connection is there for one more call, dialling where there is none. It blocks for at most
+// the dial's bound. The claim is given up with release.
+func (c *Connections) Claim(ctx context.Context) error {
+	c.dropStale()
+	c.mu.Lock()
+	c.claimed++
+	enough := c.alive >= c.claimed
+	if !enough {
+		c.alive++ // counted while it is dialled, so that two claims do not wait for one connection
+	}
+	c.mu.Unlock()
+	if enough {
+		return nil
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		c.Release()
+		return err
+	}
+	c.mu.Lock()
+	c.spare = append(c.spare, spare{conn, time.Now()})
+	c.mu.Unlock()
+	return nil
+}
+
+// Release gives a claim up: its call has ended, or will not be made.
+func (c *Connections) Release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claimed--; c.claimed < 0 {
+		panic("dispatcher: a connection was released that was not claimed")
+	}
+}
+
+// dropStale closes the spare connections that have waited so long that the server may have closed them.
+func (c *Connections) dropStale() {
+	c.mu.Lock()
+	n := 0
+	for n < len(c.spare) && time.Since(c.spare[n].since) > maxSpare {
+		n++
+	}
+	stale := slices.Clone(c.spare[:n])
+	c.spare = slices.Delete(c.spare, 0, n)
+	c.mu.Unlock()
+	for _, conn := range stale {
+		_ = conn.Close() // nothing was sent on it
+	}
+}
+
+// take is the transport's dial.
+func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
+	c.dropStale()
+	c.mu.Lock()
+	if n := len(c.spare); n > 0 {
+		conn := c.spare[n-1]
+		c.spare = c.spare[:n-1]
+		c.mu.Unlock()
+		return conn.countedConn, nil
+	}
+	c.alive++
+	c.mu.Unlock()
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err // not a nil *countedConn in an interface
+	}
+	return conn, nil
+}
+
+// dial makes a connection that is counted as alive already, and counts it out when it fails.
+func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		c.lost()
+		return nil, err
+	}
+	return &countedConn{Conn: conn, owner: c}, nil
+}
+
+func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
+	raw, err := c.dialer.DialContext(ctx, "tcp", c.address)
+	if err != nil || c.tls == nil {
+		return raw, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the TLS handshake took too long"))
+	defer cancel()
+	secure := tls.Client(raw, c.tls)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // the handshake's error says more
+		return nil, err
+	}
+	return secure, nil
+}
+
+// lost counts a connection out.
+func (c *Connections) lost() {
+	c.mu.Lock()
+	c.alive--
+	c.mu.Unlock()
+}
+
+// Close closes what is idle. Running calls keep theirs.
+func (c *Connections) Close() {
+	c.mu.Lock()
+	unused := c.spare
+	c.spare = nil
+	c.mu.Unlock()
+	for _, conn := range unused {
+		_ = conn.Close() // nothing was sent on it
+	}
+	c.transport.CloseIdleConnections()
+}
+
+// countedConn counts what was written, so that a failed call can tell whether anything was sent at all. It stands above
+// TLS: what TLS says on its own is nothing of the call, and a part of a TLS record says nothing to anybody.
+type countedConn struct {
+	net.Conn
+	owner   *Connections
+	written atomic.Int64
+	shut    atomic.Bool // nothing may be written any more
+	closed  atomic.Bool
+}
+
+var errShut = errors.New("the connection broke before the answer")
+
+// Write implements net.Conn.
+func (c *countedConn) Write(p []byte) (int, error) {
+	if c.shut.Load() {
+		return 0, errShut
+	}
+	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n - len(p)))
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.owner.lost()
+	}
+	return c.Conn.Close()
+}

@@ -1,0 +1,96 @@
+package httpcall
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/deadletter"
+)
+
+// DeniedCall is the outcome of a call whose answer speaks of weir and not of the job: of its credentials, its account, or the
+// url it has. Nothing was done, nothing is charged, and every other call would be answered the same. So the whole api is held,
+// whatever the pushback of one key holds, and is tried again with one call.
+const DeniedCall = "denied"
+
+// longestHost is how much of a redirect's host is told.
+const longestHost = 253
+
+// denies reports whether a status speaks of weir. Redirects do: weir follows none, and by RFC 9110 section 15.4 each of them, known
+// or not, says that something else must be done before the request is fulfilled. Only 303 and 304 tell of something that is done.
+func denies(status int) bool {
+	switch status {
+	case 401, 402, 403, 407:
+		return true
+	case 303, 304:
+		return false
+	}
+	return status >= 300 && status < 400
+}
+
+// denial says that the api denied weir, and what to mend.
+func denial(api *API, r Response) Outcome {
+	return Outcome{
+		Verdict: Denied, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered %d: %s", r.Status, denialOf(r)),
+		Mend: mending(api, r),
+	}
+}
+
+// denialOf says what a status means.
+func denialOf(r Response) string {
+	switch r.Status {
+	case 401:
+		return "it does not accept weir's credentials"
+	case 402:
+		return "it wants to be paid before it does anything"
+	case 403:
+		return "weir's credentials have no right to this"
+	case 407:
+		return "a proxy in front of it does not accept weir's credentials"
+	}
+	return "it is to be called under another url"
+}
+
+// mending says what an operator is to do. Of where a redirect leads it tells the scheme and the host: a path or a query may carry a token.
+func mending(api *API, r Response) string {
+	what := "settle the account"
+	switch {
+	case r.Status >= 300 && r.Status < 400:
+		what = "mend url"
+		if to := leadsTo(r.Header); to != "" {
+			what = "write " + to + " in url"
+		}
+	case r.Status != 402 && len(api.Credentials) > 0:
+		what = "mend headers." + strings.Join(api.Credentials, ", headers.")
+	case r.Status != 402:
+		what = "add its credentials under headers, by reference,"
+	}
+	return fmt.Sprintf("%s of api %s and apply, or run weir resume %s; a status that is about the single job goes into retry.reject",
+		what, api.Name, api.Name)
+}
+
+// leadsTo is the scheme and the host that a redirect names, "" if it names none that can be told.
+func leadsTo(h http.Header) string {
+	to, err := url.Parse(h.Get("Location"))
+	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || len(to.Host) > longestHost ||
+		strings.ContainsFunc(to.Host, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return ""
+	}
+	return to.Scheme + "://" + to.Host
+}
+
+// toldToWait is what an answer that denies says of when to ask again: only what it says outright, or of a window that is used up.
+func toldToWait(h http.Header, now time.Time) Advice {
+	if a, ok := retryAfter(h, now); ok {
+		return a
+	}
+	a := usedUp(h, now)
+	a.Spent = false
+	return a
+}
+
+// rejects reports whether the operator says that a status is of the job.
+func (r *Retry) rejects(status int) bool { return slices.Contains(r.Reject, status) }

@@ -1,0 +1,35 @@
+package httpcall
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+)
+
+// An api takes two calls of a job for one only if both carry the same idempotency key to the same place. What an api was
+// when a call began decides that, not what its configuration says by now. So intents, retry marks, the ledger's records and
+// letters name the key's identity. One rule goes by it: a job one of whose calls may have been processed is called again
+// under the same identity, or not at all.
+
+// KeyIdentity names how an api's calls carry their idempotency keys, and where to; "" where they carry none. Calls of one
+// job with one identity are one call to the api. Another header, another form, another place or another default method makes
+// another identity. The headers with credentials are not in it: a secret that is rotated is the same account, mostly.
+// What goes into it must stay as it is: after an upgrade that changed it no doubtful job would be repeated.
+func (a *API) KeyIdentity() string {
+	if a.Idempotency == nil {
+		return ""
+	}
+	place := ""
+	if a.URL != nil {
+		place = a.URL.Scheme + "://" + a.URL.Host + a.URL.EscapedPath()
+	}
+	if a.Rule != nil && len(a.Rule.Methods) > 0 {
+		place = a.Rule.Methods[0] + " " + place
+	}
+	sum := sha256.Sum256([]byte(place))
+	name := a.Idempotency.Header
+	if a.Idempotency.Quoted {
+		name = strconv.Quote(name)
+	}
+	return name + "@" + hex.EncodeToString(sum[:8])
+}

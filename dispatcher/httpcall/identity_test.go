@@ -1,0 +1,36 @@
+package httpcall
+
+import (
+	"net/url"
+	"testing"
+
+	"weir/ingest"
+)
+
+// TestKeyIdentity: what makes two calls of a job one to the api is the same, and nothing else is.
+func TestKeyIdentity(t *testing.T) {
+	api := func(header string, quoted bool, place string, methods ...string) *API {
+		u, err := url.Parse(place)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &API{Name: "pay", URL: u, Idempotency: &Idempotency{Header: header, Quoted: quoted}, Rule: &ingest.Rule{API: "pay", Methods: methods}}
+	}
+	first := api("Key", false, "https://a.example/v1", "POST", "PUT")
+	if id := api("Key", false, "https://a.example/v1", "POST").KeyIdentity(); id != first.KeyIdentity() || id == "" {
+		t.Errorf("what a job may ask for besides makes %q of %q", id, first.KeyIdentity())
+	}
+	for what, other := range map[string]*API{
+		"the header": api("Other", false, "https://a.example/v1", "POST"), "its form": api("Key", true, "https://a.example/v1", "POST"),
+		"the scheme": api("Key", false, "http://a.example/v1", "POST"), "the host": api("Key", false, "https://b.example/v1", "POST"),
+		"the path": api("Key", false, "https://a.example/v2", "POST"), "the method": api("Key", false, "https://a.example/v1", "PUT"),
+		"nothing": {URL: first.URL},
+	} {
+		if other.KeyIdentity() == first.KeyIdentity() {
+			t.Errorf("with %s changed it is %q still", what, other.KeyIdentity())
+		}
+	}
+	if id := (&API{URL: first.URL}).KeyIdentity(); id != "" {
+		t.Errorf("an api without keys has %q", id)
+	}
+}

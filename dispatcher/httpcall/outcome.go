@@ -1,0 +1,113 @@
+package httpcall
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+)
+
+// Verdict is what is to be done with a job after a call.
+type Verdict int
+
+// The verdicts.
+const (
+	Delivered Verdict = iota // done: keep the result
+	Again                    // call it again later; this one counts
+	Pushback                 // the api said "not now": hold, and call it again; this one does not count
+	Dead                     // bury it
+	Denied                   // the api does not let weir in: hold all of it, and call this again; this one does not count
+)
+
+// Outcome is the whole judgement of one call.
+type Outcome struct {
+	Verdict Verdict
+	Reason  deadletter.Reason // when dead
+	Detail  string
+	Billed  deadletter.Billed
+	Fault   bool          // the api did not answer, or with a fault of its own
+	After   time.Duration // before the job's next call at least, because the api asks for it
+	Hold    Advice        // what the api says of all calls to come
+	Mend    string        // what an operator is to do, when denied
+}
+
+// Name is the outcome as the ledger and the metrics have it: a closed set.
+func (o Outcome) Name() string {
+	switch o.Verdict {
+	case Delivered:
+		return "done"
+	case Again:
+		return "retry"
+	case Pushback:
+		return ledger.PushedBack
+	case Denied:
+		return DeniedCall
+	}
+	return string(o.Reason)
+}
+
+// Counts reports whether the call is one of its job's attempts.
+func (o Outcome) Counts() bool { return o.Verdict != Pushback && o.Verdict != Denied }
+
+// Judge says what a response means, for its job and for the calls to come.
+func Judge(api *API, r Response, now time.Time) Outcome {
+	out := classify(api, r)
+	switch {
+	case out.Verdict == Pushback:
+		out.Hold = askedToWait(r.Header, now)
+	case out.Verdict == Denied:
+		out.Hold = toldToWait(r.Header, now)
+	case api.Retry.Obey:
+		out.Hold = usedUp(r.Header, now)
+	}
+	if out.Verdict == Again {
+		out.After = askedToWait(r.Header, now).Wait
+	}
+	out.Fault = out.Counts() && (r.Status == 0 || r.Status >= 500 || r.Cut) && !errors.Is(r.Err, errNoRequest)
+	return out
+}
+
+// classify says what is to become of the job. An api that is not idempotent is called again only when the call is known
+// not to have been processed.
+func classify(api *API, r Response) Outcome {
+	idempotent := api.Idempotency != nil
+	switch {
+	case !r.Sent:
+		return Outcome{Verdict: Again, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("nothing was sent: %v", r.Err)}
+	case r.Status == 0 && idempotent:
+		return Outcome{Verdict: Again, Billed: deadletter.BilledUnknown, Detail: fmt.Sprintf("no answer: %v", r.Err)}
+	case r.Status == 0:
+		return Unknown(deadletter.BilledUnknown, "sent, but no answer: %v", r.Err)
+	case slices.Contains(api.Retry.On, r.Status) || r.Status == 429 || r.Status == 503:
+		return Outcome{Verdict: Pushback, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api pushed back with %d", r.Status)}
+	case api.Retry.rejects(r.Status):
+		return rejection(r)
+	case denies(r.Status):
+		return denial(api, r)
+	case r.Status < 400 && !r.Cut:
+		return Outcome{Verdict: Delivered, Billed: deadletter.BilledYes}
+	case r.Status < 400 && idempotent:
+		return Outcome{Verdict: Again, Billed: deadletter.BilledYes, Detail: fmt.Sprintf("status %d, but %v", r.Status, r.Err)}
+	case r.Status < 400:
+		return Unknown(deadletter.BilledYes, "status %d, but its answer is lost: %v", r.Status, r.Err)
+	case r.Status < 500:
+		return rejection(r)
+	case idempotent:
+		return Outcome{Verdict: Again, Billed: deadletter.BilledUnknown, Detail: fmt.Sprintf("the api answered %d", r.Status)}
+	}
+	return Unknown(deadletter.BilledUnknown, "the api answered %d, which does not say whether it was processed", r.Status)
+}
+
+func rejection(r Response) Outcome {
+	return Outcome{
+		Verdict: Dead, Reason: deadletter.Rejected, Billed: deadletter.NotBilled, Detail: fmt.Sprintf("the api answered %d", r.Status),
+	}
+}
+
+// Unknown is the verdict on a call that may have been processed, of a job that must not be called again.
+func Unknown(billed deadletter.Billed, format string, args ...any) Outcome {
+	return Outcome{Verdict: Dead, Reason: deadletter.Unknown, Billed: billed, Detail: fmt.Sprintf(format, args...)}
+}

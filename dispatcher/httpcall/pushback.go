@@ -1,0 +1,168 @@
+package httpcall
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mostHold bounds what an api may ask for: a broken header must not stop a key for a year.
+const mostHold = 24 * time.Hour
+
+// Advice is what an answer's headers say about the calls to come.
+type Advice struct {
+	Wait   time.Duration // before the next call, from the answer on, at most mostHold
+	Header string        // that says so, in lower case; "" when none does
+	Spent  bool          // nothing is left, and no header says until when
+}
+
+// askedToWait reads what an api says that pushed back or failed. Retry-After goes before everything else, as the draft
+// on RateLimit fields demands; else the windows tell that are used up, or those that do not say how much they have left.
+func askedToWait(h http.Header, now time.Time) Advice {
+	if a, ok := retryAfter(h, now); ok {
+		return a
+	}
+	windows := readWindows(h, now)
+	spent := spentOf(windows)
+	if spent.Wait > 0 {
+		return spent
+	}
+	var a Advice
+	for _, w := range windows {
+		if !w.counted && w.timed {
+			a.take(w)
+		}
+	}
+	if a.Wait > 0 {
+		return a
+	}
+	return spent
+}
+
+// retryAfter reads the headers that say outright how long to wait.
+func retryAfter(h http.Header, now time.Time) (a Advice, ok bool) {
+	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
+		value := h.Get(name)
+		if strings.HasSuffix(name, "-Ms") && value != "" {
+			value += "ms"
+		}
+		if wait, ok := readWait(value, serverNow(h, now)); ok {
+			return Advice{Wait: wait, Header: strings.ToLower(name)}, true
+		}
+	}
+	return Advice{}, false
+}
+
+// usedUp reads what an api says that answered as it should: nothing, unless one of its windows has no call left.
+func usedUp(h http.Header, now time.Time) Advice {
+	if age := h.Get("Age"); age != "" && age != "0" {
+		return Advice{} // of a cache: it tells what was left for somebody else, a while ago
+	}
+	return spentOf(readWindows(h, now))
+}
+
+// spentOf is when the last of the windows that are used up opens again.
+func spentOf(windows []window) Advice {
+	var a, untold Advice
+	for _, w := range windows {
+		switch {
+		case !w.counted || w.remaining > 0 || w.limited && w.limit <= 0: // a limit of nothing is no limit
+		case w.timed:
+			a.take(w)
+		case untold.Header == "" || w.name < untold.Header:
+			untold = Advice{Header: w.name, Spent: true}
+		}
+	}
+	if a.Header == "" {
+		return untold
+	}
+	return a
+}
+
+// take makes w's reset the answer if it is later.
+func (a *Advice) take(w window) {
+	if a.Header == "" || w.reset > a.Wait || w.reset == a.Wait && w.name < a.Header {
+		a.Wait, a.Header = w.reset, w.name
+	}
+}
+
+// serverNow is what the api's clock said when it answered: its dates are by that clock. It tells whole seconds, rounded
+// down, so that a wait counted from it is up to a second too long and never too short.
+func serverNow(h http.Header, now time.Time) time.Time {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		return at
+	}
+	return now
+}
+
+// Numbers from these on are not seconds to wait but a time since 1970, in units of their own: each range ends some
+// thousand years from now and begins before there were paid apis.
+const (
+	fromSeconds = 1e9
+	fromMillis  = 1e11
+	fromMicros  = 1e14
+	fromNanos   = 1e17
+	noTime      = 1e20
+)
+
+// readWait reads how long to wait, counted from now: seconds, with decimals or without, a time since 1970 in seconds,
+// milliseconds, microseconds or nanoseconds, a duration as Go writes it, an HTTP date, or a time as in RFC 3339. The
+// wait is from 0 to mostHold. ok is false for what cannot be read, and for what is negative.
+func readWait(value string, now time.Time) (wait time.Duration, ok bool) {
+	value = strings.TrimSpace(value)
+	if seconds, ok := readNumber(value); ok {
+		switch {
+		case seconds < fromSeconds:
+			return bounded(seconds), true
+		case seconds >= noTime:
+			return mostHold, true
+		case seconds >= fromNanos:
+			seconds /= 1e9
+		case seconds >= fromMicros:
+			seconds /= 1e6
+		case seconds >= fromMillis:
+			seconds /= 1e3
+		}
+		return bounded(seconds - float64(now.UnixMicro())/1e6), true
+	}
+	if d, err := time.ParseDuration(value); err == nil {
+		return min(max(0, d), mostHold), d >= 0
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		at, err = time.Parse(time.RFC3339, value)
+	}
+	if err != nil {
+		return 0, false
+	}
+	return min(max(0, at.Sub(now)), mostHold), true
+}
+
+// bounded is a number of seconds as a wait, rounded up to whole microseconds.
+func bounded(seconds float64) time.Duration {
+	switch {
+	case seconds <= 0:
+		return 0
+	case seconds > mostHold.Seconds():
+		return mostHold
+	}
+	micros := time.Duration(seconds * 1e6)
+	if float64(micros) < seconds*1e6 {
+		micros++
+	}
+	return micros * time.Microsecond
+}
+
+// readNumber reads a number that is not negative: no sign, no hexadecimal, no infinity by name. One that is too large
+// to be kept is infinite.
+func readNumber(text string) (n float64, ok bool) {
+	if text == "" || strings.Trim(text, "0123456789.eE+") != "" || text[0] == '+' {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil && n == 0 {
+		return 0, false
+	}
+	return n, true
+}

@@ -1,0 +1,200 @@
+package httpcall
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// window is one limit of the api, as far as an answer's headers tell it.
+type window struct {
+	name      string // of its header, in lower case and without what it says of the window
+	limit     int64
+	remaining int64
+	reset     time.Duration // from the answer on
+	limited   bool          // limit is known
+	counted   bool          // remaining is known
+	timed     bool          // reset is known
+	exact     bool          // reset was told as a duration, which needs no clock
+
+	concurrent bool // it limits the calls that run at once: what remains of it says nothing about later
+}
+
+// Bounds of what is read from one answer.
+const (
+	mostWindows  = 64
+	longestField = 4 << 10
+)
+
+// windows are the limits of one answer by name.
+type windows struct {
+	now time.Time // by the api's clock
+	all []window
+}
+
+// readWindows reads an answer's limits in all the spellings that are known: the IETF draft's fields RateLimit and
+// RateLimit-Policy, old and new; what came before them and what vendors made of it, such as X-RateLimit-Remaining,
+// x-ratelimit-reset-requests and anthropic-ratelimit-tokens-reset; and pairs of used and allowed, such as Shopify's.
+func readWindows(h http.Header, now time.Time) []window {
+	ws := windows{now: serverNow(h, now)}
+	for name, values := range h {
+		value := strings.Join(values, ", ")
+		if len(value) > longestField {
+			continue
+		}
+		name = strings.ToLower(name)
+		family, what, found := cutFamily(name)
+		switch {
+		case found && what == "":
+			ws.readField(family, value)
+		case found && what == "policy":
+			ws.readPolicy(family, value)
+		case isPair(name):
+			ws.readPair(name, value)
+		case found:
+			ws.readPart(family, what, value)
+		case strings.HasSuffix(name, "limit-remaining"):
+			ws.readPart(strings.TrimSuffix(name, "-remaining"), "remaining", value)
+		}
+	}
+	return slices.DeleteFunc(ws.all, func(w window) bool { return w.concurrent })
+}
+
+// cutFamily takes a header's name apart at the words rate limit, however they are spelt: x-ratelimit and
+// reset-requests.
+func cutFamily(name string) (family, what string, found bool) {
+	for _, word := range []string{"ratelimit", "rate-limit"} {
+		if i := strings.Index(name, word); i >= 0 && (i == 0 || name[i-1] == '-') {
+			end := i + len(word)
+			if rest := name[end:]; rest == "" || rest[0] == '-' {
+				return name[:i] + "ratelimit", strings.TrimPrefix(rest, "-"), true
+			}
+		}
+	}
+	return "", "", false
+}
+
+// of is the window of that name.
+func (ws *windows) of(name string) *window {
+	for i := range ws.all {
+		if ws.all[i].name == name {
+			return &ws.all[i]
+		}
+	}
+	if len(ws.all) == mostWindows {
+		return &window{} // read and forgotten
+	}
+	ws.all = append(ws.all, window{name: name})
+	return &ws.all[len(ws.all)-1]
+}
+
+// readPart reads a header that tells one thing of a window: what holds the word for it, and perhaps the window's name,
+// on either side of it.
+func (ws *windows) readPart(family, what, value string) {
+	words := strings.Split(what, "-")
+	at := slices.IndexFunc(words, func(w string) bool { return w == "remaining" || w == "limit" || w == "reset" || w == "retry" })
+	if at < 0 {
+		return
+	}
+	next := at + 1
+	after := len(words) > next && words[next] == "after"
+	if after {
+		next++
+	}
+	value = firstOf(value)
+	if last := len(words) - 1; last >= next && (words[last] == "ms" || words[last] == "seconds") {
+		if n, ok := readNumber(value); ok && words[last] == "ms" && n < fromMillis {
+			value += "ms"
+		}
+		words = words[:last]
+	}
+	name := strings.Join(append(append([]string{family}, words[:at]...), words[next:]...), "-")
+	switch words[at] {
+	case "remaining":
+		ws.of(name).setRemaining(value)
+	case "limit":
+		ws.of(name).setLimit(value)
+	case "reset", "retry":
+		if after {
+			ws.of(name).setWait(value, ws.now)
+			return
+		}
+		ws.of(name).setReset(value, ws.now)
+	}
+}
+
+// setReset notes when the window opens again, told as a time or a wait. Where an answer tells it twice, what is told as a
+// wait in any case goes before it.
+func (w *window) setReset(value string, now time.Time) {
+	if wait, ok := readWait(value, now); ok && !w.exact {
+		w.reset, w.timed = wait, true
+	}
+}
+
+// setWait notes how long it takes until the window opens again.
+func (w *window) setWait(value string, now time.Time) {
+	if wait, ok := readWait(value, now); ok {
+		w.reset, w.timed, w.exact = wait, true, true
+	}
+}
+
+func (w *window) setRemaining(value string) {
+	if n, ok := readWhole(firstOf(value)); ok {
+		w.remaining, w.counted = n, true
+	}
+}
+
+func (w *window) setLimit(value string) {
+	if n, ok := readWhole(firstOf(value)); ok {
+		w.limit, w.limited = n, true
+	}
+}
+
+// firstOf is the first of several values, without its parameters: older drafts add all windows behind the one that
+// binds.
+func firstOf(value string) string {
+	if end := strings.IndexAny(value, ",;"); end >= 0 {
+		if strings.Contains(value, " GMT") {
+			return value // a date
+		}
+		value = value[:end]
+	}
+	return strings.TrimSpace(value)
+}
+
+// readWhole reads a count. Of one with decimals the whole part counts: less than one call is none. What is negative is
+// no count: it stands for "unknown" and "unlimited".
+func readWhole(text string) (int64, bool) {
+	n, ok := readNumber(text)
+	if !ok {
+		return 0, false
+	}
+	return int64(min(n, 1e15)), true
+}
+
+// isPair reports headers of used and allowed: 32/40, or api-usage=18/5000.
+func isPair(name string) bool {
+	return strings.HasSuffix(name, "-call-limit") || name == "sforce-limit-info"
+}
+
+func (ws *windows) readPair(name, value string) {
+	for i, pair := range splitField(value, ',') {
+		if _, after, found := strings.Cut(pair, "="); found {
+			pair = after
+		}
+		used, allowed, _ := strings.Cut(pair, "/")
+		allowed, _, _ = strings.Cut(allowed, "(")
+		u, err := strconv.ParseInt(strings.TrimSpace(used), 10, 64)
+		a, ok := readWhole(strings.TrimSpace(allowed))
+		if err != nil || !ok || u < 0 {
+			continue
+		}
+		if i > 0 {
+			name += "+" // each pair is a window of its own
+		}
+		w := ws.of(name)
+		w.limit, w.limited, w.remaining, w.counted = a, true, max(0, a-u), true
+	}
+}

@@ -1,0 +1,120 @@
+package dispatcher
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket/queue"
+	"weir/ingest"
+)
+
+// kept is a message that was read ahead of its call, as it is held: in one piece. A parsed header is a map that costs several
+// times the text, and most jobs wait long.
+type kept struct {
+	packed []byte // the number of header fields, each with its name and value behind their lengths, and then the body
+	stored int64  // when the stream stored it, in nanoseconds
+}
+
+// keptRest is what a kept message costs beside its piece: its place in the map, which is half empty at worst, and what the
+// allocator rounds up.
+const keptRest = 144
+
+func pack(e queue.Entry) kept {
+	size, fields := binary.MaxVarintLen64+len(e.Data), 0
+	for name, values := range e.Header {
+		for _, v := range values {
+			fields++
+			size += len(name) + len(v) + 2*binary.MaxVarintLen32
+		}
+	}
+	packed := binary.AppendUvarint(make([]byte, 0, size), uint64(fields))
+	for name, values := range e.Header {
+		for _, v := range values {
+			packed = append(binary.AppendUvarint(packed, uint64(len(name))), name...)
+			packed = append(binary.AppendUvarint(packed, uint64(len(v))), v...)
+		}
+	}
+	packed = append(packed, e.Data...)
+	return kept{packed: packed, stored: e.Time.UnixNano()}
+}
+
+// entry is the message again. Its body is not copied.
+func (k kept) entry(key string, seq uint64) queue.Entry {
+	e := queue.Entry{Seq: seq, Key: key, Header: nats.Header{}, Time: time.Unix(0, k.stored)}
+	rest := k.packed
+	number := func() uint64 {
+		n, length := binary.Uvarint(rest)
+		rest = rest[length:]
+		return n
+	}
+	text := func() string {
+		n := number()
+		s := string(rest[:n])
+		rest = rest[n:]
+		return s
+	}
+	for fields := number(); fields > 0; fields-- {
+		name := text()
+		e.Header[name] = append(e.Header[name], text())
+	}
+	e.Data = rest
+	return e
+}
+
+func (k kept) size() int64 { return int64(cap(k.packed)) + keptRest }
+
+// keepLocked holds a message until its job is made ready, if there is room.
+func (p *part) keepLocked(e queue.Entry) {
+	if e.Bare || p.cache == nil {
+		return
+	}
+	k := pack(e)
+	if !p.holdings.Keep(k.size(), p.cacheBytes) {
+		if p.replay != nil {
+			p.replay.full = true
+		}
+		return
+	}
+	p.cache[e.Seq] = k
+	p.cacheBytes += k.size()
+}
+
+// takeKept lets go of a message for whoever needs it.
+func (p *part) takeKept(key string, seq uint64) (queue.Entry, bool) {
+	k, ok := p.cache[seq]
+	if !ok {
+		return queue.Entry{}, false
+	}
+	p.dropKept(seq)
+	return k.entry(key, seq), true
+}
+
+// dropKept lets go of a message that nobody needs any more.
+func (p *part) dropKept(seq uint64) {
+	k, ok := p.cache[seq]
+	if !ok {
+		return
+	}
+	delete(p.cache, seq)
+	p.cacheBytes -= k.size()
+	p.holdings.Drop(k.size())
+	if len(p.cache) == 0 {
+		p.cache = map[uint64]kept{} // an emptied map stays as large as it was
+	}
+}
+
+// dropAllKept ends the keeping.
+func (p *part) dropAllKept() {
+	p.holdings.Drop(p.cacheBytes)
+	p.cache, p.cacheBytes = nil, 0
+}
+
+// keptID is the id of a kept message's job, "" where it is not kept.
+func (p *part) keptID(seq uint64) string {
+	k, ok := p.cache[seq]
+	if !ok {
+		return ""
+	}
+	return k.entry("", seq).Header.Get(ingest.HeaderJobID)
+}

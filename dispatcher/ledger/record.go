@@ -1,0 +1,187 @@
+package ledger
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/deadletter"
+	"weir/ingest"
+)
+
+// The streams of what was done.
+const (
+	ResultsStream = "WEIR_RESULTS"
+	CallsStream   = "WEIR_CALLS"
+
+	ResultsPrefix = "weir.results."
+	CallsPrefix   = "weir.calls."
+)
+
+// The headers of a result.
+const (
+	HeaderOutcome    = deadletter.HeaderOutcome
+	HeaderStatus     = "Weir-Status"
+	HeaderAttempts   = "Weir-Attempts"
+	HeaderCalls      = "Weir-Calls"
+	HeaderPrice      = "Weir-Price"
+	HeaderBody       = "Weir-Body" // BodyCut where the result holds only the beginning of the answer's
+	HeaderAcceptedAt = "Weir-Accepted-At"
+	HeaderCalledAt   = "Weir-Called-At"
+	HeaderFinishedAt = "Weir-Finished-At"
+)
+
+// BodyCut says that an answer's body was longer than results may be.
+const BodyCut = "cut"
+
+// Bounds of what is copied from an answer and from errors: JetStream stores nothing with headers of more than 64 KiB.
+const (
+	MaxContentType = 1 << 10
+	MaxDetail      = 1 << 10
+	HeaderRoom     = 64 << 10 // of a message, beside its body
+)
+
+// Done is the outcome of a job that has a result.
+const Done = "done"
+
+// PushedBack is the outcome of a call that the api answered with "not now".
+const PushedBack = "pushback"
+
+// Record is one line of the ledger: one call, whatever came of it. Times are RFC 3339 with nanoseconds.
+type Record struct {
+	API    string `json:"api"`
+	Key    string `json:"key"`
+	Job    string `json:"job"`
+	Dedupe string `json:"dedupe"` // the submission: a job that was taken and is redriven has another
+	Stream string `json:"stream"` // where the job was queued
+	Seq    uint64 `json:"seq"`
+
+	Call     int `json:"call"`    // number of this call of the job, from 1
+	Attempt  int `json:"attempt"` // calls so far that counted
+	Redrives int `json:"redrives,omitempty"`
+
+	Accepted time.Time `json:"accepted"` // by the queue: the job's id is known for as long as dedupe says from then on
+	Planned  time.Time `json:"planned"`  // the granted slot
+	Started  time.Time `json:"started"`
+	Ended    time.Time `json:"ended"`
+
+	Sent    bool              `json:"sent"`
+	Status  int               `json:"status"`
+	Outcome string            `json:"outcome"` // done, retry, pushback, denied, or a dead letter's reason
+	Final   bool              `json:"final"`   // the job has ended
+	Detail  string            `json:"detail,omitempty"`
+	Price   string            `json:"price"`
+	Billed  deadletter.Billed `json:"billed"`
+	// Idempotency is the KeyIdentity that the call was made under: calls of a job under the same one the api takes for one call.
+	Idempotency string `json:"idempotency,omitempty"`
+
+	NotBefore bucket.Micros `json:"not_before,omitempty"` // of the next call, if there is to be one
+
+	TAT    bucket.Micros `json:"tat"`              // of the key after this call's grant, by the store's clock: a restart goes on from it
+	Limits []string      `json:"limits,omitempty"` // shared by all keys, at the time
+	Costs  []int64       `json:"costs,omitempty"`  // the units taken from each of them
+	// Unsettled are limits of which the answer was to tell what the call used, and did not: it is charged the most of what
+	// was estimated and of what an answer has told.
+	Unsettled []string `json:"unsettled,omitempty"`
+	Instance  string   `json:"instance"`
+	// Answer is the api's, where its job was not done by it and it did not only push back. Its body is cut when it is stored.
+	Answer *deadletter.Answer `json:"answer,omitempty"`
+
+	Stored time.Time `json:"-"` // by the server, where the record was read from its stream
+	At     uint64    `json:"-"` // its sequence there
+}
+
+// Origin names the job's life that the call was made in.
+func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.MicrosOf(c.Accepted)) }
+
+// Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
+// whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
+func (c *Record) Units(limit *bucket.Limit) int64 {
+	if !c.Sent && c.Billed == deadletter.NotBilled {
+		return 0 // it never reached the api
+	}
+	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
+		return c.Costs[i]
+	}
+	if limit.Budget == nil {
+		return 1
+	}
+	price, err := strconv.ParseFloat(c.Price, 64)
+	if err != nil || c.Billed == deadletter.NotBilled {
+		return 0
+	}
+	return int64(math.Ceil(price * 1e6))
+}
+
+// CallsOf is the subject of all records of an api.
+func CallsOf(api string) string { return CallsPrefix + ingest.Token(api) + ".>" }
+
+// Subject is where the record is published.
+func (c *Record) Subject() string {
+	return CallsPrefix + ingest.Token(c.API) + "." + ingest.Token(c.Key)
+}
+
+// Message is the record as it is stored. Its message id keeps it from being stored twice.
+func (c *Record) Message() *nats.Msg {
+	stored := *c
+	stored.Answer = c.Answer.Clip(RecordedAnswer)
+	data, err := json.Marshal(&stored)
+	if err != nil {
+		panic("dispatcher: a record that JSON cannot carry: " + err.Error())
+	}
+	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
+		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)},
+	}}
+}
+
+// ResultSubject is where results of a key are published.
+func ResultSubject(api, key string) string {
+	return ResultsPrefix + ingest.Token(api) + "." + ingest.Token(key)
+}
+
+// OriginOf names a job for good: where it is queued, and when its stream took it, in microseconds. The sequence alone would
+// not do: a server that lost its last writes gives it to another job, and what is stored of that one would be taken for a
+// repetition. Both stay what they are over restarts, replicas and moves.
+func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
+	return fmt.Sprintf("%s.%d.%d", stream, seq, accepted)
+}
+
+// Clip bounds a text by bytes.
+func Clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
+
+// Stamp is a time as records and results tell it.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// Money writes millionths of the currency unit with at least two decimals.
+func Money(millionths int64) string {
+	s := fmt.Sprintf("%d.%06d", millionths/1e6, millionths%1e6)
+	for len(s) > 0 && s[len(s)-1] == '0' && s[len(s)-3] != '.' {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// Took is what a call took from a limit that was in force when it was made; false where it was not.
+func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
+	for _, name := range c.Limits {
+		if name == limit.Name {
+			return c.Units(limit), true
+		}
+	}
+	return 0, false
+}
+
+// RecordedAnswer is how much of an answer's body its record keeps. A letter is written with more, but one that is written again after
+// a crash, or whose last call had no answer, has this from the ledger. Whole answers there would crowd out the records of calls.
+const RecordedAnswer = 1 << 10

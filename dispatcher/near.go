@@ -1,0 +1,110 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/httpcall"
+	"weir/ingest"
+)
+
+// A job near its call is in memory: its message, and the answer as far as it is kept. The room for both is taken before the
+// message is loaded, all at once, so that no two jobs wait for each other. Where there is none the job waits: large bodies are
+// called a few at a time. What waits so is waited for by nobody who has room: jobs behind a retry are called before it, and those
+// behind one that was never called give theirs back (unready).
+
+// errNoRoom says that a job was not loaded because its lane stops.
+var errNoRoom = errors.New("there was no room in memory before the stop")
+
+// headerBytes is room for the headers of a message that is about to be loaded.
+const headerBytes = 4 << 10
+
+// load brings a task's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
+// ends or the lane stops.
+func (l *lane) load(ctx context.Context, t *task) (queue.Entry, error) {
+	p := t.line.part
+	l.mu.Lock()
+	api := l.s.terms.api
+	if t.terms != nil {
+		api = t.terms.api
+	}
+	k, isKept := p.cache[t.seq]
+	l.mu.Unlock()
+	size := api.Rule.MaxBody + headerBytes
+	if isKept {
+		size = k.size()
+	}
+	space, err := l.spaceOf(ctx, t, size+api.MaxResult)
+	if err != nil {
+		return queue.Entry{}, err
+	}
+	l.mu.Lock()
+	entry, ok := p.takeKept(t.line.key, t.seq)
+	t.space, t.staged = space, l.now() // how long it takes to make a job ready says nothing of how long it waits for room
+	l.mu.Unlock()
+	if ok {
+		return entry, nil
+	}
+	loading, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	if entry, err = p.bucket.Get(loading, t.seq); err != nil {
+		l.mu.Lock()
+		t.unloadLocked()
+		l.mu.Unlock()
+		return queue.Entry{}, err
+	}
+	space.Resize(entrySize(entry) + api.MaxResult)
+	return entry, nil
+}
+
+// spaceOf waits for room in memory for a task.
+func (l *lane) spaceOf(ctx context.Context, t *task, size int64) (*queue.Space, error) {
+	holdings := l.queue.Holdings()
+	if space := holdings.TryNear(size); space != nil {
+		return space, nil
+	}
+	l.change(func(s *schedule) { t.cramped = true; s.touch(t.line) })
+	defer l.change(func(*schedule) { t.cramped = false })
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-l.stopping:
+			cancel(errNoRoom)
+		case <-ctx.Done():
+		}
+	}()
+	return holdings.Near(ctx, size)
+}
+
+// answered makes the space of a called task as large as its answer turned out to be.
+func (t *task) answered(r httpcall.Response) {
+	if t.job != nil {
+		t.space.Resize(jobSize(t.job) + int64(len(r.Body)))
+	}
+}
+
+// unloadLocked lets go of a task's message and of its space.
+func (t *task) unloadLocked() {
+	t.job = nil
+	t.space.Release()
+	t.space = nil
+}
+
+// entrySize is what a loaded message takes.
+func entrySize(e queue.Entry) int64 { return headersSize(e.Header) + int64(len(e.Data)) }
+
+func jobSize(j *ingest.Job) int64 { return headersSize(j.Header) + int64(len(j.Body)) }
+
+func headersSize(h map[string][]string) int64 {
+	const rest = 2 << 10 // the map, the job, its request
+	size := rest
+	for name, values := range h {
+		size += len(name)
+		for _, v := range values {
+			size += len(v)
+		}
+	}
+	return int64(size)
+}

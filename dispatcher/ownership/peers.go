@@ -1,0 +1,159 @@
+package ownership
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+)
+
+// peer is a member as this replica sees it.
+type peer struct {
+	lease.Member
+	revision uint64
+	seen     time.Time // when its revision was first seen
+	heard    bool      // it has renewed while this replica looked
+}
+
+// watchBegins says that the registry is seen from its beginning.
+func (o *state) watchBegins() {
+	o.complete = false
+	clear(o.again)
+}
+
+// see takes in a change in the registry.
+func (o *state) see(s lease.Sighting, now time.Time) {
+	switch {
+	case s.Session != "":
+		o.noteAgain(s.Session)
+		o.seeMember(s, now)
+	case s.Partition != nil:
+		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
+	default:
+		o.complete, o.targets = true, nil
+		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
+		// taken from it.
+		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })
+		maps.DeleteFunc(o.claims, func(p lease.PartitionID, _ ownerClaim) bool { return !o.seenAgain(claimName(p)) })
+	}
+}
+
+// seeClaim takes in who owns a partition. A registry that lost its last writes, as servers can in a power cut, has an older
+// claim, or gives a revision away again: what a new watch shows first stands whatever its revision, and so does a claim of
+// another's between the one that ours replaced and ours, which nobody but such a registry can have taken.
+func (o *state) seeClaim(p lease.PartitionID, c ownerClaim) {
+	first := !o.complete && !o.seenAgain(claimName(p))
+	o.noteAgain(claimName(p))
+	h := o.held[p]
+	instead := h != nil && c.owner != o.self && h.replaced < c.revision && c.revision <= h.revision
+	if first || instead || c.revision > o.claims[p].revision {
+		o.claims[p] = c
+	}
+}
+
+// wrote takes in what this replica wrote of a partition.
+func (o *state) wrote(p lease.PartitionID, c ownerClaim) {
+	if c.revision > o.claims[p].revision {
+		o.noteAgain(claimName(p)) // what a watch that has just begun shows first may be older
+		o.claims[p] = c
+	}
+}
+
+func claimName(p lease.PartitionID) string { return queue.StreamName(p.API, p.Number) }
+
+func (o *state) noteAgain(key string) {
+	if !o.complete {
+		o.again[key] = struct{}{}
+	}
+}
+
+func (o *state) seenAgain(key string) bool {
+	_, ok := o.again[key]
+	return ok
+}
+
+func (o *state) seeMember(s lease.Sighting, now time.Time) {
+	old := o.members[s.Session]
+	switch _, over := o.ended[s.Session]; {
+	case s.Member == nil:
+		o.end(s.Session)
+	case over || old != nil && s.Revision <= old.revision:
+	case old == nil:
+		o.members[s.Session] = &peer{Member: *s.Member, revision: s.Revision, seen: now, heard: s.Session == o.self}
+		o.targets = nil
+	default:
+		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) {
+			o.targets = nil
+		}
+		old.Member, old.revision, old.seen, old.heard = *s.Member, s.Revision, now, true
+	}
+}
+
+// end notes that a session has ended for good.
+func (o *state) end(session string) {
+	o.ended[session] = struct{}{}
+	delete(o.members, session)
+	o.targets = nil
+}
+
+// expelDead names the members that have not been heard of for too long.
+func (o *state) expelDead(now time.Time) []action {
+	if now.Sub(o.renewed) > mostGap {
+		return nil // it is the registry that is silent
+	}
+	var actions []action
+	for _, session := range slices.Sorted(maps.Keys(o.members)) {
+		m := o.members[session]
+		since := m.seen
+		if o.steady.After(since) {
+			since = o.steady
+		}
+		if session == o.self || !lease.Expired(since, now) {
+			continue
+		}
+		actions = o.expel(actions, session, m.revision)
+	}
+	return actions
+}
+
+func (o *state) expel(actions []action, session string, revision uint64) []action {
+	if _, busy := o.asked[session]; busy {
+		return actions
+	}
+	o.asked[session] = struct{}{}
+	return append(actions, action{do: actionExpel, session: session, revision: revision})
+}
+
+// forgetEnded forgets sessions that nothing speaks of any more.
+func (o *state) forgetEnded() {
+	if len(o.ended) == 0 {
+		return
+	}
+	owners := map[string]struct{}{}
+	for _, c := range o.claims {
+		owners[c.owner] = struct{}{}
+	}
+	maps.DeleteFunc(o.ended, func(session string, _ struct{}) bool {
+		_, owns := owners[session]
+		return !owns
+	})
+}
+
+// expelled is the end of actionExpel; stands is the revision of a session that has not ended, 0 where nobody knows.
+func (o *state) expelled(session string, ended bool, stands uint64, now time.Time) {
+	delete(o.asked, session)
+	m := o.members[session]
+	switch {
+	case ended:
+		o.end(session)
+		return
+	case m == nil && stands == 0:
+		return
+	case m == nil: // the watch has not shown it
+		m = &peer{}
+		o.members[session] = m
+	}
+	m.revision, m.seen = max(m.revision, stands), now // wait as long again
+}

@@ -1,0 +1,164 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+)
+
+// errUndecided says that a replica that may be dead stands in the way.
+var errUndecided = errors.New("it is not known yet whether another replica lives")
+
+// refusedLocked says why this replica may not dispatch beside the others: limits that are shared by all keys must be counted
+// in one place. Of two that cannot go together the younger one is refused.
+func (m *Manager) refusedLocked(own *lease.Membership) error {
+	if !m.o.complete || m.o.leaving {
+		return nil
+	}
+	rules := m.opts.Host.Rules()
+	for _, session := range slices.Sorted(maps.Keys(m.o.members)) {
+		other := m.o.members[session]
+		joined := other.Joined
+		if joined == 0 {
+			joined = other.revision
+		}
+		if session == m.o.self || joined > own.Joined() {
+			continue
+		}
+		err := conflict(m.opts.SharedBy, other.Member, rules)
+		switch {
+		case err == nil:
+		case !other.heard:
+			return errUndecided
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// conflict says why a replica cannot dispatch beside this one, which counts limits at sharedBy, nil when it can. rules are
+// those of the apis.
+func conflict(sharedBy string, other lease.Member, rules map[string]bucket.Rules) error {
+	if other.SharedBy != sharedBy {
+		return fmt.Errorf("instance %s counts limits %s, this one %s: set the same WEIR_REDIS_URL on both, or WEIR_ROLES=ingest on this one",
+			other.Instance, where(other.SharedBy), where(sharedBy))
+	}
+	if sharedBy != "" {
+		return nil
+	}
+	for _, api := range slices.Sorted(maps.Keys(rules)) {
+		for _, l := range rules[api].Shared {
+			if !l.Shadow {
+				return fmt.Errorf("instance %s dispatches too, and limit %s of api %s is shared by all keys: set WEIR_REDIS_URL on every replica that dispatches, so that they count it together, or WEIR_ROLES=ingest on all but one",
+					other.Instance, l.Name, api)
+			}
+		}
+	}
+	return nil
+}
+
+func where(sharedBy string) string {
+	if sharedBy == "" {
+		return "in its process"
+	}
+	return "in Redis"
+}
+
+// CheckShared says why rules, by api, cannot be put in force beside the replicas that dispatch now.
+func (m *Manager) CheckShared(rules map[string]bucket.Rules) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o == nil {
+		return nil
+	}
+	for session, other := range m.o.members {
+		if session != m.o.self {
+			if err := conflict(m.opts.SharedBy, other.Member, rules); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Beside reports whether other replicas dispatch too, as far as this one knows.
+func (m *Manager) Beside() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.o == nil || !m.o.complete {
+		return true
+	}
+	for session := range m.o.members {
+		if session != m.o.self {
+			return true
+		}
+	}
+	return false
+}
+
+// AwaitNoRival blocks until no replica is there beside which one that counts shared limits so may not dispatch, by these
+// rules: one that is not heard of for the term of its membership is taken for dead. It fails when one lives. It is to be
+// called before anything is done that such a replica could mind; what comes at the same time Run sees.
+func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
+	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil {
+		return nil // these rules are nobody's business
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	seen, watched := make(chan lease.Sighting), make(chan error, 1)
+	go func() {
+		watched <- r.Watch(ctx, func(s lease.Sighting) {
+			select {
+			case seen <- s:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	o, start := newState("", "", time.Now()), time.Now()
+	tick := time.NewTicker(planEvery)
+	defer tick.Stop()
+	err := errUndecided
+	for errors.Is(err, errUndecided) {
+		select {
+		case s := <-seen:
+			o.see(s, time.Now())
+		case <-tick.C:
+		case err := <-watched:
+			cancel(nil)
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			return err
+		}
+		// Whoever lives is heard of in this time, whatever the watch shows at its beginning.
+		if err = rival(o, sharedBy, rules, time.Now()); err == nil && time.Since(start) < 3*lease.MemberRenew/2 {
+			err = errUndecided
+		}
+	}
+	cancel(nil)
+	return errors.Join(err, <-watched)
+}
+
+// rival is a member beside which this replica may not dispatch.
+func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Time) error {
+	if !o.complete {
+		return errUndecided
+	}
+	undecided := error(nil)
+	for _, m := range o.members {
+		switch err := conflict(sharedBy, m.Member, rules); {
+		case err == nil, lease.Expired(m.seen, now):
+		case m.heard:
+			return err
+		default:
+			undecided = errUndecided
+		}
+	}
+	return undecided
+}

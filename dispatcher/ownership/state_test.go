@@ -1,0 +1,265 @@
+package ownership
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/dispatcher/internal/seeds"
+)
+
+// TestSimulationOfOwnership: whatever happens to replicas, clocks and messages, no two may start calls of a partition; and
+// when it is over, all partitions are shared out, evenly.
+func TestSimulationOfOwnership(t *testing.T) {
+	for seed := range seeds.Of(400) {
+		w := newWorld(t, seed)
+		quiet := w.now.Add(95 * time.Second)
+		for at := 5 * time.Second; at < 60*time.Second; at += w.upTo(8 * time.Second) {
+			w.after(at, w.trouble)
+		}
+		w.after(70*time.Second, func() { w.calm = true })
+		w.run(quiet)
+		w.settled(seed)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// settled holds the end against what it should be.
+func (w *world) settled(seed uint64) {
+	for api, n := range w.apis {
+		open := map[string]int{}
+		for i := range n {
+			for _, r := range w.all {
+				if r.mayCall(lease.PartitionID{API: api, Number: i}) {
+					open[r.name]++
+				}
+			}
+		}
+		sum := 0
+		for name, k := range open {
+			sum += k
+			if k > (n+len(w.all)-1)/len(w.all) {
+				w.t.Errorf("seed %d: %s has %d of %d partitions of %s, and there are %d replicas", seed, name, k, n, api, len(w.all))
+			}
+		}
+		if sum != n {
+			w.t.Errorf("seed %d: of %d partitions of %s %d are open: %v", seed, n, api, sum, open)
+		}
+	}
+}
+
+// trouble does something to a replica or the registry.
+func (w *world) trouble() {
+	r := w.all[w.rnd.IntN(len(w.all))]
+	switch w.rnd.IntN(6) {
+	case 0, 1: // stopped, for longer than its lease perhaps
+		if !r.asleep {
+			r.asleep = true
+			life := r.life
+			w.after(w.upTo(15*time.Second), func() {
+				if r.life == life {
+					r.asleep = false
+					for _, do := range r.paused {
+						do()
+					}
+					r.paused = nil
+				}
+			})
+		}
+	case 2: // killed
+		r.start()
+	case 3: // stopped in order: it leaves first
+		if r.o != nil {
+			o := r.o
+			r.leaving = true
+			o.leave()
+			r.run(6*time.Second, func() {
+				if r.o == o && o.empty() {
+					r.write(r.session, nil, r.revision, func(uint64, error) {})
+				}
+				r.start()
+			})
+		}
+	case 4: // the registry elects a leader
+		w.down = true
+		w.after(w.upTo(9*time.Second), func() { w.down = false })
+	case 5:
+		if r.o != nil {
+			r.watch()
+		}
+	}
+}
+
+// owning is a replica's ownership of the only partition there is, claimed at revision 220 in the place of 180.
+func owning(t *testing.T, now time.Time) (o *state, p lease.PartitionID) {
+	t.Helper()
+	o, p = newState("me", "weir-0", now), lease.PartitionID{API: "a"}
+	o.dispatches(map[string]int{"a": 1})
+	o.watchBegins()
+	me := lease.Member{Instance: "weir-0", Partitions: map[string]int{"a": 1}}
+	o.see(lease.Sighting{Session: "me", Member: &me, Revision: 170}, now)
+	o.see(lease.Sighting{Partition: &p, Revision: 180}, now)
+	o.see(lease.Sighting{}, now)
+	wants(t, o.plan(now), actionClaim)
+	o.claimed(p, 220, nil, now)
+	actions := o.plan(now)
+	wants(t, actions, actionOpen)
+	o.opened(actions[0], nil, now)
+	wants(t, o.plan(now))
+	return o, p
+}
+
+func wants(t *testing.T, got []action, want ...actionKind) {
+	t.Helper()
+	kinds := make([]actionKind, len(got))
+	for i, d := range got {
+		kinds[i] = d.do
+	}
+	if !slices.Equal(kinds, want) {
+		t.Fatalf("it does %v, want %v", kinds, want)
+	}
+}
+
+// TestClaimThatTheRegistryLost: where the registry lost its last writes and another replica has claimed the partition since,
+// this one lets go of it, whatever the revision of that claim, and however it hears of it.
+func TestClaimThatTheRegistryLost(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, revision := range []uint64{110, 190, 220, 230} {
+		o, p := owning(t, now)
+		o.watchBegins()
+		wants(t, o.plan(now))
+		o.see(lease.Sighting{Partition: &p, Owner: "other", Revision: revision}, now)
+		o.see(lease.Sighting{}, now)
+		wants(t, o.plan(now), actionLose)
+	}
+	for _, revision := range []uint64{190, 220, 230} { // by a watch that goes on
+		o, p := owning(t, now)
+		o.see(lease.Sighting{Partition: &p, Owner: "other", Revision: revision}, now)
+		wants(t, o.plan(now), actionLose)
+	}
+	// What was written before its claim, and is seen after it, means nothing.
+	o, p := owning(t, now)
+	o.see(lease.Sighting{Partition: &p, Owner: "before", Revision: 150}, now)
+	o.see(lease.Sighting{Partition: &p, Revision: 180}, now)
+	wants(t, o.plan(now))
+}
+
+// TestWatchThatLagsGivesNothing: a new watch may show a claim of this replica's own that has been given up since; it is not
+// believed before the registry's leader has.
+func TestWatchThatLagsGivesNothing(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	o, p := owning(t, now)
+	o.dispatches(map[string]int{"a": 1})
+	o.targets = map[lease.PartitionID]string{p: "other"}
+	actions := o.plan(now)
+	wants(t, actions, actionClose)
+	o.closed(actions[0])
+	wants(t, o.plan(now), actionRelease)
+	o.watchBegins()
+	o.released(p, 240, nil, now)
+	o.see(lease.Sighting{Partition: &p, Owner: "me", Revision: 220}, now)
+	if got := o.claims[p]; got != (ownerClaim{"", 240}) {
+		t.Errorf("what it has just written is %+v", got)
+	}
+	o.watchBegins()
+	o.see(lease.Sighting{Partition: &p, Owner: "me", Revision: 220}, now)
+	o.see(lease.Sighting{}, now)
+	actions = o.plan(now)
+	wants(t, actions, actionClaim)
+	if actions[0].revision != 220 {
+		t.Errorf("it claims in the place of revision %d, want 220", actions[0].revision)
+	}
+}
+
+// TestCleanIsWhatWasReleased: a partition is taken for one whose calls have all ended only where its owner released it.
+func TestCleanIsWhatWasReleased(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	p := lease.PartitionID{API: "a"}
+	for _, c := range []struct {
+		what     string
+		owner    string
+		revision uint64
+		clean    bool
+	}{{"released", "", 180, true}, {"never claimed", "", 0, false}, {"of a session that has ended", "dead", 180, false}} {
+		o := newState("me", "weir-0", now)
+		o.dispatches(map[string]int{"a": 1})
+		if c.revision > 0 {
+			o.see(lease.Sighting{Partition: &p, Owner: c.owner, Revision: c.revision}, now)
+		}
+		o.see(lease.Sighting{}, now)
+		if c.owner != "" {
+			wants(t, o.plan(now), actionExpel)
+			o.expelled(c.owner, true, 0, now)
+		}
+		wants(t, o.plan(now), actionClaim)
+		o.claimed(p, 220, nil, now)
+		actions := o.plan(now)
+		wants(t, actions, actionOpen)
+		if actions[0].clean != c.clean {
+			t.Errorf("%s: clean %v", c.what, actions[0].clean)
+		}
+	}
+	o, p := owning(t, now)
+	if !o.held[p].clean {
+		t.Fatal("what was released is not clean")
+	}
+	o.dropped(p, now) // with calls that run
+	now = now.Add(2 * actionRetry)
+	wants(t, o.plan(now), actionClaim)
+	o.claimed(p, 230, nil, now)
+	if actions := o.plan(now); actions[0].clean {
+		t.Error("a partition is clean whose calls were let go of")
+	}
+}
+
+// TestOpenedTooLate: that an earlier opening ends says nothing of the one under way.
+func TestOpenedTooLate(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	o, p := owning(t, now)
+	open := func() action {
+		t.Helper()
+		o.dropped(p, now)
+		now = now.Add(2 * actionRetry)
+		wants(t, o.plan(now), actionClaim)
+		o.claimed(p, o.held[p].revision+10, nil, now)
+		actions := o.plan(now)
+		wants(t, actions, actionOpen)
+		return actions[0]
+	}
+	first := open()
+	second := open()
+	o.opened(first, nil, now)
+	if o.held[p].phase != holdOpening {
+		t.Error("open, before the opening has ended")
+	}
+	o.opened(second, nil, now)
+	if o.held[p].phase != holdOpen {
+		t.Error("not open at the end of its opening")
+	}
+}
+
+// TestSilentRegistry: while this replica's own lease cannot be renewed, and for a term after, nobody is taken for dead.
+func TestSilentRegistry(t *testing.T) {
+	began := time.Unix(1_700_000_000, 0)
+	o, _ := owning(t, began)
+	other := lease.Member{Instance: "weir-1", Partitions: map[string]int{"b": 1}}
+	o.see(lease.Sighting{Session: "other", Member: &other, Revision: 300}, began)
+	term := lease.Term
+	for !lease.Expired(began, began.Add(term)) {
+		term += lease.MemberRenew
+	}
+	now := began.Add(2 * term)
+	wants(t, o.plan(now)) // it has not renewed for as long
+	back := now
+	for ; now.Sub(back) < term-lease.MemberRenew; now = now.Add(lease.MemberRenew) {
+		o.renew(now)
+		wants(t, o.plan(now))
+	}
+	for ; now.Sub(back) <= term; now = now.Add(lease.MemberRenew) {
+		o.renew(now)
+	}
+	wants(t, o.plan(now), actionExpel)
+}

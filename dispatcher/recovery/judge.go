@@ -1,0 +1,47 @@
+package recovery
+
+// Found is what is known of a job that was found.
+type Found struct {
+	// Recorded is the number of the last call that a record or a retry mark tells of, 0 for none.
+	Recorded int
+	// Ended says that the ledger's newest record of the job is that of its end.
+	Ended bool
+	// Result says that a result of the job is stored.
+	Result bool
+	// Intended is the number of the call that the newest intent is of, 0 for none.
+	Intended int
+	// Ending says that a mark tells of the job's end, which was decided on without a call.
+	Ending bool
+	// Overruled says that the newest intent is later than that mark, so that a call may have begun after the end was decided on.
+	Overruled bool
+}
+
+// Fate is what is to become of a job that was found.
+type Fate int
+
+// The fates.
+const (
+	Waits      Fate = iota // nothing of it is under way: it is called when it is its turn
+	HasResult              // its result is stored, and its record may not be: it ends as done
+	EndsByMark             // its end was decided on: its letter is stored, again perhaps
+	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
+	Lost                   // a call of it may have been made, and nothing tells what came of it
+)
+
+// Unrecorded reports whether a call of the job may have been made that no record tells of.
+func (f Found) Unrecorded() bool { return f.Intended > f.Recorded || f.Result && !f.Ended }
+
+// Judge says what becomes of a job that was found.
+func Judge(f Found) Fate {
+	switch {
+	case f.Result && !f.Ended:
+		return HasResult
+	case f.Ending && (f.Intended == 0 || !f.Overruled):
+		return EndsByMark
+	case f.Ended:
+		return EndsByLast
+	case f.Intended > f.Recorded:
+		return Lost
+	}
+	return Waits
+}

@@ -1,0 +1,57 @@
+package recovery_test
+
+import (
+	"testing"
+
+	"weir/dispatcher/recovery"
+)
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		found recovery.Found
+		want  recovery.Fate
+	}{
+		{"never called", recovery.Found{}, recovery.Waits},
+		{"called and to be called again", recovery.Found{Recorded: 2}, recovery.Waits},
+		{"its intent is of a call that is recorded", recovery.Found{Recorded: 1, Intended: 1}, recovery.Waits},
+		{"an intent and nothing else", recovery.Found{Intended: 1}, recovery.Lost},
+		{"an intent for one call more than is recorded", recovery.Found{Recorded: 2, Intended: 3}, recovery.Lost},
+		{"a result without its record", recovery.Found{Intended: 1, Result: true}, recovery.HasResult},
+		{"a result and its record", recovery.Found{Recorded: 1, Intended: 1, Result: true, Ended: true}, recovery.EndsByLast},
+		{"its deletion was lost", recovery.Found{Recorded: 1, Ended: true}, recovery.EndsByLast},
+		{"it ended with its last call, and its letter may be missing", recovery.Found{Recorded: 5, Intended: 5, Ended: true}, recovery.EndsByLast},
+		{"an end without a call", recovery.Found{Ending: true}, recovery.EndsByMark},
+		{"an end decided on with an intent in store that no call followed", recovery.Found{Intended: 1, Ending: true}, recovery.EndsByMark},
+		{"a later owner intended a call after that", recovery.Found{Intended: 1, Ending: true, Overruled: true}, recovery.Lost},
+		{"a later owner's call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Overruled: true}, recovery.Waits},
+	} {
+		if got := recovery.Judge(c.found); got != c.want {
+			t.Errorf("%s: %+v is %d, want %d", c.what, c.found, got, c.want)
+		}
+	}
+}
+
+// TestNothingThatMayHaveBeenCalledWaits goes through all there is to be known: what may have been called without a record is
+// never called as if nothing had been, and what has a result never at all.
+func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
+	bit := func(n, i int) bool { return n>>i&1 == 1 }
+	for n := range 1 << 4 {
+		for recorded := range 4 {
+			for intended := range 5 {
+				f := recovery.Found{
+					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
+				}
+				got := recovery.Judge(f)
+				switch {
+				case got == recovery.Waits && f.Unrecorded():
+					t.Errorf("%+v waits to be called again, and may have been called", f)
+				case got == recovery.Waits && f.Result, got == recovery.Lost && f.Result && !f.Ended:
+					t.Errorf("%+v has a result, and is %d", f, got)
+				case got == recovery.Lost && !f.Unrecorded():
+					t.Errorf("%+v is lost, and every call of it is recorded", f)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package dispatcher
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+	"weir/ingest"
+)
+
+// TestSilentAnswers: a call whose answer was to tell what it used, and does not, is charged as much as any has told.
+func TestSilentAnswers(t *testing.T) {
+	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
+	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
+	l := &lane{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
+	task := &task{line: &line{key: "k"}, job: &ingest.Job{}, terms: &terms{api: api}, costs: []int64{1}}
+	for i, c := range []struct {
+		status int
+		told   int64 // -1: nothing
+		want   string
+	}{
+		{200, -1, "as estimated [tokens]"},
+		{200, 400, "400 []"},
+		{200, 300, "300 []"},
+		{200, -1, "400 [tokens]"},
+		{500, -1, "400 [tokens]"},
+		{0, -1, "400 [tokens]"},
+		{429, -1, "as estimated []"},
+		{400, -1, "as estimated []"},
+		{200, 0, "0 []"},
+	} {
+		r := httpcall.Response{Sent: true, Status: c.status, Units: map[string]int64{}}
+		if c.told >= 0 {
+			r.Units["/n"] = c.told
+		}
+		actual, silent := l.actual(task, r)
+		got := "as estimated"
+		if actual != nil {
+			got = fmt.Sprint(actual[0])
+		}
+		if got = fmt.Sprint(got, " ", silent); got != c.want {
+			t.Errorf("answer %d: %s, want %s", i, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+)
+
+// TestNobodyOvertakesALostFirstCall: an intent is stored before a call, so that a job whose first call was lost may never have
+// reached its api. Where it is called again it keeps its place in its key's order, while its record is stored and until then.
+func TestNobodyOvertakesALostFirstCall(t *testing.T) {
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
+	s := newSchedule(&rules, pace{lead: 24 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
+	s.terms = &terms{api: &httpcall.API{Rules: rules}}
+	now, p := bucket.Micros(1_000_000_000), &part{open: true}
+	l := s.push("k", 1, p)
+	lost := l.extract(1)
+	lost.calls, lost.unseen, lost.phase = 1, true, settling
+	s.push("k", 2, p)
+	staged := func() (seqs []uint64) {
+		t.Helper()
+		now = now.Add(time.Second)
+		fx := s.step(now)
+		for _, job := range fx.load {
+			seqs = append(seqs, job.seq)
+		}
+		return seqs
+	}
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v were made ready while the lost call of the job before them was settled", got)
+	}
+	s.rest(lost, now.Add(time.Hour))
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v overtook the one whose first call was lost, and which waits", got)
+	}
+	alone := &task{deaths: aloneFrom, line: l}
+	s.suspects.call(alone)
+	lost.deaths, lost.notBefore = aloneFrom, 1 // a suspect waits for its turn, and those behind it wait for it
+	s.touch(l)
+	if got := staged(); len(got) != 0 {
+		t.Fatalf("jobs %v overtook the one whose first call was lost, and which is a suspect", got)
+	}
+	s.cleared(alone)
+	if got := staged(); len(got) == 0 || got[0] != 1 {
+		t.Fatalf("jobs %v are made ready; want job 1 first", got)
+	}
+}
