@@ -62,9 +62,13 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 		return &task{seq: seq, line: &line{key: "k", part: p}, job: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
-		at := make(chan uint64, 1)
-		l.bar(t.Context(), job(seq), func(seq uint64) { at <- seq })
-		return await.Receive(t, "the bar", at)
+		return await.Result(t, "the bar", func() uint64 {
+			at, ok := l.bar(t.Context(), job(seq))
+			if !ok {
+				t.Error("the job was let go of")
+			}
+			return at
+		})
 	}
 	store := func(seq uint64) *jetstream.PubAck {
 		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{

@@ -109,9 +109,7 @@ func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAns
 
 // buryCancelled makes a letter of a cancelled job.
 func (l *lane) buryCancelled(ctx context.Context, t *task) {
-	if t.job != nil {
-		t.terms.call.Conns.Release()
-	} else if !l.reload(ctx, t, func() { l.buryCancelled(ctx, t) }) {
+	if !l.reload(ctx, t) {
 		return
 	}
 	detail := "cancelled by an operator"
@@ -121,29 +119,32 @@ func (l *lane) buryCancelled(ctx context.Context, t *task) {
 	l.bury(ctx, t, deadletter.Cancelled, detail, nil)
 }
 
-// reload loads a settling task's message, if it is not loaded yet. It reports false when that failed: then again is called later, or never when
-// the lane stops, the partition is lost, or the message is gone.
-func (l *lane) reload(ctx context.Context, t *task, again func()) bool {
+// reload loads a settling task's message, if it is not loaded yet. It blocks until it has, and reports false where the lane stops, the
+// partition is lost, or the message is gone.
+func (l *lane) reload(ctx context.Context, t *task) bool {
+	l.mu.Lock()
+	isLoaded := t.job != nil
+	l.mu.Unlock()
 	if t.line.part.lost.Load() {
 		l.abandon(t) // its new owner ends it, and deletes the message
 		return false
 	}
-	l.mu.Lock()
-	isLoaded := t.job != nil
-	l.mu.Unlock()
 	if isLoaded {
 		return true // it has its room: who has some must not wait for more
 	}
 	entry, err := l.load(ctx, t)
-	if errors.Is(err, errNoRoom) {
-		return false // a restart finds the job again
-	}
-	if err != nil {
-		if !l.givenUp(ctx, t, err) {
-			l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-			l.later(ctx, again)
+	for ; err != nil; entry, err = l.load(ctx, t) {
+		if errors.Is(err, errNoRoom) || l.givenUp(ctx, t, err) {
+			return false // in want of room a restart finds the job again
 		}
-		return false
+		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		if !sleep(ctx, loadRetry) {
+			return false
+		}
+		if t.line.part.lost.Load() {
+			l.abandon(t)
+			return false
+		}
 	}
 	l.mu.Lock()
 	if t.terms == nil {

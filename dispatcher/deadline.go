@@ -104,9 +104,7 @@ const lateDetail = "the deadline passed before its call"
 
 // expire ends a job whose deadline has passed, which may be loaded already.
 func (l *lane) expire(ctx context.Context, t *task) {
-	if t.job != nil {
-		t.terms.call.Conns.Release()
-	} else if !l.reload(ctx, t, func() { l.expire(ctx, t) }) {
+	if !l.reload(ctx, t) {
 		return
 	}
 	if !t.doubt.allows(l.present()) {

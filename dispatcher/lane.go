@@ -72,13 +72,14 @@ type lane struct {
 	ready   chan struct{}  // closed when every part is open, where all are this process's
 
 	stopping chan struct{} // closed when nothing new starts: who waits for room in memory waits in vain
+	stopped  chan struct{} // closed when no slot comes any more: who waits for one waits in vain
 }
 
 func newLane(d *Dispatcher, o LaneOptions) *lane {
 	l := &lane{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}),
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	l.s = newSchedule(&o.API.Rules, pace{
 		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
@@ -175,18 +176,7 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 			l.forgetHold(line)
 			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
 		}
-		for _, t := range fx.start {
-			l.running.Go(func() { l.attempt(hard, t) })
-		}
-		for _, t := range fx.load {
-			l.running.Go(func() { l.prepare(hard, t) })
-		}
-		for _, t := range fx.cancel {
-			l.running.Go(func() { l.buryCancelled(hard, t) })
-		}
-		for _, t := range fx.expire {
-			l.running.Go(func() { l.expire(hard, t) })
-		}
+		l.orderAll(hard, &fx)
 		if len(fx.asks) > 0 {
 			l.reserve(hard, &fx)
 		}
@@ -197,6 +187,24 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 		if next > now || ctx.Err() != nil {
 			return next
 		}
+	}
+}
+
+// orderAll has done what a step decided of single jobs.
+func (l *lane) orderAll(hard context.Context, fx *effects) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range fx.start {
+		l.orderLocked(t, toCall)
+	}
+	for _, t := range fx.load {
+		l.beginLocked(hard, t)
+	}
+	for _, t := range fx.cancel {
+		l.endLocked(t, toCancel, func() { l.buryCancelled(hard, t) })
+	}
+	for _, t := range fx.expire {
+		l.endLocked(t, toExpire, func() { l.expire(hard, t) })
 	}
 }
 
@@ -248,6 +256,7 @@ func (l *lane) stop(hard context.Context) {
 	var unused []bucket.Use
 	close(l.stopping)
 	l.rounds.Wait()
+	close(l.stopped)
 	l.mu.Lock()
 	l.s.drain = true
 	for _, line := range l.s.lines {

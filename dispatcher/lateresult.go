@@ -2,12 +2,10 @@ package dispatcher
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -22,17 +20,15 @@ import (
 // endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
 // perhaps.
 func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
-	again := func() { l.endWithResult(ctx, t, at) }
-	if !l.reload(ctx, t, again) {
+	if !l.reload(ctx, t) {
 		return
 	}
-	msg, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.ResultsStream, fmt.Sprintf(`{"seq":%d}`, at))
-	if err != nil {
-		l.log.Error("a result could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		l.later(ctx, again)
+	msg, ok := l.ask(ctx, t, ledger.ResultsStream, at)
+	if !ok {
 		return
 	}
 	var header nats.Header
+	var err error
 	if msg != nil {
 		header, err = nats.DecodeHeadersMsg(msg.Headers)
 	}
@@ -54,16 +50,9 @@ func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
 	if t.job.ReplyTo != "" {
 		l.d.reply(t.job.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
 	}
-	l.keepRecord(ctx, t, l.lostRecord(t, header), func() { l.finish(t, ledger.Done) })
-}
-
-// later does something again after a while, unless the lane stops.
-func (l *lane) later(ctx context.Context, again func()) {
-	if ctx.Err() != nil {
-		return // the next start finds the job again
+	if l.keepRecord(ctx, t, l.lostRecord(t, header)) {
+		l.finish(t, ledger.Done)
 	}
-	l.running.Add(1)
-	time.AfterFunc(loadRetry, func() { defer l.running.Done(); again() })
 }
 
 // lostRecord is the ledger's record of a call of which only the result was stored.

@@ -2,11 +2,9 @@ package dispatcher
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"weir/bucket"
-	"weir/deadletter"
 )
 
 // Bounds of the talk with a store that is elsewhere.
@@ -50,19 +48,17 @@ func (l *lane) round(hard context.Context, fx *effects) {
 	out := l.s.answer(fx, r)
 	for _, t := range out.withdrawn {
 		l.dropIntentsLocked(t)
+		l.orderLocked(t, toRest)
+	}
+	for _, t := range out.impossible {
+		l.orderLocked(t, toRefuse)
+	}
+	for _, t := range out.overBudget {
+		l.orderLocked(t, toOverdraw)
 	}
 	l.mu.Unlock()
 	l.tellNews(out.news)
 	l.settleGrants(hard, out.unused)
-	for _, t := range slices.Concat(out.withdrawn, out.impossible, out.overBudget) {
-		t.terms.call.Conns.Release()
-	}
-	for _, t := range out.impossible {
-		l.bury(hard, t, deadletter.Invalid, "its cost can never pass the limits", nil)
-	}
-	for _, t := range out.overBudget {
-		l.bury(hard, t, deadletter.OverBudget, "the budget is spent", nil)
-	}
 }
 
 // reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when

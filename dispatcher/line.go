@@ -92,7 +92,8 @@ type task struct {
 	// intendedBy are the terms that intent tells of.
 	intendedBy *terms
 	intents    []*intentMark
-	markSeq    uint64 // of its retry mark, 0 for none
+	orders     chan<- order // to its worker, nil while it has none
+	markSeq    uint64       // of its retry mark, 0 for none
 	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none. It is set and read
 	// while the task settles.
 	answeredAt uint64

@@ -25,17 +25,20 @@ type traces struct {
 }
 
 // lookUp looks for a result and a record of a job that has an intent, where that is older than what has been read. It reports
-// whether there is none: otherwise the job is brought to the end it had, or will be looked up again.
+// whether there is none: otherwise the job is brought to the end it had, or the lane stops. It blocks until the ledger has
+// answered.
 func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 	since := t.intendedAt.Add(-l.d.opts.Tail.OrDefault().Leeway)
 	if t.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
 		return true
 	}
 	found, err := l.tracesOf(ctx, t, since)
-	if err != nil {
+	for err != nil {
 		l.log.Error("what came of a call could not be looked up; trying again", "key", t.line.key, "seq", t.seq, "err", err)
-		l.later(ctx, func() { l.settleLost(ctx, t) })
-		return false
+		if !sleep(ctx, loadRetry) {
+			return false // the next start finds the job again
+		}
+		found, err = l.tracesOf(ctx, t, since)
 	}
 	t.intendedAt = time.Time{}
 	c := found.record

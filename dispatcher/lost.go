@@ -22,7 +22,7 @@ func (t *task) lose(i *foundIntent) { t.lost, t.deaths, t.intendedAt = i, i.Deat
 // It does neither where the call's result has come after all.
 func (l *lane) settleLost(ctx context.Context, t *task) {
 	fault.Pass(fault.UnknownFound)
-	if !l.reload(ctx, t, func() { l.settleLost(ctx, t) }) {
+	if !l.reload(ctx, t) {
 		return
 	}
 	l.mu.Lock()
@@ -36,20 +36,20 @@ func (l *lane) settleLost(ctx context.Context, t *task) {
 	t.doubt.never = t.doubt.never || !t.lost.Repeatable
 	again := t.deaths < mostDeaths && t.doubt.allows(l.s.terms.api)
 	l.mu.Unlock()
-	switch {
-	case again:
+	if again {
 		l.repeatLost(ctx, t)
-	case t.line.part.Lease == nil:
-		l.buryLost(ctx, t)
-	default:
-		l.bar(ctx, t, func(at uint64) {
-			if at != 0 {
-				l.endWithResult(ctx, t, at)
-				return
-			}
-			l.buryLost(ctx, t)
-		})
+		return
 	}
+	if t.line.part.Lease != nil { // the replica that made the call may be alive
+		switch at, ok := l.bar(ctx, t); {
+		case !ok:
+			return
+		case at != 0:
+			l.endWithResult(ctx, t, at)
+			return
+		}
+	}
+	l.buryLost(ctx, t)
 }
 
 func (t *task) lostDetail() string {

@@ -42,6 +42,6 @@ type part struct {
 
 	denial holdMark // of an api that denies weir
 
-	intents   []*task // that want an intent
-	intending bool    // one is being stored
+	intents   []intending // jobs that want an intent
+	intending bool        // some are being stored
 }

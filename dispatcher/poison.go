@@ -128,8 +128,8 @@ func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error)
 	return refusal, err
 }
 
-// call makes a task's call. Of one that crashes nobody knows whether it was sent.
-func (l *lane) call(ctx context.Context, t *task, h httpcall.Hooks) httpcall.Response {
+// send makes a task's call. Of one that crashes nobody knows whether it was sent.
+func (l *lane) send(ctx context.Context, t *task, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = t.terms.call.Call(ctx, t.job, h) }); c != nil {
 		l.tellCrash(t, c)

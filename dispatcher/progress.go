@@ -58,7 +58,7 @@ func (s *schedule) rest(t *task, notBefore bucket.Micros) {
 	s.noProbe(t)
 	s.cleared(t)
 	s.settled(t)
-	t.phase, t.notBefore = resting, notBefore
+	t.phase, t.notBefore, t.orders = resting, notBefore, nil
 	t.unloadLocked()
 	s.touch(t.line)
 }

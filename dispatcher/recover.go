@@ -153,7 +153,7 @@ func (l *lane) endAgain(ctx context.Context, t *task, last ledger.LastCall) {
 		l.finish(t, ledger.Done)
 		return
 	}
-	if !l.reload(ctx, t, func() { l.endAgain(ctx, t, last) }) {
+	if !l.reload(ctx, t) {
 		return
 	}
 	t.answeredAt = cmp.Or(last.At, t.answeredAt)

@@ -80,30 +80,31 @@ func (l *lane) keepResult(ctx context.Context, t *task, r httpcall.Response, out
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
-	msg, replyTo := l.result(t, r), t.job.ReplyTo
-	l.persist(ctx, "result", t, func(done func(error)) {
-		l.writeResult(t, msg, done)
-	}, func() {
-		fault.Pass(fault.ResultStored)
-		if replyTo != "" {
-			l.d.reply(replyTo, msg)
-		}
-		l.keepRecord(ctx, t, l.record(t, r, out), func() { l.finish(t, ledger.Done) })
-	})
+	msg := l.result(t, r)
+	if !l.persist(ctx, "result", t, func() error { return l.writeResult(t, msg) }) {
+		return
+	}
+	fault.Pass(fault.ResultStored)
+	if t.job.ReplyTo != "" {
+		l.d.reply(t.job.ReplyTo, msg)
+	}
+	if l.keepRecord(ctx, t, l.record(t, r, out)) {
+		l.finish(t, ledger.Done)
+	}
 }
 
 // writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
 // its job must not stand in the way of all others.
-func (l *lane) writeResult(t *task, msg *nats.Msg, done func(error)) {
-	l.d.results.WriteWhile(t.line.part.mayCall, msg, func(_ uint64, err error) {
-		if size := msg.Size(); errors.Is(err, stream.ErrTooLarge) && lessen(msg) {
-			l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.job.ID, "key", t.line.key,
-				"bytes", size, "err", err)
-			l.writeResult(t, msg, done)
-			return
+func (l *lane) writeResult(t *task, msg *nats.Msg) error {
+	for {
+		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(t.line.part.mayCall, msg, done) })
+		size := msg.Size()
+		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
+			return err
 		}
-		done(err)
-	})
+		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.job.ID, "key", t.line.key,
+			"bytes", size, "err", err)
+	}
 }
 
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
@@ -119,128 +120,151 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 	letter.Answer = answer
 	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
+	var noted bool
 	if c == nil {
-		l.keepEnd(ctx, t, letter)
-		return
+		noted = l.keepEnd(ctx, t, letter)
+	} else {
+		noted = l.keepRecord(ctx, t, c)
 	}
-	l.keepRecord(ctx, t, c, func() { l.buryLetter(ctx, t, letter) })
+	if noted {
+		l.buryLetter(ctx, t, letter)
+	}
 }
 
-// keepEnd notes that a job which is not called becomes a letter, and then buries it: after a crash between the letter and
-// the job's deletion what kept it from being called may be past, and the ledger knows nothing of it.
-func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) {
+// keepEnd notes that a job which is not called becomes a letter: after a crash between the letter and the job's deletion what
+// kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
+func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
 		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
 	}
-	var seq uint64
-	l.persist(ctx, "end", t, func(done func(error)) {
-		t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
-	}, func() {
+	seq, ok := l.keepMark(ctx, "end", t, mark)
+	if ok {
 		l.mu.Lock()
 		t.ends = append(t.ends, seq)
 		l.mu.Unlock()
-		l.buryLetter(ctx, t, letter)
-	})
+	}
+	return ok
 }
 
+func (l *lane) keepMark(ctx context.Context, what string, t *task, mark queue.RetryMark) (seq uint64, ok bool) {
+	ok = l.persist(ctx, what, t, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { t.line.part.markers.Retry(mark, done) })
+		return err
+	})
+	return seq, ok
+}
+
+// buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
 func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
-	if letter.Answer == nil && t.answeredAt != 0 {
-		l.running.Go(func() {
-			if l.recallAnswer(ctx, t, letter, func() { l.buryLetter(ctx, t, letter) }) {
-				l.buryLetter(ctx, t, letter)
-			}
-		})
+	if letter.Answer == nil && t.answeredAt != 0 && !l.recallAnswer(ctx, t, letter) {
 		return
 	}
-	l.persist(ctx, "dead letter", t, func(done func(error)) {
-		l.d.opts.Office.Bury(letter, func(_ uint64, err error) { done(err) })
-	}, func() {
+	if l.persist(ctx, "dead letter", t, func() error {
+		_, err := awaitWrite(func(done func(uint64, error)) { l.d.opts.Office.Bury(letter, done) })
+		return err
+	}) {
 		fault.Pass(fault.LetterKept)
 		l.finish(t, string(letter.Reason))
-	})
+	}
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
 func (l *lane) again(ctx context.Context, t *task, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
-	mark := queue.RetryMark{
+	if !l.keepRecord(ctx, t, c) {
+		return
+	}
+	seq, ok := l.keepMark(ctx, "retry mark", t, queue.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
 		Billed: string(t.doubt.billed), Idempotency: t.doubt.identity, Unseen: t.unseen, Crashes: t.crashes, Deaths: t.deaths, Status: t.status,
-		Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
+		Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
+	})
+	if !ok {
+		return
 	}
-	l.keepRecord(ctx, t, c, func() {
-		var seq uint64
-		mark.Answered = t.answeredAt
-		l.persist(ctx, "retry mark", t, func(done func(error)) {
-			t.line.part.markers.Retry(mark, func(s uint64, err error) { seq = s; done(err) })
-		}, func() {
-			fault.Pass(fault.RetryStored)
-			l.change(func(s *schedule) {
-				l.dropIntentsLocked(t)
-				if t.markSeq != 0 {
-					t.line.part.bucket.Discard(t.markSeq)
-				}
-				t.markSeq = seq
-				t.failed, t.lost = c.Detail, nil
-				s.rest(t, notBefore)
-			})
-		})
+	fault.Pass(fault.RetryStored)
+	l.change(func(s *schedule) {
+		l.dropIntentsLocked(t)
+		if t.markSeq != 0 {
+			t.line.part.bucket.Discard(t.markSeq)
+		}
+		t.markSeq = seq
+		t.failed, t.lost = c.Detail, nil
+		s.rest(t, notBefore)
 	})
 }
 
-func (l *lane) keepRecord(ctx context.Context, t *task, c *ledger.Record, then func()) {
-	l.persist(ctx, "ledger record", t, func(done func(error)) {
-		l.d.calls.WriteWhile(t.line.part.mayCall, c.Message(), func(seq uint64, err error) {
-			if err == nil && c.Status != 0 {
-				t.answeredAt = seq
-			}
-			done(err)
-		})
-	}, func() {
-		fault.Pass(fault.RecordStored)
-		l.accountedFor(t)
-		then()
-	})
+// keepRecord stores a call's record in the ledger, and reports whether it is stored.
+func (l *lane) keepRecord(ctx context.Context, t *task, c *ledger.Record) bool {
+	var seq uint64
+	if !l.persist(ctx, "ledger record", t, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(t.line.part.mayCall, c.Message(), done) })
+		return err
+	}) {
+		return false
+	}
+	if c.Status != 0 {
+		t.answeredAt = seq
+	}
+	fault.Pass(fault.RecordStored)
+	l.accountedFor(t)
+	return true
 }
 
-// persist writes until it is written. While it is not, the job stays where it is, and is not called again. Where the
-// right to its partition is in doubt it waits; where it is lost the job is let go of, and nothing is stored.
-func (l *lane) persist(ctx context.Context, what string, t *task, write func(done func(error)), then func()) {
+// awaitWrite blocks until a writer has told what came of a message. Every writer tells.
+func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
+	type told struct {
+		seq uint64
+		err error
+	}
+	result := make(chan told, 1)
+	write(func(seq uint64, err error) { result <- told{seq, err} })
+	r := <-result
+	return r.seq, r.err
+}
+
+// persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.
+// Where the right to its partition is in doubt persist waits; where that is lost the job is let go of, and nothing is stored.
+// It reports whether it was written: where not, the job is somebody else's, or the next start's.
+func (l *lane) persist(ctx context.Context, what string, t *task, write func() error) bool {
 	p := t.line.part
-	l.running.Add(1)
-	ended := func(err error) {
-		defer l.running.Done()
+	for {
+		err := error(stream.ErrNotNow)
+		if p.mayCall() {
+			err = write()
+		}
 		switch {
 		case err == nil:
-			then()
+			return true
 		case p.lost.Load():
 			l.abandon(t)
-		case errors.Is(err, stream.ErrNotNow) && ctx.Err() == nil:
-			l.running.Add(1)
-			time.AfterFunc(leaseCheck, func() {
-				defer l.running.Done()
-				l.persist(ctx, what, t, write, then)
-			})
+			return false
 		case ctx.Err() != nil:
 			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.line.key,
 				"seq", t.seq, "err", err)
+			return false
+		case errors.Is(err, stream.ErrNotNow):
+			sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
 			l.change(func(s *schedule) { s.hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
 			l.log.Error("could not be stored; trying again", "what", what, "key", t.line.key, "seq", t.seq, "err", err)
-			l.running.Add(1)
-			time.AfterFunc(persistRetry, func() {
-				defer l.running.Done()
-				l.persist(ctx, what, t, write, then)
-			})
+			sleep(ctx, persistRetry)
 		}
 	}
-	if !p.mayCall() {
-		ended(stream.ErrNotNow)
-		return
+}
+
+// sleep blocks for a time, or until ctx ends, and reports whether it was the time.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	write(ended)
 }
 
 // finish lets a job go whose end is durable.

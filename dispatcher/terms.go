@@ -110,12 +110,10 @@ func (l *lane) letGo(stale []*task) {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, t := range stale {
 		l.dropIntentsLocked(t)
-	}
-	l.mu.Unlock()
-	for _, t := range stale {
-		t.terms.call.Conns.Release()
+		l.orderLocked(t, toRest)
 	}
 }
 

@@ -72,7 +72,7 @@ func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
 const twinDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
 func (l *lane) buryTwin(ctx context.Context, t *task) {
-	if !l.reload(ctx, t, func() { l.buryTwin(ctx, t) }) {
+	if !l.reload(ctx, t) {
 		return
 	}
 	t.doubt.billed = t.doubt.billed.Worst(deadletter.BilledUnknown)

@@ -14,9 +14,99 @@ import (
 	"weir/ingest"
 )
 
+// work brings one job that is near its call through it. A goroutine of its own does that, its worker: from when the schedule wants the
+// job made ready until its outcome is stored, or until it rests.
+func (l *lane) work(ctx context.Context, t *task, orders <-chan order) {
+	if !l.prepare(ctx, t) {
+		return
+	}
+	for l.awaitSlot(ctx, t, orders) {
+		if r, made := l.call(ctx, t); made {
+			l.settle(ctx, t, r)
+			return
+		}
+	}
+}
+
+// order is what the schedule decided about a job that is ready.
+type order int8
+
+const (
+	toCall     order = iota // its slot has come
+	toRest                  // its slot is far, or it was made ready in vain: its intent and its connection are let go of already
+	toExpire                // its deadline has passed
+	toCancel                // by an operator's word
+	toRefuse                // its cost can never pass the limits
+	toOverdraw              // the budget is spent, and says to bury
+)
+
+// beginLocked starts the worker of a job that the schedule wants made ready.
+func (l *lane) beginLocked(ctx context.Context, t *task) {
+	orders := make(chan order, 1)
+	t.orders = orders
+	l.running.Go(func() { l.work(ctx, t, orders) })
+}
+
+// orderLocked tells a ready job's worker what the schedule decided. It does not block: a worker has one order at a time, and none after
+// the one that ends its waiting.
+func (l *lane) orderLocked(t *task, o order) {
+	orders := t.orders
+	if o != toCall {
+		t.orders = nil
+	}
+	if o == toRest {
+		t.terms.call.Conns.Release()
+	}
+	orders <- o
+}
+
+// awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the lane
+// stops.
+func (l *lane) awaitSlot(ctx context.Context, t *task, orders <-chan order) bool {
+	var o order
+	select {
+	case o = <-orders:
+	case <-l.stopped:
+		select {
+		case o = <-orders: // it came before the stop
+		default:
+			return false
+		}
+	}
+	if o != toCall && o != toRest {
+		t.terms.call.Conns.Release()
+	}
+	switch o {
+	case toCall:
+		return true
+	case toRest:
+	case toExpire:
+		l.expire(ctx, t)
+	case toCancel:
+		l.buryCancelled(ctx, t)
+	case toRefuse:
+		l.bury(ctx, t, deadletter.Invalid, "its cost can never pass the limits", nil)
+	case toOverdraw:
+		l.bury(ctx, t, deadletter.OverBudget, "the budget is spent", nil)
+	default:
+		panic("dispatcher: an order that nobody knows") // orderLocked was given one
+	}
+	return false
+}
+
+// endLocked has a job end as the schedule decided: its worker does it, or a goroutine of its own where it has none.
+func (l *lane) endLocked(t *task, o order, end func()) {
+	if t.orders != nil {
+		l.orderLocked(t, o)
+		return
+	}
+	l.running.Go(end)
+}
+
 // prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
-// slot asked for, so that nothing but sending is left to do in it.
-func (l *lane) prepare(ctx context.Context, t *task) {
+// slot asked for, so that nothing but sending is left to do in it. It reports whether the job is ready; if not, the job rests or
+// has ended.
+func (l *lane) prepare(ctx context.Context, t *task) bool {
 	t.staged = l.now()
 	l.mu.Lock()
 	t.terms = l.s.terms
@@ -24,43 +114,45 @@ func (l *lane) prepare(ctx context.Context, t *task) {
 	entry, err := l.load(ctx, t)
 	if err != nil {
 		l.unprepared(ctx, t, err)
-		return
+		return false
 	}
-	refusal, err := l.read(t, entry)
-	switch now := l.now(); {
-	case !t.doubt.allows(t.terms.api):
+	if reason, detail := l.examine(t, entry); reason != "" {
 		l.unstage(t)
-		l.bury(ctx, t, deadletter.Unknown, doubtDetail, nil)
-		return
-	case refusal != nil:
-		l.unstage(t)
-		l.bury(ctx, t, deadletter.Invalid, refusal.Description, nil)
-		return
-	case err != nil:
-		l.unstage(t)
-		l.bury(ctx, t, deadletter.Invalid, err.Error(), nil)
-		return
-	case !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline):
-		l.unstage(t)
-		l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
-		return
+		l.bury(ctx, t, reason, detail, nil)
+		return false
 	}
 	if slot, err := l.recall(ctx, t.line); err != nil {
 		l.unprepared(ctx, t, err)
-		return
+		return false
 	} else if slot > l.now().Add(longWait) {
 		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)); t.limited = true })
-		return
+		return false
 	}
 	if err := t.terms.call.Conns.Claim(ctx); err != nil {
 		l.unconnected(ctx, t, err)
-		return
+		return false
 	}
 	if t.intended == t.calls+1 && t.intendedBy == t.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
 		l.change(func(*schedule) { l.madeLocked(t) })
-		return
+		return true
 	}
-	l.intend(t.line.part, t)
+	return l.intend(t)
+}
+
+// examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
+func (l *lane) examine(t *task, e queue.Entry) (reason deadletter.Reason, detail string) {
+	refusal, err := l.read(t, e)
+	switch now := l.now(); {
+	case !t.doubt.allows(t.terms.api):
+		return deadletter.Unknown, doubtDetail
+	case refusal != nil:
+		return deadletter.Invalid, refusal.Description
+	case err != nil:
+		return deadletter.Invalid, err.Error()
+	case !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline):
+		return deadletter.Expired, lateDetail
+	}
+	return "", ""
 }
 
 // madeLocked marks a task as ready.
@@ -147,18 +239,35 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 	l.settle(ctx, t, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
 
-// intend stores the intents of all tasks that wait for one, together.
-func (l *lane) intend(p *part, more ...*task) {
+// intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
+// reports whether it is; if not, the job rests.
+func (l *lane) intend(t *task) bool {
+	p, stored := t.line.part, make(chan bool, 1)
 	l.mu.Lock()
-	p.intents = append(p.intents, more...)
+	p.intents = append(p.intents, intending{t, stored})
+	l.mu.Unlock()
+	l.storeIntents(p)
+	return <-stored
+}
+
+// intending is a job that wants an intent, and where it is told whether that is stored.
+type intending struct {
+	t      *task
+	stored chan<- bool
+}
+
+// storeIntents stores the intents that a partition's jobs want, unless some are being stored: those that come meanwhile go together.
+func (l *lane) storeIntents(p *part) {
+	l.mu.Lock()
 	if p.intending || len(p.intents) == 0 {
 		l.mu.Unlock()
 		return
 	}
-	tasks := p.intents
+	wanted := p.intents
 	p.intents, p.intending = nil, true
-	intents := make([]queue.Intent, len(tasks))
-	for i, t := range tasks {
+	intents := make([]queue.Intent, len(wanted))
+	for i, w := range wanted {
+		t := w.t
 		intents[i] = queue.Intent{
 			Seq: t.seq, Call: t.calls + 1, Deaths: t.deaths,
 			Repeatable: t.terms.api.Idempotency != nil, Idempotency: t.terms.api.KeyIdentity(), Timeout: t.terms.api.Timeout, Price: t.terms.api.Price,
@@ -166,33 +275,32 @@ func (l *lane) intend(p *part, more ...*task) {
 		}
 	}
 	l.mu.Unlock()
-	l.running.Add(1)
 	p.markers.Intend(intents, func(seq uint64, err error) {
-		defer l.running.Done()
 		if err == nil {
 			fault.Pass(fault.IntentStored)
 		}
 		l.change(func(s *schedule) {
 			p.intending = false
-			mark := &intentMark{seq: seq, users: len(tasks)}
-			for i, t := range tasks {
-				if err == nil {
+			mark := &intentMark{seq: seq, users: len(wanted)}
+			for i, w := range wanted {
+				if t := w.t; err == nil {
 					t.intended, t.intendedBy = intents[i].Call, t.terms
 					t.intents = append(t.intents, mark)
 					l.madeLocked(t)
 				} else {
+					t.terms.call.Conns.Release()
 					s.unstage(t)
 					s.rest(t, l.now().Add(loadRetry))
 				}
 			}
 		})
 		if err != nil {
-			for _, t := range tasks {
-				t.terms.call.Conns.Release()
-			}
 			l.intentFailed(p, err)
 		}
-		l.intend(p)
+		for _, w := range wanted {
+			w.stored <- err == nil
+		}
+		l.storeIntents(p)
 	})
 }
 
@@ -283,11 +391,11 @@ func (l *lane) sent(t *task) {
 	}
 }
 
-// attempt makes a granted call.
-func (l *lane) attempt(ctx context.Context, t *task) {
+// call makes a granted call, and reports whether it was made: without the right to its partition the job's slot goes back.
+func (l *lane) call(ctx context.Context, t *task) (r httpcall.Response, made bool) {
 	if !t.line.part.mayCall() {
 		l.unstart(ctx, t)
-		return
+		return r, false
 	}
 	l.mu.Lock()
 	t.calls++
@@ -301,14 +409,14 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r := l.call(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.line.part.mayCall})
+	r = l.send(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.line.part.mayCall})
 	if r.Barred && !r.Sent {
 		l.mu.Lock()
 		t.calls--
 		t.unseen = unseen
 		l.mu.Unlock()
 		l.unstart(ctx, t)
-		return
+		return r, false
 	}
 	l.sent(t)
 	t.answered(r)
@@ -321,7 +429,7 @@ func (l *lane) attempt(ctx context.Context, t *task) {
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.change(func(s *schedule) { s.learnCall(r.Ended.Sub(r.Started)); s.ended(t) })
-	l.settle(ctx, t, r)
+	return r, true
 }
 
 // unstart takes back a call that this process had no right to make when it came to it.
