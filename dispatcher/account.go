@@ -4,11 +4,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 func (t *task) origin() string { return ledger.OriginOf(t.line.part.bucket.Name(), t.seq, t.accepted) }

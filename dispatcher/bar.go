@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket/stream"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 // barSubject is where the stream of results takes what keeps a result out. It is no result's, so that nobody who reads

@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
@@ -16,6 +13,9 @@ import (
 	"weir/dispatcher/ownership"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newOwned is a lane with a partition that others may own, and a writer of results.
@@ -49,7 +49,7 @@ func newOwned(t *testing.T) (l *lane, p *part) {
 		}
 	})
 	l = &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
-	l.s = newSchedule(&bucket.Rules{}, pace{}, nil)
+	l.s = newSchedule(&Policy{}, pace{}, nil)
 	return l, &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 

@@ -148,7 +148,7 @@ func (l *lane) reload(ctx context.Context, t *task) bool {
 	}
 	l.mu.Lock()
 	if t.terms == nil {
-		t.terms = l.s.terms
+		t.bind(l.terms)
 	}
 	rule := t.terms.api.Rule
 	l.mu.Unlock()

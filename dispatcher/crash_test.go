@@ -36,7 +36,7 @@ func (m *simulation) mortal() *simulation {
 	m.crashes = crashes{
 		ledger: map[string]bucket.Micros{}, found: map[uint64]remains{}, parked: map[uint64]bool{}, once: m.rnd.IntN(2) == 0,
 	}
-	m.rules.Lease = 500 * time.Millisecond
+	m.policy.Rules.Lease = 500 * time.Millisecond
 	m.openStore()
 	if m.s.clock == OwnClock {
 		m.s.tatOf = func(key string) bucket.Micros {
@@ -113,8 +113,8 @@ func (m *simulation) crash() {
 		m.store.Restore(m.crashes.saved)
 		m.keepCheckpoints()
 	}
-	m.s = newSchedule(&m.rules, old.pace, old.tatOf)
-	m.s.clock, m.s.terms = old.clock, old.terms
+	m.s = newSchedule(old.policy, old.pace, old.tatOf)
+	m.s.clock = old.clock
 	m.probing, m.grudges = nil, map[*line]*grudge{}
 	for key, p := range old.paused.keys {
 		m.s.pause(key, p)

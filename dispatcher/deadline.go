@@ -118,5 +118,5 @@ func (l *lane) expire(ctx context.Context, t *task) {
 func (l *lane) present() *httpcall.API {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.terms.api
+	return l.terms.api
 }

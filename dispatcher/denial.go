@@ -7,28 +7,28 @@ import (
 
 // hearDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
 // were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
-func (s *schedule) hearDenial(t *task, e ending, f *feedback) {
-	retry, b, probe := &t.terms.api.Retry, &s.breaker, s.probe == t
+func (s *schedule) hearDenial(t *task, e CallEnd, f *feedback) {
+	retry, b, probe := &t.policy.Retry, &s.breaker, s.probe == t
 	s.noProbe(t)
 	t.denials++
 	t.tripped = true
-	f.notBefore = max(e.now, b.until)
-	if t.terms != s.terms {
+	f.notBefore = max(e.Now, b.until)
+	if t.policy != s.policy {
 		s.touchAll()
 		return
 	}
-	if probe || b.closed() && e.started >= b.turned {
+	if probe || b.closed() && e.Started >= b.turned {
 		b.deny(retry, e)
 		f.denied = true
 		f.news = append(f.news, news{until: b.until, why: b.why})
 		s.touchAll()
 	}
-	f.notBefore = max(e.now, b.until)
+	f.notBefore = max(e.Now, b.until)
 	if n := t.denials - patientDenials; n > 0 {
 		// Other jobs are to be the next probes: it may be the job after all.
-		f.notBefore = max(f.notBefore.Add(probeTurn), e.now.Add(backoff(retry.Min, retry.Max, n, e.jitter)))
+		f.notBefore = max(f.notBefore.Add(probeTurn), e.Now.Add(backoff(retry.Min, retry.Max, n, e.Jitter)))
 	} else if b.closed() {
-		f.notBefore = e.now.Add(backoff(retry.Min, retry.Max, t.denials, e.jitter)) // its denial is older than what closed the breaker
+		f.notBefore = e.Now.Add(backoff(retry.Min, retry.Max, t.denials, e.Jitter)) // its denial is older than what closed the breaker
 	}
 }
 
@@ -37,18 +37,18 @@ func (s *schedule) hearDenial(t *task, e ending, f *feedback) {
 const patientDenials = 2
 
 // deny opens the breaker, or opens it again, because the api denies weir.
-func (b *breaker) deny(retry *httpcall.Retry, e ending) {
+func (b *breaker) deny(retry *Retry, e CallEnd) {
 	if !b.denied {
 		b.opened = 0
 	}
 	b.denied = true
-	b.open(denialPace(retry), e.now, e.jitter)
-	b.until = max(b.until, e.now.Add(e.Hold.Wait))
+	b.open(denialPace(retry), e.Now, e.Jitter)
+	b.until = max(b.until, e.Now.Add(e.Hold.Wait))
 	b.why = e.Detail + "; " + e.Mend
 }
 
 // denialPace is how long an api is held that denies weir: as long as a job waits that failed.
-func denialPace(retry *httpcall.Retry) httpcall.Breaker {
+func denialPace(retry *Retry) httpcall.Breaker {
 	return httpcall.Breaker{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 

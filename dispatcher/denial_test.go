@@ -72,12 +72,12 @@ func TestDenialWaits(t *testing.T) {
 func TestDenialHoldsLonger(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	s, now := m.s, m.now
-	retry := &s.terms.api.Retry
+	retry := &s.policy.Retry
 	retry.Min, retry.Max = time.Second, 4*time.Second
 	line := s.line("key", m.part)
 	deny := func(task *task) feedback {
-		task.terms = s.terms
-		f := s.hear(task, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Denied, Detail: "the api answered 401"}, sent: true, started: now, now: now})
+		task.policy = s.policy
+		f := s.hear(task, CallEnd{Denied: true, Detail: "the api answered 401", Sent: true, Started: now, Now: now})
 		return f
 	}
 	first, second := &task{line: line, seq: 1}, &task{line: line, seq: 2}
@@ -97,20 +97,21 @@ func TestDenialHoldsLonger(t *testing.T) {
 		}
 		now = s.breaker.until
 	}
-	former := s.terms
-	s.adopt(&terms{api: former.api})
+	former := s.policy
+	next := *former
+	s.adopt(&next)
 	now = now.Add(-time.Millisecond)
 	s.endDenial(now)
 	if !s.breaker.denied || s.breaker.until > now || !s.breaker.halfOpen(now) {
 		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.breaker)
 	}
-	first.terms, s.probe = former, first
-	f := s.hear(first, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Denied}, sent: true, started: now, now: now})
+	first.policy, s.probe = former, first
+	f := s.hear(first, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
 	if s.breaker.until > now || s.probe != nil || len(f.news) != 0 || f.denied {
 		t.Errorf("a denial of the former terms holds the present ones: %+v", s.breaker)
 	}
-	s.probe, second.terms = second, s.terms
-	f = s.hear(second, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Delivered}, sent: true, started: now, now: now})
+	s.probe, second.policy = second, s.policy
+	f = s.hear(second, CallEnd{Sent: true, Started: now, Now: now})
 	if !s.breaker.closed() || len(f.news) != 1 || f.news[0].until != 0 {
 		t.Errorf("a probe that was answered does not end the hold: %+v", s.breaker)
 	}

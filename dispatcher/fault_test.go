@@ -11,13 +11,13 @@ import (
 // it says why.
 func TestFirstFailureIsTold(t *testing.T) {
 	s, p, now := inspected(hourly())
-	terms := &terms{api: &httpcall.API{Breaker: httpcall.Breaker{Failures: 3, Min: time.Second, Max: time.Second}, Retry: httpcall.Retry{Attempts: 5}}}
+	policy := &Policy{Breaker: httpcall.Breaker{Failures: 3, Min: time.Second, Max: time.Second}, Retry: Retry{Attempts: 5}}
 	l := s.push("k", 500, p)
-	hear := func(seq uint64, e ending) feedback {
-		e.started, e.now = now, now
-		return s.hear(&task{line: l, seq: seq, terms: terms}, e)
+	hear := func(seq uint64, e CallEnd) feedback {
+		e.Started, e.Now = now, now
+		return s.hear(&task{line: l, seq: seq, policy: policy}, e)
 	}
-	failed := ending{Outcome: httpcall.Outcome{Verdict: httpcall.Again, Fault: true, Detail: "connection refused"}}
+	failed := CallEnd{Again: true, Fault: true, Detail: "connection refused"}
 	for i, want := range []bool{true, false, false} {
 		if f := hear(uint64(600+i), failed); f.first != want {
 			t.Errorf("failure %d in a row is told as the first: %v", i+1, f.first)
@@ -28,7 +28,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 	}
 	s.breaker.close(now)
 	hear(700, failed)
-	hear(701, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Delivered}})
+	hear(701, CallEnd{})
 	if f := hear(702, failed); !f.first {
 		t.Error("the first failure after a call that worked is not told")
 	}

@@ -8,12 +8,19 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// ending is the end of a task's call as the schedule is told of it.
-type ending struct {
-	httpcall.Outcome
-	sent         bool // at least a byte of it
-	started, now bucket.Micros
-	jitter       float64 // from 0 to 1
+// CallEnd is the end of a job's call as the schedule is told of it. At most one of Again, PushedBack and Denied is set.
+type CallEnd struct {
+	Again        bool            // the job may be called again: the call failed
+	PushedBack   bool            // the api says "not now"
+	Denied       bool            // the api denies weir, whatever the job
+	Fault        bool            // the api did not answer, or with a fault of its own
+	Sent         bool            // at least a byte of it
+	After        time.Duration   // before the job's next call at least, because the api asks for it
+	Hold         httpcall.Advice // what the api says of all calls to come
+	Detail       string
+	Mend         string // what an operator is to do, when denied
+	Started, Now bucket.Micros
+	Jitter       float64 // from 0 to 1
 }
 
 // feedback is what the end of a call means beyond its job's own end.
@@ -42,45 +49,45 @@ func (n news) event() deadletter.EventType {
 
 // hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
 // probe's answer closes the breaker.
-func (s *schedule) hear(t *task, e ending) feedback {
-	f := feedback{notBefore: e.now.Add(e.After)}
-	if e.Verdict == httpcall.Denied {
+func (s *schedule) hear(t *task, e CallEnd) feedback {
+	f := feedback{notBefore: e.Now.Add(e.After)}
+	if e.Denied {
 		s.hearDenial(t, e, &f)
 		return f
 	}
 	s.hearFault(t, e, &f)
-	retry, scope, pushes := &t.terms.api.Retry, t.line, &t.line.pushes
+	retry, scope, pushes := &t.policy.Retry, t.line, &t.line.pushes
 	if retry.HoldAPI {
 		scope, pushes = nil, &s.pushes
 	}
 	var wait time.Duration
 	switch {
-	case e.Verdict == httpcall.Pushback:
+	case e.PushedBack:
 		*pushes = min(*pushes+1, 100)
 		if wait = e.Hold.Wait; wait == 0 {
-			wait = backoff(retry.Min, retry.Max, int(*pushes), e.jitter)
+			wait = backoff(retry.Min, retry.Max, int(*pushes), e.Jitter)
 		}
-		f.notBefore = e.now.Add(wait)
+		f.notBefore = e.Now.Add(wait)
 		s.lower(scope, retry.Adaptive, e)
 	case e.Fault:
 		t.line.pushes, s.pushes = 0, 0
 	default:
 		t.line.pushes, s.pushes = 0, 0
-		s.welcome = max(s.welcome, e.started)
-		s.governor.answered(e.started, e.now)
+		s.welcome = max(s.welcome, e.Started)
+		s.governor.answered(e.Started, e.Now)
 		if g := t.line.governor; g != nil {
-			g.answered(e.started, e.now)
+			g.answered(e.Started, e.Now)
 		}
 	}
-	if e.Verdict != httpcall.Pushback && e.Hold.Header != "" {
+	if !e.PushedBack && e.Hold.Header != "" {
 		if wait = e.Hold.Wait; e.Hold.Spent {
 			wait = retry.Min
 		}
 	}
 	if wait > 0 {
-		n := news{scope, e.now.Add(wait), e.why()}
-		s.holdFor(n, e.now, &f)
-		if e.Verdict != httpcall.Pushback {
+		n := news{scope, e.Now.Add(wait), e.why()}
+		s.holdFor(n, e.Now, &f)
+		if !e.PushedBack {
 			f.hold = n
 		}
 	}
@@ -88,9 +95,9 @@ func (s *schedule) hear(t *task, e ending) feedback {
 }
 
 // why says what a hold is for.
-func (e ending) why() string {
+func (e CallEnd) why() string {
 	why := "the api says that no call is left"
-	if e.Verdict == httpcall.Pushback {
+	if e.PushedBack {
 		why = e.Detail
 	}
 	if e.Hold.Header != "" {
@@ -114,9 +121,9 @@ func (s *schedule) holdFor(n news, now bucket.Micros, f *feedback) {
 // hearFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
 // is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
 // for ever; but where nothing was sent it cannot be the job.
-func (s *schedule) hearFault(t *task, e ending, f *feedback) {
-	o, probe := t.terms.api.Breaker, s.probe == t
-	if e.Fault && e.Verdict == httpcall.Again && !s.breaker.closed() && (!e.sent || t.spared < t.terms.api.Retry.Attempts) {
+func (s *schedule) hearFault(t *task, e CallEnd, f *feedback) {
+	o, probe := t.policy.Breaker, s.probe == t
+	if e.Fault && e.Again && !s.breaker.closed() && (!e.Sent || t.spared < t.policy.Retry.Attempts) {
 		f.free = true
 		t.spared++
 	}
@@ -124,10 +131,10 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 	case probe:
 		s.probe = nil
 		if s.breaker.denied {
-			o = denialPace(&t.terms.api.Retry)
+			o = denialPace(&t.policy.Retry)
 		}
-		if e.Fault || s.breaker.denied && e.Verdict == httpcall.Pushback { // "not now" does not say that weir is let in again
-			s.breaker.open(o, e.now, e.jitter)
+		if e.Fault || s.breaker.denied && e.PushedBack { // "not now" does not say that weir is let in again
+			s.breaker.open(o, e.Now, e.Jitter)
 			s.tripped(e, f)
 			break
 		}
@@ -135,12 +142,12 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 		if s.breaker.denied {
 			why = "the api accepts weir's calls again"
 		}
-		s.breaker.close(e.now)
-		s.governor.restart(e.now)
+		s.breaker.close(e.Now)
+		s.governor.restart(e.Now)
 		f.news = append(f.news, news{why: why})
 	case !e.Fault:
-		s.breaker.worked(e.started)
-	case s.breaker.failed(o, e.started, e.now, e.jitter):
+		s.breaker.worked(e.Started)
+	case s.breaker.failed(o, e.Started, e.Now, e.Jitter):
 		s.tripped(e, f)
 	}
 	f.first = e.Fault && s.breaker.closed() && s.breaker.failures == 1
@@ -151,7 +158,7 @@ func (s *schedule) hearFault(t *task, e ending, f *feedback) {
 }
 
 // tripped tells that the breaker has opened. What was made ready goes back.
-func (s *schedule) tripped(e ending, f *feedback) {
+func (s *schedule) tripped(e CallEnd, f *feedback) {
 	if !s.breaker.denied {
 		s.breaker.why = e.Detail
 	}
@@ -163,7 +170,7 @@ func (s *schedule) tripped(e ending, f *feedback) {
 const probeTurn = time.Second
 
 // lower lets pushback lower a rate that adapts.
-func (s *schedule) lower(scope *line, a *httpcall.Adaptive, e ending) {
+func (s *schedule) lower(scope *line, a *httpcall.Adaptive, e CallEnd) {
 	if a == nil {
 		return
 	}
@@ -174,7 +181,7 @@ func (s *schedule) lower(scope *line, a *httpcall.Adaptive, e ending) {
 		}
 		g = scope.governor
 	}
-	g.pushedBack(a, e.started, e.now)
+	g.pushedBack(a, e.Started, e.Now)
 }
 
 // mayCall reports whether the breaker lets a task be called.

@@ -24,13 +24,14 @@ type grudge struct {
 // openAPI draws how the api behaves, and what is configured for it.
 func (m *simulation) openAPI() {
 	m.grudges = map[*line]*grudge{}
-	m.api = &httpcall.API{Rules: m.rules, Retry: httpcall.Retry{
-		Attempts: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, HoldAPI: m.rnd.IntN(3) == 0, Obey: m.rnd.IntN(4) > 0,
-	}}
-	if m.rnd.IntN(3) == 0 {
-		m.api.Retry.Adaptive = &httpcall.Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
+	m.policy.Retry = Retry{
+		Attempts: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, HoldAPI: m.rnd.IntN(3) == 0,
 	}
-	m.api.Breaker = httpcall.Breaker{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
+	m.obey = m.rnd.IntN(4) > 0
+	if m.rnd.IntN(3) == 0 {
+		m.policy.Retry.Adaptive = &httpcall.Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
+	}
+	m.policy.Breaker = httpcall.Breaker{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
 	for range []int{0, 0, 1, 2}[m.rnd.IntN(4)] {
 		from := m.now.Add(m.upTo(time.Second))
 		m.outages = append(m.outages, outage{from, from.Add(m.upTo(2 * time.Second)), m.rnd.IntN(2) == 0})
@@ -54,15 +55,15 @@ func (m *simulation) unconnected(t *task) {
 		m.s.probe = t
 	}
 	t.calls++
-	m.heard(t, ending{Outcome: httpcall.Outcome{Verdict: httpcall.Again, Fault: true}, started: m.now, now: m.now, jitter: m.rnd.Float64()})
+	m.heard(t, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
 }
 
 // fate draws how a call ends.
-func (m *simulation) fate(t *task, started bucket.Micros) ending {
-	e := ending{sent: true, started: started, now: m.now, jitter: m.rnd.Float64(), Outcome: httpcall.Outcome{Verdict: httpcall.Delivered}}
+func (m *simulation) fate(t *task, started bucket.Micros) CallEnd {
+	e := CallEnd{Sent: true, Started: started, Now: m.now, Jitter: m.rnd.Float64()}
 	for _, o := range m.outages {
 		if o.from <= m.now && m.now < o.until {
-			e.Verdict, e.Fault = httpcall.Again, true
+			e.Again, e.Fault = true, true
 			return e
 		}
 	}
@@ -71,21 +72,21 @@ func (m *simulation) fate(t *task, started bucket.Micros) ending {
 	}
 	switch m.rnd.IntN(6) {
 	case 0:
-		e.Verdict = httpcall.Pushback
+		e.PushedBack = true
 	case 1:
-		e.Verdict, e.Hold = httpcall.Pushback, httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
+		e.PushedBack, e.Hold = true, httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
 	case 2:
-		if m.api.Retry.Obey {
+		if m.obey {
 			e.Hold = httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "ratelimit"}
 		}
 	case 3:
-		if m.api.Retry.Obey {
+		if m.obey {
 			e.Hold = httpcall.Advice{Spent: true, Header: "x-shop-call-limit"}
 		}
 	case 4:
-		e.Verdict, e.Fault = httpcall.Again, true
+		e.Again, e.Fault = true, true
 	case 5:
-		e.Verdict, e.Detail = httpcall.Denied, "the api answered 401"
+		e.Denied, e.Detail = true, "the api answered 401"
 		if m.rnd.IntN(2) == 0 {
 			e.Hold = httpcall.Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
 		}
@@ -95,35 +96,35 @@ func (m *simulation) fate(t *task, started bucket.Micros) ending {
 
 // heard lets the schedule hear of a call's end, holds what it makes of it to the promises, and stores the outcome, which
 // takes its time.
-func (m *simulation) heard(t *task, e ending) {
+func (m *simulation) heard(t *task, e CallEnd) {
 	open := !m.s.breaker.closed()
 	if m.probing == t {
 		m.probing = nil
 	}
 	probe := m.s.probe == t
-	failed := e.Fault || e.Verdict == httpcall.Denied || e.Verdict == httpcall.Pushback && m.s.breaker.denied
+	failed := e.Fault || e.Denied || e.PushedBack && m.s.breaker.denied
 	f := m.s.hear(t, e)
 	if probe && m.s.breaker.closed() == failed {
-		m.t.Fatalf("the probe ended with %s, and the breaker is closed: %v", e.Name(), m.s.breaker.closed())
+		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.breaker.closed())
 	}
-	if e.Verdict == httpcall.Denied && t.terms == m.s.terms && m.s.breaker.closed() && e.started >= m.s.breaker.turned {
+	if e.Denied && t.policy == m.s.policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
-	if f.free && (!open || e.Verdict != httpcall.Again) {
-		m.t.Fatalf("a call did not count that ended with %s, the breaker open: %v", e.Name(), open)
+	if f.free && (!open || !e.Again) {
+		m.t.Fatalf("a call did not count that ended with %+v, the breaker open: %v", e, open)
 	}
-	if e.Counts() && !f.free {
+	if !e.PushedBack && !e.Denied && !f.free {
 		t.attempts++
 	} else {
 		m.free++
 	}
-	if e.Verdict != httpcall.Denied && e.Hold.Wait > 0 && max(t.line.held, m.s.held) < e.now.Add(e.Hold.Wait) {
-		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.now.Until(max(t.line.held, m.s.held)))
+	if !e.Denied && e.Hold.Wait > 0 && max(t.line.held, m.s.held) < e.Now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(t.line.held, m.s.held)))
 	}
 	notBefore := max(f.notBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
 		m.keepRecord(t)
-		if e.Verdict == httpcall.Delivered {
+		if !e.Again && !e.PushedBack && !e.Denied {
 			m.s.finished(t)
 			m.finished++
 			return
@@ -178,7 +179,7 @@ func (m *simulation) checkSlowStart(t *task) {
 	if g == nil {
 		return
 	}
-	interval := m.rules.Interval(m.rules.Key.Rate).Duration()
+	interval := m.policy.Rules.Interval(m.policy.Rules.Key.Rate).Duration()
 	if g.first == 0 {
 		g.first, g.pause = m.now, min(16*interval, max(interval, mostRamp))
 		return
@@ -194,7 +195,7 @@ func (m *simulation) checkSlowStart(t *task) {
 func TestSlowStartOfAnAPI(t *testing.T) {
 	const keys, jobs = 100, 5
 	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
-	m.s.terms.api.Breaker, m.s.terms.api.Retry.Adaptive = httpcall.Breaker{}, nil
+	m.s.policy.Breaker, m.s.policy.Retry.Adaptive = httpcall.Breaker{}, nil
 	until := m.now.Add(time.Second)
 	m.s.hold(nil, until, "429")
 	for k := range keys {

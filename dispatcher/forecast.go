@@ -58,8 +58,8 @@ func (s *schedule) learnGrant(costs []int64, at bucket.Micros) {
 // usualCost is what a call takes from a shared limit.
 func (s *schedule) usualCost(i int) float64 {
 	switch limit := &s.rules.Shared[i]; {
-	case limit.Budget != nil && s.terms != nil:
-		return float64(s.terms.api.Price)
+	case limit.Budget != nil:
+		return float64(s.policy.Price)
 	case i < len(s.habits.costs) && s.habits.costs[i] > 0:
 		return s.habits.costs[i]
 	}

@@ -7,7 +7,6 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/ingest"
 )
 
 // foreseen runs a schedule on a real store in virtual time, and notes of every job when it was said to be called, and was.
@@ -34,7 +33,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	if f.store, err = bucket.NewMemory(rules, func() bucket.Micros { return f.now }); err != nil {
 		t.Fatal(err)
 	}
-	f.s = newSchedule(&rules, pace{
+	f.s = newSchedule(&Policy{Rules: rules}, pace{
 		lead: leastLead, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, func(string) bucket.Micros { return 0 })
 	return f
@@ -69,7 +68,7 @@ func (f *foreseen) run(d time.Duration) {
 		for {
 			fx := f.s.step(f.now)
 			for _, x := range fx.load {
-				x.job, x.costs = &ingest.Job{Cost: 1}, make([]int64, len(f.s.rules.Shared))
+				x.policy, x.costs = f.s.policy, make([]int64, len(f.s.rules.Shared))
 				for i := range x.costs {
 					x.costs[i] = 1
 				}

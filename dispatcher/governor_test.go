@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
+
+	"pgregory.net/rapid"
 )
 
 const someTime = bucket.Micros(1_700_000_000_000_000)

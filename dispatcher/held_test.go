@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/ingest"
 )
 
 // TestHeldKeysStarveNobody: 300 keys are told to come back in an hour while their next jobs are ready; a key that is not
@@ -18,7 +17,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSchedule(&rules, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
+	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
 	p := &part{open: true}
 	started := map[string]int{}
 	var running []*task
@@ -27,7 +26,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 			for {
 				fx := s.step(now)
 				for _, x := range fx.load {
-					x.job = &ingest.Job{Cost: 1}
+					x.policy = s.policy
 					s.loaded(x)
 				}
 				for _, x := range fx.start {

@@ -16,7 +16,7 @@ import (
 
 // inspected is a schedule with one open part and a clock that stands.
 func inspected(rules bucket.Rules) (*schedule, *part, bucket.Micros) {
-	s := newSchedule(&rules, pace{lead: 30 * time.Millisecond, ahead: 4 * time.Millisecond, late: 4 * time.Millisecond, maxStaged: 8, maxCalls: 8},
+	s := newSchedule(&Policy{Rules: rules}, pace{lead: 30 * time.Millisecond, ahead: 4 * time.Millisecond, late: 4 * time.Millisecond, maxStaged: 8, maxCalls: 8},
 		func(string) bucket.Micros { return 0 })
 	return s, &part{open: true, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 }

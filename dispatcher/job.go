@@ -109,7 +109,7 @@ func (l *lane) endLocked(t *task, o order, end func()) {
 func (l *lane) prepare(ctx context.Context, t *task) bool {
 	t.staged = l.now()
 	l.mu.Lock()
-	t.terms = l.s.terms
+	t.bind(l.terms)
 	l.mu.Unlock()
 	entry, err := l.load(ctx, t)
 	if err != nil {
@@ -142,14 +142,14 @@ func (l *lane) prepare(ctx context.Context, t *task) bool {
 // examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
 func (l *lane) examine(t *task, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := l.read(t, e)
-	switch now := l.now(); {
+	switch {
 	case !t.doubt.allows(t.terms.api):
 		return deadletter.Unknown, doubtDetail
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
 		return deadletter.Invalid, err.Error()
-	case !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline):
+	case t.past(l.now()):
 		return deadletter.Expired, lateDetail
 	}
 	return "", ""

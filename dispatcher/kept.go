@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket/queue"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 // kept is a message that was read ahead of its call, as it is held: in one piece. A parsed header is a map that costs several

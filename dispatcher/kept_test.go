@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket/queue"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestKept packs messages and gets them back as they were.

@@ -6,11 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ownership"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Bounds of one api's dispatch.
@@ -51,7 +52,8 @@ type lane struct {
 
 	mu    sync.Mutex
 	s     *schedule
-	since bucket.Micros // when the present terms came into force
+	terms *terms        // in force
+	since bucket.Micros // when they came into force
 	parts []*part       // by number, nil where it is not this process's
 	took  time.Duration // to make a job ready, lately
 	down  time.Time     // since when the store does not answer, zero while it does
@@ -81,11 +83,11 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan change, 1), marks: map[string]holdMark{},
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	l.s = newSchedule(&o.API.Rules, pace{
+	l.terms = d.newTerms(o.API, nil)
+	l.s = newSchedule(l.terms.policy, pace{
 		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
 	}, l.knownLocked)
 	l.s.clock = o.Clock
-	l.s.terms = d.newTerms(o.API, nil)
 	l.parts = make([]*part, len(o.Queue.Partitions()))
 	return l
 }
@@ -111,7 +113,7 @@ func (l *lane) run(soft, hard context.Context) error {
 	l.stop(hard)
 	teller()
 	l.mu.Lock()
-	last := l.s.terms
+	last := l.terms
 	l.mu.Unlock()
 	last.call.Conns.Close()
 	return err

@@ -5,11 +5,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 // A result is stored before its call's record, and a worker may die between the two. Its job is in the stream then, and

@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
 )
 
 // TestLineThatIsGoneIsTouched: a line without jobs is let go of, and who still knows it may touch it: that a suspect's call has
 // ended, for one. It takes no turn then, whatever holds the api.
 func TestLineThatIsGoneIsTouched(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10}}
-	s := newSchedule(&rules, pace{maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
+	s := newSchedule(&Policy{Rules: rules}, pace{maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
 	now, p := bucket.Micros(1_000_000_000), &part{open: true}
-	s.terms = &terms{api: &httpcall.API{Rules: rules}}
+	s.policy = &Policy{Rules: rules}
 	l := s.push("k", 1, p)
 	job := l.extract(1)
 	job.phase = settling

@@ -18,7 +18,7 @@ import (
 // whose process has ended may itself have had to count calls of one before: until it had had the partition for as long as a
 // call may take.
 func (l *lane) leftUntilLocked(p *part) bucket.Micros {
-	timeout := l.s.terms.api.Timeout
+	timeout := l.terms.api.Timeout
 	for _, f := range p.replay.found {
 		for i := range f.intents {
 			timeout = max(timeout, f.intents[i].Timeout)

@@ -8,7 +8,6 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
-	"weir/ingest"
 )
 
 // TestCallsLeftUnderWayCount: calls that the owner before may still have under way count as the key's calls in flight, for as
@@ -21,7 +20,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSchedule(&rules, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
+	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
 	p := &part{open: true, leftover: start.Add(10 * time.Second)}
 	running := map[string]int{}
 	run := func(until bucket.Micros) {
@@ -29,7 +28,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 			for {
 				fx := s.step(now)
 				for _, x := range fx.load {
-					x.job = &ingest.Job{Cost: 1}
+					x.policy = s.policy
 					s.loaded(x)
 				}
 				for _, x := range fx.start {
@@ -81,7 +80,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 // TestLeftUnderWay: where intents tell what was begun, as much counts; otherwise as much as the key may have in flight.
 func TestLeftUnderWay(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, InFlight: 3}}
-	l := &lane{s: newSchedule(&rules, pace{}, func(string) bucket.Micros { return 0 })}
+	l := &lane{s: newSchedule(&Policy{Rules: rules}, pace{}, func(string) bucket.Micros { return 0 })}
 	p := &part{leftover: 1}
 	for _, c := range []struct {
 		untold bool
@@ -111,7 +110,7 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	q := payQueue(t, d)
 	for _, ended := range []bool{false, true} {
 		l, p := takingOver(t, d, q, true, new(lease.Membership))
-		l.s.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
+		l.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
 		l.mark(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
 		before := l.now()
 		if l.marked(p); before.Until(p.leftover) < time.Minute {
@@ -131,7 +130,7 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 		left    bool
 	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
 		l, p := takingOver(t, d, q, true, new(lease.Membership))
-		l.s.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
+		l.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
 		if until := l.leftUntilLocked(p); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}

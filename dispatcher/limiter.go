@@ -118,7 +118,7 @@ func (d *Dispatcher) Price(api string) int64 {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.terms.api.Price
+	return l.terms.api.Price
 }
 
 // settleGrants tells the store the ends of grants: at once, or where it is elsewhere in the background.

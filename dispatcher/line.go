@@ -65,6 +65,7 @@ type task struct {
 	seq       uint64
 	phase     phase
 	terms     *terms       // it was last made ready by
+	policy    *Policy      // the same, as the schedule has it
 	job       *ingest.Job  // while near its call
 	space     *queue.Space // that it takes in memory then
 	cramped   bool         // it waits for that
@@ -232,3 +233,6 @@ func (l *line) empty() bool { return l.first == 0 && len(l.tasks) == 0 }
 
 // first reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
 func (t *task) first() bool { return t.calls == 0 || t.unseen }
+
+// past reports whether the job's deadline has passed at now.
+func (t *task) past(now bucket.Micros) bool { return t.deadline != 0 && t.deadline <= now }

@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A partition may have been out of service for longer than the ledger's end reaches back: its stream had no leader, or no replica

@@ -34,7 +34,7 @@ func (l *lane) settleLost(ctx context.Context, t *task) {
 	l.mu.Lock()
 	t.doubt.recall(deadletter.BilledUnknown, t.lost.Idempotency)
 	t.doubt.never = t.doubt.never || !t.lost.Repeatable
-	again := t.deaths < mostDeaths && t.doubt.allows(l.s.terms.api)
+	again := t.deaths < mostDeaths && t.doubt.allows(l.terms.api)
 	l.mu.Unlock()
 	if again {
 		l.repeatLost(ctx, t)

@@ -1,10 +1,11 @@
 package dispatcher
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are counted per api; a key is never a label.

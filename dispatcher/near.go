@@ -25,7 +25,7 @@ const headerBytes = 4 << 10
 func (l *lane) load(ctx context.Context, t *task) (queue.Entry, error) {
 	p := t.line.part
 	l.mu.Lock()
-	api := l.s.terms.api
+	api := l.terms.api
 	if t.terms != nil {
 		api = t.terms.api
 	}

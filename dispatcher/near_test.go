@@ -2,8 +2,6 @@ package dispatcher
 
 import (
 	"testing"
-
-	"weir/ingest"
 )
 
 // TestNobodyWaitsForWhoWaitsForRoom: a job that waits for room in memory gets it in the end, although jobs behind it, which are called
@@ -19,7 +17,7 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		first, others := line.extract(1), []*task{line.extract(2), line.extract(3)}
 		first.calls, first.phase, first.cramped = calls, staging, true
 		for _, x := range others {
-			x.phase, x.terms, x.job = ready, d.terms, &ingest.Job{Cost: 1}
+			x.phase, x.policy = ready, d.policy
 		}
 		d.staged += 3
 		fx := d.step(d.now)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
 )
 
 // slowed is what the schedule waits for where the api's governor keeps it from asking.
@@ -36,10 +35,7 @@ func (l *line) atOnce() int64 {
 
 // relax lets the governors have what they have grown by, and lets go of a line's that slows nothing.
 func (s *schedule) relax(l *line, now bucket.Micros) {
-	var a *httpcall.Adaptive
-	if s.terms != nil {
-		a = s.terms.api.Retry.Adaptive
-	}
+	a := s.policy.Retry.Adaptive
 	s.governor.grow(a, now)
 	if g := l.governor; g != nil {
 		if g.grow(a, now); !g.slows() {
@@ -123,8 +119,8 @@ func (s *schedule) memory(l *line, now bucket.Micros) bucket.Micros {
 	if l.cold {
 		until = max(until, l.tat)
 	}
-	if g := l.governor; g != nil && g.ceiling != 0 && s.terms != nil && s.terms.api.Retry.Adaptive != nil {
-		until = max(until, now.Add(s.terms.api.Retry.Adaptive.Recover/16)) // and look again
+	if g := l.governor; g != nil && g.ceiling != 0 && s.policy.Retry.Adaptive != nil {
+		until = max(until, now.Add(s.policy.Retry.Adaptive.Recover/16)) // and look again
 	}
 	if until <= now {
 		return never

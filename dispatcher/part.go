@@ -4,10 +4,11 @@ import (
 	"context"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // part is one partition of an api's queue for as long as this process owns it: taken over again it is another part.

@@ -122,6 +122,9 @@ func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.job, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
+	if !job.Deadline.IsZero() {
+		t.deadline = bucket.MicrosOf(job.Deadline)
+	}
 	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 { // its calls before the redrive were made so
 		t.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
 	}

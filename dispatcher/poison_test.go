@@ -25,7 +25,7 @@ func crashing(idempotent bool) (*lane, *task) {
 	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
 	t := &task{
 		line: &line{key: "k"}, job: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
-		terms: &terms{api, httpcall.NewClient(api, "", 1, nil)},
+		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
 	}
 	return l, t
 }

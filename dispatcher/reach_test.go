@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
@@ -20,6 +18,9 @@ import (
 	"weir/dispatcher/ownership"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newLedgerLane is a lane of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it

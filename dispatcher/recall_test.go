@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newShared is a dispatcher that shares partitions with others, on a nats-server of the test's.
@@ -56,7 +57,7 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &lane{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
-	l.s = newSchedule(&rules, pace{}, l.knownLocked)
+	l.s = newSchedule(&Policy{Rules: rules}, pace{}, l.knownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)

@@ -33,7 +33,8 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 		mark = *h.mark
 	}
 	t := line.extract(seq)
-	t.markSeq, t.terms = mark.seq, l.s.terms
+	t.markSeq = mark.seq
+	t.bind(l.terms)
 	t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
 	t.unseen = mark.Unseen && mark.Calls >= last.Call
 	t.crashes, t.status = mark.Crashes, cmp.Or(last.Status, mark.Status)
@@ -96,7 +97,7 @@ func (l *lane) judgeFoundLocked(ctx context.Context, t *task, h history, last le
 
 // holdAgainLocked holds what a pushback held before the restart.
 func (l *lane) holdAgainLocked(line *line, until bucket.Micros, why string) {
-	if l.s.terms.api.Retry.HoldAPI {
+	if l.terms.api.Retry.HoldAPI {
 		line = nil
 	}
 	if until > l.now() {

@@ -132,7 +132,7 @@ func (l *lane) replayMark(p *part, e queue.Entry) {
 	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
 	p.replay.await(mark.Seq, mark.KeySum)
-	if mark.Pushback && l.s.terms.api.Retry.HoldAPI {
+	if mark.Pushback && l.terms.api.Retry.HoldAPI {
 		p.replay.await(mark.Seq, 0) // it holds every key
 	}
 }
@@ -149,7 +149,7 @@ func (l *lane) marked(p *part) {
 	r.records, r.results = l.d.tail.Detach(p.bucket.Name())
 	seen := 0
 	for seq, c := range r.records {
-		if r.await(seq, c.KeySum); c.PushedBack() && l.s.terms.api.Retry.HoldAPI {
+		if r.await(seq, c.KeySum); c.PushedBack() && l.terms.api.Retry.HoldAPI {
 			r.await(seq, 0)
 		}
 		l.breathe(&seen)

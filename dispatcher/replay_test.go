@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
@@ -19,6 +18,8 @@ import (
 	"weir/dispatcher/ownership"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"pgregory.net/rapid"
 )
 
 // takingOver is a lane about to read a partition that an earlier owner had, which gave it up or died.
@@ -33,8 +34,8 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
 		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
 	}
-	l.s = newSchedule(&api.Rules, pace{maxStaged: maxStaged, maxCalls: maxCalls}, l.knownLocked)
-	l.s.terms = &terms{api: api}
+	l.s = newSchedule(&Policy{Rules: api.Rules}, pace{maxStaged: maxStaged, maxCalls: maxCalls}, l.knownLocked)
+	l.terms = &terms{api: api, policy: l.s.policy}
 	p := &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	l.parts = []*part{p}
 	owners := 1

@@ -31,7 +31,7 @@ type pace struct {
 type schedule struct {
 	pace     pace
 	rules    *bucket.Rules
-	terms    *terms // what jobs are made ready by; the rules are theirs
+	policy   *Policy // what jobs are made ready by; the rules are its
 	lines    map[string]*line
 	timers   timers
 	turns    []*line // lines with something to do now
@@ -78,8 +78,8 @@ type schedule struct {
 	forfeited int64
 }
 
-func newSchedule(rules *bucket.Rules, p pace, tatOf func(key string) bucket.Micros) *schedule {
-	s := &schedule{pace: p, rules: rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
+func newSchedule(policy *Policy, p pace, tatOf func(key string) bucket.Micros) *schedule {
+	s := &schedule{pace: p, policy: policy, rules: &policy.Rules, lines: map[string]*line{}, heldKeys: map[*line]struct{}{}, tatOf: tatOf}
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
 	s.reseat()
@@ -353,7 +353,7 @@ func (s *schedule) ask(l *line, now bucket.Micros, fx *effects) bucket.Micros {
 			again = min(again, t.notBefore) // a retry that was made ready before its time
 			continue
 		}
-		if !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline) {
+		if t.past(now) {
 			s.expire(t, fx)
 			continue
 		}

@@ -7,7 +7,6 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
-	"weir/ingest"
 )
 
 // desk is a schedule driven by hand: nothing happens in it but what a test does.
@@ -20,10 +19,10 @@ type desk struct {
 
 func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
 	r := bucket.Rules{Key: limits, Shared: shared}
-	s := newSchedule(&r, pace{
+	s := newSchedule(&Policy{Rules: r}, pace{
 		lead: leastLead, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, func(string) bucket.Micros { return 0 })
-	s.terms = &terms{api: &httpcall.API{Rules: r, Breaker: httpcall.Breaker{Failures: 1, Min: time.Second, Max: time.Minute}}}
+	s.policy.Breaker = httpcall.Breaker{Failures: 1, Min: time.Second, Max: time.Minute}
 	return &desk{s, &part{open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
 }
 
@@ -42,7 +41,7 @@ func (d *desk) add(keys ...string) {
 func (d *desk) turn() effects {
 	fx := d.step(d.now)
 	for _, t := range fx.load {
-		t.terms, t.job, t.costs = d.terms, &ingest.Job{Cost: 1}, make([]int64, len(d.rules.Shared))
+		t.policy, t.costs = d.policy, make([]int64, len(d.rules.Shared))
 		for i := range t.costs {
 			t.costs[i] = 1
 		}
@@ -91,7 +90,7 @@ func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
-		d.breaker.open(d.terms.api.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
 		first := d.probe
 		if first == nil {
@@ -164,10 +163,10 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
-	d.breaker.open(d.terms.api.Breaker, d.now, 0)
-	api := *d.terms.api
-	api.Breaker.Failures = 0
-	d.adopt(&terms{api: &api})
+	d.breaker.open(d.policy.Breaker, d.now, 0)
+	next := *d.policy
+	next.Breaker.Failures = 0
+	d.adopt(&next)
 	for _, l := range d.lines {
 		d.rebind(l, d.now)
 	}
@@ -189,8 +188,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 		t.Fatalf("%d of 5 lines wait", d.blocked.size)
 	}
 	kept := d.lines["a.1"]
-	next := *d.terms
-	next.api.Rules.TenantUntil = "."
+	next := *d.policy
+	next.Rules.TenantUntil = "."
 	d.adopt(&next)
 	d.rebind(kept, d.now)
 	var gone []*line

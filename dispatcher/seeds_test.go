@@ -38,7 +38,7 @@ func TestSimulationOfAStoreElsewhere(t *testing.T) {
 func steady(t testing.TB, rate bucket.Rate) *simulation {
 	m := newSimulation(t, 1)
 	m.late, m.outcome, m.words, m.tenants, m.outages = 2*time.Millisecond, 0, 0, 1, nil
-	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
+	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: rate, Capacity: 1000, InFlight: 8}}
 	m.openStore()
 	m.s.reseat()
 	m.s.pace.maxStaged, m.s.pace.maxCalls = 256, 256

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/bucket/queue"
@@ -16,6 +15,8 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
 )
 
 // persistRetry is when a record that could not be stored is tried again. It has a message id, so that it is stored
@@ -27,8 +28,11 @@ const persistRetry = time.Second
 func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
 	api := t.terms.api
 	out := t.crashed(httpcall.Judge(api, r, time.Now()))
-	e := ending{Outcome: out, sent: r.Sent, now: l.now(), jitter: rand.Float64()}
-	e.started = e.now.Add(-max(0, time.Since(r.Started)))
+	e := CallEnd{
+		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
+		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: l.now(), Jitter: rand.Float64(),
+	}
+	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	l.mu.Lock()
 	f := l.s.hear(t, e)
 	l.dropDenialsLocked()
@@ -230,7 +234,7 @@ func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
 func (l *lane) persist(ctx context.Context, what string, t *task, write func() error) bool {
 	p := t.line.part
 	for {
-		err := error(stream.ErrNotNow)
+		err := stream.ErrNotNow
 		if p.mayCall() {
 			err = write()
 		}

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
-	"weir/ingest"
 )
 
 // simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop wakes
@@ -21,7 +19,6 @@ type simulation struct {
 	now   bucket.Micros
 	s     *schedule
 	store *bucket.Memory
-	rules bucket.Rules
 	next  events
 	part  *part
 
@@ -49,7 +46,8 @@ type simulation struct {
 	maxInAPI  int
 	steps     int
 
-	api     *httpcall.API
+	policy  *Policy
+	obey    bool // headers of an answer that say that no call is left
 	outages []outage
 	grudges map[*line]*grudge
 	probing *task
@@ -85,32 +83,33 @@ func (e *events) Pop() any {
 
 func newSimulation(t testing.TB, seed uint64) *simulation {
 	m := &simulation{
-		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
+		policy: &Policy{},
+		t:      t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
 		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
 		part: &part{open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
 	}
-	m.rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
+	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
 		Rate:     bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1},
 		Capacity: 1000, InFlight: 1 + m.rnd.Int64N(8),
 	}}
 	if m.rnd.IntN(3) == 0 {
-		m.rules.Key.Rate.Burst = 1 + m.rnd.Int64N(m.rules.Key.Rate.Count)
+		m.policy.Rules.Key.Rate.Burst = 1 + m.rnd.Int64N(m.policy.Rules.Key.Rate.Count)
 	}
 	if m.rnd.IntN(2) == 0 {
 		rate := bucket.Rate{Count: 1 + m.rnd.Int64N(300), Per: time.Second, Burst: 1}
-		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "account", Rate: &rate})
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "account", Rate: &rate})
 	}
 	if m.rnd.IntN(3) == 0 {
-		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
 	}
 	m.costs = []int64{1}
 	if m.rnd.IntN(4) == 0 {
 		rate := bucket.Rate{Count: 100 + m.rnd.Int64N(2000), Per: time.Second, Burst: 20 + m.rnd.Int64N(50)}
-		m.rules.Shared = append(m.rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost"}})
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost"}})
 		m.costs = []int64{1, 1, 1, 2, 5, 20}
 	}
 	if m.rnd.IntN(3) == 0 {
-		m.rules.TenantUntil = "."
+		m.policy.Rules.TenantUntil = "."
 	}
 	m.words = []int{0, 0, 10}[m.rnd.IntN(3)]
 	m.tenants = 1 + m.rnd.IntN(3)
@@ -120,16 +119,15 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
 	m.openAPI()
-	m.s = newSchedule(&m.rules, pace{
+	m.s = newSchedule(m.policy, pace{
 		lead: 25 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: 1 + m.rnd.IntN(64), maxCalls: 1 + m.rnd.IntN(32),
 	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
-	m.s.terms = &terms{api: m.api}
 	return m
 }
 
 func (m *simulation) openStore() {
 	var err error
-	if m.store, err = bucket.NewMemory(m.rules, func() bucket.Micros { return m.now.Add(m.skew) }); err != nil {
+	if m.store, err = bucket.NewMemory(m.policy.Rules, func() bucket.Micros { return m.now.Add(m.skew) }); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -250,12 +248,9 @@ func (m *simulation) step() {
 	m.expire(fx.expire)
 	m.checkLapsed()
 	for _, t := range fx.load {
-		t.terms, t.costs = m.s.terms, m.costsOf(t.seq)
+		t.policy, t.costs = m.s.policy, m.costsOf(t.seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
-			t.job = &ingest.Job{Cost: 1}
-			if at := m.deadlines.of[t.seq]; at != 0 {
-				t.job.Deadline = at.Time()
-			}
+			t.deadline = m.deadlines.of[t.seq]
 			if m.unreachable() {
 				m.unconnected(t)
 				return
@@ -279,10 +274,10 @@ func (m *simulation) step() {
 
 // costsOf are a job's costs, drawn from its sequence so that they are the same whenever it is loaded.
 func (m *simulation) costsOf(seq uint64) []int64 {
-	costs := make([]int64, len(m.rules.Shared))
-	m.made[seq] = m.rules.Names()
+	costs := make([]int64, len(m.policy.Rules.Shared))
+	m.made[seq] = m.policy.Rules.Names()
 	for i := range costs {
-		if costs[i] = 1; m.rules.Shared[i].Cost.Header != "" {
+		if costs[i] = 1; m.policy.Rules.Shared[i].Cost.Header != "" {
 			costs[i] = m.costs[seq%uint64(len(m.costs))]
 			if cost := m.priced[seq]; cost > 0 {
 				costs[i] = cost
@@ -325,8 +320,8 @@ func (m *simulation) start(t *task) {
 	m.calling[key]++
 	m.inFlight++
 	m.maxInAPI = max(m.maxInAPI, m.inFlight)
-	if int64(m.calling[key]) > m.rules.Key.InFlight {
-		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.rules.Key.InFlight)
+	if int64(m.calling[key]) > m.policy.Rules.Key.InFlight {
+		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.policy.Rules.Key.InFlight)
 	}
 	started := m.now
 	m.after(m.upTo(m.busy), func() { m.leave(t, started) })
@@ -359,19 +354,19 @@ func (m *simulation) end(t *task, started bucket.Micros) {
 // other keys under a shared limit do not.
 func (m *simulation) claim(l bucket.Limit) bucket.Claim {
 	rate := *l.Rate
-	rate.Per -= max(0, m.s.pace.late+m.busy-m.rules.Jitter)
+	rate.Per -= max(0, m.s.pace.late+m.busy-m.policy.Rules.Jitter)
 	l.Rate = &rate
-	return bucket.Claim{Limit: l, Jitter: m.rules.Jitter + m.busy}
+	return bucket.Claim{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
 }
 
 func (m *simulation) check() {
-	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.rules.Key.Rate}, Jitter: m.rules.Jitter}
+	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.policy.Rules.Key.Rate}, Jitter: m.policy.Rules.Jitter}
 	for key, arrivals := range m.starts {
 		if v := bucket.Check(arrivals, claim); v.Outcome == bucket.Fail {
 			m.t.Fatalf("key %s: %s", key, v)
 		}
 	}
-	for _, l := range m.rules.Shared {
+	for _, l := range m.policy.Rules.Shared {
 		if l.Rate == nil {
 			if m.maxInAPI > int(l.InFlight) {
 				m.t.Fatalf("%d calls ran at once, %d may", m.maxInAPI, l.InFlight)

@@ -27,7 +27,7 @@ func (s *schedule) startDue(l *line, now bucket.Micros, fx *effects) {
 			s.giveBack(l, t, fx)
 			return
 		}
-		if !t.job.Deadline.IsZero() && now >= bucket.MicrosOf(t.job.Deadline) {
+		if t.past(now) {
 			s.giveBack(l, t, fx)
 			s.expire(t, fx)
 			return

@@ -14,8 +14,9 @@ import (
 // replaced. A job is made ready, called and judged by the same terms: a change in between mixes nothing. One that is
 // ready when new terms come, and has no slot yet, is made ready again by those.
 type terms struct {
-	api  *httpcall.API
-	call *httpcall.Client
+	api    *httpcall.API
+	call   *httpcall.Client
+	policy *Policy // the schedule's part of it
 }
 
 func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
@@ -23,8 +24,19 @@ func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
 	if former != nil {
 		before = former.call
 	}
-	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, maxCalls, before)}
+	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, maxCalls, before), policyOf(api)}
 }
+
+func policyOf(api *httpcall.API) *Policy {
+	r := &api.Retry
+	return &Policy{
+		Rules: api.Rules, Price: api.Price, Breaker: api.Breaker,
+		Retry: Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
+	}
+}
+
+// bind has a job go by an api's terms.
+func (t *task) bind(by *terms) { t.terms, t.policy = by, by.policy }
 
 // lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
 func lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
@@ -79,10 +91,11 @@ func (l *lane) adopt(api *httpcall.API) error {
 		return fmt.Errorf("api %s: %w", l.name, err)
 	}
 	l.mu.Lock()
-	former, now := l.s.terms, l.now()
+	former, now := l.terms, l.now()
 	next := l.d.newTerms(api, former)
 	l.since = now
-	l.s.adopt(next)
+	l.terms = next
+	l.s.adopt(next.policy)
 	l.s.endDenial(now)
 	lines := make([]*line, 0, len(l.s.lines))
 	for _, line := range l.s.lines {
@@ -117,24 +130,24 @@ func (l *lane) letGo(stale []*task) {
 	}
 }
 
-// adopt puts new terms in force. The shared limits are asked again at once; every line is then to be rebound.
-func (s *schedule) adopt(next *terms) {
-	s.terms, s.rules = next, &next.api.Rules
+// adopt puts a new policy in force. The shared limits are asked again at once; every line is then to be rebound.
+func (s *schedule) adopt(next *Policy) {
+	s.policy, s.rules = next, &next.Rules
 	s.pace.late = lateness(s.rules)
 	s.until, s.by, s.levels = 0, "", nil
 	s.habits.costs, s.habits.tats = nil, nil
-	if next.api.Breaker.Failures == 0 && !s.breaker.denied {
+	if next.Breaker.Failures == 0 && !s.breaker.denied {
 		s.breaker, s.probe = breaker{}, nil
 	}
 	s.reseat()
 }
 
-// unready lets what is ready rest that cannot be called next: what former terms made ready, and what stands behind a job
+// unready lets what is ready rest that cannot be called next: what a former policy made ready, and what stands behind a job
 // that was never called and rests, or waits for room in memory. It would keep room from that very job.
 func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
 	gap := false
 	for _, t := range l.tasks {
-		if t.phase == ready && (gap || t.terms != s.terms || !s.mayCall(t)) {
+		if t.phase == ready && (gap || t.policy != s.policy || !s.mayCall(t)) {
 			s.withdraw(t, now)
 			s.touch(l)
 			fx.stale = append(fx.stale, t)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
 	"weir/dispatcher/internal/seeds"
 )
 
@@ -18,7 +17,7 @@ type epoch struct {
 
 // change puts other rates in force, as a lane does.
 func (m *simulation) change() epoch {
-	rules := m.rules
+	rules := m.policy.Rules
 	rules.Key.Rate.Count = 1 + m.rnd.Int64N(200)
 	rate := bucket.Rate{Count: 1 + m.rnd.Int64N(300), Per: time.Second, Burst: 1}
 	rules.Shared = []bucket.Limit{{Name: "account", Rate: &rate}}
@@ -29,12 +28,11 @@ func (m *simulation) change() epoch {
 	if err := m.store.Apply(rules); err != nil {
 		m.t.Fatal(err)
 	}
-	m.rules = rules
-	api := *m.api
-	api.Rules = rules
-	m.api = &api
+	policy := *m.policy
+	policy.Rules = rules
+	m.policy = &policy
 	clear(m.grudges)
-	m.s.adopt(&terms{api: m.api})
+	m.s.adopt(m.policy)
 	for _, l := range m.s.lines {
 		m.s.rebind(l, m.now)
 	}
@@ -77,7 +75,7 @@ func TestSimulationOfChanges(t *testing.T) {
 	for seed := range seeds.Of(3_000) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			m := newSimulation(t, seed)
-			m.rules.Key.Rate.Burst = 1
+			m.policy.Rules.Key.Rate.Burst = 1
 			epochs := []epoch{m.change()}
 			for range 1 + m.rnd.IntN(4) {
 				m.after(m.upTo(2*time.Second), func() { epochs = append(epochs, m.change()) })
@@ -98,12 +96,12 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 	}
 	m.drain(1)
 	raised := m.now
-	m.rules.Key.Rate.Per = time.Second
-	rules := m.rules
+	m.policy.Rules.Key.Rate.Per = time.Second
+	rules := m.policy.Rules
 	if err := m.store.Apply(rules); err != nil {
 		t.Fatal(err)
 	}
-	m.s.adopt(&terms{api: &httpcall.API{Rules: rules}})
+	m.s.adopt(&Policy{Rules: rules})
 	for _, l := range m.s.lines {
 		m.s.rebind(l, m.now)
 	}

@@ -13,7 +13,7 @@ import (
 // contended is a simulation in which keys of their own high rate share one limit.
 func contended(t *testing.T, shared ...bucket.Limit) *simulation {
 	m := steady(t, bucket.Rate{Count: 1000, Per: time.Second, Burst: 1})
-	m.rules.Shared = shared
+	m.policy.Rules.Shared = shared
 	m.openStore()
 	m.s.reseat()
 	return m
@@ -48,7 +48,7 @@ func (m *simulation) calls(prefix string) (n int) {
 // TestTenantsTakeTurns: a tenant gets no more of a shared limit by spreading over many keys.
 func TestTenantsTakeTurns(t *testing.T) {
 	m := contended(t, tokens(100, 1))
-	m.rules.TenantUntil = "."
+	m.policy.Rules.TenantUntil = "."
 	m.add("one.only", 400, 1)
 	for i := range 100 {
 		m.add(fmt.Sprintf("many.%d", i), 10, 1)
@@ -125,7 +125,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
 	}
 	m.drain(20)
-	if _, end := m.rules.Shared[0].Quota.Period(began); m.starts["dear"][0].At < int64(end)*1000 {
+	if _, end := m.policy.Rules.Shared[0].Quota.Period(began); m.starts["dear"][0].At < int64(end)*1000 {
 		t.Error("the costly job was called on the day that had no room for it")
 	}
 }

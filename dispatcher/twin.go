@@ -54,7 +54,8 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 	switch p.bucket.Twin(e) {
 	case queue.Same:
 		t := line.extract(e.Seq)
-		t.terms, t.phase = l.s.terms, settling
+		t.bind(l.terms)
+		t.phase = settling
 		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
 		l.running.Go(func() { l.finish(t, Twin) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
@@ -65,7 +66,8 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 // parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
 func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
 	t := line.extract(seq)
-	t.terms, t.phase = l.s.terms, settling
+	t.bind(l.terms)
+	t.phase = settling
 	l.running.Go(func() { l.buryTwin(ctx, t) })
 }
 

@@ -5,15 +5,14 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/dispatcher/httpcall"
 )
 
 // TestNobodyOvertakesALostFirstCall: an intent is stored before a call, so that a job whose first call was lost may never have
 // reached its api. Where it is called again it keeps its place in its key's order, while its record is stored and until then.
 func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
-	s := newSchedule(&rules, pace{lead: 24 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
-	s.terms = &terms{api: &httpcall.API{Rules: rules}}
+	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
+	s.policy = &Policy{Rules: rules}
 	now, p := bucket.Micros(1_000_000_000), &part{open: true}
 	l := s.push("k", 1, p)
 	lost := l.extract(1)
