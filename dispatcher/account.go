@@ -12,13 +12,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func (t *task) origin() string { return ledger.OriginOf(t.line.part.bucket.Name(), t.seq, t.accepted) }
+func (t *job) origin() string { return ledger.OriginOf(t.part.bucket.Name(), t.seq, t.accepted) }
 
-func resultMsgID(t *task) string { return "result." + t.origin() }
+func resultMsgID(t *job) string { return "result." + t.origin() }
 
 // result renders what a job came to.
-func (l *lane) result(t *task, r httpcall.Response) *nats.Msg {
-	j := t.job
+func (l *lane) result(t *job, r httpcall.Response) *nats.Msg {
+	j := t.message
 	h := nats.Header{
 		ingest.HeaderMsgID: {resultMsgID(t)},
 		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
@@ -56,7 +56,7 @@ func lessen(m *nats.Msg) bool {
 	return true
 }
 
-func (l *lane) record(t *task, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func (l *lane) record(t *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	l.mu.Lock()
 	tat := max(t.grant.TAT, l.s.floor(t.line)) // calls of a key end in any order; its newest record must know of all of them
 	l.mu.Unlock()
@@ -65,8 +65,8 @@ func (l *lane) record(t *task, r httpcall.Response, out httpcall.Outcome) *ledge
 		tat += ahead
 	}
 	c := &ledger.Record{
-		API: t.job.API, Key: t.job.Key, Job: t.job.ID, Dedupe: t.job.DedupeID, Stream: t.line.part.bucket.Name(), Seq: t.seq,
-		Call: t.calls, Attempt: t.attempts, Redrives: t.job.Redrives,
+		API: t.message.API, Key: t.message.Key, Job: t.message.ID, Dedupe: t.message.DedupeID, Stream: t.part.bucket.Name(), Seq: t.seq,
+		Call: t.calls, Attempt: t.attempts, Redrives: t.message.Redrives,
 		Accepted: t.accepted.Time().UTC(), Planned: (t.at + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(t.terms.api.Price), Billed: out.Billed, Idempotency: t.terms.api.KeyIdentity(), TAT: tat,
@@ -80,15 +80,15 @@ func (l *lane) record(t *task, r httpcall.Response, out httpcall.Outcome) *ledge
 
 // charged are the units that the job's last call took from each shared limit: what is to be told of one that another process
 // made is what it was reckoned to cost.
-func (t *task) charged() []int64 {
+func (t *job) charged() []int64 {
 	if t.taken == nil {
 		return t.costs
 	}
 	return t.taken
 }
 
-func (l *lane) letter(t *task, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
-	j := t.job
+func (l *lane) letter(t *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+	j := t.message
 	var accepted time.Time
 	if t.accepted != 0 {
 		accepted = t.accepted.Time()

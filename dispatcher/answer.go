@@ -215,7 +215,7 @@ func (s *schedule) withdraw(t *task, until bucket.Micros) {
 	s.noProbe(t)
 	s.cleared(t)
 	t.phase, t.notBefore, t.limited = resting, until.Add(-s.pace.lead), true
-	t.unloadLocked()
+	t.unload()
 	s.staged--
 }
 

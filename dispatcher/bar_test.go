@@ -58,12 +58,12 @@ func newOwned(t *testing.T) (l *lane, p *part) {
 func TestNoResultAfterItsLetter(t *testing.T) {
 	l, p := newOwned(t)
 	d := l.d
-	job := func(seq uint64) *task {
-		return &task{seq: seq, line: &line{key: "k", part: p}, job: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
+	of := func(seq uint64) *job {
+		return &job{task: &task{seq: seq, line: &line{key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {
-			at, ok := l.bar(t.Context(), job(seq))
+			at, ok := l.bar(t.Context(), of(seq))
 			if !ok {
 				t.Error("the job was let go of")
 			}
@@ -72,7 +72,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	}
 	store := func(seq uint64) *jetstream.PubAck {
 		ack, err := d.opts.JetStream.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject("pay", "k"), Header: nats.Header{
-			ingest.HeaderMsgID: {resultMsgID(job(seq))}, ingest.HeaderJobID: {"j"},
+			ingest.HeaderMsgID: {resultMsgID(of(seq))}, ingest.HeaderJobID: {"j"},
 		}})
 		if err != nil {
 			t.Fatal(err)

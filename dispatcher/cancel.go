@@ -4,23 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/ingest"
-)
-
-// Cancelled is what became of the wish to cancel a job: a closed set.
-type Cancelled string
-
-// What can become of it.
-const (
-	CancelTaken   Cancelled = "cancelled" // the job becomes a letter
-	CancelCalling Cancelled = "calling"   // its call runs, or its outcome is being stored: too late
-	CancelReading Cancelled = "reading"   // its queue is being read after a start or a takeover: try again
-	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
 
 // CancelAnswer tells what became of one job.
@@ -82,10 +70,13 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 // cancel ends one job and waits until it has ended.
 func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
-	var t *task
+	var t *job
 	l.change(func(s *schedule) {
-		if t, a.Verdict = s.cancel(e.Key, e.Seq); t != nil && t.ended == nil {
-			t.ended, t.why = make(chan struct{}), why
+		var found *task
+		if found, a.Verdict = s.cancel(e.Key, e.Seq); found != nil {
+			if t = jobLocked(found); t.ended == nil {
+				t.ended, t.why = make(chan struct{}), why
+			}
 		}
 		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == CancelGone {
 			a.Verdict = CancelReading
@@ -108,7 +99,7 @@ func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAns
 }
 
 // buryCancelled makes a letter of a cancelled job.
-func (l *lane) buryCancelled(ctx context.Context, t *task) {
+func (l *lane) buryCancelled(ctx context.Context, t *job) {
 	if !l.reload(ctx, t) {
 		return
 	}
@@ -121,11 +112,11 @@ func (l *lane) buryCancelled(ctx context.Context, t *task) {
 
 // reload loads a settling task's message, if it is not loaded yet. It blocks until it has, and reports false where the lane stops, the
 // partition is lost, or the message is gone.
-func (l *lane) reload(ctx context.Context, t *task) bool {
+func (l *lane) reload(ctx context.Context, t *job) bool {
 	l.mu.Lock()
-	isLoaded := t.job != nil
+	isLoaded := t.message != nil
 	l.mu.Unlock()
-	if t.line.part.lost.Load() {
+	if t.part.lost.Load() {
 		l.abandon(t) // its new owner ends it, and deletes the message
 		return false
 	}
@@ -141,7 +132,7 @@ func (l *lane) reload(ctx context.Context, t *task) bool {
 		if !sleep(ctx, loadRetry) {
 			return false
 		}
-		if t.line.part.lost.Load() {
+		if t.part.lost.Load() {
 			l.abandon(t)
 			return false
 		}
@@ -155,60 +146,6 @@ func (l *lane) reload(ctx context.Context, t *task) bool {
 	job, _ := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.job, t.accepted = job, bucket.MicrosOf(entry.Time)
+	t.message, t.accepted = job, bucket.MicrosOf(entry.Time)
 	return true
-}
-
-// cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
-func (s *schedule) cancel(key string, seq uint64) (*task, Cancelled) {
-	l := s.lines[key]
-	switch {
-	case l == nil || l.rank(seq) == 0:
-		return nil, CancelGone
-	case !l.part.open, l.unread:
-		return nil, CancelReading
-	}
-	i := slices.IndexFunc(l.tasks, func(t *task) bool { return t.seq == seq })
-	var t *task
-	if i >= 0 {
-		t = l.tasks[i]
-	} else {
-		t = l.extract(seq)
-	}
-	switch {
-	case t.phase == calling || t.phase == settling:
-		return nil, CancelCalling
-	case t.cancelled:
-		return t, CancelTaken
-	}
-	t.cancelled = true
-	l.cancels++
-	s.touch(l)
-	return t, CancelTaken
-}
-
-// cancelDue ends what is cancelled and neither being made ready nor being asked for.
-func (s *schedule) cancelDue(l *line, fx *effects) {
-	if l.cancels == 0 {
-		return
-	}
-	for _, t := range l.tasks {
-		if !t.cancelled {
-			continue
-		}
-		switch t.phase {
-		case granted:
-			s.giveBack(l, t, fx)
-			s.unstage(t)
-		case ready:
-			s.unstage(t)
-		case resting:
-			t.phase = settling
-		default:
-			continue
-		}
-		t.cancelled = false
-		l.cancels--
-		fx.cancel = append(fx.cancel, t)
-	}
 }

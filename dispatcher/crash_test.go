@@ -122,7 +122,7 @@ func (m *simulation) crash() {
 	if p := old.paused.api; p != nil {
 		m.s.pause("", *p)
 	}
-	m.part = &part{}
+	m.part = &Partition{}
 	for _, key := range sortedKeys(old.lines) {
 		m.reread(old.lines[key])
 	}

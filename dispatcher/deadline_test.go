@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
 	"weir/dispatcher/httpcall"
 )
 
@@ -31,10 +30,7 @@ func (m *simulation) push(key string, seq uint64) {
 		d.of[seq] = m.now.Add(time.Duration(d.rnd.Int64N(int64(time.Second))))
 	}
 	if at := d.of[seq]; at != 0 {
-		if m.part.deadlines == nil {
-			m.part.deadlines = map[uint64]bucket.Micros{}
-		}
-		m.part.deadlines[seq] = at
+		m.part.expect(seq, at)
 	}
 	m.s.push(key, seq, m.part)
 }
@@ -83,7 +79,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 		d := newDesk(fast(4))
 		d.add("a", "a", "a", "a")
 		for seq, after := range map[uint64]time.Duration{1: time.Second, 2: time.Second, 4: time.Second} {
-			d.part.expectLocked(entryWithDeadline(seq, d.now.Add(after)))
+			d.part.expect(seq, d.now.Add(after))
 		}
 		stop(d)
 		var ended []uint64
@@ -112,7 +108,7 @@ func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
 	l := d.lines["a"]
-	d.part.expectLocked(entryWithDeadline(1, d.now.Add(3*time.Second)))
+	d.part.expect(1, d.now.Add(3*time.Second))
 	for d.inPhase(calling) == 0 {
 		d.grant()
 		d.now = d.now.Add(time.Millisecond)
@@ -139,7 +135,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	for i, key := range names("k", keys) {
 		d.add(key)
 		if i%2 == 0 {
-			d.part.expectLocked(entryWithDeadline(uint64(i+1), d.now.Add(time.Second)))
+			d.part.expect(uint64(i+1), d.now.Add(time.Second))
 		}
 	}
 	d.turn()
@@ -161,8 +157,4 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 	if ended != keys/2 || d.jobs != keys/2 || len(d.lines) != keys/2 || len(d.part.deadlines) != 0 {
 		t.Errorf("%d of %d jobs expired; %d jobs, %d lines and %d deadlines are left", ended, keys/2, d.jobs, len(d.lines), len(d.part.deadlines))
 	}
-}
-
-func entryWithDeadline(seq uint64, at bucket.Micros) queue.Entry {
-	return queue.Entry{Seq: seq, Time: at.Time().Add(-time.Hour), Header: map[string][]string{"weir-deadline": {"1h"}}}
 }

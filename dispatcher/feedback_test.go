@@ -113,9 +113,7 @@ func (m *simulation) heard(t *task, e CallEnd) {
 	if f.free && (!open || !e.Again) {
 		m.t.Fatalf("a call did not count that ended with %+v, the breaker open: %v", e, open)
 	}
-	if !e.PushedBack && !e.Denied && !f.free {
-		t.attempts++
-	} else {
+	if e.PushedBack || e.Denied || f.free {
 		m.free++
 	}
 	if !e.Denied && e.Hold.Wait > 0 && max(t.line.held, m.s.held) < e.Now.Add(e.Hold.Wait) {

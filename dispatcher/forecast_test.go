@@ -14,7 +14,7 @@ type foreseen struct {
 	*testing.T
 	s     *schedule
 	store *bucket.Memory
-	part  *part
+	part  *Partition
 	now   bucket.Micros
 	call  time.Duration // how long one takes
 	seq   uint64
@@ -26,7 +26,7 @@ type foreseen struct {
 func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 	t.Helper()
 	f := &foreseen{
-		T: t, part: &part{open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
+		T: t, part: &Partition{open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
 		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, ends: map[*task]bucket.Micros{},
 	}
 	var err error

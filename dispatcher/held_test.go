@@ -18,7 +18,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
-	p := &part{open: true}
+	p := &Partition{open: true}
 	started := map[string]int{}
 	var running []*task
 	run := func(d time.Duration) {

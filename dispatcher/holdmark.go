@@ -63,7 +63,7 @@ func (l *lane) replayHoldLocked(p *part, mark queue.RetryMark, seq uint64) {
 	l.marks[mark.Key] = m
 	var line *line
 	if mark.Key != "" {
-		line = l.s.line(mark.Key, p)
+		line = l.s.line(mark.Key, &p.Partition)
 		p.replay.held = append(p.replay.held, line)
 	}
 	l.s.hold(line, m.until, mark.Reason)

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"weir/bucket"
 	"weir/ingest"
 )
 
@@ -37,48 +35,6 @@ type APIState struct {
 	InFlight   int    `json:"in_flight"`  // calls running
 	Paused     int    `json:"paused"`     // by an operator: keys, the api as a whole being one
 }
-
-// RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
-type RateState struct {
-	Count      int64 `json:"count"`
-	PerUS      int64 `json:"per_us"`
-	Burst      int64 `json:"burst"`
-	IntervalUS int64 `json:"interval_us"` // between two calls in the long run
-}
-
-// KeyState is one key's bucket.
-type KeyState struct {
-	Key         string    `json:"key"`
-	Depth       int       `json:"depth"` // unfinished jobs, the ones being called too
-	Capacity    int64     `json:"capacity"`
-	InFlight    int       `json:"in_flight"`
-	MaxInFlight int64     `json:"max_in_flight"`
-	Rate        RateState `json:"rate"`
-	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 when an operator has paused it
-	Waits       Waiting   `json:"waits"`
-}
-
-// JobState is one unfinished job of a key.
-type JobState struct {
-	Position int        `json:"position"`
-	Job      string     `json:"job,omitempty"` // empty when it could not be loaded
-	Seq      uint64     `json:"seq"`
-	Phase    JobPhase   `json:"phase"`
-	Calls    int        `json:"calls"` // made so far
-	ETA      *time.Time `json:"eta,omitempty"`
-}
-
-// JobPhase is how far a job has come: a closed set.
-type JobPhase string
-
-// The phases.
-const (
-	JobWaits   JobPhase = "waiting"
-	JobRetries JobPhase = "retry" // waits for its retry
-	JobNext    JobPhase = "next"  // is made ready, or has its slot
-	JobCalling JobPhase = "calling"
-	JobEnding  JobPhase = "ending" // its call has ended; its outcome is being stored
-)
 
 // KeyDetail is one key's bucket with its next jobs.
 type KeyDetail struct {
@@ -144,6 +100,9 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 	detail := KeyDetail{
 		KeyState: l.s.inspect(line, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
 		Next: l.s.firstJobs(line, min(max(limit, 1), MaxInspected), now),
+	}
+	for i := range detail.Next {
+		detail.Next[i].Job = idLocked(line, detail.Next[i].Seq)
 	}
 	l.mu.Unlock()
 	for i := range detail.Next {
@@ -225,83 +184,12 @@ func keepDeepest(top []keyDepth, limit int) []keyDepth {
 	return top[:min(limit, len(top))]
 }
 
-// depth is the number of the line's unfinished jobs.
-func (l *line) depth() int { return l.waiting() + len(l.tasks) }
-
-// inspect tells a line's state at now.
-func (s *schedule) inspect(l *line, now bucket.Micros) KeyState {
-	interval := s.rules.Interval(l.limits.Rate)
-	return KeyState{
-		Key: l.key, Depth: l.depth(), Capacity: l.limits.Capacity,
-		InFlight: l.count(calling), MaxInFlight: l.limits.InFlight,
-		Rate: RateState{
-			Count: l.limits.Rate.Count, PerUS: l.limits.Rate.Per.Microseconds(), Burst: l.limits.Rate.Burst,
-			IntervalUS: interval.Duration().Microseconds(),
-		},
-		WaitMS: waitMS(now, s.forecast(l, l.depth()+1-l.count(granted, calling, settling), now)),
-		Waits:  s.waits(l, now),
+// idLocked is the id of a line's job as far as its message is in memory, else "".
+func idLocked(line *line, seq uint64) string {
+	if t := line.task(seq); t == nil {
+		return partOf(line).keptID(seq)
+	} else if j, begun := t.of.(*job); begun && j.message != nil {
+		return j.message.ID
 	}
-}
-
-// waitMS is -1 when nobody can say.
-func waitMS(now, at bucket.Micros) int64 {
-	if at == never {
-		return -1
-	}
-	return now.Until(at).Milliseconds()
-}
-
-// firstJobs lists a line's first jobs, in order.
-func (s *schedule) firstJobs(l *line, limit int, now bucket.Micros) []JobState {
-	jobs := make([]JobState, 0, min(limit, l.depth()))
-	tasks, more, first := l.tasks, l.more, l.first
-	without := 0 // jobs so far that have no slot
-	for len(jobs) < limit && (len(tasks) > 0 || first != 0) {
-		j := JobState{Position: len(jobs) + 1}
-		eta := never
-		if len(tasks) > 0 && (first == 0 || tasks[0].seq < first) {
-			t := tasks[0]
-			tasks = tasks[1:]
-			j.Seq, j.Calls, j.Phase = t.seq, t.calls, t.inspect()
-			if t.job != nil {
-				j.Job = t.job.ID
-			}
-			switch t.phase {
-			case calling, settling:
-			case granted:
-				eta = t.at
-			default:
-				without++
-				eta = max(t.notBefore, s.forecast(l, without, now))
-			}
-		} else {
-			without++
-			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(l, without, now)
-			j.Job = l.part.keptID(first)
-			if first = 0; len(more) > 0 {
-				first, more = more[0], more[1:]
-			}
-		}
-		if eta < never-1 {
-			at := eta.Time()
-			j.ETA = &at
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs
-}
-
-func (t *task) inspect() JobPhase {
-	switch t.phase {
-	case resting:
-		if t.calls > 0 {
-			return JobRetries
-		}
-		return JobWaits
-	case calling:
-		return JobCalling
-	case settling:
-		return JobEnding
-	}
-	return JobNext
+	return ""
 }

@@ -9,16 +9,14 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
-	"weir/ingest"
 	"weir/ingest/await"
 )
 
 // inspected is a schedule with one open part and a clock that stands.
-func inspected(rules bucket.Rules) (*schedule, *part, bucket.Micros) {
+func inspected(rules bucket.Rules) (*schedule, *Partition, bucket.Micros) {
 	s := newSchedule(&Policy{Rules: rules}, pace{lead: 30 * time.Millisecond, ahead: 4 * time.Millisecond, late: 4 * time.Millisecond, maxStaged: 8, maxCalls: 8},
 		func(string) bucket.Micros { return 0 })
-	return s, &part{open: true, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	return s, &Partition{open: true}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 }
 
 func hourly() bucket.Rules {
@@ -30,7 +28,7 @@ func hourly() bucket.Rules {
 // TestWaits puts a line into every state there is and looks at why it waits.
 func TestWaits(t *testing.T) {
 	task := func(l *line, p phase) *task {
-		t := &task{line: l, seq: uint64(100 + len(l.tasks)), phase: p, job: &ingest.Job{ID: "j"}}
+		t := &task{line: l, seq: uint64(100 + len(l.tasks)), phase: p}
 		l.insert(t)
 		return t
 	}
@@ -94,9 +92,8 @@ func TestFirstJobs(t *testing.T) {
 	}
 	l := s.lines["k"]
 	first, second := l.extract(3), l.extract(7) // the second is ahead of a waiting job, as after a restart
-	first.phase, first.job, first.calls = calling, &ingest.Job{ID: "three"}, 1
+	first.phase, first.calls = calling, 1
 	second.calls, second.notBefore = 1, now.Add(30*time.Minute)
-	p.cache[5] = pack(queue.Entry{Header: map[string][]string{ingest.HeaderJobID: {"five"}}})
 	hour := s.rules.Interval(l.limits.Rate).Duration()
 	l.tat = now.Add(hour)
 
@@ -105,8 +102,8 @@ func TestFirstJobs(t *testing.T) {
 		t.Fatalf("%d jobs, want 4", len(jobs))
 	}
 	for i, want := range []JobState{
-		{Position: 1, Job: "three", Seq: 3, Phase: JobCalling, Calls: 1},
-		{Position: 2, Job: "five", Seq: 5, Phase: JobWaits},
+		{Position: 1, Seq: 3, Phase: JobCalling, Calls: 1},
+		{Position: 2, Seq: 5, Phase: JobWaits},
 		{Position: 3, Seq: 7, Phase: JobRetries, Calls: 1},
 		{Position: 4, Seq: 9, Phase: JobWaits},
 	} {

@@ -16,7 +16,7 @@ import (
 
 // work brings one job that is near its call through it. A goroutine of its own does that, its worker: from when the schedule wants the
 // job made ready until its outcome is stored, or until it rests.
-func (l *lane) work(ctx context.Context, t *task, orders <-chan order) {
+func (l *lane) work(ctx context.Context, t *job, orders <-chan order) {
 	if !l.prepare(ctx, t) {
 		return
 	}
@@ -41,7 +41,7 @@ const (
 )
 
 // beginLocked starts the worker of a job that the schedule wants made ready.
-func (l *lane) beginLocked(ctx context.Context, t *task) {
+func (l *lane) beginLocked(ctx context.Context, t *job) {
 	orders := make(chan order, 1)
 	t.orders = orders
 	l.running.Go(func() { l.work(ctx, t, orders) })
@@ -49,7 +49,7 @@ func (l *lane) beginLocked(ctx context.Context, t *task) {
 
 // orderLocked tells a ready job's worker what the schedule decided. It does not block: a worker has one order at a time, and none after
 // the one that ends its waiting.
-func (l *lane) orderLocked(t *task, o order) {
+func (l *lane) orderLocked(t *job, o order) {
 	orders := t.orders
 	if o != toCall {
 		t.orders = nil
@@ -62,7 +62,7 @@ func (l *lane) orderLocked(t *task, o order) {
 
 // awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the lane
 // stops.
-func (l *lane) awaitSlot(ctx context.Context, t *task, orders <-chan order) bool {
+func (l *lane) awaitSlot(ctx context.Context, t *job, orders <-chan order) bool {
 	var o order
 	select {
 	case o = <-orders:
@@ -95,7 +95,7 @@ func (l *lane) awaitSlot(ctx context.Context, t *task, orders <-chan order) bool
 }
 
 // endLocked has a job end as the schedule decided: its worker does it, or a goroutine of its own where it has none.
-func (l *lane) endLocked(t *task, o order, end func()) {
+func (l *lane) endLocked(t *job, o order, end func()) {
 	if t.orders != nil {
 		l.orderLocked(t, o)
 		return
@@ -106,7 +106,7 @@ func (l *lane) endLocked(t *task, o order, end func()) {
 // prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
 // slot asked for, so that nothing but sending is left to do in it. It reports whether the job is ready; if not, the job rests or
 // has ended.
-func (l *lane) prepare(ctx context.Context, t *task) bool {
+func (l *lane) prepare(ctx context.Context, t *job) bool {
 	t.staged = l.now()
 	l.mu.Lock()
 	t.bind(l.terms)
@@ -125,7 +125,7 @@ func (l *lane) prepare(ctx context.Context, t *task) bool {
 		l.unprepared(ctx, t, err)
 		return false
 	} else if slot > l.now().Add(longWait) {
-		l.change(func(s *schedule) { s.unstage(t); s.rest(t, slot.Add(-s.pace.lead)); t.limited = true })
+		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, slot.Add(-s.pace.lead)); t.limited = true })
 		return false
 	}
 	if err := t.terms.call.Conns.Claim(ctx); err != nil {
@@ -140,7 +140,7 @@ func (l *lane) prepare(ctx context.Context, t *task) bool {
 }
 
 // examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
-func (l *lane) examine(t *task, e queue.Entry) (reason deadletter.Reason, detail string) {
+func (l *lane) examine(t *job, e queue.Entry) (reason deadletter.Reason, detail string) {
 	refusal, err := l.read(t, e)
 	switch {
 	case !t.doubt.allows(t.terms.api):
@@ -155,10 +155,16 @@ func (l *lane) examine(t *task, e queue.Entry) (reason deadletter.Reason, detail
 	return "", ""
 }
 
+// restLocked lets a job wait. It has no worker then.
+func (l *lane) restLocked(t *job, notBefore bucket.Micros) {
+	t.orders = nil
+	l.s.rest(t.task, notBefore)
+}
+
 // madeLocked marks a task as ready.
-func (l *lane) madeLocked(t *task) {
+func (l *lane) madeLocked(t *job) {
 	l.learnLeadLocked(t.staged.Until(l.now()))
-	l.s.loaded(t)
+	l.s.loaded(t.task)
 }
 
 // mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
@@ -170,12 +176,12 @@ const (
 	loadRetry   = time.Second
 )
 
-func (l *lane) unstage(t *task) { l.change(func(s *schedule) { s.unstage(t) }) }
+func (l *lane) unstage(t *job) { l.change(func(s *schedule) { s.unstage(t.task) }) }
 
 // unprepared puts a job back that could not be made ready.
-func (l *lane) unprepared(ctx context.Context, t *task, err error) {
+func (l *lane) unprepared(ctx context.Context, t *job, err error) {
 	if errors.Is(err, errNoRoom) {
-		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
+		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, never-1) })
 		return
 	}
 	if l.givenUp(ctx, t, err) {
@@ -185,13 +191,13 @@ func (l *lane) unprepared(ctx context.Context, t *task, err error) {
 		l.log.Error("a job could not be made ready; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 	}
 	l.change(func(s *schedule) {
-		s.unstage(t)
-		s.rest(t, l.now().Add(loadRetry))
+		s.unstage(t.task)
+		l.restLocked(t, l.now().Add(loadRetry))
 	})
 }
 
 // givenUp ends a task whose message could not be loaded if that is because it is deleted, and reports whether it did.
-func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
+func (l *lane) givenUp(ctx context.Context, t *job, err error) bool {
 	if isNotFound(err) {
 		t.missing++
 	}
@@ -202,7 +208,7 @@ func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
 		"key", t.line.key, "seq", t.seq, "err", err)
 	l.change(func(s *schedule) {
 		if t.phase == staging {
-			s.unstage(t)
+			s.unstage(t.task)
 		}
 	})
 	l.neverRecorded(t)
@@ -211,27 +217,23 @@ func (l *lane) givenUp(ctx context.Context, t *task, err error) bool {
 }
 
 // gone asks the stream's leader whether a task's message is deleted. Without its word the job is kept.
-func (l *lane) gone(ctx context.Context, t *task) bool {
+func (l *lane) gone(ctx context.Context, t *job) bool {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	gone, err := t.line.part.bucket.Gone(ctx, t.seq)
+	gone, err := t.part.bucket.Gone(ctx, t.seq)
 	return err == nil && gone
 }
 
 // unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt,
 // unless the breaker was open.
-func (l *lane) unconnected(ctx context.Context, t *task, err error) {
+func (l *lane) unconnected(ctx context.Context, t *job, err error) {
 	if ctx.Err() != nil {
-		l.change(func(s *schedule) { s.unstage(t); s.rest(t, never-1) })
+		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, never-1) })
 		return
 	}
 	now := time.Now()
 	l.mu.Lock()
-	probe := l.s.probe == t
-	l.s.unstage(t)
-	if probe {
-		l.s.probe = t // it still is: its failure is to be heard of first
-	}
+	l.s.unconnected(t.task)
 	t.grant, t.at = bucket.Grant{}, bucket.MicrosOf(now)
 	t.calls++
 	t.unseen = false
@@ -241,8 +243,8 @@ func (l *lane) unconnected(ctx context.Context, t *task, err error) {
 
 // intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
 // reports whether it is; if not, the job rests.
-func (l *lane) intend(t *task) bool {
-	p, stored := t.line.part, make(chan bool, 1)
+func (l *lane) intend(t *job) bool {
+	p, stored := t.part, make(chan bool, 1)
 	l.mu.Lock()
 	p.intents = append(p.intents, intending{t, stored})
 	l.mu.Unlock()
@@ -252,7 +254,7 @@ func (l *lane) intend(t *task) bool {
 
 // intending is a job that wants an intent, and where it is told whether that is stored.
 type intending struct {
-	t      *task
+	t      *job
 	stored chan<- bool
 }
 
@@ -289,8 +291,8 @@ func (l *lane) storeIntents(p *part) {
 					l.madeLocked(t)
 				} else {
 					t.terms.call.Conns.Release()
-					s.unstage(t)
-					s.rest(t, l.now().Add(loadRetry))
+					s.unstage(t.task)
+					l.restLocked(t, l.now().Add(loadRetry))
 				}
 			}
 		})
@@ -316,10 +318,10 @@ func (l *lane) intentFailed(p *part, err error) {
 }
 
 // dropIntentsLocked lets go of a task's intents.
-func (l *lane) dropIntentsLocked(t *task) {
+func (l *lane) dropIntentsLocked(t *job) {
 	for _, mark := range t.intents {
-		if mark.users--; mark.users == 0 && !t.line.part.lost.Load() {
-			t.line.part.bucket.Discard(mark.seq)
+		if mark.users--; mark.users == 0 && !t.part.lost.Load() {
+			t.part.bucket.Discard(mark.seq)
 		}
 	}
 	t.intents, t.intended, t.intendedBy = nil, 0, nil
@@ -331,8 +333,8 @@ func (l *lane) withdrawIntents(ctx context.Context) {
 	l.mu.Lock()
 	for _, line := range l.s.lines {
 		for _, t := range line.tasks {
-			if t.phase != calling && t.phase != settling && t.lost == nil {
-				l.dropIntentsLocked(t)
+			if t.phase != calling && t.phase != settling {
+				l.dropIdleIntentsLocked(t)
 			}
 		}
 	}
@@ -379,11 +381,11 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 }
 
 // sent tells the schedule that a call has left, or has ended without leaving.
-func (l *lane) sent(t *task) {
+func (l *lane) sent(t *job) {
 	l.mu.Lock()
 	waited := t.unsent
 	if waited {
-		l.s.sent(t, l.now())
+		l.s.sent(t.task, l.now())
 	}
 	l.mu.Unlock()
 	if waited {
@@ -392,8 +394,8 @@ func (l *lane) sent(t *task) {
 }
 
 // call makes a granted call, and reports whether it was made: without the right to its partition the job's slot goes back.
-func (l *lane) call(ctx context.Context, t *task) (r httpcall.Response, made bool) {
-	if !t.line.part.mayCall() {
+func (l *lane) call(ctx context.Context, t *job) (r httpcall.Response, made bool) {
+	if !t.part.mayCall() {
 		l.unstart(ctx, t)
 		return r, false
 	}
@@ -409,7 +411,7 @@ func (l *lane) call(ctx context.Context, t *task) (r httpcall.Response, made boo
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r = l.send(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.line.part.mayCall})
+	r = l.send(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.part.mayCall})
 	if r.Barred && !r.Sent {
 		l.mu.Lock()
 		t.calls--
@@ -428,14 +430,14 @@ func (l *lane) call(ctx context.Context, t *task) (r httpcall.Response, made boo
 		t.taken = use.Actual
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
-	l.change(func(s *schedule) { s.learnCall(r.Ended.Sub(r.Started)); s.ended(t) })
+	l.change(func(s *schedule) { s.learnCall(r.Ended.Sub(r.Started)); s.ended(t.task) })
 	return r, true
 }
 
 // unstart takes back a call that this process had no right to make when it came to it.
-func (l *lane) unstart(ctx context.Context, t *task) {
+func (l *lane) unstart(ctx context.Context, t *job) {
 	l.mu.Lock()
-	use := l.s.unstart(t)
+	use := l.s.unstart(t.task)
 	l.mu.Unlock()
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.kick()

@@ -64,7 +64,7 @@ type lane struct {
 	learned   bool // the ledger was read for it before it ran
 	// unrecorded are jobs of whose call before this process nothing is in the ledger yet; unlogged is how many may have been
 	// called then of which nothing ever will be.
-	unrecorded map[*task]struct{}
+	unrecorded map[*job]struct{}
 	unlogged   int
 	wake       chan struct{}
 	tell       chan struct{} // there is something in ended
@@ -197,16 +197,18 @@ func (l *lane) orderAll(hard context.Context, fx *effects) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range fx.start {
-		l.orderLocked(t, toCall)
+		l.orderLocked(jobLocked(t), toCall)
 	}
 	for _, t := range fx.load {
-		l.beginLocked(hard, t)
+		l.beginLocked(hard, jobLocked(t))
 	}
 	for _, t := range fx.cancel {
-		l.endLocked(t, toCancel, func() { l.buryCancelled(hard, t) })
+		j := jobLocked(t)
+		l.endLocked(j, toCancel, func() { l.buryCancelled(hard, j) })
 	}
 	for _, t := range fx.expire {
-		l.endLocked(t, toExpire, func() { l.expire(hard, t) })
+		j := jobLocked(t)
+		l.endLocked(j, toExpire, func() { l.expire(hard, j) })
 	}
 }
 
@@ -242,12 +244,12 @@ func (l *lane) take(ctx context.Context, p *part, e queue.Entry) {
 			return
 		}
 		p.expectLocked(e)
-		l.s.push(e.Key, e.Seq, p)
+		l.s.push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		l.kick()
 	case !p.closing: // otherwise it is the next owner's
 		p.expectLocked(e)
-		line := l.s.push(e.Key, e.Seq, p)
+		line := l.s.push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		l.takeFoundLocked(ctx, p, line, e)
 	}
@@ -284,15 +286,6 @@ func (l *lane) stop(hard context.Context) {
 		}
 	}
 	l.running.Wait()
-}
-
-func firstGranted(line *line) *task {
-	for _, t := range line.tasks {
-		if t.phase == granted {
-			return t
-		}
-	}
-	return nil
 }
 
 // lanes counts of one lane.

@@ -20,7 +20,7 @@ import (
 
 // endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
 // perhaps.
-func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
+func (l *lane) endWithResult(ctx context.Context, t *job, at uint64) {
 	if !l.reload(ctx, t) {
 		return
 	}
@@ -33,13 +33,13 @@ func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
 	if msg != nil {
 		header, err = nats.DecodeHeadersMsg(msg.Headers)
 	}
-	if msg == nil || err != nil || header.Get(ingest.HeaderJobID) != t.job.ID { // another job's, of a stream that is gone
+	if msg == nil || err != nil || header.Get(ingest.HeaderJobID) != t.message.ID { // another job's, of a stream that is gone
 		if t.lost != nil {
 			l.settleLost(ctx, t)
 			return
 		}
 		l.neverRecorded(t)
-		l.change(func(s *schedule) { s.rest(t, 1) })
+		l.change(func(s *schedule) { l.restLocked(t, 1) })
 		return
 	}
 	calls, _ := strconv.Atoi(header.Get(ledger.HeaderCalls)) // weir's own headers: always there
@@ -48,8 +48,8 @@ func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
 	t.calls, t.attempts = max(t.calls, calls), max(t.attempts, attempts)
 	t.doubt.billed = t.doubt.billed.Worst(deadletter.BilledYes)
 	l.mu.Unlock()
-	if t.job.ReplyTo != "" {
-		l.d.reply(t.job.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
+	if t.message.ReplyTo != "" {
+		l.d.reply(t.message.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
 	}
 	if l.keepRecord(ctx, t, l.lostRecord(t, header)) {
 		l.finish(t, ledger.Done)
@@ -57,7 +57,7 @@ func (l *lane) endWithResult(ctx context.Context, t *task, at uint64) {
 }
 
 // lostRecord is the ledger's record of a call of which only the result was stored.
-func (l *lane) lostRecord(t *task, result nats.Header) *ledger.Record {
+func (l *lane) lostRecord(t *job, result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
 	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))

@@ -12,7 +12,7 @@ import (
 func TestLineThatIsGoneIsTouched(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10}}
 	s := newSchedule(&Policy{Rules: rules}, pace{maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
-	now, p := bucket.Micros(1_000_000_000), &part{open: true}
+	now, p := bucket.Micros(1_000_000_000), &Partition{open: true}
 	s.policy = &Policy{Rules: rules}
 	l := s.push("k", 1, p)
 	job := l.extract(1)

@@ -48,23 +48,5 @@ const slowBucket = 10 * time.Second
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
 func (l *lane) untoldLocked(line *line) bool {
-	return line.part.untold && l.s.rules.Interval(line.limits.Rate).Duration() < slowBucket
-}
-
-// crowded is until when a line must not be called because calls left under way may be all that its key may have in
-// flight; 0 when they are fewer.
-func (l *line) crowded() bucket.Micros {
-	if l.left == 0 || int64(l.left) < l.limits.InFlight {
-		return 0
-	}
-	return l.part.leftover
-}
-
-// free is how many calls more the line may have asked for or under way, and when that may change by itself.
-func (l *line) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = l.limits.InFlight-int64(l.count(asking, granted, calling)), never
-	if l.left > 0 && l.part.leftover > now {
-		n, again = n-int64(l.left), l.part.leftover
-	}
-	return n, again
+	return partOf(line).untold && l.s.rules.Interval(line.limits.Rate).Duration() < slowBucket
 }

@@ -21,7 +21,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
-	p := &part{open: true, leftover: start.Add(10 * time.Second)}
+	p := &Partition{open: true, leftover: start.Add(10 * time.Second)}
 	running := map[string]int{}
 	run := func(until bucket.Micros) {
 		for ; now < until; now = now.Add(time.Millisecond) {
@@ -81,7 +81,8 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 func TestLeftUnderWay(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, InFlight: 3}}
 	l := &lane{s: newSchedule(&Policy{Rules: rules}, pace{}, func(string) bucket.Micros { return 0 })}
-	p := &part{leftover: 1}
+	p := &part{Partition: Partition{leftover: 1}}
+	p.Of = p
 	for _, c := range []struct {
 		untold bool
 		left   int32
@@ -89,14 +90,14 @@ func TestLeftUnderWay(t *testing.T) {
 		want   int32
 	}{{false, 2, 5, 2}, {false, 0, 5, 0}, {true, 0, 5, 3}, {true, 0, 1, 1}} {
 		p.untold = c.untold
-		line := &line{part: p, limits: &rules.Key, left: c.left}
+		line := &line{part: &p.Partition, limits: &rules.Key, left: c.left}
 		for k := range c.jobs {
 			line.enqueue(uint64(k + 1))
 		}
 		if l.leaveLocked(line); line.left != c.want {
 			t.Errorf("%+v: %d are left", c, line.left)
 		}
-		line.part = &part{}
+		line.part = &Partition{Of: &part{}}
 		if l.leaveLocked(line); line.left != 0 {
 			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, line.left)
 		}

@@ -47,14 +47,13 @@ func (l *lane) round(hard context.Context, fx *effects) {
 	l.mu.Lock()
 	out := l.s.answer(fx, r)
 	for _, t := range out.withdrawn {
-		l.dropIntentsLocked(t)
-		l.orderLocked(t, toRest)
+		l.restOrderedLocked(t)
 	}
 	for _, t := range out.impossible {
-		l.orderLocked(t, toRefuse)
+		l.orderLocked(jobLocked(t), toRefuse)
 	}
 	for _, t := range out.overBudget {
-		l.orderLocked(t, toOverdraw)
+		l.orderLocked(jobLocked(t), toOverdraw)
 	}
 	l.mu.Unlock()
 	l.tellNews(out.news)

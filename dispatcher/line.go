@@ -2,18 +2,15 @@ package dispatcher
 
 import (
 	"slices"
-	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
-	"weir/ingest"
 )
 
 // line is one key's unfinished jobs, in the order they were accepted. A key without jobs has no line, unless there
 // is something to be remembered of it.
 type line struct {
 	key                     string
-	part                    *part
+	part                    *Partition
 	limits                  *bucket.KeyLimits
 	first                   uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
 	more                    []uint64 // the waiting sequences behind it
@@ -61,65 +58,42 @@ const (
 
 // task is a job that is near its call, or past one.
 type task struct {
+	of        payload // the shell's own of the job, nil until there is one
 	line      *line
 	seq       uint64
 	phase     phase
-	terms     *terms       // it was last made ready by
-	policy    *Policy      // the same, as the schedule has it
-	job       *ingest.Job  // while near its call
-	space     *queue.Space // that it takes in memory then
-	cramped   bool         // it waits for that
-	accepted  bucket.Micros
-	staged    bucket.Micros // when it began to be made ready
+	policy    *Policy       // it was last made ready by
 	grant     bucket.Grant  // by the store's clock
 	at, last  bucket.Micros // when its call may start, by ours
 	asked     bucket.Micros // when its slot was asked for
 	base      bucket.Micros // the offset's, when they were reckoned
 	costs     []int64
-	taken     []int64       // the costs of its last call, as far as its answer told them
-	unsettled []string      // limits of which that answer was to tell, and did not
+	deadline  bucket.Micros // 0: none
 	notBefore bucket.Micros // of a retry
 	failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: notBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
 	calls     int           // made so far
-	attempts  int           // of them, those that count
 	deaths    int           // of owners in a row, with its call under way
-	lost      *foundIntent  // of a call nobody knows the outcome of, until that is settled
-	crashes   int           // of them, those over which weir crashed
+	denials   int           // its calls that were denied
+	spared    int           // calls that failed while the breaker was open, and did not count
 	// unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
-	unseen   bool
-	intended int // the call number its newest intent covers, 0 for none
-	// intendedBy are the terms that intent tells of.
-	intendedBy *terms
-	intents    []*intentMark
-	orders     chan<- order // to its worker, nil while it has none
-	markSeq    uint64       // of its retry mark, 0 for none
-	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none. It is set and read
-	// while the task settles.
-	answeredAt uint64
-	denials    int           // its calls that were denied
-	spared     int           // calls that failed while the breaker was open, and did not count
-	status     int           // that the api answered last, 0 if it never did
-	doubt      doubt         // what may have come of its calls so far
-	missing    int           // times its message was not found
-	called     bool          // its call has ended, and its outcome is being stored
-	unsent     bool          // its call has started and the request has not left yet
-	ends       []uint64      // of the marks that say that it ends
-	cancelled  bool          // an operator's word
-	why        string        // of it
-	ended      chan struct{} // closed when the job has ended, if somebody waits for that
-	outcome    string        // then
-	deadline   bucket.Micros // 0: none
-	lapsed     bool          // its deadline passed while it waited: it counts among those that end so
-	// intendedAt is when that intent was stored, by the server; zero when all that may have come of it has been looked up.
-	intendedAt time.Time
+	unseen    bool
+	cramped   bool // being made ready, it waits for room in memory
+	unsent    bool // its call has started and the request has not left yet
+	called    bool // its call has ended, and its outcome is being stored
+	cancelled bool // an operator's word
+	lapsed    bool // its deadline passed while it waited: it counts among those that end so
 }
 
-// intentMark is one stored intent message; it may go when none of its jobs needs it.
-type intentMark struct {
-	seq   uint64
-	users int
+// payload is what the shell has of a job. It lets go of what it holds in memory when the job is not near its call any more.
+type payload interface{ unload() }
+
+// unload has the shell let go of what it holds in memory for the job's call.
+func (t *task) unload() {
+	if t.of != nil {
+		t.of.unload()
+	}
 }
 
 func (l *line) waiting() int {
@@ -184,6 +158,16 @@ func (l *line) insert(t *task) {
 	l.tasks = slices.Insert(l.tasks, i, t)
 }
 
+// task is the task of a job that is near its call or past one, nil where it waits or is not there.
+func (l *line) task(seq uint64) *task {
+	for _, t := range l.tasks {
+		if t.seq == seq {
+			return t
+		}
+	}
+	return nil
+}
+
 func (l *line) remove(t *task) {
 	if t.cancelled {
 		t.cancelled = false
@@ -236,3 +220,21 @@ func (t *task) first() bool { return t.calls == 0 || t.unseen }
 
 // past reports whether the job's deadline has passed at now.
 func (t *task) past(now bucket.Micros) bool { return t.deadline != 0 && t.deadline <= now }
+
+// crowded is until when a line must not be called because calls left under way may be all that its key may have in
+// flight; 0 when they are fewer.
+func (l *line) crowded() bucket.Micros {
+	if l.left == 0 || int64(l.left) < l.limits.InFlight {
+		return 0
+	}
+	return l.part.leftover
+}
+
+// free is how many calls more the line may have asked for or under way, and when that may change by itself.
+func (l *line) free(now bucket.Micros) (n int64, again bucket.Micros) {
+	n, again = l.limits.InFlight-int64(l.count(asking, granted, calling)), never
+	if l.left > 0 && l.part.leftover > now {
+		n, again = n-int64(l.left), l.part.leftover
+	}
+	return n, again
+}

@@ -28,7 +28,7 @@ type traces struct {
 // lookUp looks for a result and a record of a job that has an intent, where that is older than what has been read. It reports
 // whether there is none: otherwise the job is brought to the end it had, or the lane stops. It blocks until the ledger has
 // answered.
-func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
+func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
 	since := t.intendedAt.Add(-l.d.opts.Tail.OrDefault().Leeway)
 	if t.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
 		return true
@@ -58,7 +58,7 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 			t.doubt.recall(c.Billed, c.Idempotency)
 			t.answeredAt = cmp.Or(c.Last().At, t.answeredAt)
 			l.dropIntentsLocked(t)
-			s.rest(t, max(c.NotBefore, 1))
+			l.restLocked(t, max(c.NotBefore, 1))
 		})
 	default:
 		return true
@@ -67,8 +67,8 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 }
 
 // tracesOf reads what was stored since a time of the job's key. It blocks until it has.
-func (l *lane) tracesOf(ctx context.Context, t *task, since time.Time) (found traces, err error) {
-	source := t.line.part.bucket.Name()
+func (l *lane) tracesOf(ctx context.Context, t *job, since time.Time) (found traces, err error) {
+	source := t.part.bucket.Name()
 	c := ledger.Record{API: l.name, Key: t.line.key}
 	err = l.readSince(ctx, ledger.CallsStream, c.Subject(), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		c := ledger.Record{At: meta.Sequence.Stream}
@@ -83,7 +83,7 @@ func (l *lane) tracesOf(ctx context.Context, t *task, since time.Time) (found tr
 	}
 	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.line.key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		of, seq, accepted, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-		if ok && of == source && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.job.ID {
+		if ok && of == source && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.message.ID {
 			found.result = meta.Sequence.Stream
 		}
 		return nil

@@ -16,11 +16,11 @@ import (
 // began when its intent was stored, with what the intent says of it: the configuration may be another by now.
 
 // lose notes that a job's last call is lost, unless its result is found.
-func (t *task) lose(i *foundIntent) { t.lost, t.deaths, t.intendedAt = i, i.Deaths+1, i.stored }
+func (t *job) lose(i *foundIntent) { t.lost, t.deaths, t.intendedAt = i, i.Deaths+1, i.stored }
 
 // settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.
-func (l *lane) settleLost(ctx context.Context, t *task) {
+func (l *lane) settleLost(ctx context.Context, t *job) {
 	fault.Pass(fault.UnknownFound)
 	if !l.reload(ctx, t) {
 		return
@@ -40,7 +40,7 @@ func (l *lane) settleLost(ctx context.Context, t *task) {
 		l.repeatLost(ctx, t)
 		return
 	}
-	if t.line.part.Lease != nil { // the replica that made the call may be alive
+	if t.part.Lease != nil { // the replica that made the call may be alive
 		switch at, ok := l.bar(ctx, t); {
 		case !ok:
 			return
@@ -52,16 +52,16 @@ func (l *lane) settleLost(ctx context.Context, t *task) {
 	l.buryLost(ctx, t)
 }
 
-func (t *task) lostDetail() string {
+func (t *job) lostDetail() string {
 	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
 }
 
 // repeatLost lets a job be called again under its key.
-func (l *lane) repeatLost(ctx context.Context, t *task) {
+func (l *lane) repeatLost(ctx context.Context, t *job) {
 	l.again(ctx, t, l.lostCall(t, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: t.lostDetail()}), 1)
 }
 
-func (l *lane) buryLost(ctx context.Context, t *task) {
+func (l *lane) buryLost(ctx context.Context, t *job) {
 	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", t.lostDetail())
 	switch {
 	case t.deaths >= mostDeaths && t.lost.Repeatable:
@@ -75,10 +75,10 @@ func (l *lane) buryLost(ctx context.Context, t *task) {
 
 // lostCall is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
 // when it was made nobody knows.
-func (l *lane) lostCall(t *task, out httpcall.Outcome) *ledger.Record {
+func (l *lane) lostCall(t *job, out httpcall.Outcome) *ledger.Record {
 	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
 	l.d.metrics.spend.add(l.name, t.lost.price(t.terms.api))
-	if c := contained(func() { t.taken, _ = t.terms.costs(t.job) }); c != nil {
+	if c := contained(func() { t.taken, _ = t.terms.costs(t.message) }); c != nil {
 		t.taken = nil // nobody knows its costs
 	}
 	at := t.lost.stored
@@ -103,7 +103,7 @@ func (i *foundIntent) price(present *httpcall.API) int64 {
 }
 
 // asIntended has the record of a call that nobody recorded say what its intent does.
-func (t *task) asIntended(c *ledger.Record) {
+func (t *job) asIntended(c *ledger.Record) {
 	if t.lost == nil {
 		c.Idempotency = "" // nobody knows
 		return

@@ -22,8 +22,8 @@ const headerBytes = 4 << 10
 
 // load brings a task's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
 // ends or the lane stops.
-func (l *lane) load(ctx context.Context, t *task) (queue.Entry, error) {
-	p := t.line.part
+func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
+	p := t.part
 	l.mu.Lock()
 	api := l.terms.api
 	if t.terms != nil {
@@ -50,7 +50,7 @@ func (l *lane) load(ctx context.Context, t *task) (queue.Entry, error) {
 	defer cancel()
 	if entry, err = p.bucket.Get(loading, t.seq); err != nil {
 		l.mu.Lock()
-		t.unloadLocked()
+		t.unload()
 		l.mu.Unlock()
 		return queue.Entry{}, err
 	}
@@ -59,7 +59,7 @@ func (l *lane) load(ctx context.Context, t *task) (queue.Entry, error) {
 }
 
 // spaceOf waits for room in memory for a task.
-func (l *lane) spaceOf(ctx context.Context, t *task, size int64) (*queue.Space, error) {
+func (l *lane) spaceOf(ctx context.Context, t *job, size int64) (*queue.Space, error) {
 	holdings := l.queue.Holdings()
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil
@@ -79,15 +79,15 @@ func (l *lane) spaceOf(ctx context.Context, t *task, size int64) (*queue.Space, 
 }
 
 // answered makes the space of a called task as large as its answer turned out to be.
-func (t *task) answered(r httpcall.Response) {
-	if t.job != nil {
-		t.space.Resize(jobSize(t.job) + int64(len(r.Body)))
+func (t *job) answered(r httpcall.Response) {
+	if t.message != nil {
+		t.space.Resize(jobSize(t.message) + int64(len(r.Body)))
 	}
 }
 
-// unloadLocked lets go of a task's message and of its space.
-func (t *task) unloadLocked() {
-	t.job = nil
+// unload lets go of a job's message and of its space. The schedule calls it, under the lane's lock.
+func (t *job) unload() {
+	t.message = nil
 	t.space.Release()
 	t.space = nil
 }

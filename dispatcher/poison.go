@@ -16,73 +16,6 @@ import (
 // mostCrashes is how often the handling of one job may crash before it is parked.
 const mostCrashes = 2
 
-// mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
-// intents. Where an api is not idempotent such a job is parked the first time. Elsewhere it may be as innocent as its worker was
-// killed by somebody else: so one death makes nobody a suspect, and it takes several, the last ones with no other suspect's
-// call under way.
-const (
-	suspectFrom = 2
-	aloneFrom   = 3
-	mostDeaths  = 5
-)
-
-// manySuspects bounds the calls of suspects at once.
-const manySuspects = 16
-
-// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are called a few at
-// a time, and those that three died over alone, so that the next death tells which. Only a job that was called alone is
-// parked.
-type suspects struct {
-	called  map[*task]struct{} // being made ready or called
-	alone   *task              // the one of them that no other may be beside
-	waiting map[*line]struct{} // lines with one that waits
-}
-
-// mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
-func (s *suspects) mayCall(t *task) bool {
-	switch {
-	case t.deaths < suspectFrom,
-		s.alone == nil && t.deaths < aloneFrom && len(s.called) < manySuspects,
-		s.alone == nil && len(s.called) == 0:
-		return true
-	}
-	if s.waiting == nil {
-		s.waiting = map[*line]struct{}{}
-	}
-	s.waiting[t.line] = struct{}{}
-	return false
-}
-
-func (s *suspects) call(t *task) {
-	if t.deaths < suspectFrom {
-		return
-	}
-	if s.called == nil {
-		s.called = map[*task]struct{}{}
-	}
-	s.called[t] = struct{}{}
-	if t.deaths >= aloneFrom {
-		s.alone = t
-	}
-}
-
-// cleared lets the next suspect be called when one rests again or has ended.
-func (s *schedule) cleared(t *task) {
-	of := &s.suspects
-	if _, ok := of.called[t]; !ok {
-		return
-	}
-	delete(of.called, t)
-	if of.alone == t {
-		of.alone = nil
-	}
-	waiting := of.waiting
-	of.waiting = nil
-	for l := range waiting {
-		s.touch(l)
-	}
-}
-
 // crash is a panic while one job was handled. It is that job's alone: the others go on.
 type crash struct {
 	cause any
@@ -105,7 +38,7 @@ func contained(what func()) (c *crash) {
 
 // read makes a task's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
 // would every time, and it was not called.
-func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error) {
+func (l *lane) read(t *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
@@ -121,7 +54,7 @@ func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.job, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
+	t.message, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
 	if !job.Deadline.IsZero() {
 		t.deadline = bucket.MicrosOf(job.Deadline)
 	}
@@ -132,9 +65,9 @@ func (l *lane) read(t *task, e queue.Entry) (refusal *ingest.Refusal, err error)
 }
 
 // send makes a task's call. Of one that crashes nobody knows whether it was sent.
-func (l *lane) send(ctx context.Context, t *task, h httpcall.Hooks) httpcall.Response {
+func (l *lane) send(ctx context.Context, t *job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = t.terms.call.Call(ctx, t.job, h) }); c != nil {
+	if c := contained(func() { r = t.terms.call.Call(ctx, t.message, h) }); c != nil {
 		l.tellCrash(t, c)
 		t.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
@@ -142,13 +75,13 @@ func (l *lane) send(ctx context.Context, t *task, h httpcall.Hooks) httpcall.Res
 	return r
 }
 
-func (l *lane) tellCrash(t *task, c *crash) {
+func (l *lane) tellCrash(t *job, c *crash) {
 	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", t.line.key, "seq", t.seq,
 		"err", c, "stack", string(c.stack))
 }
 
 // crashed parks a job that has crashed too often instead of trying it again.
-func (t *task) crashed(o httpcall.Outcome) httpcall.Outcome {
+func (t *job) crashed(o httpcall.Outcome) httpcall.Outcome {
 	if o.Verdict == httpcall.Again && t.crashes >= mostCrashes {
 		o.Verdict, o.Reason = httpcall.Dead, deadletter.Exhausted
 		o.Detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", t.crashes, o.Detail)

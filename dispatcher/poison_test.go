@@ -14,7 +14,7 @@ import (
 )
 
 // crashing is a lane whose calls crash: the way to its api's headers leads nowhere.
-func crashing(idempotent bool) (*lane, *task) {
+func crashing(idempotent bool) (*lane, *job) {
 	api := &httpcall.API{
 		URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Retry: httpcall.Retry{Attempts: 9},
 		Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}}, Headers: func() ([]ingest.HeaderField, error) { panic("planted") },
@@ -23,8 +23,8 @@ func crashing(idempotent bool) (*lane, *task) {
 		api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	}
 	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
-	t := &task{
-		line: &line{key: "k"}, job: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
+	t := &job{
+		task: &task{line: &line{key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
 		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
 	}
 	return l, t
@@ -59,7 +59,7 @@ func TestCrashOfReadingIsContained(t *testing.T) {
 	defer job.terms.call.Conns.Close()
 	job.terms.api.Rule = nil // reading goes by it
 	e := queue.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
-	if _, err := l.read(job, e); err == nil || job.job.ID != "j" || string(job.job.Body) != "body" {
-		t.Fatalf("reading came to %v, the job to %+v", err, job.job)
+	if _, err := l.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {
+		t.Fatalf("reading came to %v, the job to %+v", err, job.message)
 	}
 }

@@ -26,6 +26,16 @@ func (s *schedule) unstage(t *task) {
 	s.touch(t.line)
 }
 
+// unconnected takes a staging task back out for which there is no connection: that is a call that failed, and is to be heard of. A
+// probe is the probe until then.
+func (s *schedule) unconnected(t *task) {
+	probe := s.probe == t
+	s.unstage(t)
+	if probe {
+		s.probe = t
+	}
+}
+
 // ended reports that a task's call has ended; its outcome is being stored.
 func (s *schedule) ended(t *task) {
 	t.phase = settling
@@ -58,8 +68,8 @@ func (s *schedule) rest(t *task, notBefore bucket.Micros) {
 	s.noProbe(t)
 	s.cleared(t)
 	s.settled(t)
-	t.phase, t.notBefore, t.orders = resting, notBefore, nil
-	t.unloadLocked()
+	t.phase, t.notBefore = resting, notBefore
+	t.unload()
 	s.touch(t.line)
 }
 
@@ -78,7 +88,7 @@ func (s *schedule) finished(t *task) {
 	if t.lapsed {
 		s.lapsing--
 	}
-	t.unloadLocked()
+	t.unload()
 	t.line.remove(t)
 	s.jobs--
 	s.touch(t.line)

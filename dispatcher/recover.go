@@ -32,7 +32,7 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 	if h.mark != nil {
 		mark = *h.mark
 	}
-	t := line.extract(seq)
+	t := jobLocked(line.extract(seq))
 	t.markSeq = mark.seq
 	t.bind(l.terms)
 	t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
@@ -58,7 +58,7 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 }
 
 // judgeFoundLocked brings a job that was found in the stream on its way.
-func (l *lane) judgeFoundLocked(ctx context.Context, t *task, h history, last ledger.LastCall) {
+func (l *lane) judgeFoundLocked(ctx context.Context, t *job, h history, last ledger.LastCall) {
 	found := recovery.Found{
 		Recorded: t.calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
 	}
@@ -110,7 +110,7 @@ func (l *lane) holdAgainLocked(line *line, until bucket.Micros, why string) {
 // empty bucket, and so it does where there may be a call without an intent.
 func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 	known := l.recordedLocked(line.key, line.limits)
-	if line.part.Clean || !line.unsure && !l.untoldLocked(line) {
+	if partOf(line).Clean || !line.unsure && !l.untoldLocked(line) {
 		return known
 	}
 	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
@@ -149,7 +149,7 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
 // may be missing: it is written again, and its message id keeps it from standing twice.
-func (l *lane) endAgain(ctx context.Context, t *task, last ledger.LastCall) {
+func (l *lane) endAgain(ctx context.Context, t *job, last ledger.LastCall) {
 	if last.Outcome == ledger.Done {
 		l.finish(t, ledger.Done)
 		return

@@ -5,15 +5,15 @@ package dispatcher
 // only as a bound.
 
 // awaitRecordLocked notes a job of whose last call nothing is recorded yet.
-func (l *lane) awaitRecordLocked(t *task) {
+func (l *lane) awaitRecordLocked(t *job) {
 	if l.unrecorded == nil {
-		l.unrecorded = map[*task]struct{}{}
+		l.unrecorded = map[*job]struct{}{}
 	}
 	l.unrecorded[t] = struct{}{} // of calls that were under way at a death: a lane has a bounded number of those
 }
 
 // accountedFor notes that what there is to be recorded of a job's former call is stored, or will never be.
-func (l *lane) accountedFor(t *task) {
+func (l *lane) accountedFor(t *job) {
 	l.mu.Lock()
 	delete(l.unrecorded, t)
 	l.mu.Unlock()
@@ -21,7 +21,7 @@ func (l *lane) accountedFor(t *task) {
 
 // neverRecorded notes that a job's former call may have been made, and that no record of it will be there: what it would tell of is
 // gone. It counts as one that nobody wrote down.
-func (l *lane) neverRecorded(t *task) {
+func (l *lane) neverRecorded(t *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, awaited := l.unrecorded[t]; awaited {

@@ -56,7 +56,7 @@ func (s *schedule) forget(l *line) {
 }
 
 // forgetWaiting takes the lines of a part that is not this process's any more out of those that wait for a turn.
-func (s *schedule) forgetWaiting(p *part) {
+func (s *schedule) forgetWaiting(p *Partition) {
 	all := s.blocked.tenants
 	s.blocked.tenants = nil
 	for _, t := range all {
@@ -85,4 +85,13 @@ func (s *schedule) unstart(t *task) bucket.Use {
 	s.touch(t.line)
 	s.permitFreed()
 	return bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs, Returned: true}
+}
+
+func firstGranted(line *line) *task {
+	for _, t := range line.tasks {
+		if t.phase == granted {
+			return t
+		}
+	}
+	return nil
 }

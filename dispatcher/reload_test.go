@@ -31,8 +31,9 @@ func TestReloadEnds(t *testing.T) {
 		l := newLane(d, LaneOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
 		l.tat = func(string) bucket.Micros { return 0 }
 		p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
+		p.Of = p
 		p.lost.Store(lost)
-		task := l.s.push("k", 7, p).extract(7)
+		task := jobLocked(l.s.push("k", 7, &p.Partition).extract(7))
 		task.phase = settling
 		l.awaitRecordLocked(task)
 		const tried = mostMissing - 2 // as if it had been tried so often
@@ -67,7 +68,8 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	l := newLane(d, LaneOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
 	l.tat = func(string) bucket.Micros { return 0 }
 	p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
-	task := l.s.push("k", 7, p).extract(7)
+	p.Of = p
+	task := jobLocked(l.s.push("k", 7, &p.Partition).extract(7))
 	task.phase = settling
 	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -77,7 +79,7 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 			t.Fatalf("step %d: the message was not loaded", step)
 		}
 	}
-	l.change(func(s *schedule) { s.finished(task) })
+	l.change(func(s *schedule) { s.finished(task.task) })
 	if _, _, near, _ := holdings.Held(); near != 0 {
 		t.Errorf("%d bytes of room are left taken", near)
 	}

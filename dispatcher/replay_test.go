@@ -37,6 +37,7 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 	l.s = newSchedule(&Policy{Rules: api.Rules}, pace{maxStaged: maxStaged, maxCalls: maxCalls}, l.knownLocked)
 	l.terms = &terms{api: api, policy: l.s.policy}
 	p := &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
+	p.Of = p
 	l.parts = []*part{p}
 	owners := 1
 	if died {
@@ -194,7 +195,7 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 	if l.marked(p); !p.untold {
 		t.Error("an owner that did not say so is taken to have written an intent of every call")
 	}
-	line := l.s.push("a", 1, p)
+	line := l.s.push("a", 1, &p.Partition)
 	for per, want := range map[time.Duration]bool{5 * time.Second: true, time.Minute: false} {
 		l.s.rules.Key.Rate.Per = per
 		if waits := l.floor(line, l.now()) > l.now(); waits != want {

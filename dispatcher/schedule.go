@@ -100,7 +100,7 @@ type effects struct {
 }
 
 // line returns the key's line, making it when there is none.
-func (s *schedule) line(key string, p *part) *line {
+func (s *schedule) line(key string, p *Partition) *line {
 	l := s.lines[key]
 	if l == nil {
 		l = &line{key: key, part: p, place: notTimed, limits: s.limitsOf(key), tat: s.knownTAT(key)}
@@ -133,7 +133,7 @@ func (s *schedule) touch(l *line) {
 }
 
 // push takes a job in.
-func (s *schedule) push(key string, seq uint64, p *part) *line {
+func (s *schedule) push(key string, seq uint64, p *Partition) *line {
 	l := s.line(key, p)
 	l.enqueue(seq)
 	s.jobs++

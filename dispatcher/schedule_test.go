@@ -12,7 +12,7 @@ import (
 // desk is a schedule driven by hand: nothing happens in it but what a test does.
 type desk struct {
 	*schedule
-	part    *part
+	part    *Partition
 	now     bucket.Micros
 	spacing time.Duration // of the slots that are granted
 }
@@ -23,7 +23,7 @@ func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
 		lead: leastLead, ahead: leastAhead, late: 4 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls,
 	}, func(string) bucket.Micros { return 0 })
 	s.policy.Breaker = httpcall.Breaker{Failures: 1, Min: time.Second, Max: time.Minute}
-	return &desk{s, &part{open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
+	return &desk{s, &Partition{open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
 }
 
 func fast(inFlight int64) bucket.KeyLimits {
@@ -199,7 +199,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 			gone = append(gone, l)
 		}
 	}
-	d.forgetWaiting(&part{})
+	d.forgetWaiting(&Partition{})
 	for _, l := range gone {
 		d.rebind(l, d.now)
 	}

@@ -25,7 +25,7 @@ const persistRetry = time.Second
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
-func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
+func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
 	api := t.terms.api
 	out := t.crashed(httpcall.Judge(api, r, time.Now()))
 	e := CallEnd{
@@ -34,7 +34,7 @@ func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
 	}
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	l.mu.Lock()
-	f := l.s.hear(t, e)
+	f := l.s.hear(t.task, e)
 	l.dropDenialsLocked()
 	if out.Counts() && !f.free {
 		t.attempts++
@@ -52,14 +52,14 @@ func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
 		l.d.metrics.spend.add(l.name, api.Price)
 	}
 	if f.first {
-		l.log.Warn("a call failed", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.Detail)
+		l.log.Warn("a call failed", "job_id", t.message.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.Detail)
 	}
 	l.tellNews(f.news)
-	l.keepHold(t.line.part, f.hold)
+	l.keepHold(t.part, f.hold)
 	if f.denied {
 		l.keepDenial(f.news[0].until, f.news[0].why)
 	}
-	l.log.Debug("call ended", "job_id", t.job.ID, "key", t.line.key, "attempt", t.attempts, "status", r.Status,
+	l.log.Debug("call ended", "job_id", t.message.ID, "key", t.line.key, "attempt", t.attempts, "status", r.Status,
 		"outcome", out.Name(), "reason", out.Detail)
 
 	switch out.Verdict {
@@ -78,9 +78,9 @@ func (l *lane) settle(ctx context.Context, t *task, r httpcall.Response) {
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
-func (l *lane) keepResult(ctx context.Context, t *task, r httpcall.Response, out httpcall.Outcome) {
+func (l *lane) keepResult(ctx context.Context, t *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
-		t.line.part.bucket.Finish(t.line.key, t.seq)
+		t.part.bucket.Finish(t.line.key, t.seq)
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
@@ -89,8 +89,8 @@ func (l *lane) keepResult(ctx context.Context, t *task, r httpcall.Response, out
 		return
 	}
 	fault.Pass(fault.ResultStored)
-	if t.job.ReplyTo != "" {
-		l.d.reply(t.job.ReplyTo, msg)
+	if t.message.ReplyTo != "" {
+		l.d.reply(t.message.ReplyTo, msg)
 	}
 	if l.keepRecord(ctx, t, l.record(t, r, out)) {
 		l.finish(t, ledger.Done)
@@ -99,14 +99,14 @@ func (l *lane) keepResult(ctx context.Context, t *task, r httpcall.Response, out
 
 // writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
 // its job must not stand in the way of all others.
-func (l *lane) writeResult(t *task, msg *nats.Msg) error {
+func (l *lane) writeResult(t *job, msg *nats.Msg) error {
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(t.line.part.mayCall, msg, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(t.part.mayCall, msg, done) })
 		size := msg.Size()
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 			return err
 		}
-		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.job.ID, "key", t.line.key,
+		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.message.ID, "key", t.line.key,
 			"bytes", size, "err", err)
 	}
 }
@@ -114,7 +114,7 @@ func (l *lane) writeResult(t *task, msg *nats.Msg) error {
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
-func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, detail string, c *ledger.Record) {
+func (l *lane) bury(ctx context.Context, t *job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := t.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
 	if c != nil {
@@ -137,7 +137,7 @@ func (l *lane) bury(ctx context.Context, t *task, reason deadletter.Reason, deta
 
 // keepEnd notes that a job which is not called becomes a letter: after a crash between the letter and the job's deletion what
 // kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
-func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) bool {
+func (l *lane) keepEnd(ctx context.Context, t *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
 		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
@@ -151,16 +151,16 @@ func (l *lane) keepEnd(ctx context.Context, t *task, letter *deadletter.Letter) 
 	return ok
 }
 
-func (l *lane) keepMark(ctx context.Context, what string, t *task, mark queue.RetryMark) (seq uint64, ok bool) {
+func (l *lane) keepMark(ctx context.Context, what string, t *job, mark queue.RetryMark) (seq uint64, ok bool) {
 	ok = l.persist(ctx, what, t, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { t.line.part.markers.Retry(mark, done) })
+		seq, err = awaitWrite(func(done func(uint64, error)) { t.part.markers.Retry(mark, done) })
 		return err
 	})
 	return seq, ok
 }
 
 // buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
-func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Letter) {
+func (l *lane) buryLetter(ctx context.Context, t *job, letter *deadletter.Letter) {
 	if letter.Answer == nil && t.answeredAt != 0 && !l.recallAnswer(ctx, t, letter) {
 		return
 	}
@@ -174,7 +174,7 @@ func (l *lane) buryLetter(ctx context.Context, t *task, letter *deadletter.Lette
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
-func (l *lane) again(ctx context.Context, t *task, c *ledger.Record, notBefore bucket.Micros) {
+func (l *lane) again(ctx context.Context, t *job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
 	if !l.keepRecord(ctx, t, c) {
 		return
@@ -191,19 +191,19 @@ func (l *lane) again(ctx context.Context, t *task, c *ledger.Record, notBefore b
 	l.change(func(s *schedule) {
 		l.dropIntentsLocked(t)
 		if t.markSeq != 0 {
-			t.line.part.bucket.Discard(t.markSeq)
+			t.part.bucket.Discard(t.markSeq)
 		}
 		t.markSeq = seq
 		t.failed, t.lost = c.Detail, nil
-		s.rest(t, notBefore)
+		l.restLocked(t, notBefore)
 	})
 }
 
 // keepRecord stores a call's record in the ledger, and reports whether it is stored.
-func (l *lane) keepRecord(ctx context.Context, t *task, c *ledger.Record) bool {
+func (l *lane) keepRecord(ctx context.Context, t *job, c *ledger.Record) bool {
 	var seq uint64
 	if !l.persist(ctx, "ledger record", t, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(t.line.part.mayCall, c.Message(), done) })
+		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(t.part.mayCall, c.Message(), done) })
 		return err
 	}) {
 		return false
@@ -231,8 +231,8 @@ func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
 // persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.
 // Where the right to its partition is in doubt persist waits; where that is lost the job is let go of, and nothing is stored.
 // It reports whether it was written: where not, the job is somebody else's, or the next start's.
-func (l *lane) persist(ctx context.Context, what string, t *task, write func() error) bool {
-	p := t.line.part
+func (l *lane) persist(ctx context.Context, what string, t *job, write func() error) bool {
+	p := t.part
 	for {
 		err := stream.ErrNotNow
 		if p.mayCall() {
@@ -272,8 +272,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // finish lets a job go whose end is durable.
-func (l *lane) finish(t *task, outcome string) {
-	p := t.line.part
+func (l *lane) finish(t *job, outcome string) {
+	p := t.part
 	if p.lost.Load() {
 		l.abandon(t)
 		return
@@ -292,7 +292,7 @@ func (l *lane) finish(t *task, outcome string) {
 		for _, seq := range t.ends {
 			p.bucket.Discard(seq)
 		}
-		s.finished(t)
+		s.finished(t.task)
 		if t.ended != nil {
 			t.outcome = outcome
 			close(t.ended)
@@ -316,7 +316,7 @@ func (l *lane) unstall(p *part) {
 		}
 		p.open = true
 		for _, line := range s.lines {
-			if line.part == p {
+			if line.part == &p.Partition {
 				s.touch(line)
 			}
 		}

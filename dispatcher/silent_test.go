@@ -15,7 +15,7 @@ func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
 	l := &lane{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
-	task := &task{line: &line{key: "k"}, job: &ingest.Job{}, terms: &terms{api: api}, costs: []int64{1}}
+	job := &job{task: &task{line: &line{key: "k"}, costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
 	for i, c := range []struct {
 		status int
 		told   int64 // -1: nothing
@@ -35,7 +35,7 @@ func TestSilentAnswers(t *testing.T) {
 		if c.told >= 0 {
 			r.Units["/n"] = c.told
 		}
-		actual, silent := l.actual(task, r)
+		actual, silent := l.actual(job, r)
 		got := "as estimated"
 		if actual != nil {
 			got = fmt.Sprint(actual[0])

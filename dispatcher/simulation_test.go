@@ -20,7 +20,7 @@ type simulation struct {
 	s     *schedule
 	store *bucket.Memory
 	next  events
-	part  *part
+	part  *Partition
 
 	accepted  map[string][]uint64
 	seq       uint64
@@ -86,7 +86,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 		policy: &Policy{},
 		t:      t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
 		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
-		part: &part{open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
+		part: &Partition{open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
 	}
 	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
 		Rate:     bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1},

@@ -18,6 +18,7 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenur
 	p := &part{
 		Tenure: t, number: number, bucket: l.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: l.queue.Holdings(), replay: newReplay(),
 	}
+	p.Of = p
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, l.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", l.name, err)
@@ -160,7 +161,7 @@ func (l *lane) shut(p *part) (begun []*line) {
 	p.open = false
 	seen := 0
 	for _, line := range l.s.lines {
-		if line.part == p && len(line.tasks) > 0 {
+		if line.part == &p.Partition && len(line.tasks) > 0 {
 			begun = append(begun, line)
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -182,7 +183,7 @@ func (l *lane) unwind(lines []*line) (busy []*line) {
 	l.letGo(fx.stale)
 	l.mu.Lock()
 	for _, line := range lines {
-		if line.part.lost.Load() {
+		if partOf(line).lost.Load() {
 			l.s.forget(line) // what rests now
 		}
 	}
@@ -197,10 +198,15 @@ func (l *lane) dropIdleIntents(lines []*line) {
 	defer l.mu.Unlock()
 	for _, line := range lines {
 		for _, t := range line.tasks {
-			if t.lost == nil {
-				l.dropIntentsLocked(t)
-			}
+			l.dropIdleIntentsLocked(t)
 		}
+	}
+}
+
+// dropIdleIntentsLocked does it for one job, unless its last call is lost: that is to be settled first.
+func (l *lane) dropIdleIntentsLocked(t *task) {
+	if j, begun := t.of.(*job); begun && j.lost == nil {
+		l.dropIntentsLocked(j)
 	}
 }
 
@@ -217,7 +223,7 @@ func (l *lane) removePart(p *part) {
 	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
 	for _, line := range l.s.lines {
-		if line.part == p {
+		if line.part == &p.Partition {
 			l.s.forget(line)
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -225,7 +231,7 @@ func (l *lane) removePart(p *part) {
 			l.mu.Lock()
 		}
 	}
-	l.s.forgetWaiting(p)
+	l.s.forgetWaiting(&p.Partition)
 	l.mu.Unlock()
 }
 
@@ -246,9 +252,9 @@ func (l *lane) loseAll(lease *lease.Membership) {
 }
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
-func (l *lane) abandon(t *task) {
+func (l *lane) abandon(t *job) {
 	l.accountedFor(t)
-	l.change(func(s *schedule) { s.finished(t) })
+	l.change(func(s *schedule) { s.finished(t.task) })
 }
 
 // mayCall reports whether a call of the part may start now, or what came of one may be stored. It is asked right before

@@ -3,7 +3,6 @@ package dispatcher
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"weir/bucket"
 	"weir/bucket/fault"
@@ -36,10 +35,7 @@ func policyOf(api *httpcall.API) *Policy {
 }
 
 // bind has a job go by an api's terms.
-func (t *task) bind(by *terms) { t.terms, t.policy = by, by.policy }
-
-// lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
-func lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
+func (t *job) bind(by *terms) { t.terms, t.policy = by, by.policy }
 
 // change is a new configuration of a lane's api on its way to the loop.
 type change struct {
@@ -125,65 +121,15 @@ func (l *lane) letGo(stale []*task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range stale {
-		l.dropIntentsLocked(t)
-		l.orderLocked(t, toRest)
+		l.restOrderedLocked(t)
 	}
 }
 
-// adopt puts a new policy in force. The shared limits are asked again at once; every line is then to be rebound.
-func (s *schedule) adopt(next *Policy) {
-	s.policy, s.rules = next, &next.Rules
-	s.pace.late = lateness(s.rules)
-	s.until, s.by, s.levels = 0, "", nil
-	s.habits.costs, s.habits.tats = nil, nil
-	if next.Breaker.Failures == 0 && !s.breaker.denied {
-		s.breaker, s.probe = breaker{}, nil
-	}
-	s.reseat()
-}
-
-// unready lets what is ready rest that cannot be called next: what a former policy made ready, and what stands behind a job
-// that was never called and rests, or waits for room in memory. It would keep room from that very job.
-func (s *schedule) unready(l *line, now bucket.Micros, fx *effects) {
-	gap := false
-	for _, t := range l.tasks {
-		if t.phase == ready && (gap || t.policy != s.policy || !s.mayCall(t)) {
-			s.withdraw(t, now)
-			s.touch(l)
-			fx.stale = append(fx.stale, t)
-		}
-		gap = gap || t.first() && (t.phase == resting || t.phase == staging && t.cramped)
-	}
-}
-
-// rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
-// full bucket of the present one is the most it can mean. The store has it exactly.
-func (s *schedule) rebind(l *line, now bucket.Micros) {
-	if s.lines[l.key] != l {
-		return // it has been let go of since
-	}
-	l.limits = s.limitsOf(l.key)
-	if l.tenant == nil || s.tenants[l.tenant.name] != l.tenant {
-		l.blocked, l.queued, l.costly, l.pass, l.toll, l.lent = false, false, false, 0, 0, 0
-		s.join(l)
-	}
-	full := now.Add(s.drainTime(l.limits))
-	l.tat, l.slipped = min(l.tat, full), min(l.slipped, full)
-	if theirs := s.offset.theirs(full); theirs != 0 {
-		l.floor = min(l.floor, theirs)
-	}
-	l.askAt = 0
-	for _, t := range l.tasks {
-		if t.phase == resting && t.limited {
-			t.notBefore = now
-		}
-	}
-	s.touch(l)
-}
-
-// drainTime is how long a full bucket takes to drain.
-func (s *schedule) drainTime(limits *bucket.KeyLimits) time.Duration {
-	return s.rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
+// restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
+func (l *lane) restOrderedLocked(t *task) {
+	j := jobLocked(t)
+	l.dropIntentsLocked(j)
+	l.orderLocked(j, toRest)
 }
 
 // knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in

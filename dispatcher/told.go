@@ -22,7 +22,7 @@ type tellings struct {
 
 // actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
 // nil means as estimated. Names of limits come with it of which the answer was to tell and did not.
-func (l *lane) actual(t *task, r httpcall.Response) (actual []int64, silent []string) {
+func (l *lane) actual(t *job, r httpcall.Response) (actual []int64, silent []string) {
 	if t.costs == nil {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (l *lane) actual(t *task, r httpcall.Response) (actual []int64, silent []st
 	}
 	if news {
 		l.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
-			"job_id", t.job.ID, "key", t.line.key, "limits", silent, "status", r.Status)
+			"job_id", t.message.ID, "key", t.line.key, "limits", silent, "status", r.Status)
 	}
 	if slices.Equal(actual, t.costs) {
 		return nil, silent

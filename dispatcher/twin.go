@@ -23,11 +23,11 @@ const Deleted = "deleted"
 // (queue.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
-func (l *lane) rememberEnd(t *task) {
-	if t.job == nil || t.job.DedupeID == "" || t.accepted == 0 {
+func (l *lane) rememberEnd(t *job) {
+	if t.message == nil || t.message.DedupeID == "" || t.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	l.queue.Ended(queue.Finished{Key: t.line.key, DedupeID: t.job.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
+	l.queue.Ended(queue.Finished{Key: t.line.key, DedupeID: t.message.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
 }
 
 // meetTwinLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
@@ -43,7 +43,7 @@ func (l *lane) meetTwinLocked(ctx context.Context, p *part, e queue.Entry) bool 
 	case queue.Another:
 		return false
 	}
-	line := l.s.push(e.Key, e.Seq, p)
+	line := l.s.push(e.Key, e.Seq, &p.Partition)
 	p.keepLocked(e)
 	l.parkTwinLocked(ctx, line, e.Seq)
 	return true
@@ -53,7 +53,7 @@ func (l *lane) meetTwinLocked(ctx context.Context, p *part, e queue.Entry) bool 
 func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queue.Entry) {
 	switch p.bucket.Twin(e) {
 	case queue.Same:
-		t := line.extract(e.Seq)
+		t := jobLocked(line.extract(e.Seq))
 		t.bind(l.terms)
 		t.phase = settling
 		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
@@ -65,7 +65,7 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 
 // parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
 func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
-	t := line.extract(seq)
+	t := jobLocked(line.extract(seq))
 	t.bind(l.terms)
 	t.phase = settling
 	l.running.Go(func() { l.buryTwin(ctx, t) })
@@ -73,7 +73,7 @@ func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
 
 const twinDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
-func (l *lane) buryTwin(ctx context.Context, t *task) {
+func (l *lane) buryTwin(ctx context.Context, t *job) {
 	if !l.reload(ctx, t) {
 		return
 	}

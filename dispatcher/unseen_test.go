@@ -13,7 +13,7 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
 	s := newSchedule(&Policy{Rules: rules}, pace{lead: 24 * time.Millisecond, maxStaged: maxStaged, maxCalls: maxCalls}, func(string) bucket.Micros { return 0 })
 	s.policy = &Policy{Rules: rules}
-	now, p := bucket.Micros(1_000_000_000), &part{open: true}
+	now, p := bucket.Micros(1_000_000_000), &Partition{open: true}
 	l := s.push("k", 1, p)
 	lost := l.extract(1)
 	lost.calls, lost.unseen, lost.phase = 1, true, settling
