@@ -70,3 +70,6 @@ func (s *schedule) endDenial(now bucket.Micros) {
 		s.tryNow(now)
 	}
 }
+
+// denied reports whether the api is not called because it denies weir.
+func (s *schedule) denied() bool { return s.breaker.denied }

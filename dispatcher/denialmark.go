@@ -38,7 +38,7 @@ func (l *lane) keepDenial(until bucket.Micros, why string) {
 func (l *lane) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
-	case !l.s.breaker.denied, m.until < former.until:
+	case !l.s.denied(), m.until < former.until:
 		m.discard()
 		return
 	}
@@ -54,7 +54,7 @@ func (l *lane) replayDenialLocked(p *part, mark queue.RetryMark, e queue.Entry) 
 
 // dropDenialsLocked takes the marks back when the api accepts weir again.
 func (l *lane) dropDenialsLocked() {
-	if l.s.breaker.denied {
+	if l.s.denied() {
 		return
 	}
 	for _, p := range l.parts {

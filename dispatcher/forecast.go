@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
 )
 
 // A forecast says when a job should be called, without looking at any other key's jobs: by the key's own pace and calls in
@@ -14,6 +13,14 @@ import (
 // nothing, so that a job is refused as too late only where what is known says so. It does not see what the jobs that
 // wait cost (it takes what calls cost lately), nor retries and pushback to come; under a shared rate it may be off by a call
 // of each key.
+
+// Place is where a job stands, as far as the intake knows.
+type Place struct {
+	Key      string
+	Position int // among the unfinished jobs of its key, from 1 on
+	// Others is how many jobs of other keys there are, and Keys how many keys have any. Both may be too low.
+	Others, Keys int
+}
 
 // farthest is where forecasts end, as those of a key's own pace do: the year 2255.
 const farthest = bucket.Micros(1<<53 - 1)
@@ -68,11 +75,11 @@ func (s *schedule) usualCost(i int) float64 {
 
 // forecast is when the n-th call without a slot of a line should start, counted from 1; never while it is paused.
 func (s *schedule) forecast(l *line, n int, now bucket.Micros) bucket.Micros {
-	return s.prospect(l, queue.Place{Key: l.key, Position: n}, l.tat, now)
+	return s.prospect(l, Place{Key: l.key, Position: n}, l.tat, now)
 }
 
 // eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
-func (s *schedule) eta(p queue.Place, tat, now bucket.Micros) bucket.Micros {
+func (s *schedule) eta(p Place, tat, now bucket.Micros) bucket.Micros {
 	l := s.lines[p.Key]
 	if l != nil {
 		tat = max(tat, l.tat)
@@ -89,7 +96,7 @@ func (s *schedule) eta(p queue.Place, tat, now bucket.Micros) bucket.Micros {
 
 // prospect is when the call at a place should start, where its position counts calls without a slot. l is nil for a key
 // without jobs.
-func (s *schedule) prospect(l *line, p queue.Place, tat, now bucket.Micros) bucket.Micros {
+func (s *schedule) prospect(l *line, p Place, tat, now bucket.Micros) bucket.Micros {
 	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
 		return never
 	}
@@ -155,7 +162,7 @@ func (l *line) flying(took time.Duration) (n int64, first bucket.Micros) {
 
 // turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
 // so do the keys of one; but there cannot be more than jobs that wait.
-func (s *schedule) turnsBefore(l *line, p queue.Place) int {
+func (s *schedule) turnsBefore(l *line, p Place) int {
 	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.lines), p.Keys), max(1, len(s.tenants)), 0
 	if l != nil {
 		own = l.depth() - l.count(granted, calling, settling)
@@ -273,7 +280,7 @@ func (s *schedule) placeFree(key string, tat, now bucket.Micros) bucket.Micros {
 			return max(now, first)
 		}
 	}
-	at := s.eta(queue.Place{Key: key, Position: 1}, tat, now)
+	at := s.eta(Place{Key: key, Position: 1}, tat, now)
 	if at == 0 {
 		return 0
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/bucket/queue"
 )
 
 // foreseen runs a schedule on a real store in virtual time, and notes of every job when it was said to be called, and was.
@@ -46,7 +45,7 @@ func (f *foreseen) submit(key string) uint64 {
 	if l := f.s.lines[key]; l != nil {
 		position += l.depth()
 	}
-	f.said[f.seq] = f.s.eta(queue.Place{Key: key, Position: position}, 0, f.now)
+	f.said[f.seq] = f.s.eta(Place{Key: key, Position: position}, 0, f.now)
 	f.s.push(key, f.seq, f.part)
 	return f.seq
 }

@@ -26,7 +26,7 @@ func (h host) Rules() map[string]bucket.Rules {
 	rules := map[string]bucket.Rules{}
 	for _, l := range h.d.lanesNow() {
 		l.mu.Lock()
-		rules[l.name] = *l.s.rules
+		rules[l.name] = l.terms.api.Rules
 		l.mu.Unlock()
 	}
 	return rules

@@ -25,7 +25,7 @@ import (
 // inherit is a record's theoretical arrival time by this lane's store, not earlier than it was meant. began is the time
 // at the server, just before now.
 func (l *lane) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
-	if l.s.clock == OtherClock {
+	if l.clock == OtherClock {
 		return c.TAT
 	}
 	slot := c.Planned

@@ -69,7 +69,7 @@ func (d *Dispatcher) Keys(api string, limit int) ([]KeyState, error) {
 	states := []KeyState{}
 	for _, k := range l.deepest(min(max(limit, 1), MaxInspected)) {
 		l.mu.Lock()
-		if line := l.s.lines[k.key]; line != nil && !line.empty() {
+		if line := l.s.find(k.key); line != nil && !line.empty() {
 			states = append(states, l.s.inspect(line, l.now()))
 		}
 		l.mu.Unlock()
@@ -91,7 +91,7 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNotOwner
 	}
-	line := l.s.lines[key]
+	line := l.s.find(key)
 	if line == nil || line.empty() {
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNoKey
@@ -135,8 +135,8 @@ func (d *Dispatcher) Quiet(api string) bool {
 	if l.findingLocked() {
 		return false
 	}
-	for _, line := range l.s.lines {
-		if line.count(granted, calling, settling) > 0 {
+	for line := range l.s.queues() {
+		if line.busy() {
 			return false
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -163,9 +163,9 @@ func (l *lane) deepest(limit int) []keyDepth {
 	var top []keyDepth
 	seen, least := 0, 0
 	l.mu.Lock()
-	for key, line := range l.s.lines {
+	for line := range l.s.queues() {
 		if depth := line.depth(); depth > 0 && depth >= least {
-			top = append(top, keyDepth{key, depth})
+			top = append(top, keyDepth{line.key, depth})
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()

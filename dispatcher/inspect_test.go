@@ -115,7 +115,7 @@ func TestFirstJobs(t *testing.T) {
 			t.Errorf("job %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if all := s.firstJobs(l, MaxInspected, now); len(all) != 5 || all[4].Seq != 11 {
+	if all := s.firstJobs(l, 1000, now); len(all) != 5 || all[4].Seq != 11 {
 		t.Errorf("all are %+v", all)
 	}
 	if state := s.inspect(l, now); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
@@ -127,7 +127,8 @@ func TestFirstJobs(t *testing.T) {
 // for the lock for long.
 func TestDeepest(t *testing.T) {
 	const keys, limit = 50_000, 100
-	s, p, now := inspected(hourly())
+	now := bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+	s, p := newSchedule(&Policy{}, pace{}, func(string) bucket.Micros { return 0 }), &Partition{open: true}
 	l := &lane{s: s, now: func() bucket.Micros { return now }}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var want []keyDepth

@@ -125,7 +125,7 @@ func (l *lane) prepare(ctx context.Context, t *job) bool {
 		l.unprepared(ctx, t, err)
 		return false
 	} else if slot > l.now().Add(longWait) {
-		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, slot.Add(-s.pace.lead)); t.limited = true })
+		l.change(func(s *schedule) { t.orders = nil; s.postpone(t.task, slot) })
 		return false
 	}
 	if err := t.terms.call.Conns.Claim(ctx); err != nil {
@@ -163,7 +163,7 @@ func (l *lane) restLocked(t *job, notBefore bucket.Micros) {
 
 // madeLocked marks a task as ready.
 func (l *lane) madeLocked(t *job) {
-	l.learnLeadLocked(t.staged.Until(l.now()))
+	l.s.learnLead(t.staged.Until(l.now()))
 	l.s.loaded(t.task)
 }
 
@@ -207,7 +207,7 @@ func (l *lane) givenUp(ctx context.Context, t *job, err error) bool {
 	l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
 		"key", t.line.key, "seq", t.seq, "err", err)
 	l.change(func(s *schedule) {
-		if t.phase == staging {
+		if t.isStaged() {
 			s.unstage(t.task)
 		}
 	})
@@ -331,9 +331,9 @@ func (l *lane) dropIntentsLocked(t *job) {
 // find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
 func (l *lane) withdrawIntents(ctx context.Context) {
 	l.mu.Lock()
-	for _, line := range l.s.lines {
+	for line := range l.s.queues() {
 		for _, t := range line.tasks {
-			if t.phase != calling && t.phase != settling {
+			if !t.underWay() {
 				l.dropIdleIntentsLocked(t)
 			}
 		}

@@ -41,6 +41,7 @@ type lane struct {
 	log   *slog.Logger
 	queue *queue.Queue
 	store Store
+	clock StoreClock // by which the store counts
 	now   func() bucket.Micros
 	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
 	tat func(key string) bucket.Micros
@@ -55,7 +56,6 @@ type lane struct {
 	terms *terms        // in force
 	since bucket.Micros // when they came into force
 	parts []*part       // by number, nil where it is not this process's
-	took  time.Duration // to make a job ready, lately
 	down  time.Time     // since when the store does not answer, zero while it does
 	ended []bucket.Use  // to be told to a store that is elsewhere
 	marks map[string]holdMark
@@ -87,7 +87,7 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 	l.s = newSchedule(l.terms.policy, pace{
 		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
 	}, l.knownLocked)
-	l.s.clock = o.Clock
+	l.clock, l.s.clock = o.Clock, o.Clock
 	l.parts = make([]*part, len(o.Queue.Partitions()))
 	return l
 }
@@ -212,12 +212,6 @@ func (l *lane) orderAll(hard context.Context, fx *effects) {
 	}
 }
 
-// learnLeadLocked follows how long it takes to make a job ready: up at once, down slowly.
-func (l *lane) learnLeadLocked(took time.Duration) {
-	l.took = max(took, l.took-l.took/8+took/8)
-	l.s.pace.lead = min(max(l.took+l.took/2, leastLead), mostLead) + l.s.pace.ahead - leastAhead
-}
-
 // kick makes the loop step again.
 func (l *lane) kick() {
 	select {
@@ -257,19 +251,11 @@ func (l *lane) take(ctx context.Context, p *part, e queue.Entry) {
 
 // stop ends the lane: nothing new starts, what runs may end, and what is stored about it is awaited.
 func (l *lane) stop(hard context.Context) {
-	var unused []bucket.Use
 	close(l.stopping)
 	l.rounds.Wait()
 	close(l.stopped)
 	l.mu.Lock()
-	l.s.drain = true
-	for _, line := range l.s.lines {
-		var fx effects
-		if first := firstGranted(line); first != nil {
-			l.s.giveBack(line, first, &fx)
-		}
-		unused = append(unused, fx.unused...)
-	}
+	unused := l.s.stop()
 	l.mu.Unlock()
 	l.settleGrants(hard, unused)
 	l.running.Wait()
@@ -288,14 +274,17 @@ func (l *lane) stop(hard context.Context) {
 	l.running.Wait()
 }
 
-// lanes counts of one lane.
-type laneCounts struct{ queued, keys, calling, held, owned int }
+// laneCounts are what a lane has to do.
+type laneCounts struct {
+	counts
+	owned int // partitions
+}
 
 func (l *lane) counts() laneCounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ours := func(key string) bool { return l.parts[l.queue.Partition(key).Number()] != nil }
-	n := laneCounts{queued: l.s.jobs - l.s.calls, keys: len(l.s.lines) - l.s.kept, calling: l.s.calls, held: l.s.countHeld(l.now(), ours)}
+	n := laneCounts{counts: l.s.count(l.now(), ours)}
 	for _, p := range l.parts {
 		if p != nil && p.open {
 			n.owned++
@@ -308,7 +297,7 @@ func (l *lane) counts() laneCounts {
 func (l *lane) ETA(p queue.Place) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.eta(p, l.s.knownTAT(p.Key), l.now())
+	return l.s.eta(Place(p), l.s.knownTAT(p.Key), l.now())
 }
 
 // Room implements queue.Outlook.
@@ -322,7 +311,7 @@ func (l *lane) Room(key string) bucket.Micros {
 func (l *lane) Position(key string, seq uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line := l.s.lines[key]; line != nil {
+	if line := l.s.find(key); line != nil {
 		return line.rank(seq)
 	}
 	return 0

@@ -48,5 +48,5 @@ const slowBucket = 10 * time.Second
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
 func (l *lane) untoldLocked(line *line) bool {
-	return partOf(line).untold && l.s.rules.Interval(line.limits.Rate).Duration() < slowBucket
+	return partOf(line).untold && l.s.intervalOf(line) < slowBucket
 }

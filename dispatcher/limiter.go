@@ -17,7 +17,7 @@ const (
 // reserve asks the store, outside the lock. A store that is elsewhere is asked in the background, one round at a time,
 // so that calls start meanwhile.
 func (l *lane) reserve(hard context.Context, fx *effects) {
-	if l.s.clock == OwnClock {
+	if l.clock == OwnClock {
 		l.round(hard, fx)
 		return
 	}
@@ -104,7 +104,7 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	if l := d.lane(api); l != nil {
 		l.mu.Lock()
-		l.s.levels = levels
+		l.s.learnLevels(levels)
 		l.mu.Unlock()
 	}
 }
@@ -125,7 +125,7 @@ func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
 	if len(uses) == 0 {
 		return
 	}
-	if l.s.clock == OwnClock {
+	if l.clock == OwnClock {
 		if err := l.store.Settle(ctx, uses); err != nil {
 			l.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
 		}
@@ -143,7 +143,7 @@ func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
 // startTelling tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
 // permit that nobody gives back is lost for its lease. At most the calls of a lane wait here. The returned function ends it.
 func (l *lane) startTelling(hard context.Context) (end func()) {
-	if l.s.clock == OwnClock {
+	if l.clock == OwnClock {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(hard))

@@ -238,3 +238,25 @@ func (l *line) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	}
 	return n, again
 }
+
+// busy reports whether a call of the line runs, is about to start, or has an outcome that is not stored yet.
+func (l *line) busy() bool { return l.count(granted, calling, settling) > 0 }
+
+// goOnFrom makes the line go on at its key's pace: from a theoretical arrival time that its store has to be told.
+func (l *line) goOnFrom(tat bucket.Micros) { l.tat, l.cold = max(l.tat, tat), true }
+
+// remind has a store on another machine, which knows every slot that it granted, be told what the ledger knows, in case the store was set
+// back. theirs is by the store's clock.
+func (l *line) remind(theirs bucket.Micros) { l.floor, l.cold = theirs, true }
+
+// settle has a job that was found be brought to its end before anything else comes of it.
+func (t *task) settle() { t.phase = settling }
+
+// isStaged reports whether the job is being made ready.
+func (t *task) isStaged() bool { return t.phase == staging }
+
+// underWay reports whether the job's call runs, or what came of it is not stored yet.
+func (t *task) underWay() bool { return t.phase == calling || t.phase == settling }
+
+// rests reports whether the job waits for its next call.
+func (t *task) rests() bool { return t.phase == resting }

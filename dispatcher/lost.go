@@ -85,7 +85,7 @@ func (l *lane) lostCall(t *job, out httpcall.Outcome) *ledger.Record {
 	c := l.record(t, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	t.asIntended(c)
-	if l.s.clock == OwnClock {
+	if l.clock == OwnClock {
 		l.mu.Lock()
 		waits := l.now().Add(l.s.drainTime(t.line.limits))
 		l.mu.Unlock()

@@ -127,3 +127,8 @@ func (s *schedule) memory(l *line, now bucket.Micros) bucket.Micros {
 	}
 	return until
 }
+
+// nextSlot is the earliest slot of a key by its own rate, as far as this process knows.
+func (s *schedule) nextSlot(l *line, now bucket.Micros) bucket.Micros {
+	return bucket.Forecast(*l.limits, s.rules.Interval(l.limits.Rate), l.tat, now, 1)
+}

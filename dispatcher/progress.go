@@ -93,3 +93,10 @@ func (s *schedule) finished(t *task) {
 	s.jobs--
 	s.touch(t.line)
 }
+
+// postpone lets a staging task rest until shortly before a slot that turned out to be far.
+func (s *schedule) postpone(t *task, slot bucket.Micros) {
+	s.unstage(t)
+	s.rest(t, slot.Add(-s.pace.lead))
+	t.limited = true
+}

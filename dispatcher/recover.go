@@ -12,14 +12,12 @@ import (
 
 // paceLocked makes a line go on at its key's pace.
 func (l *lane) paceLocked(line *line, now bucket.Micros) {
-	line.cold = true
 	l.leaveLocked(line)
-	if l.s.clock == OtherClock {
-		// The store is not gone: it has every slot it granted. The ledger reminds it in case it was set back.
-		line.floor = l.d.tail.TAT(l.name, line.key)
+	if l.clock == OtherClock {
+		line.remind(l.d.tail.TAT(l.name, line.key))
 		return
 	}
-	line.tat = max(line.tat, l.floor(line, now))
+	line.goOnFrom(l.floor(line, now))
 }
 
 // resumeLocked takes up one job that was found in the stream and of which something is known.
@@ -71,24 +69,26 @@ func (l *lane) judgeFoundLocked(ctx context.Context, t *job, h history, last led
 	switch recovery.Judge(found) {
 	case recovery.Waits:
 	case recovery.HasResult:
-		t.line.unsure, t.phase = true, settling
+		t.line.unsure = true
+		t.settle()
 		if found.Intended > found.Recorded {
 			t.lose(h.intent)
 		}
 		l.running.Go(func() { l.endWithResult(ctx, t, h.result.At) })
 	case recovery.EndsByMark:
-		t.phase = settling
+		t.settle()
 		last = ledger.LastCall{Outcome: h.mark.Ends, Detail: h.mark.Reason, Status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case recovery.EndsByLast:
-		t.phase = settling
+		t.settle()
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case recovery.Lost:
 		t.line.unsure = true
 		t.line.left++
 		t.lose(h.intent)
 		t.unseen = h.intent.Repeatable && t.first() // else it becomes a letter, and nobody waits for that
-		t.calls, t.attempts, t.phase = h.intent.Call, t.attempts+1, settling
+		t.calls, t.attempts = h.intent.Call, t.attempts+1
+		t.settle()
 		l.running.Go(func() { l.settleLost(ctx, t) })
 	default:
 		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
@@ -122,11 +122,11 @@ func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
 // partition meanwhile. A store that is elsewhere has not forgotten anything with this process.
 func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	l.mu.Lock()
-	interval, known := l.s.rules.Interval(line.limits.Rate), max(line.tat, l.s.tatOf(line.key))
+	known := max(line.tat, l.knownLocked(line.key))
 	drain := l.s.drainTime(line.limits)
 	looked := line.recalled || known != 0 && l.d.owner == nil
 	l.mu.Unlock()
-	if l.s.clock == OtherClock || looked || l.d.tail.Covers(l.name, l.now().Add(-drain)) {
+	if l.clock == OtherClock || looked || l.d.tail.Covers(l.name, l.now().Add(-drain)) {
 		return 0, nil
 	}
 	tat, err := l.lastTAT(ctx, line.key, known, drain)
@@ -142,9 +142,9 @@ func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
 	}
 	tat = min(tat, bound.Add(drain)) // recorded at another rate, perhaps
 	if tat > line.tat {
-		line.tat, line.cold = tat, true
+		line.goOnFrom(tat)
 	}
-	return bucket.Forecast(*line.limits, interval, line.tat, l.now(), 1), nil
+	return l.s.nextSlot(line, l.now()), nil
 }
 
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so

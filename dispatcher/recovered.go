@@ -64,7 +64,7 @@ func (l *lane) findingLocked() bool {
 		}
 	}
 	for t := range l.unrecorded {
-		if t.phase != resting { // what rests is called again, and waits for its limits
+		if !t.rests() { // what rests is called again, and waits for its limits
 			return true
 		}
 	}

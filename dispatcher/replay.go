@@ -238,7 +238,7 @@ func (l *lane) passed(p *part, seq uint64) {
 
 // goOn lets a line be called.
 func (l *lane) goOn(line *line) {
-	if l.s.lines[line.key] != line {
+	if !l.s.has(line) {
 		return // it came to its end meanwhile
 	}
 	line.unread = false

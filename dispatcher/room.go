@@ -80,3 +80,9 @@ func (s *schedule) learnCall(took time.Duration) {
 	s.callTime += (took - s.callTime) / 8
 	s.habits.learnTook(took)
 }
+
+// learnLead follows how long it takes to make a job ready: up at once, down slowly.
+func (s *schedule) learnLead(took time.Duration) {
+	s.took = max(took, s.took-s.took/8+took/8)
+	s.pace.lead = min(max(s.took+s.took/2, leastLead), mostLead) + s.pace.ahead - leastAhead
+}

@@ -123,3 +123,10 @@ func (t *task) inspect() JobPhase {
 	}
 	return JobNext
 }
+
+// counts are what a schedule has to do. ours says whether a key's partition is worked here.
+type counts struct{ queued, keys, calling, held int }
+
+func (s *schedule) count(now bucket.Micros, ours func(key string) bool) counts {
+	return counts{queued: s.jobs - s.calls, keys: len(s.lines) - s.kept, calling: s.calls, held: s.countHeld(now, ours)}
+}

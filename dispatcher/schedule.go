@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"iter"
+	"maps"
 	"time"
 
 	"weir/bucket"
@@ -49,6 +51,7 @@ type schedule struct {
 	pushes   int16         // pushbacks in a row
 	breaker  breaker       // of the api
 	welcome  bucket.Micros // when the last call started that the api answered in order
+	took     time.Duration // to make a job ready, lately
 	callTime time.Duration // usual, of the api's calls
 	habits   habits
 	levels   []bucket.Level // of the shared limits, when they were last looked at
@@ -414,3 +417,46 @@ func (s *schedule) next(now bucket.Micros) bucket.Micros {
 	}
 	return next
 }
+
+// asking reports whether a round of asks is under way.
+func (s *schedule) asking() bool { return s.rounds > 0 }
+
+// queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
+// them, a queue that came or went meanwhile may be among them or not.
+func (s *schedule) queues() iter.Seq[*line] { return maps.Values(s.lines) }
+
+// find is the queue of a key, nil where there is none.
+func (s *schedule) find(key string) *line { return s.lines[key] }
+
+// has reports whether a queue is its key's still: one that came to its end is not.
+func (s *schedule) has(l *line) bool { return s.lines[l.key] == l }
+
+// stop lets nothing new start, and returns the slots that were not used.
+func (s *schedule) stop() []bucket.Use {
+	s.drain = true
+	var fx effects
+	for _, l := range s.lines {
+		if first := firstGranted(l); first != nil {
+			s.giveBack(l, first, &fx)
+		}
+	}
+	return fx.unused
+}
+
+// openPartition lets the jobs of a partition be called.
+func (s *schedule) openPartition(p *Partition) {
+	p.open = true
+	for _, l := range s.lines {
+		if l.part == p {
+			s.touch(l)
+		}
+	}
+}
+
+// intervalOf is the time between two calls of a key in the long run.
+func (s *schedule) intervalOf(l *line) time.Duration {
+	return s.rules.Interval(l.limits.Rate).Duration()
+}
+
+// learnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
+func (s *schedule) learnLevels(levels []bucket.Level) { s.levels = levels }

@@ -314,12 +314,7 @@ func (l *lane) unstall(p *part) {
 		if p.stalled = false; p.closing || p.lost.Load() {
 			return
 		}
-		p.open = true
-		for _, line := range s.lines {
-			if line.part == &p.Partition {
-				s.touch(line)
-			}
-		}
+		s.openPartition(&p.Partition)
 	})
 }
 

@@ -160,7 +160,7 @@ func (l *lane) shut(p *part) (begun []*line) {
 	l.mu.Lock()
 	p.open = false
 	seen := 0
-	for _, line := range l.s.lines {
+	for line := range l.s.queues() {
 		if line.part == &p.Partition && len(line.tasks) > 0 {
 			begun = append(begun, line)
 		}
@@ -222,7 +222,7 @@ func (l *lane) removePart(p *part) {
 	p.replay = nil
 	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
-	for _, line := range l.s.lines {
+	for line := range l.s.queues() {
 		if line.part == &p.Partition {
 			l.s.forget(line)
 		}

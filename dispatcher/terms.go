@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"weir/bucket"
 	"weir/bucket/fault"
@@ -70,7 +71,7 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 // so no ask that counts by the rules of before reaches the store after it has the new ones.
 func (l *lane) adoptChange() {
 	l.mu.Lock()
-	asking := l.s.rounds > 0
+	asking := l.s.asking()
 	l.mu.Unlock()
 	if asking {
 		return // the end of the round kicks the loop
@@ -93,10 +94,7 @@ func (l *lane) adopt(api *httpcall.API) error {
 	l.terms = next
 	l.s.adopt(next.policy)
 	l.s.endDenial(now)
-	lines := make([]*line, 0, len(l.s.lines))
-	for _, line := range l.s.lines {
-		lines = append(lines, line)
-	}
+	lines := slices.Collect(l.s.queues())
 	l.mu.Unlock()
 	for len(lines) > 0 {
 		n := min(len(lines), lookAtOnce)
@@ -135,7 +133,7 @@ func (l *lane) restOrderedLocked(t *task) {
 // knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
 // intervals of a rate that holds no more; see rebind.
 func (l *lane) knownLocked(key string) bucket.Micros {
-	if l.s.clock == OtherClock {
+	if l.clock == OtherClock {
 		return max(l.tat(key), l.d.tail.TAT(l.name, key))
 	}
 	limits := l.s.limitsOf(key)

@@ -55,7 +55,7 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 	case queue.Same:
 		t := jobLocked(line.extract(e.Seq))
 		t.bind(l.terms)
-		t.phase = settling
+		t.settle()
 		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
 		l.running.Go(func() { l.finish(t, Twin) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
@@ -67,7 +67,7 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
 	t := jobLocked(line.extract(seq))
 	t.bind(l.terms)
-	t.phase = settling
+	t.settle()
 	l.running.Go(func() { l.buryTwin(ctx, t) })
 }
 
