@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func (t *job) origin() string { return ledger.OriginOf(t.part.bucket.Name(), t.seq, t.accepted) }
+func (t *job) origin() string { return ledger.OriginOf(t.part.bucket.Name(), t.Seq, t.accepted) }
 
 func resultMsgID(t *job) string { return "result." + t.origin() }
 
@@ -23,7 +23,7 @@ func (l *lane) result(t *job, r httpcall.Response) *nats.Msg {
 		ingest.HeaderMsgID: {resultMsgID(t)},
 		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(r.Status)},
-		ledger.HeaderAttempts: {strconv.Itoa(t.attempts)}, ledger.HeaderCalls: {strconv.Itoa(t.calls)},
+		ledger.HeaderAttempts: {strconv.Itoa(t.attempts)}, ledger.HeaderCalls: {strconv.Itoa(t.Calls)},
 		ledger.HeaderPrice:      {ledger.Money(t.terms.api.Price)},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(t.accepted.Time())}, ledger.HeaderCalledAt: {ledger.Stamp(r.Started)}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
@@ -58,16 +58,16 @@ func lessen(m *nats.Msg) bool {
 
 func (l *lane) record(t *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	l.mu.Lock()
-	tat := max(t.grant.TAT, l.s.floor(t.line)) // calls of a key end in any order; its newest record must know of all of them
+	tat := max(t.Grant.TAT, l.s.Floor(t.Queue)) // calls of a key end in any order; its newest record must know of all of them
 	l.mu.Unlock()
 	ahead := l.d.opts.Ahead() // a later process starts with the calendar's clock
 	if tat != 0 {
 		tat += ahead
 	}
 	c := &ledger.Record{
-		API: t.message.API, Key: t.message.Key, Job: t.message.ID, Dedupe: t.message.DedupeID, Stream: t.part.bucket.Name(), Seq: t.seq,
-		Call: t.calls, Attempt: t.attempts, Redrives: t.message.Redrives,
-		Accepted: t.accepted.Time().UTC(), Planned: (t.at + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
+		API: t.message.API, Key: t.message.Key, Job: t.message.ID, Dedupe: t.message.DedupeID, Stream: t.part.bucket.Name(), Seq: t.Seq,
+		Call: t.Calls, Attempt: t.attempts, Redrives: t.message.Redrives,
+		Accepted: t.accepted.Time().UTC(), Planned: (t.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(t.terms.api.Price), Billed: out.Billed, Idempotency: t.terms.api.KeyIdentity(), TAT: tat,
 		Limits: t.terms.api.Rules.Names(), Costs: t.charged(), Unsettled: t.unsettled, Instance: l.d.opts.Instance,
@@ -82,7 +82,7 @@ func (l *lane) record(t *job, r httpcall.Response, out httpcall.Outcome) *ledger
 // made is what it was reckoned to cost.
 func (t *job) charged() []int64 {
 	if t.taken == nil {
-		return t.costs
+		return t.Costs
 	}
 	return t.taken
 }
@@ -94,7 +94,7 @@ func (l *lane) letter(t *job, reason deadletter.Reason, detail string, status in
 		accepted = t.accepted.Time()
 	}
 	return &deadletter.Letter{
-		API: l.name, Key: t.line.key, JobID: j.ID, Origin: t.origin(), Reason: reason, Detail: detail,
+		API: l.name, Key: t.Queue.Key, JobID: j.ID, Origin: t.origin(), Reason: reason, Detail: detail,
 		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed, Keyed: t.doubt.keyed(),
 		Redrives: j.Redrives, ReplyTo: j.ReplyTo, Accepted: accepted,
 	}

@@ -59,7 +59,7 @@ func (l *lane) ask(ctx context.Context, t *job, name string, at uint64) (msg *st
 		if err == nil {
 			return msg, true
 		}
-		l.log.Error("what came of a call could not be read; trying again", "stream", name, "key", t.line.key, "seq", t.seq, "err", err)
+		l.log.Error("what came of a call could not be read; trying again", "stream", name, "key", t.Queue.Key, "seq", t.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return nil, false // the next start finds the job again
 		}

@@ -11,6 +11,7 @@ import (
 	"weir/bucket/stream"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -49,7 +50,7 @@ func newOwned(t *testing.T) (l *lane, p *part) {
 		}
 	})
 	l = &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
-	l.s = newSchedule(&Policy{}, pace{}, nil)
+	l.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
 	return l, &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
@@ -59,7 +60,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 	l, p := newOwned(t)
 	d := l.d
 	of := func(seq uint64) *job {
-		return &job{task: &task{seq: seq, line: &line{key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
+		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {

@@ -8,15 +8,16 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
 // CancelAnswer tells what became of one job.
 type CancelAnswer struct {
-	Key     string    `json:"key"`
-	Seq     uint64    `json:"seq"`
-	Verdict Cancelled `json:"verdict,omitempty"`
-	Outcome string    `json:"outcome,omitempty"` // of a job that ended meanwhile: done, or a letter's reason
+	Key     string             `json:"key"`
+	Seq     uint64             `json:"seq"`
+	Verdict schedule.Cancelled `json:"verdict,omitempty"`
+	Outcome string             `json:"outcome,omitempty"` // of a job that ended meanwhile: done, or a letter's reason
 }
 
 // Cancellation names a job that is not to be called. Key may be "": then the job of every key with this id is meant.
@@ -71,15 +72,15 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
 	var t *job
-	l.change(func(s *schedule) {
-		var found *task
-		if found, a.Verdict = s.cancel(e.Key, e.Seq); found != nil {
+	l.change(func(s *schedule.Schedule) {
+		var found *schedule.Job
+		if found, a.Verdict = s.Cancel(e.Key, e.Seq); found != nil {
 			if t = jobLocked(found); t.ended == nil {
 				t.ended, t.why = make(chan struct{}), why
 			}
 		}
-		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == CancelGone {
-			a.Verdict = CancelReading
+		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == schedule.CancelGone {
+			a.Verdict = schedule.CancelReading
 		}
 	})
 	if t == nil {
@@ -93,7 +94,7 @@ func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAns
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.Outcome = t.outcome; t.outcome != string(deadletter.Cancelled) {
-		a.Verdict = CancelGone
+		a.Verdict = schedule.CancelGone
 	}
 	return a, nil
 }
@@ -128,7 +129,7 @@ func (l *lane) reload(ctx context.Context, t *job) bool {
 		if errors.Is(err, errNoRoom) || l.givenUp(ctx, t, err) {
 			return false // in want of room a restart finds the job again
 		}
-		l.log.Error("a job's message could not be loaded; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.log.Error("a job's message could not be loaded; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return false
 		}
@@ -143,7 +144,7 @@ func (l *lane) reload(ctx context.Context, t *job) bool {
 	}
 	rule := t.terms.api.Rule
 	l.mu.Unlock()
-	job, _ := ingest.Restore(ingest.Message{Key: t.line.key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
+	job, _ := ingest.Restore(ingest.Message{Key: t.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.message, t.accepted = job, bucket.MicrosOf(entry.Time)

@@ -14,7 +14,7 @@ import (
 // not loaded.
 func (p *part) expectLocked(e queue.Entry) {
 	if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
-		p.expect(e.Seq, bucket.MicrosOf(at))
+		p.Expect(e.Seq, bucket.MicrosOf(at))
 	}
 }
 

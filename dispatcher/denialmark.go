@@ -38,7 +38,7 @@ func (l *lane) keepDenial(until bucket.Micros, why string) {
 func (l *lane) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
-	case !l.s.denied(), m.until < former.until:
+	case !l.s.Denied(), m.until < former.until:
 		m.discard()
 		return
 	}
@@ -48,13 +48,13 @@ func (l *lane) markDenialLocked(m holdMark) {
 
 // replayDenialLocked takes up what a mark says that was found in a partition.
 func (l *lane) replayDenialLocked(p *part, mark queue.RetryMark, e queue.Entry) {
-	l.s.denyAgain(mark.NotBefore, bucket.MicrosOf(e.Time), mark.Reason)
+	l.s.DenyAgain(mark.NotBefore, bucket.MicrosOf(e.Time), mark.Reason)
 	l.markDenialLocked(holdMark{p, e.Seq, mark.NotBefore})
 }
 
 // dropDenialsLocked takes the marks back when the api accepts weir again.
 func (l *lane) dropDenialsLocked() {
-	if l.s.denied() {
+	if l.s.Denied() {
 		return
 	}
 	for _, p := range l.parts {

@@ -19,6 +19,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -60,7 +61,7 @@ type LaneOptions struct {
 	Queue *queue.Queue
 	Store Store
 	// Clock says by which clock the store counts. A store that counts by another is asked in the background.
-	Clock StoreClock
+	Clock schedule.StoreClock
 	// TAT is the theoretical arrival time that the store knows of a key, 0 if none.
 	TAT func(key string) bucket.Micros
 	// Checkpoint asks for the store's state to be kept at once. It does not block.
@@ -90,7 +91,7 @@ type Dispatcher struct {
 
 	mu     sync.Mutex
 	lanes  []*lane
-	pauses map[string]map[string]Pause // by api and key
+	pauses map[string]map[string]schedule.Pause // by api and key
 }
 
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
@@ -109,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	}
 	d := &Dispatcher{
 		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: ledger.NewTail(),
-		pauses: map[string]map[string]Pause{},
+		pauses: map[string]map[string]schedule.Pause{},
 	}
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
@@ -156,7 +157,7 @@ func (d *Dispatcher) add(o LaneOptions) *lane {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, p := range d.pauses[l.name] {
-		l.s.pause(key, p)
+		l.s.Pause(key, p)
 	}
 	d.lanes = append(d.lanes, l)
 	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.name, b.name) })

@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/dispatcher/schedule"
 )
 
 // holdMark is a stored mark of a hold that no job's retry mark speaks of: the answer that asked for it ended its job.
@@ -19,31 +20,31 @@ const lastingHold = 3 * time.Second
 
 // keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
 // it is stored a crash forgets the hold, which costs a call that is pushed back.
-func (l *lane) keepHold(p *part, n news) {
+func (l *lane) keepHold(p *part, n schedule.HoldChange) {
 	if !p.mayCall() {
 		return // it is the next owner's to find out
 	}
 	l.mu.Lock()
-	key := n.key()
+	key := keyOf(n.Line)
 	former := l.marks[key]
-	if n.until < l.now().Add(lastingHold) || n.until < former.until.Add(time.Second) {
+	if n.Until < l.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
 		l.mu.Unlock()
 		return
 	}
-	l.marks[key] = holdMark{part: p, until: n.until}
+	l.marks[key] = holdMark{part: p, until: n.Until}
 	l.mu.Unlock()
 	l.running.Add(1)
-	p.markers.Hold(key, n.until, n.why, func(seq uint64, err error) {
+	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
 		defer l.running.Done()
 		if err != nil {
-			l.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.until.Time(), "err", err)
+			l.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 			return
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		former.discard()
-		mark := holdMark{p, seq, n.until}
-		if l.marks[key].until != n.until {
+		mark := holdMark{p, seq, n.Until}
+		if l.marks[key].until != n.Until {
 			mark.discard() // it is over, or there is a longer one
 			return
 		}
@@ -61,19 +62,19 @@ func (l *lane) replayHoldLocked(p *part, mark queue.RetryMark, seq uint64) {
 	}
 	former.discard()
 	l.marks[mark.Key] = m
-	var line *line
+	var line *schedule.KeyQueue
 	if mark.Key != "" {
-		line = l.s.line(mark.Key, &p.Partition)
+		line = l.s.Queue(mark.Key, &p.Partition)
 		p.replay.held = append(p.replay.held, line)
 	}
-	l.s.hold(line, m.until, mark.Reason)
+	l.s.Hold(line, m.until, mark.Reason)
 }
 
 // forgetHold drops the mark of a hold that is over.
-func (l *lane) forgetHold(line *line) {
+func (l *lane) forgetHold(line *schedule.KeyQueue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := news{line: line}.key()
+	key := keyOf(line)
 	if m := l.marks[key]; m.until <= l.now() {
 		m.discard()
 		delete(l.marks, key)
@@ -86,10 +87,10 @@ func (m holdMark) discard() {
 	}
 }
 
-// key is what the news are of, "" for the api.
-func (n news) key() string {
-	if n.line == nil {
+// keyOf is the key of a queue, "" for nil, which stands for the api.
+func keyOf(q *schedule.KeyQueue) string {
+	if q == nil {
 		return ""
 	}
-	return n.line.key
+	return q.Key
 }

@@ -12,6 +12,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 )
 
 // What a new owner knows of the pace of keys.
@@ -25,7 +26,7 @@ import (
 // inherit is a record's theoretical arrival time by this lane's store, not earlier than it was meant. began is the time
 // at the server, just before now.
 func (l *lane) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
-	if l.clock == OtherClock {
+	if l.clock == schedule.OtherClock {
 		return c.TAT
 	}
 	slot := c.Planned

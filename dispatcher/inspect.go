@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -38,11 +39,11 @@ type APIState struct {
 
 // KeyDetail is one key's bucket with its next jobs.
 type KeyDetail struct {
-	KeyState
-	API      string     `json:"api"`
-	Stream   string     `json:"stream"`
-	Instance string     `json:"instance"`
-	Next     []JobState `json:"next"`
+	schedule.KeyState
+	API      string              `json:"api"`
+	Stream   string              `json:"stream"`
+	Instance string              `json:"instance"`
+	Next     []schedule.JobState `json:"next"`
 }
 
 // State tells how many partitions of an api this replica owns and what is in them.
@@ -54,27 +55,27 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	n := l.counts()
 	return APIState{
 		API: api, Instance: d.opts.Instance, Partitions: len(l.queue.Partitions()), Owned: n.owned,
-		Keys: n.keys, Jobs: n.queued + n.calling, InFlight: n.calling, Paused: len(d.Pauses(api)),
+		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling, Paused: len(d.Pauses(api)),
 	}, nil
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks at
 // every key that has jobs, but never holds calls up for more than lookAtOnce of them, so that what it tells is not of
 // one instant.
-func (d *Dispatcher) Keys(api string, limit int) ([]KeyState, error) {
+func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	l := d.lane(api)
 	if l == nil {
 		return nil, ErrNoAPI
 	}
-	states := []KeyState{}
+	states := []schedule.KeyState{}
 	for _, k := range l.deepest(min(max(limit, 1), MaxInspected)) {
 		l.mu.Lock()
-		if line := l.s.find(k.key); line != nil && !line.empty() {
-			states = append(states, l.s.inspect(line, l.now()))
+		if line := l.s.Find(k.key); line != nil && !line.Empty() {
+			states = append(states, l.s.Inspect(line, l.now()))
 		}
 		l.mu.Unlock()
 	}
-	slices.SortFunc(states, func(a, b KeyState) int { return byDepth(a.Depth, b.Depth, a.Key, b.Key) })
+	slices.SortFunc(states, func(a, b schedule.KeyState) int { return byDepth(a.Depth, b.Depth, a.Key, b.Key) })
 	return states, nil
 }
 
@@ -91,15 +92,15 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNotOwner
 	}
-	line := l.s.find(key)
-	if line == nil || line.empty() {
+	line := l.s.Find(key)
+	if line == nil || line.Empty() {
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNoKey
 	}
 	now := l.now()
 	detail := KeyDetail{
-		KeyState: l.s.inspect(line, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
-		Next: l.s.firstJobs(line, min(max(limit, 1), MaxInspected), now),
+		KeyState: l.s.Inspect(line, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
+		Next: l.s.FirstJobs(line, min(max(limit, 1), MaxInspected), now),
 	}
 	for i := range detail.Next {
 		detail.Next[i].Job = idLocked(line, detail.Next[i].Seq)
@@ -135,8 +136,8 @@ func (d *Dispatcher) Quiet(api string) bool {
 	if l.findingLocked() {
 		return false
 	}
-	for line := range l.s.queues() {
-		if line.busy() {
+	for line := range l.s.Queues() {
+		if line.Busy() {
 			return false
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -163,9 +164,9 @@ func (l *lane) deepest(limit int) []keyDepth {
 	var top []keyDepth
 	seen, least := 0, 0
 	l.mu.Lock()
-	for line := range l.s.queues() {
-		if depth := line.depth(); depth > 0 && depth >= least {
-			top = append(top, keyDepth{line.key, depth})
+	for line := range l.s.Queues() {
+		if depth := line.Depth(); depth > 0 && depth >= least {
+			top = append(top, keyDepth{line.Key, depth})
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()
@@ -185,10 +186,10 @@ func keepDeepest(top []keyDepth, limit int) []keyDepth {
 }
 
 // idLocked is the id of a line's job as far as its message is in memory, else "".
-func idLocked(line *line, seq uint64) string {
-	if t := line.task(seq); t == nil {
+func idLocked(line *schedule.KeyQueue, seq uint64) string {
+	if t := line.Job(seq); t == nil {
 		return partOf(line).keptID(seq)
-	} else if j, begun := t.of.(*job); begun && j.message != nil {
+	} else if j, begun := t.Of.(*job); begun && j.message != nil {
 		return j.message.ID
 	}
 	return ""

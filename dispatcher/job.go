@@ -11,6 +11,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -121,19 +122,19 @@ func (l *lane) prepare(ctx context.Context, t *job) bool {
 		l.bury(ctx, t, reason, detail, nil)
 		return false
 	}
-	if slot, err := l.recall(ctx, t.line); err != nil {
+	if slot, err := l.recall(ctx, t.Queue); err != nil {
 		l.unprepared(ctx, t, err)
 		return false
-	} else if slot > l.now().Add(longWait) {
-		l.change(func(s *schedule) { t.orders = nil; s.postpone(t.task, slot) })
+	} else if slot > l.now().Add(schedule.LongWait) {
+		l.change(func(s *schedule.Schedule) { t.orders = nil; s.Postpone(t.Job, slot) })
 		return false
 	}
 	if err := t.terms.call.Conns.Claim(ctx); err != nil {
 		l.unconnected(ctx, t, err)
 		return false
 	}
-	if t.intended == t.calls+1 && t.intendedBy == t.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
-		l.change(func(*schedule) { l.madeLocked(t) })
+	if t.intended == t.Calls+1 && t.intendedBy == t.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
+		l.change(func(*schedule.Schedule) { l.madeLocked(t) })
 		return true
 	}
 	return l.intend(t)
@@ -149,7 +150,7 @@ func (l *lane) examine(t *job, e queue.Entry) (reason deadletter.Reason, detail 
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
 		return deadletter.Invalid, err.Error()
-	case t.past(l.now()):
+	case t.Past(l.now()):
 		return deadletter.Expired, lateDetail
 	}
 	return "", ""
@@ -158,13 +159,13 @@ func (l *lane) examine(t *job, e queue.Entry) (reason deadletter.Reason, detail 
 // restLocked lets a job wait. It has no worker then.
 func (l *lane) restLocked(t *job, notBefore bucket.Micros) {
 	t.orders = nil
-	l.s.rest(t.task, notBefore)
+	l.s.Rest(t.Job, notBefore)
 }
 
 // madeLocked marks a task as ready.
 func (l *lane) madeLocked(t *job) {
-	l.s.learnLead(t.staged.Until(l.now()))
-	l.s.loaded(t.task)
+	l.s.LearnLead(t.staged.Until(l.now()))
+	l.s.Loaded(t.Job)
 }
 
 // mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
@@ -176,22 +177,22 @@ const (
 	loadRetry   = time.Second
 )
 
-func (l *lane) unstage(t *job) { l.change(func(s *schedule) { s.unstage(t.task) }) }
+func (l *lane) unstage(t *job) { l.change(func(s *schedule.Schedule) { s.Unstage(t.Job) }) }
 
 // unprepared puts a job back that could not be made ready.
 func (l *lane) unprepared(ctx context.Context, t *job, err error) {
 	if errors.Is(err, errNoRoom) {
-		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, never-1) })
+		l.change(func(s *schedule.Schedule) { s.Unstage(t.Job); l.restLocked(t, schedule.Never-1) })
 		return
 	}
 	if l.givenUp(ctx, t, err) {
 		return
 	}
 	if ctx.Err() == nil {
-		l.log.Error("a job could not be made ready; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.log.Error("a job could not be made ready; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
 	}
-	l.change(func(s *schedule) {
-		s.unstage(t.task)
+	l.change(func(s *schedule.Schedule) {
+		s.Unstage(t.Job)
 		l.restLocked(t, l.now().Add(loadRetry))
 	})
 }
@@ -205,10 +206,10 @@ func (l *lane) givenUp(ctx context.Context, t *job, err error) bool {
 		return false
 	}
 	l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
-		"key", t.line.key, "seq", t.seq, "err", err)
-	l.change(func(s *schedule) {
-		if t.isStaged() {
-			s.unstage(t.task)
+		"key", t.Queue.Key, "seq", t.Seq, "err", err)
+	l.change(func(s *schedule.Schedule) {
+		if t.IsStaged() {
+			s.Unstage(t.Job)
 		}
 	})
 	l.neverRecorded(t)
@@ -220,7 +221,7 @@ func (l *lane) givenUp(ctx context.Context, t *job, err error) bool {
 func (l *lane) gone(ctx context.Context, t *job) bool {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	gone, err := t.part.bucket.Gone(ctx, t.seq)
+	gone, err := t.part.bucket.Gone(ctx, t.Seq)
 	return err == nil && gone
 }
 
@@ -228,15 +229,15 @@ func (l *lane) gone(ctx context.Context, t *job) bool {
 // unless the breaker was open.
 func (l *lane) unconnected(ctx context.Context, t *job, err error) {
 	if ctx.Err() != nil {
-		l.change(func(s *schedule) { s.unstage(t.task); l.restLocked(t, never-1) })
+		l.change(func(s *schedule.Schedule) { s.Unstage(t.Job); l.restLocked(t, schedule.Never-1) })
 		return
 	}
 	now := time.Now()
 	l.mu.Lock()
-	l.s.unconnected(t.task)
-	t.grant, t.at = bucket.Grant{}, bucket.MicrosOf(now)
-	t.calls++
-	t.unseen = false
+	l.s.Unconnected(t.Job)
+	t.Grant, t.At = bucket.Grant{}, bucket.MicrosOf(now)
+	t.Calls++
+	t.Unseen = false
 	l.mu.Unlock()
 	l.settle(ctx, t, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
@@ -271,9 +272,9 @@ func (l *lane) storeIntents(p *part) {
 	for i, w := range wanted {
 		t := w.t
 		intents[i] = queue.Intent{
-			Seq: t.seq, Call: t.calls + 1, Deaths: t.deaths,
+			Seq: t.Seq, Call: t.Calls + 1, Deaths: t.Deaths,
 			Repeatable: t.terms.api.Idempotency != nil, Idempotency: t.terms.api.KeyIdentity(), Timeout: t.terms.api.Timeout, Price: t.terms.api.Price,
-			Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
+			Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
 		}
 	}
 	l.mu.Unlock()
@@ -281,7 +282,7 @@ func (l *lane) storeIntents(p *part) {
 		if err == nil {
 			fault.Pass(fault.IntentStored)
 		}
-		l.change(func(s *schedule) {
+		l.change(func(s *schedule.Schedule) {
 			p.intending = false
 			mark := &intentMark{seq: seq, users: len(wanted)}
 			for i, w := range wanted {
@@ -291,7 +292,7 @@ func (l *lane) storeIntents(p *part) {
 					l.madeLocked(t)
 				} else {
 					t.terms.call.Conns.Release()
-					s.unstage(t.task)
+					s.Unstage(t.Job)
 					l.restLocked(t, l.now().Add(loadRetry))
 				}
 			}
@@ -309,7 +310,7 @@ func (l *lane) storeIntents(p *part) {
 func (l *lane) intentFailed(p *part, err error) {
 	if errors.Is(err, queue.ErrFenced) {
 		l.mu.Lock()
-		p.open = false
+		p.Open = false
 		l.mu.Unlock()
 		l.broken(p, err)
 		return
@@ -331,9 +332,9 @@ func (l *lane) dropIntentsLocked(t *job) {
 // find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
 func (l *lane) withdrawIntents(ctx context.Context) {
 	l.mu.Lock()
-	for line := range l.s.queues() {
-		for _, t := range line.tasks {
-			if !t.underWay() {
+	for line := range l.s.Queues() {
+		for _, t := range line.Jobs {
+			if !t.UnderWay() {
 				l.dropIdleIntentsLocked(t)
 			}
 		}
@@ -383,9 +384,9 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 // sent tells the schedule that a call has left, or has ended without leaving.
 func (l *lane) sent(t *job) {
 	l.mu.Lock()
-	waited := t.unsent
+	waited := t.Unsent
 	if waited {
-		l.s.sent(t.task, l.now())
+		l.s.Sent(t.Job, l.now())
 	}
 	l.mu.Unlock()
 	if waited {
@@ -400,12 +401,12 @@ func (l *lane) call(ctx context.Context, t *job) (r httpcall.Response, made bool
 		return r, false
 	}
 	l.mu.Lock()
-	t.calls++
-	unseen := t.unseen
-	t.unseen = false
-	first := t.calls == 1
+	t.Calls++
+	unseen := t.Unseen
+	t.Unseen = false
+	first := t.Calls == 1
 	l.mu.Unlock()
-	late := t.at.Until(l.now())
+	late := t.At.Until(l.now())
 	l.d.metrics.late.WithLabelValues(l.name).Observe(late.Seconds())
 	if first {
 		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
@@ -414,8 +415,8 @@ func (l *lane) call(ctx context.Context, t *job) (r httpcall.Response, made bool
 	r = l.send(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.part.mayCall})
 	if r.Barred && !r.Sent {
 		l.mu.Lock()
-		t.calls--
-		t.unseen = unseen
+		t.Calls--
+		t.Unseen = unseen
 		l.mu.Unlock()
 		l.unstart(ctx, t)
 		return r, false
@@ -424,20 +425,20 @@ func (l *lane) call(ctx context.Context, t *job) (r httpcall.Response, made bool
 	t.answered(r)
 	t.terms.call.Conns.Release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.Ended.Sub(r.Started).Seconds())
-	use := bucket.Use{Key: t.line.key, Grant: t.grant, Costs: t.costs}
+	use := bucket.Use{Key: t.Queue.Key, Grant: t.Grant, Costs: t.Costs}
 	use.Actual, t.unsettled = l.actual(t, r)
-	if t.taken = t.costs; use.Actual != nil {
+	if t.taken = t.Costs; use.Actual != nil {
 		t.taken = use.Actual
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
-	l.change(func(s *schedule) { s.learnCall(r.Ended.Sub(r.Started)); s.ended(t.task) })
+	l.change(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(t.Job) })
 	return r, true
 }
 
 // unstart takes back a call that this process had no right to make when it came to it.
 func (l *lane) unstart(ctx context.Context, t *job) {
 	l.mu.Lock()
-	use := l.s.unstart(t.task)
+	use := l.s.Unstart(t.Job)
 	l.mu.Unlock()
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.kick()

@@ -8,29 +8,10 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/deadletter"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 
 	"golang.org/x/sync/errgroup"
-)
-
-// Bounds of one api's dispatch.
-const (
-	maxCalls  = 4096 // running at once, over all keys
-	maxStaged = 256  // jobs with their message in memory, near their call
-)
-
-// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
-// stored) the lead before its slot: half as much again as that took lately, and no more, since after a crash every job with an
-// intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
-// since one that is missed is lost to everybody.
-const (
-	leastLead  = 6 * time.Millisecond
-	mostLead   = 60 * time.Millisecond
-	leastAhead = 4 * time.Millisecond
-
-	// MostAhead is the farthest ahead that slots are asked for: of a store that is a slow round trip away.
-	MostAhead = 100 * time.Millisecond
 )
 
 // lane dispatches one api: a thin shell around its schedule. The lock guards the schedule and the parts; nothing is
@@ -41,7 +22,7 @@ type lane struct {
 	log   *slog.Logger
 	queue *queue.Queue
 	store Store
-	clock StoreClock // by which the store counts
+	clock schedule.StoreClock // by which the store counts
 	now   func() bucket.Micros
 	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
 	tat func(key string) bucket.Micros
@@ -52,7 +33,7 @@ type lane struct {
 	told    tellings
 
 	mu    sync.Mutex
-	s     *schedule
+	s     *schedule.Schedule
 	terms *terms        // in force
 	since bucket.Micros // when they came into force
 	parts []*part       // by number, nil where it is not this process's
@@ -84,10 +65,10 @@ func newLane(d *Dispatcher, o LaneOptions) *lane {
 		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	l.terms = d.newTerms(o.API, nil)
-	l.s = newSchedule(l.terms.policy, pace{
-		lead: 4 * leastLead, ahead: leastAhead, late: lateness(&o.API.Rules), maxStaged: maxStaged, maxCalls: maxCalls,
+	l.s = schedule.New(l.terms.policy, schedule.Pace{
+		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 	}, l.knownLocked)
-	l.clock, l.s.clock = o.Clock, o.Clock
+	l.clock, l.s.Clock = o.Clock, o.Clock
 	l.parts = make([]*part, len(o.Queue.Partitions()))
 	return l
 }
@@ -141,7 +122,7 @@ func (l *lane) loop(ctx, hard context.Context) {
 	for ctx.Err() == nil {
 		next := l.pump(ctx, hard)
 		wait := time.Hour
-		if next != never {
+		if next != schedule.Never {
 			wait = min(wait, max(0, l.now().Until(next)))
 		}
 		if l.d.owner != nil {
@@ -164,27 +145,27 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 	for {
 		l.adoptChange()
 		l.mu.Lock()
-		l.s.allow(l.d.owner == nil || l.d.owner.Valid())
-		forfeited := l.s.forfeited
-		fx := l.s.step(l.now())
-		forfeited = l.s.forfeited - forfeited
+		l.s.Allow(l.d.owner == nil || l.d.owner.Valid())
+		forfeited := l.s.Forfeited
+		fx := l.s.Step(l.now())
+		forfeited = l.s.Forfeited - forfeited
 		l.mu.Unlock()
 		if forfeited > 0 {
 			l.d.metrics.forfeited.WithLabelValues(l.name).Add(float64(forfeited))
 		}
-		l.settleGrants(ctx, fx.unused)
-		l.letGo(fx.stale)
-		for _, line := range fx.resumed {
+		l.settleGrants(ctx, fx.Unused)
+		l.letGo(fx.Stale)
+		for _, line := range fx.Resumed {
 			l.forgetHold(line)
-			l.tellHold(deadletter.ResumedEvent, line, 0, "the hold is over")
+			l.tellHold(schedule.HoldChange{Line: line, Why: "the hold is over"})
 		}
 		l.orderAll(hard, &fx)
-		if len(fx.asks) > 0 {
+		if len(fx.Asks) > 0 {
 			l.reserve(hard, &fx)
 		}
 		l.mu.Lock()
 		now := l.now()
-		next := l.s.next(now)
+		next := l.s.Next(now)
 		l.mu.Unlock()
 		if next > now || ctx.Err() != nil {
 			return next
@@ -193,20 +174,20 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 }
 
 // orderAll has done what a step decided of single jobs.
-func (l *lane) orderAll(hard context.Context, fx *effects) {
+func (l *lane) orderAll(hard context.Context, fx *schedule.Effects) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range fx.start {
+	for _, t := range fx.Start {
 		l.orderLocked(jobLocked(t), toCall)
 	}
-	for _, t := range fx.load {
+	for _, t := range fx.Load {
 		l.beginLocked(hard, jobLocked(t))
 	}
-	for _, t := range fx.cancel {
+	for _, t := range fx.Cancel {
 		j := jobLocked(t)
 		l.endLocked(j, toCancel, func() { l.buryCancelled(hard, j) })
 	}
-	for _, t := range fx.expire {
+	for _, t := range fx.Expire {
 		j := jobLocked(t)
 		l.endLocked(j, toExpire, func() { l.expire(hard, j) })
 	}
@@ -221,7 +202,7 @@ func (l *lane) kick() {
 }
 
 // change does something to the schedule and makes the loop look at it.
-func (l *lane) change(do func(s *schedule)) {
+func (l *lane) change(do func(s *schedule.Schedule)) {
 	l.mu.Lock()
 	do(l.s)
 	l.mu.Unlock()
@@ -238,12 +219,12 @@ func (l *lane) take(ctx context.Context, p *part, e queue.Entry) {
 			return
 		}
 		p.expectLocked(e)
-		l.s.push(e.Key, e.Seq, &p.Partition)
+		l.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		l.kick()
 	case !p.closing: // otherwise it is the next owner's
 		p.expectLocked(e)
-		line := l.s.push(e.Key, e.Seq, &p.Partition)
+		line := l.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		l.takeFoundLocked(ctx, p, line, e)
 	}
@@ -255,7 +236,7 @@ func (l *lane) stop(hard context.Context) {
 	l.rounds.Wait()
 	close(l.stopped)
 	l.mu.Lock()
-	unused := l.s.stop()
+	unused := l.s.Stop()
 	l.mu.Unlock()
 	l.settleGrants(hard, unused)
 	l.running.Wait()
@@ -276,7 +257,7 @@ func (l *lane) stop(hard context.Context) {
 
 // laneCounts are what a lane has to do.
 type laneCounts struct {
-	counts
+	schedule.Counts
 	owned int // partitions
 }
 
@@ -284,9 +265,9 @@ func (l *lane) counts() laneCounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ours := func(key string) bool { return l.parts[l.queue.Partition(key).Number()] != nil }
-	n := laneCounts{counts: l.s.count(l.now(), ours)}
+	n := laneCounts{Counts: l.s.Count(l.now(), ours)}
 	for _, p := range l.parts {
-		if p != nil && p.open {
+		if p != nil && p.Open {
 			n.owned++
 		}
 	}
@@ -297,22 +278,22 @@ func (l *lane) counts() laneCounts {
 func (l *lane) ETA(p queue.Place) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.eta(Place(p), l.s.knownTAT(p.Key), l.now())
+	return l.s.Eta(schedule.Place(p), l.s.KnownTAT(p.Key), l.now())
 }
 
 // Room implements queue.Outlook.
 func (l *lane) Room(key string) bucket.Micros {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.s.placeFree(key, l.s.knownTAT(key), l.now())
+	return l.s.PlaceFree(key, l.s.KnownTAT(key), l.now())
 }
 
 // Position implements queue.Outlook.
 func (l *lane) Position(key string, seq uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line := l.s.find(key); line != nil {
-		return line.rank(seq)
+	if line := l.s.Find(key); line != nil {
+		return line.Rank(seq)
 	}
 	return 0
 }

@@ -17,7 +17,7 @@ func (l *lane) recallAnswer(ctx context.Context, t *job, letter *deadletter.Lett
 	}
 	t.answeredAt = 0
 	var c ledger.Record
-	if msg == nil || json.Unmarshal(msg.Data, &c) != nil || c.Stream != t.part.bucket.Name() || c.Seq != t.seq || c.Status == 0 {
+	if msg == nil || json.Unmarshal(msg.Data, &c) != nil || c.Stream != t.part.bucket.Name() || c.Seq != t.Seq || c.Status == 0 {
 		return true // the ledger has let go of it
 	}
 	if letter.Answer = c.Answer; letter.Answer == nil {

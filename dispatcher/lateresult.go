@@ -8,6 +8,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -39,13 +40,13 @@ func (l *lane) endWithResult(ctx context.Context, t *job, at uint64) {
 			return
 		}
 		l.neverRecorded(t)
-		l.change(func(s *schedule) { l.restLocked(t, 1) })
+		l.change(func(s *schedule.Schedule) { l.restLocked(t, 1) })
 		return
 	}
 	calls, _ := strconv.Atoi(header.Get(ledger.HeaderCalls)) // weir's own headers: always there
 	attempts, _ := strconv.Atoi(header.Get(ledger.HeaderAttempts))
 	l.mu.Lock()
-	t.calls, t.attempts = max(t.calls, calls), max(t.attempts, attempts)
+	t.Calls, t.attempts = max(t.Calls, calls), max(t.attempts, attempts)
 	t.doubt.billed = t.doubt.billed.Worst(deadletter.BilledYes)
 	l.mu.Unlock()
 	if t.message.ReplyTo != "" {

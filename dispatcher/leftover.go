@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 )
 
 // An owner that was cut off from the servers goes on with the calls that it has begun: what it knows of them may be stored
@@ -32,12 +33,12 @@ func (l *lane) leftUntilLocked(p *part) bucket.Micros {
 
 // leaveLocked reckons how many calls of a line the owner before may have left under way. resumeLocked has counted those that have an
 // intent.
-func (l *lane) leaveLocked(line *line) {
+func (l *lane) leaveLocked(line *schedule.KeyQueue) {
 	switch {
-	case line.part.leftover == 0:
-		line.left = 0
+	case line.Partition.Leftover == 0:
+		line.Orphaned = 0
 	case l.untoldLocked(line):
-		line.left = int32(min(line.depth(), int(min(line.limits.InFlight, 1<<30))))
+		line.Orphaned = int32(min(line.Depth(), int(min(line.Limits.InFlight, 1<<30))))
 	}
 }
 
@@ -47,6 +48,6 @@ const slowBucket = 10 * time.Second
 // untoldLocked reports whether calls of a line may have been under way, when the owner before died, that have no intent:
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
-func (l *lane) untoldLocked(line *line) bool {
-	return partOf(line).untold && l.s.intervalOf(line) < slowBucket
+func (l *lane) untoldLocked(line *schedule.KeyQueue) bool {
+	return partOf(line).untold && l.s.IntervalOf(line) < slowBucket
 }

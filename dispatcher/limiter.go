@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule"
 )
 
 // Bounds of the talk with a store that is elsewhere.
@@ -16,8 +17,8 @@ const (
 
 // reserve asks the store, outside the lock. A store that is elsewhere is asked in the background, one round at a time,
 // so that calls start meanwhile.
-func (l *lane) reserve(hard context.Context, fx *effects) {
-	if l.clock == OwnClock {
+func (l *lane) reserve(hard context.Context, fx *schedule.Effects) {
+	if l.clock == schedule.OwnClock {
 		l.round(hard, fx)
 		return
 	}
@@ -29,35 +30,35 @@ func (l *lane) reserve(hard context.Context, fx *effects) {
 }
 
 // round asks and takes the answer in. It is not given up when the lane stops: slots that were granted go back.
-func (l *lane) round(hard context.Context, fx *effects) {
+func (l *lane) round(hard context.Context, fx *schedule.Effects) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), roundTrip)
 	defer cancel()
-	r := reply{sent: l.now()}
-	if r.err = l.reachable(ctx); r.err == nil {
-		r.sent = l.now()
-		r.answers, r.err = l.store.Reserve(ctx, fx.asks)
+	r := schedule.Reply{Sent: l.now()}
+	if r.Err = l.reachable(ctx); r.Err == nil {
+		r.Sent = l.now()
+		r.Answers, r.Err = l.store.Reserve(ctx, fx.Asks)
 	}
-	r.came = l.now()
-	for _, a := range r.answers {
+	r.Came = l.now()
+	for _, a := range r.Answers {
 		if a.Wait.Limit == bucket.OwnCheckpoint {
 			l.checkpoint()
 		}
 	}
-	l.heard(r.err)
+	l.heard(r.Err)
 	l.mu.Lock()
-	out := l.s.answer(fx, r)
-	for _, t := range out.withdrawn {
+	out := l.s.Answer(fx, r)
+	for _, t := range out.Withdrawn {
 		l.restOrderedLocked(t)
 	}
-	for _, t := range out.impossible {
+	for _, t := range out.Impossible {
 		l.orderLocked(jobLocked(t), toRefuse)
 	}
-	for _, t := range out.overBudget {
+	for _, t := range out.OverBudget {
 		l.orderLocked(jobLocked(t), toOverdraw)
 	}
 	l.mu.Unlock()
-	l.tellNews(out.news)
-	l.settleGrants(hard, out.unused)
+	l.tellHolds(out.News)
+	l.settleGrants(hard, out.Unused)
 }
 
 // reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when
@@ -104,7 +105,7 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 func (d *Dispatcher) HeardOfLevels(api string, levels []bucket.Level) {
 	if l := d.lane(api); l != nil {
 		l.mu.Lock()
-		l.s.learnLevels(levels)
+		l.s.LearnLevels(levels)
 		l.mu.Unlock()
 	}
 }
@@ -125,7 +126,7 @@ func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
 	if len(uses) == 0 {
 		return
 	}
-	if l.clock == OwnClock {
+	if l.clock == schedule.OwnClock {
 		if err := l.store.Settle(ctx, uses); err != nil {
 			l.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
 		}
@@ -143,7 +144,7 @@ func (l *lane) settleGrants(ctx context.Context, uses []bucket.Use) {
 // startTelling tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
 // permit that nobody gives back is lost for its lease. At most the calls of a lane wait here. The returned function ends it.
 func (l *lane) startTelling(hard context.Context) (end func()) {
-	if l.clock == OwnClock {
+	if l.clock == schedule.OwnClock {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(hard))
@@ -169,7 +170,7 @@ func (l *lane) startTelling(hard context.Context) (end func()) {
 
 // tellEnded tells all that is to be told, or as much as can be until ctx ends.
 func (l *lane) tellEnded(ctx context.Context) {
-	wait := storeRetry
+	wait := schedule.StoreRetry
 	for {
 		l.mu.Lock()
 		n := min(len(l.ended), mostTold)
@@ -188,16 +189,16 @@ func (l *lane) tellEnded(ctx context.Context) {
 				l.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
 				return
 			}
-			wait = min(2*wait, mostStoreRetry)
+			wait = min(2*wait, schedule.MostStoreRetry)
 			continue
 		}
-		wait = storeRetry
+		wait = schedule.StoreRetry
 		l.mu.Lock()
 		l.ended = l.ended[n:]
 		if len(l.ended) == 0 {
 			l.ended = nil
 		}
-		l.s.permitFreed()
+		l.s.PermitFreed()
 		l.mu.Unlock()
 		l.kick()
 	}

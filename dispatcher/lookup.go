@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,7 +36,7 @@ func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
 	}
 	found, err := l.tracesOf(ctx, t, since)
 	for err != nil {
-		l.log.Error("what came of a call could not be looked up; trying again", "key", t.line.key, "seq", t.seq, "err", err)
+		l.log.Error("what came of a call could not be looked up; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return false // the next start finds the job again
 		}
@@ -51,10 +52,10 @@ func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
 		l.endAgain(ctx, t, c.Last())
 	case found.result != 0:
 		l.endWithResult(ctx, t, found.result)
-	case c != nil && c.Call >= t.calls: // it was to be called again
+	case c != nil && c.Call >= t.Calls: // it was to be called again
 		l.accountedFor(t)
-		l.change(func(s *schedule) {
-			t.lost, t.unseen, t.calls, t.attempts, t.deaths, t.failed = nil, false, c.Call, c.Attempt, 0, c.Detail
+		l.change(func(s *schedule.Schedule) {
+			t.lost, t.Unseen, t.Calls, t.attempts, t.Deaths, t.Failed = nil, false, c.Call, c.Attempt, 0, c.Detail
 			t.doubt.recall(c.Billed, c.Idempotency)
 			t.answeredAt = cmp.Or(c.Last().At, t.answeredAt)
 			l.dropIntentsLocked(t)
@@ -69,10 +70,10 @@ func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
 // tracesOf reads what was stored since a time of the job's key. It blocks until it has.
 func (l *lane) tracesOf(ctx context.Context, t *job, since time.Time) (found traces, err error) {
 	source := t.part.bucket.Name()
-	c := ledger.Record{API: l.name, Key: t.line.key}
+	c := ledger.Record{API: l.name, Key: t.Queue.Key}
 	err = l.readSince(ctx, ledger.CallsStream, c.Subject(), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		c := ledger.Record{At: meta.Sequence.Stream}
-		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == t.seq && bucket.MicrosOf(c.Accepted) == t.accepted
+		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == t.Seq && bucket.MicrosOf(c.Accepted) == t.accepted
 		if mine && (found.record == nil || c.Call >= found.record.Call) {
 			found.record = &c
 		}
@@ -81,9 +82,9 @@ func (l *lane) tracesOf(ctx context.Context, t *job, since time.Time) (found tra
 	if err != nil {
 		return found, fmt.Errorf("ledger: %w", err)
 	}
-	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.line.key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.Queue.Key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		of, seq, accepted, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-		if ok && of == source && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.message.ID {
+		if ok && of == source && seq == t.Seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.message.ID {
 			found.result = meta.Sequence.Stream
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 )
 
 // A call that has an intent, and neither a record nor a result, is lost: it may have been made. Its record is stored before
@@ -16,7 +17,7 @@ import (
 // began when its intent was stored, with what the intent says of it: the configuration may be another by now.
 
 // lose notes that a job's last call is lost, unless its result is found.
-func (t *job) lose(i *foundIntent) { t.lost, t.deaths, t.intendedAt = i, i.Deaths+1, i.stored }
+func (t *job) lose(i *foundIntent) { t.lost, t.Deaths, t.intendedAt = i, i.Deaths+1, i.stored }
 
 // settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.
@@ -26,7 +27,7 @@ func (l *lane) settleLost(ctx context.Context, t *job) {
 		return
 	}
 	l.mu.Lock()
-	t.calls = max(t.calls, t.lost.Call)
+	t.Calls = max(t.Calls, t.lost.Call)
 	l.mu.Unlock()
 	if !l.lookUp(ctx, t) {
 		return
@@ -34,7 +35,7 @@ func (l *lane) settleLost(ctx context.Context, t *job) {
 	l.mu.Lock()
 	t.doubt.recall(deadletter.BilledUnknown, t.lost.Idempotency)
 	t.doubt.never = t.doubt.never || !t.lost.Repeatable
-	again := t.deaths < mostDeaths && t.doubt.allows(l.terms.api)
+	again := t.Deaths < schedule.MostDeaths && t.doubt.allows(l.terms.api)
 	l.mu.Unlock()
 	if again {
 		l.repeatLost(ctx, t)
@@ -53,7 +54,7 @@ func (l *lane) settleLost(ctx context.Context, t *job) {
 }
 
 func (t *job) lostDetail() string {
-	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.calls)
+	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.Calls)
 }
 
 // repeatLost lets a job be called again under its key.
@@ -64,9 +65,9 @@ func (l *lane) repeatLost(ctx context.Context, t *job) {
 func (l *lane) buryLost(ctx context.Context, t *job) {
 	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", t.lostDetail())
 	switch {
-	case t.deaths >= mostDeaths && t.lost.Repeatable:
+	case t.Deaths >= schedule.MostDeaths && t.lost.Repeatable:
 		out.Reason = deadletter.Exhausted
-		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", t.deaths)
+		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", t.Deaths)
 	case t.lost.Repeatable:
 		out.Detail += "; how calls carry their idempotency keys has changed since"
 	}
@@ -85,9 +86,9 @@ func (l *lane) lostCall(t *job, out httpcall.Outcome) *ledger.Record {
 	c := l.record(t, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	t.asIntended(c)
-	if l.clock == OwnClock {
+	if l.clock == schedule.OwnClock {
 		l.mu.Lock()
-		waits := l.now().Add(l.s.drainTime(t.line.limits))
+		waits := l.now().Add(l.s.DrainTime(t.Queue.Limits))
 		l.mu.Unlock()
 		c.TAT = max(c.TAT, waits+l.d.opts.Ahead())
 	}

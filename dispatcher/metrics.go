@@ -117,7 +117,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, l := range g.d.lanesNow() {
 		n := l.counts()
 		for desc, v := range map[*prometheus.Desc]int{
-			queuedDesc: n.queued, keysDesc: n.keys, inFlightDesc: n.calling, heldDesc: n.held, ownedDesc: n.owned,
+			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, ownedDesc: n.owned,
 		} {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), l.name)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket/queue"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -29,7 +30,7 @@ func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
 	if t.terms != nil {
 		api = t.terms.api
 	}
-	k, isKept := p.cache[t.seq]
+	k, isKept := p.cache[t.Seq]
 	l.mu.Unlock()
 	size := api.Rule.MaxBody + headerBytes
 	if isKept {
@@ -40,7 +41,7 @@ func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
 		return queue.Entry{}, err
 	}
 	l.mu.Lock()
-	entry, ok := p.takeKept(t.line.key, t.seq)
+	entry, ok := p.takeKept(t.Queue.Key, t.Seq)
 	t.space, t.staged = space, l.now() // how long it takes to make a job ready says nothing of how long it waits for room
 	l.mu.Unlock()
 	if ok {
@@ -48,9 +49,9 @@ func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
 	}
 	loading, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	if entry, err = p.bucket.Get(loading, t.seq); err != nil {
+	if entry, err = p.bucket.Get(loading, t.Seq); err != nil {
 		l.mu.Lock()
-		t.unload()
+		t.Unload()
 		l.mu.Unlock()
 		return queue.Entry{}, err
 	}
@@ -64,8 +65,8 @@ func (l *lane) spaceOf(ctx context.Context, t *job, size int64) (*queue.Space, e
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil
 	}
-	l.change(func(s *schedule) { t.cramped = true; s.touch(t.line) })
-	defer l.change(func(*schedule) { t.cramped = false })
+	l.change(func(s *schedule.Schedule) { t.Cramped = true; s.Touch(t.Queue) })
+	defer l.change(func(*schedule.Schedule) { t.Cramped = false })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -85,8 +86,8 @@ func (t *job) answered(r httpcall.Response) {
 	}
 }
 
-// unload lets go of a job's message and of its space. The schedule calls it, under the lane's lock.
-func (t *job) unload() {
+// Unload lets go of a job's message and of its space. The schedule calls it, under the lane's lock.
+func (t *job) Unload() {
 	t.message = nil
 	t.space.Release()
 	t.space = nil

@@ -8,6 +8,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +16,7 @@ import (
 
 // part is one partition of an api's queue for as long as this process owns it: taken over again it is another part.
 type part struct {
-	Partition
+	schedule.Partition
 	ownership.Tenure
 	number  int
 	bucket  *queue.Partition
@@ -45,7 +46,7 @@ type part struct {
 // job is a job that is near its call, or past one, as the lane works it. The lane's lock guards the task in it, and what of it is read
 // under the lock; the rest belongs to the goroutine that brings the job on its way: there is one at a time.
 type job struct {
-	*task
+	*schedule.Job
 	part     *part
 	terms    *terms       // it was last made ready by
 	message  *ingest.Job  // while near its call
@@ -80,14 +81,14 @@ type job struct {
 }
 
 // partOf is the tenure that a line is of.
-func partOf(line *line) *part { return line.part.Of.(*part) }
+func partOf(line *schedule.KeyQueue) *part { return line.Partition.Of.(*part) }
 
 // jobLocked is the lane's own of a task.
-func jobLocked(t *task) *job {
-	if t.of == nil {
-		t.of = &job{task: t, part: partOf(t.line)}
+func jobLocked(t *schedule.Job) *job {
+	if t.Of == nil {
+		t.Of = &job{Job: t, part: partOf(t.Queue)}
 	}
-	return t.of.(*job)
+	return t.Of.(*job)
 }
 
 // intentMark is one stored intent message; it may go when none of its jobs needs it.

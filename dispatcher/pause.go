@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"maps"
+	"weir/dispatcher/schedule"
 )
 
 // MaxPauses bounds the keys of an api that are paused one by one.
@@ -13,12 +14,12 @@ var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the 
 
 // Pause keeps a key of an api, or with "" the whole api, from being called from now on: calls that run may end. It may
 // come before the api's lane.
-func (d *Dispatcher) Pause(api, key string, p Pause) error {
+func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.pauses[api]
 	if of == nil {
-		of = map[string]Pause{}
+		of = map[string]schedule.Pause{}
 		d.pauses[api] = of
 	}
 	if _, known := of[key]; !known && len(of) > MaxPauses {
@@ -27,7 +28,7 @@ func (d *Dispatcher) Pause(api, key string, p Pause) error {
 	of[key] = p
 	for _, l := range d.lanes {
 		if l.name == api {
-			l.change(func(s *schedule) { s.pause(key, p) })
+			l.change(func(s *schedule.Schedule) { s.Pause(key, p) })
 		}
 	}
 	return nil
@@ -40,7 +41,7 @@ func (d *Dispatcher) Resume(api, key string) {
 	delete(d.pauses[api], key)
 	for _, l := range d.lanes {
 		if l.name == api {
-			l.change(func(s *schedule) { s.resume(key, l.now()) })
+			l.change(func(s *schedule.Schedule) { s.Resume(key, l.now()) })
 		}
 	}
 }
@@ -52,19 +53,19 @@ func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
 	if l == nil {
 		return false, ErrNoAPI
 	}
-	l.change(func(s *schedule) { tries = s.tryNow(l.now()) })
+	l.change(func(s *schedule.Schedule) { tries = s.TryNow(l.now()) })
 	return tries, nil
 }
 
 // TryDenied makes every api that denies weir be called once at once: the credentials may be others now.
 func (d *Dispatcher) TryDenied() {
 	for _, l := range d.lanesNow() {
-		l.change(func(s *schedule) { s.endDenial(l.now()) })
+		l.change(func(s *schedule.Schedule) { s.EndDenial(l.now()) })
 	}
 }
 
 // Pauses are those of an api that are in force here, by key, "" for the whole api.
-func (d *Dispatcher) Pauses(api string) map[string]Pause {
+func (d *Dispatcher) Pauses(api string) map[string]schedule.Pause {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.pauses[api])

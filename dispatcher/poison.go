@@ -42,21 +42,21 @@ func (l *lane) read(t *job, e queue.Entry) (refusal *ingest.Refusal, err error) 
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
-		job, refusal = ingest.Restore(ingest.Message{Key: t.line.key, Header: e.Header, Body: e.Data}, t.terms.api.Rule, e.Time)
+		job, refusal = ingest.Restore(ingest.Message{Key: t.Queue.Key, Header: e.Header, Body: e.Data}, t.terms.api.Rule, e.Time)
 		if refusal == nil {
 			costs, err = t.terms.costs(job)
 		}
 	})
 	if c != nil {
 		l.tellCrash(t, c)
-		job = &ingest.Job{API: l.name, Key: t.line.key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		job = &ingest.Job{API: l.name, Key: t.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
 		err = c
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.message, t.accepted, t.costs = job, bucket.MicrosOf(e.Time), costs
+	t.message, t.accepted, t.Costs = job, bucket.MicrosOf(e.Time), costs
 	if !job.Deadline.IsZero() {
-		t.deadline = bucket.MicrosOf(job.Deadline)
+		t.Deadline = bucket.MicrosOf(job.Deadline)
 	}
 	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 { // its calls before the redrive were made so
 		t.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
@@ -76,7 +76,7 @@ func (l *lane) send(ctx context.Context, t *job, h httpcall.Hooks) httpcall.Resp
 }
 
 func (l *lane) tellCrash(t *job, c *crash) {
-	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", t.line.key, "seq", t.seq,
+	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", t.Queue.Key, "seq", t.Seq,
 		"err", c, "stack", string(c.stack))
 }
 

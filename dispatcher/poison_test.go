@@ -10,6 +10,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -24,7 +25,7 @@ func crashing(idempotent bool) (*lane, *job) {
 	}
 	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
 	t := &job{
-		task: &task{line: &line{key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
+		Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
 		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
 	}
 	return l, t

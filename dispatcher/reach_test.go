@@ -16,6 +16,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -78,7 +79,7 @@ func (l *lane) readLedger(t *testing.T, numbers ...int) {
 // wait is how long a key must wait as far as the ledger says.
 func (l *lane) wait(t *testing.T, key string) time.Duration {
 	t.Helper()
-	slot, err := l.recall(t.Context(), &line{key: key, limits: &l.s.rules.Key})
+	slot, err := l.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: &l.s.Rules.Key})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"weir/bucket"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -57,7 +58,7 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := &lane{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
-	l.s = newSchedule(&Policy{Rules: rules}, pace{}, l.knownLocked)
+	l.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, l.knownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)
@@ -70,7 +71,7 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		}
 	}
 	wait := func() time.Duration {
-		line := &line{key: "k", limits: &rules.Key, tat: l.knownLocked("k")}
+		line := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: l.knownLocked("k")}
 		slot, err := l.recall(t.Context(), line)
 		if err != nil {
 			t.Fatal(err)

@@ -8,20 +8,21 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
 )
 
 // paceLocked makes a line go on at its key's pace.
-func (l *lane) paceLocked(line *line, now bucket.Micros) {
+func (l *lane) paceLocked(line *schedule.KeyQueue, now bucket.Micros) {
 	l.leaveLocked(line)
-	if l.clock == OtherClock {
-		line.remind(l.d.tail.TAT(l.name, line.key))
+	if l.clock == schedule.OtherClock {
+		line.Remind(l.d.tail.TAT(l.name, line.Key))
 		return
 	}
-	line.goOnFrom(l.floor(line, now))
+	line.GoOnFrom(l.floor(line, now))
 }
 
 // resumeLocked takes up one job that was found in the stream and of which something is known.
-func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h history) {
+func (l *lane) resumeLocked(ctx context.Context, line *schedule.KeyQueue, seq uint64, h history) {
 	var last ledger.LastCall
 	if h.last != nil {
 		last = *h.last
@@ -30,13 +31,13 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 	if h.mark != nil {
 		mark = *h.mark
 	}
-	t := jobLocked(line.extract(seq))
+	t := jobLocked(line.Extract(seq))
 	t.markSeq = mark.seq
 	t.bind(l.terms)
-	t.calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
-	t.unseen = mark.Unseen && mark.Calls >= last.Call
+	t.Calls, t.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
+	t.Unseen = mark.Unseen && mark.Calls >= last.Call
 	t.crashes, t.status = mark.Crashes, cmp.Or(last.Status, mark.Status)
-	t.notBefore, t.failed = max(mark.NotBefore, last.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
+	t.NotBefore, t.Failed = max(mark.NotBefore, last.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
 	if mark.Pushback {
 		l.holdAgainLocked(line, mark.NotBefore, mark.Reason)
 	}
@@ -47,7 +48,7 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 	t.doubt.recall(deadletter.Billed(mark.Billed), mark.Idempotency)
 	t.doubt.recall(last.Billed, last.Identity)
 	if mark.Calls >= last.Call {
-		t.deaths = mark.Deaths
+		t.Deaths = mark.Deaths
 	}
 	if h.intent != nil {
 		t.intents = []*intentMark{h.intent.mark}
@@ -58,7 +59,7 @@ func (l *lane) resumeLocked(ctx context.Context, line *line, seq uint64, h histo
 // judgeFoundLocked brings a job that was found in the stream on its way.
 func (l *lane) judgeFoundLocked(ctx context.Context, t *job, h history, last ledger.LastCall) {
 	found := recovery.Found{
-		Recorded: t.calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
+		Recorded: t.Calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
 	}
 	if h.intent != nil {
 		found.Intended, found.Overruled = h.intent.Call, h.mark != nil && h.intent.overrules(h.mark)
@@ -69,26 +70,26 @@ func (l *lane) judgeFoundLocked(ctx context.Context, t *job, h history, last led
 	switch recovery.Judge(found) {
 	case recovery.Waits:
 	case recovery.HasResult:
-		t.line.unsure = true
-		t.settle()
+		t.Queue.Unsure = true
+		t.Settle()
 		if found.Intended > found.Recorded {
 			t.lose(h.intent)
 		}
 		l.running.Go(func() { l.endWithResult(ctx, t, h.result.At) })
 	case recovery.EndsByMark:
-		t.settle()
+		t.Settle()
 		last = ledger.LastCall{Outcome: h.mark.Ends, Detail: h.mark.Reason, Status: t.status}
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case recovery.EndsByLast:
-		t.settle()
+		t.Settle()
 		l.running.Go(func() { l.endAgain(ctx, t, last) })
 	case recovery.Lost:
-		t.line.unsure = true
-		t.line.left++
+		t.Queue.Unsure = true
+		t.Queue.Orphaned++
 		t.lose(h.intent)
-		t.unseen = h.intent.Repeatable && t.first() // else it becomes a letter, and nobody waits for that
-		t.calls, t.attempts = h.intent.Call, t.attempts+1
-		t.settle()
+		t.Unseen = h.intent.Repeatable && t.First() // else it becomes a letter, and nobody waits for that
+		t.Calls, t.attempts = h.intent.Call, t.attempts+1
+		t.Settle()
 		l.running.Go(func() { l.settleLost(ctx, t) })
 	default:
 		panic("dispatcher: a fate that nobody knows") // recovery.Judge has a bug
@@ -96,55 +97,55 @@ func (l *lane) judgeFoundLocked(ctx context.Context, t *job, h history, last led
 }
 
 // holdAgainLocked holds what a pushback held before the restart.
-func (l *lane) holdAgainLocked(line *line, until bucket.Micros, why string) {
+func (l *lane) holdAgainLocked(line *schedule.KeyQueue, until bucket.Micros, why string) {
 	if l.terms.api.Retry.HoldAPI {
 		line = nil
 	}
 	if until > l.now() {
-		l.s.hold(line, until, why)
+		l.s.Hold(line, until, why)
 	}
 }
 
 // floor is the earliest theoretical arrival time of a key that was found with jobs at the start. What the ledger knows
 // is certain. Beyond it a call may have been running at the crash: the intents tell. Then the key waits one interval with an
 // empty bucket, and so it does where there may be a call without an intent.
-func (l *lane) floor(line *line, now bucket.Micros) bucket.Micros {
-	known := l.recordedLocked(line.key, line.limits)
-	if partOf(line).Clean || !line.unsure && !l.untoldLocked(line) {
+func (l *lane) floor(line *schedule.KeyQueue, now bucket.Micros) bucket.Micros {
+	known := l.recordedLocked(line.Key, line.Limits)
+	if partOf(line).Clean || !line.Unsure && !l.untoldLocked(line) {
 		return known
 	}
-	return max(known, now.Add(l.s.drainTime(line.limits))) // a slot after the last that the ledger knows may have been used
+	return max(known, now.Add(l.s.DrainTime(line.Limits))) // a slot after the last that the ledger knows may have been used
 }
 
 // recall is when the key may be called at the earliest, as far as calls from before the start say. The ledger's tail,
 // read at the start, is enough for most; a key that may owe more than the time it reaches back is looked up when it is first
 // to be called. What this process knows already is no answer where others may have owned the key's
 // partition meanwhile. A store that is elsewhere has not forgotten anything with this process.
-func (l *lane) recall(ctx context.Context, line *line) (bucket.Micros, error) {
+func (l *lane) recall(ctx context.Context, line *schedule.KeyQueue) (bucket.Micros, error) {
 	l.mu.Lock()
-	known := max(line.tat, l.knownLocked(line.key))
-	drain := l.s.drainTime(line.limits)
-	looked := line.recalled || known != 0 && l.d.owner == nil
+	known := max(line.TAT, l.knownLocked(line.Key))
+	drain := l.s.DrainTime(line.Limits)
+	looked := line.LookedUp || known != 0 && l.d.owner == nil
 	l.mu.Unlock()
-	if l.clock == OtherClock || looked || l.d.tail.Covers(l.name, l.now().Add(-drain)) {
+	if l.clock == schedule.OtherClock || looked || l.d.tail.Covers(l.name, l.now().Add(-drain)) {
 		return 0, nil
 	}
-	tat, err := l.lastTAT(ctx, line.key, known, drain)
+	tat, err := l.lastTAT(ctx, line.Key, known, drain)
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line.recalled = true
+	line.LookedUp = true
 	bound := l.since
 	if l.d.owner != nil {
 		bound = l.now()
 	}
 	tat = min(tat, bound.Add(drain)) // recorded at another rate, perhaps
-	if tat > line.tat {
-		line.goOnFrom(tat)
+	if tat > line.TAT {
+		line.GoOnFrom(tat)
 	}
-	return l.s.nextSlot(line, l.now()), nil
+	return l.s.NextSlot(line, l.now()), nil
 }
 
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so

@@ -1,5 +1,7 @@
 package dispatcher
 
+import "weir/dispatcher/schedule"
+
 // What a death leaves of calls is in the ledger once its partitions have been read and every call that was found without
 // a record has got one. Limits that are counted in the process go by that: until then what former processes used is known
 // only as a bound.
@@ -32,7 +34,7 @@ func (l *lane) neverRecorded(t *job) {
 
 // suspectUnloggedLocked counts a job that may have been called without an intent before its owner, of an earlier version,
 // died: no record of that call will ever be there.
-func (l *lane) suspectUnloggedLocked(line *line, h history) {
+func (l *lane) suspectUnloggedLocked(line *schedule.KeyQueue, h history) {
 	if l.untoldLocked(line) && h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final) {
 		l.unlogged++
 	}
@@ -64,7 +66,7 @@ func (l *lane) findingLocked() bool {
 		}
 	}
 	for t := range l.unrecorded {
-		if !t.rests() { // what rests is called again, and waits for its limits
+		if !t.Rests() { // what rests is called again, and waits for its limits
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -19,17 +20,17 @@ import (
 
 // replay is what is known of a partition's jobs before they are read.
 type replay struct {
-	found   map[uint64]*found              // in the stream, by job
-	records map[uint64]ledger.LastCall     // in the ledger
-	results map[uint64]ledger.StoredResult // whose records may be missing
-	until   map[uint64]uint64              // by a key's sum: the last of its jobs that anything is known of
-	queue   []awaited                      // the same, by sequence
-	blind   uint64                         // the last job that a marker speaks of without telling its key: nothing is called before
-	held    []*line                        // by marks of holds, perhaps without jobs
-	early   []*line                        // lines that were met before the blind one
-	waiting map[uint64][]*line             // by a key's sum: lines whose jobs must be read up to until
-	late    []*line                        // lines that wait until all has been read
-	full    bool                           // as many bodies are kept as may be
+	found   map[uint64]*found               // in the stream, by job
+	records map[uint64]ledger.LastCall      // in the ledger
+	results map[uint64]ledger.StoredResult  // whose records may be missing
+	until   map[uint64]uint64               // by a key's sum: the last of its jobs that anything is known of
+	queue   []awaited                       // the same, by sequence
+	blind   uint64                          // the last job that a marker speaks of without telling its key: nothing is called before
+	held    []*schedule.KeyQueue            // by marks of holds, perhaps without jobs
+	early   []*schedule.KeyQueue            // lines that were met before the blind one
+	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: lines whose jobs must be read up to until
+	late    []*schedule.KeyQueue            // lines that wait until all has been read
+	full    bool                            // as many bodies are kept as may be
 }
 
 // awaited is a job that is to be read before its key is called.
@@ -60,7 +61,7 @@ type foundMark struct {
 }
 
 func newReplay() *replay {
-	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*line{}}
+	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
 }
 
 // await notes that something is known of a job.
@@ -144,7 +145,7 @@ func (l *lane) marked(p *part) {
 	r := p.replay
 	if p.markers.AfterDeath() {
 		p.untold = !p.markers.Told()
-		p.leftover = l.leftUntilLocked(p)
+		p.Leftover = l.leftUntilLocked(p)
 	}
 	r.records, r.results = l.d.tail.Detach(p.bucket.Name())
 	seen := 0
@@ -178,26 +179,26 @@ func (l *lane) letGoOn(p *part) {
 	p.replay.early = nil
 	seen := 0
 	for _, line := range early {
-		line.met = false
+		line.Met = false
 		l.meet(p, line)
 		l.breathe(&seen)
 	}
-	p.open = !p.stalled && !p.closing && !p.lost.Load()
+	p.Open = !p.Stalled && !p.closing && !p.lost.Load()
 	l.kick()
 }
 
 // meet takes up a line that has its first job, or its first again, and lets it be called or has it wait.
-func (l *lane) meet(p *part, line *line) {
-	if line.met {
+func (l *lane) meet(p *part, line *schedule.KeyQueue) {
+	if line.Met {
 		return
 	}
-	line.met, line.unread = true, true
-	r, sum := p.replay, queue.KeySum(line.key)
+	line.Met, line.Unread = true, true
+	r, sum := p.replay, queue.KeySum(line.Key)
 	_, known := r.until[sum]
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, line)
-	case p.leftover != 0 && l.untoldLocked(line): // how many of its calls may still run depends on how many jobs it has
+	case p.Leftover != 0 && l.untoldLocked(line): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, line)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], line)
@@ -207,7 +208,7 @@ func (l *lane) meet(p *part, line *line) {
 }
 
 // takeFoundLocked takes up one job that was found in the stream.
-func (l *lane) takeFoundLocked(ctx context.Context, p *part, line *line, e queue.Entry) {
+func (l *lane) takeFoundLocked(ctx context.Context, p *part, line *schedule.KeyQueue, e queue.Entry) {
 	l.meet(p, line)
 	h, ok := l.historyOfLocked(p, e)
 	l.suspectUnloggedLocked(line, h)
@@ -237,13 +238,13 @@ func (l *lane) passed(p *part, seq uint64) {
 }
 
 // goOn lets a line be called.
-func (l *lane) goOn(line *line) {
-	if !l.s.has(line) {
+func (l *lane) goOn(line *schedule.KeyQueue) {
+	if !l.s.Has(line) {
 		return // it came to its end meanwhile
 	}
-	line.unread = false
+	line.Unread = false
 	l.paceLocked(line, l.now())
-	l.s.touch(line)
+	l.s.Touch(line)
 	l.kick()
 }
 

@@ -16,6 +16,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
 
@@ -34,8 +35,8 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
 		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
 	}
-	l.s = newSchedule(&Policy{Rules: api.Rules}, pace{maxStaged: maxStaged, maxCalls: maxCalls}, l.knownLocked)
-	l.terms = &terms{api: api, policy: l.s.policy}
+	l.s = schedule.New(&schedule.Policy{Rules: api.Rules}, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, l.knownLocked)
+	l.terms = &terms{api: api, policy: l.s.Policy}
 	p := &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	p.Of = p
 	l.parts = []*part{p}
@@ -133,13 +134,13 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		d.tail.ByMessage[p.bucket.Name()] = records
 		l.marked(p)
 		check := func(read uint64, whole bool) {
-			for key, line := range l.s.lines {
+			for key, line := range l.s.ByKey {
 				want := whole || blind <= read && until[key] <= read
-				if may := p.open && !line.unread; may != want {
+				if may := p.Open && !line.Unread; may != want {
 					rt.Fatalf("read up to %d: key %s may be called: %v, want %v (known up to %d, of nobody knows whom up to %d)",
 						read, key, may, want, until[key], blind)
 				}
-				if waits := line.tat > l.now(); want && waits != (intents[key] > 0) {
+				if waits := line.TAT > l.now(); want && waits != (intents[key] > 0) {
 					rt.Fatalf("key %s, with %d calls that may have been made, waits an interval: %v", key, intents[key], waits)
 				}
 			}
@@ -155,8 +156,8 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		}
 		l.open(p)
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the tasks of the lane", l.running.Wait); l.s.jobs != last || p.replay != nil {
-			rt.Fatalf("%d jobs, %d were read", l.s.jobs, last)
+		if await.Return(t, "the tasks of the lane", l.running.Wait); l.s.Unfinished != last || p.replay != nil {
+			rt.Fatalf("%d jobs, %d were read", l.s.Unfinished, last)
 		}
 	})
 }
@@ -173,13 +174,13 @@ func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
 	p.untold = true
 	for seq := range uint64(3) {
 		l.take(t.Context(), p, jobEntry("a", seq+1))
-		if line := l.s.lines["a"]; !line.unread || !p.open {
+		if line := l.s.ByKey["a"]; !line.Unread || !p.Open {
 			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
 		}
 	}
 	l.open(p)
-	if line := l.s.lines["a"]; line.unread || line.left != 3 {
-		t.Errorf("%d calls are taken to be left, unread: %v", line.left, line.unread)
+	if line := l.s.ByKey["a"]; line.Unread || line.Orphaned != 3 {
+		t.Errorf("%d calls are taken to be left, unread: %v", line.Orphaned, line.Unread)
 	}
 }
 
@@ -195,9 +196,9 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 	if l.marked(p); !p.untold {
 		t.Error("an owner that did not say so is taken to have written an intent of every call")
 	}
-	line := l.s.push("a", 1, &p.Partition)
+	line := l.s.Push("a", 1, &p.Partition)
 	for per, want := range map[time.Duration]bool{5 * time.Second: true, time.Minute: false} {
-		l.s.rules.Key.Rate.Per = per
+		l.s.Rules.Key.Rate.Per = per
 		if waits := l.floor(line, l.now()) > l.now(); waits != want {
 			t.Errorf("at one in %s a key waits an interval: %v", per, waits)
 		}
@@ -249,7 +250,7 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	if each := float64(after.HeapAlloc-before.HeapAlloc) / jobs; each > 16 {
 		t.Errorf("a waiting job costs %.0f bytes", each)
 	}
-	if l.s.jobs != jobs {
-		t.Errorf("%d jobs wait", l.s.jobs)
+	if l.s.Unfinished != jobs {
+		t.Errorf("%d jobs wait", l.s.Unfinished)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go"
 )
@@ -28,19 +29,19 @@ const persistRetry = time.Second
 func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
 	api := t.terms.api
 	out := t.crashed(httpcall.Judge(api, r, time.Now()))
-	e := CallEnd{
+	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
 		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: l.now(), Jitter: rand.Float64(),
 	}
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	l.mu.Lock()
-	f := l.s.hear(t.task, e)
+	f := l.s.OnCallEnd(t.Job, e)
 	l.dropDenialsLocked()
-	if out.Counts() && !f.free {
+	if out.Counts() && !f.Free {
 		t.attempts++
 	}
 	t.doubt.add(out.Billed, api.KeyIdentity())
-	t.deaths, t.status = 0, cmp.Or(r.Status, t.status)
+	t.Deaths, t.status = 0, cmp.Or(r.Status, t.status)
 	exhausted := out.Verdict == httpcall.Again && t.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
@@ -51,15 +52,15 @@ func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
 	if out.Billed != deadletter.NotBilled {
 		l.d.metrics.spend.add(l.name, api.Price)
 	}
-	if f.first {
-		l.log.Warn("a call failed", "job_id", t.message.ID, "key", t.line.key, "attempt", t.attempts, "reason", out.Detail)
+	if f.First {
+		l.log.Warn("a call failed", "job_id", t.message.ID, "key", t.Queue.Key, "attempt", t.attempts, "reason", out.Detail)
 	}
-	l.tellNews(f.news)
-	l.keepHold(t.part, f.hold)
-	if f.denied {
-		l.keepDenial(f.news[0].until, f.news[0].why)
+	l.tellHolds(f.News)
+	l.keepHold(t.part, f.Hold)
+	if f.Denied {
+		l.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
-	l.log.Debug("call ended", "job_id", t.message.ID, "key", t.line.key, "attempt", t.attempts, "status", r.Status,
+	l.log.Debug("call ended", "job_id", t.message.ID, "key", t.Queue.Key, "attempt", t.attempts, "status", r.Status,
 		"outcome", out.Name(), "reason", out.Detail)
 
 	switch out.Verdict {
@@ -68,10 +69,10 @@ func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
 	case httpcall.Dead:
 		l.bury(ctx, t, out.Reason, out.Detail, l.record(t, r, out))
 	case httpcall.Again:
-		wait := backoff(api.Retry.Min, api.Retry.Max, max(t.attempts, 1), rand.Float64())
-		l.again(ctx, t, l.record(t, r, out), max(l.now().Add(wait), f.notBefore))
+		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(t.attempts, 1), rand.Float64())
+		l.again(ctx, t, l.record(t, r, out), max(l.now().Add(wait), f.NotBefore))
 	case httpcall.Pushback, httpcall.Denied:
-		l.again(ctx, t, l.record(t, r, out), f.notBefore)
+		l.again(ctx, t, l.record(t, r, out), f.NotBefore)
 	default:
 		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
 	}
@@ -80,7 +81,7 @@ func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
 func (l *lane) keepResult(ctx context.Context, t *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
-		t.part.bucket.Finish(t.line.key, t.seq)
+		t.part.bucket.Finish(t.Queue.Key, t.Seq)
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
@@ -106,7 +107,7 @@ func (l *lane) writeResult(t *job, msg *nats.Msg) error {
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 			return err
 		}
-		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.message.ID, "key", t.line.key,
+		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.message.ID, "key", t.Queue.Key,
 			"bytes", size, "err", err)
 	}
 }
@@ -122,7 +123,7 @@ func (l *lane) bury(ctx context.Context, t *job, reason deadletter.Reason, detai
 	}
 	letter := l.letter(t, reason, detail, status, t.doubt.known())
 	letter.Answer = answer
-	l.log.Info("job buried", "job_id", letter.JobID, "key", t.line.key, "reason", letter.Reason, "detail", letter.Detail,
+	l.log.Info("job buried", "job_id", letter.JobID, "key", t.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
 	var noted bool
 	if c == nil {
@@ -139,8 +140,8 @@ func (l *lane) bury(ctx context.Context, t *job, reason deadletter.Reason, detai
 // kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
 func (l *lane) keepEnd(ctx context.Context, t *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
-		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
-		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
+		Seq: t.Seq, Calls: t.Calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
+		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
 	}
 	seq, ok := l.keepMark(ctx, "end", t, mark)
 	if ok {
@@ -180,21 +181,21 @@ func (l *lane) again(ctx context.Context, t *job, c *ledger.Record, notBefore bu
 		return
 	}
 	seq, ok := l.keepMark(ctx, "retry mark", t, queue.RetryMark{
-		Seq: t.seq, Calls: t.calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
-		Billed: string(t.doubt.billed), Idempotency: t.doubt.identity, Unseen: t.unseen, Crashes: t.crashes, Deaths: t.deaths, Status: t.status,
-		Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.line.key),
+		Seq: t.Seq, Calls: t.Calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Billed: string(t.doubt.billed), Idempotency: t.doubt.identity, Unseen: t.Unseen, Crashes: t.crashes, Deaths: t.Deaths, Status: t.status,
+		Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
 	})
 	if !ok {
 		return
 	}
 	fault.Pass(fault.RetryStored)
-	l.change(func(s *schedule) {
+	l.change(func(s *schedule.Schedule) {
 		l.dropIntentsLocked(t)
 		if t.markSeq != 0 {
 			t.part.bucket.Discard(t.markSeq)
 		}
 		t.markSeq = seq
-		t.failed, t.lost = c.Detail, nil
+		t.Failed, t.lost = c.Detail, nil
 		l.restLocked(t, notBefore)
 	})
 }
@@ -245,15 +246,15 @@ func (l *lane) persist(ctx context.Context, what string, t *job, write func() er
 			l.abandon(t)
 			return false
 		case ctx.Err() != nil:
-			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.line.key,
-				"seq", t.seq, "err", err)
+			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.Queue.Key,
+				"seq", t.Seq, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
 			sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
-			l.change(func(s *schedule) { s.hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
-			l.log.Error("could not be stored; trying again", "what", what, "key", t.line.key, "seq", t.seq, "err", err)
+			l.change(func(s *schedule.Schedule) { s.Hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
+			l.log.Error("could not be stored; trying again", "what", what, "key", t.Queue.Key, "seq", t.Seq, "err", err)
 			sleep(ctx, persistRetry)
 		}
 	}
@@ -281,10 +282,10 @@ func (l *lane) finish(t *job, outcome string) {
 	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
 	l.accountedFor(t)
 	l.rememberEnd(t)
-	p.bucket.Finish(t.line.key, t.seq)
+	p.bucket.Finish(t.Queue.Key, t.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
-	l.change(func(s *schedule) {
-		p.dropKept(t.seq)
+	l.change(func(s *schedule.Schedule) {
+		p.dropKept(t.Seq)
 		l.dropIntentsLocked(t)
 		if t.markSeq != 0 {
 			p.bucket.Discard(t.markSeq)
@@ -292,13 +293,13 @@ func (l *lane) finish(t *job, outcome string) {
 		for _, seq := range t.ends {
 			p.bucket.Discard(seq)
 		}
-		s.finished(t.task)
+		s.Finished(t.Job)
 		if t.ended != nil {
 			t.outcome = outcome
 			close(t.ended)
 		}
-		if stalled && p.open {
-			p.open, p.stalled = false, true
+		if stalled && p.Open {
+			p.Open, p.Stalled = false, true
 			time.AfterFunc(time.Second, func() { l.unstall(p) })
 		}
 	})
@@ -310,43 +311,41 @@ func (l *lane) unstall(p *part) {
 		time.AfterFunc(time.Second, func() { l.unstall(p) })
 		return
 	}
-	l.change(func(s *schedule) {
-		if p.stalled = false; p.closing || p.lost.Load() {
+	l.change(func(s *schedule.Schedule) {
+		if p.Stalled = false; p.closing || p.lost.Load() {
 			return
 		}
-		s.openPartition(&p.Partition)
+		s.OpenPartition(&p.Partition)
 	})
 }
 
-// tellNews sends the events of holds that have begun or ended.
-func (l *lane) tellNews(all []news) {
-	for _, n := range all {
-		l.tellHold(n.event(), n.line, n.until, n.why)
+// tellHolds sends the events of holds that have begun or ended.
+func (l *lane) tellHolds(all []schedule.HoldChange) {
+	for _, c := range all {
+		l.tellHold(c)
 	}
 	if len(all) > 0 {
 		l.kick()
 	}
 }
 
-func (l *lane) tellHold(kind deadletter.EventType, line *line, until bucket.Micros, why string) {
-	e := deadletter.Event{Type: kind, API: l.name, Key: news{line: line}.key()}
-	data := deadletter.HoldData{Why: why}
-	if kind == deadletter.HeldEvent {
-		at := until.Time()
-		data.Until = &at
-	}
-	e.Data = data
+func (l *lane) tellHold(c schedule.HoldChange) {
+	data := deadletter.HoldData{Why: c.Why}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: l.name, Key: keyOf(c.Line)}
 	attrs := []any{}
 	if e.Key != "" {
 		attrs = append(attrs, "key", e.Key)
 	}
-	if kind == deadletter.HeldEvent {
-		attrs = append(attrs, "until", until.Time())
+	if c.Until != 0 {
+		at := c.Until.Time()
+		e.Type, data.Until = deadletter.HeldEvent, &at
+		attrs = append(attrs, "until", at)
 	}
-	if why != "" {
-		attrs = append(attrs, "reason", why)
+	if c.Why != "" {
+		attrs = append(attrs, "reason", c.Why)
 	}
-	l.log.Info(string(kind), attrs...)
+	e.Data = data
+	l.log.Info(string(e.Type), attrs...)
 	l.d.opts.Office.Send(e, func(err error) {
 		if err != nil {
 			l.log.Warn("an event could not be stored", "err", err)

@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -15,7 +16,7 @@ func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
 	l := &lane{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
-	job := &job{task: &task{line: &line{key: "k"}, costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
+	job := &job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
 	for i, c := range []struct {
 		status int
 		told   int64 // -1: nothing

@@ -10,6 +10,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
 )
 
 // openPart takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
@@ -72,7 +73,7 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenur
 // lane's stop awaits them.
 func (l *lane) leavePart(p *part) {
 	l.mu.Lock()
-	p.closing, p.open = true, false
+	p.closing, p.Open = true, false
 	l.mu.Unlock()
 }
 
@@ -156,12 +157,12 @@ func (l *lane) losePart(p *part) {
 }
 
 // shut keeps a part's calls from starting, and returns the lines that have jobs near their call.
-func (l *lane) shut(p *part) (begun []*line) {
+func (l *lane) shut(p *part) (begun []*schedule.KeyQueue) {
 	l.mu.Lock()
-	p.open = false
+	p.Open = false
 	seen := 0
-	for line := range l.s.queues() {
-		if line.part == &p.Partition && len(line.tasks) > 0 {
+	for line := range l.s.Queues() {
+		if line.Partition == &p.Partition && len(line.Jobs) > 0 {
 			begun = append(begun, line)
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -174,17 +175,17 @@ func (l *lane) shut(p *part) (begun []*line) {
 }
 
 // unwind takes back what can be taken back, and returns the lines that have jobs on their way still.
-func (l *lane) unwind(lines []*line) (busy []*line) {
-	var fx effects
+func (l *lane) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+	var fx schedule.Effects
 	l.mu.Lock()
-	busy = l.s.unwind(lines, l.now(), &fx)
+	busy = l.s.Unwind(lines, l.now(), &fx)
 	l.mu.Unlock()
-	l.settleGrants(context.Background(), fx.unused)
-	l.letGo(fx.stale)
+	l.settleGrants(context.Background(), fx.Unused)
+	l.letGo(fx.Stale)
 	l.mu.Lock()
 	for _, line := range lines {
 		if partOf(line).lost.Load() {
-			l.s.forget(line) // what rests now
+			l.s.Forget(line) // what rests now
 		}
 	}
 	l.mu.Unlock()
@@ -193,19 +194,19 @@ func (l *lane) unwind(lines []*line) (busy []*line) {
 }
 
 // dropIdleIntents takes back the intents of calls that did not start: the next owner would hold their jobs for called.
-func (l *lane) dropIdleIntents(lines []*line) {
+func (l *lane) dropIdleIntents(lines []*schedule.KeyQueue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range lines {
-		for _, t := range line.tasks {
+		for _, t := range line.Jobs {
 			l.dropIdleIntentsLocked(t)
 		}
 	}
 }
 
 // dropIdleIntentsLocked does it for one job, unless its last call is lost: that is to be settled first.
-func (l *lane) dropIdleIntentsLocked(t *task) {
-	if j, begun := t.of.(*job); begun && j.lost == nil {
+func (l *lane) dropIdleIntentsLocked(t *schedule.Job) {
+	if j, begun := t.Of.(*job); begun && j.lost == nil {
 		l.dropIntentsLocked(j)
 	}
 }
@@ -222,16 +223,16 @@ func (l *lane) removePart(p *part) {
 	p.replay = nil
 	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
-	for line := range l.s.queues() {
-		if line.part == &p.Partition {
-			l.s.forget(line)
+	for line := range l.s.Queues() {
+		if line.Partition == &p.Partition {
+			l.s.Forget(line)
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()
 			l.mu.Lock()
 		}
 	}
-	l.s.forgetWaiting(&p.Partition)
+	l.s.ForgetWaiting(&p.Partition)
 	l.mu.Unlock()
 }
 
@@ -254,7 +255,7 @@ func (l *lane) loseAll(lease *lease.Membership) {
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
 func (l *lane) abandon(t *job) {
 	l.accountedFor(t)
-	l.change(func(s *schedule) { s.finished(t.task) })
+	l.change(func(s *schedule.Schedule) { s.Finished(t.Job) })
 }
 
 // mayCall reports whether a call of the part may start now, or what came of one may be stored. It is asked right before

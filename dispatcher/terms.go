@@ -8,6 +8,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 )
 
 // terms are what an api's calls are made by: its configuration and the connections to it. They are not changed but
@@ -16,7 +17,7 @@ import (
 type terms struct {
 	api    *httpcall.API
 	call   *httpcall.Client
-	policy *Policy // the schedule's part of it
+	policy *schedule.Policy // the schedule's part of it
 }
 
 func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
@@ -24,19 +25,19 @@ func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
 	if former != nil {
 		before = former.call
 	}
-	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, maxCalls, before), policyOf(api)}
+	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, schedule.MaxCalls, before), policyOf(api)}
 }
 
-func policyOf(api *httpcall.API) *Policy {
+func policyOf(api *httpcall.API) *schedule.Policy {
 	r := &api.Retry
-	return &Policy{
+	return &schedule.Policy{
 		Rules: api.Rules, Price: api.Price, Breaker: api.Breaker,
-		Retry: Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
+		Retry: schedule.Retry{Attempts: r.Attempts, Min: r.Min, Max: r.Max, HoldAPI: r.HoldAPI, Adaptive: r.Adaptive},
 	}
 }
 
 // bind has a job go by an api's terms.
-func (t *job) bind(by *terms) { t.terms, t.policy = by, by.policy }
+func (t *job) bind(by *terms) { t.terms, t.Policy = by, by.policy }
 
 // change is a new configuration of a lane's api on its way to the loop.
 type change struct {
@@ -71,7 +72,7 @@ func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
 // so no ask that counts by the rules of before reaches the store after it has the new ones.
 func (l *lane) adoptChange() {
 	l.mu.Lock()
-	asking := l.s.asking()
+	asking := l.s.Asking()
 	l.mu.Unlock()
 	if asking {
 		return // the end of the round kicks the loop
@@ -92,15 +93,15 @@ func (l *lane) adopt(api *httpcall.API) error {
 	next := l.d.newTerms(api, former)
 	l.since = now
 	l.terms = next
-	l.s.adopt(next.policy)
-	l.s.endDenial(now)
-	lines := slices.Collect(l.s.queues())
+	l.s.Adopt(next.policy)
+	l.s.EndDenial(now)
+	lines := slices.Collect(l.s.Queues())
 	l.mu.Unlock()
 	for len(lines) > 0 {
 		n := min(len(lines), lookAtOnce)
 		l.mu.Lock()
 		for _, line := range lines[:n] {
-			l.s.rebind(line, now)
+			l.s.Rebind(line, now)
 		}
 		l.mu.Unlock()
 		lines = lines[n:]
@@ -112,7 +113,7 @@ func (l *lane) adopt(api *httpcall.API) error {
 }
 
 // letGo gives up what was made ready in vain.
-func (l *lane) letGo(stale []*task) {
+func (l *lane) letGo(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
 	}
@@ -124,7 +125,7 @@ func (l *lane) letGo(stale []*task) {
 }
 
 // restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
-func (l *lane) restOrderedLocked(t *task) {
+func (l *lane) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
 	l.dropIntentsLocked(j)
 	l.orderLocked(j, toRest)
@@ -133,13 +134,13 @@ func (l *lane) restOrderedLocked(t *task) {
 // knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
 // intervals of a rate that holds no more; see rebind.
 func (l *lane) knownLocked(key string) bucket.Micros {
-	if l.clock == OtherClock {
+	if l.clock == schedule.OtherClock {
 		return max(l.tat(key), l.d.tail.TAT(l.name, key))
 	}
-	limits := l.s.limitsOf(key)
+	limits := l.s.LimitsOf(key)
 	tat := l.recordedLocked(key, limits)
 	if stored := l.tat(key); stored > tat {
-		tat = max(tat, min(stored, l.now().Add(leastAhead+l.s.drainTime(limits))))
+		tat = max(tat, min(stored, l.now().Add(schedule.LeastAhead+l.s.DrainTime(limits))))
 	}
 	return tat
 }
@@ -150,5 +151,5 @@ func (l *lane) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micro
 	if tat == 0 || fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return min(tat, max(l.since, l.d.tail.ReadAt(l.name)).Add(l.s.drainTime(limits)))
+	return min(tat, max(l.since, l.d.tail.ReadAt(l.name)).Add(l.s.DrainTime(limits)))
 }

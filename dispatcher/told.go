@@ -23,10 +23,10 @@ type tellings struct {
 // actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
 // nil means as estimated. Names of limits come with it of which the answer was to tell and did not.
 func (l *lane) actual(t *job, r httpcall.Response) (actual []int64, silent []string) {
-	if t.costs == nil {
+	if t.Costs == nil {
 		return nil, nil
 	}
-	actual = slices.Clone(t.costs)
+	actual = slices.Clone(t.Costs)
 	free := httpcall.Judge(t.terms.api, r, time.Now()).Billed == deadletter.NotBilled
 	l.told.mu.Lock()
 	for i, limit := range t.terms.api.Rules.Shared {
@@ -53,9 +53,9 @@ func (l *lane) actual(t *job, r httpcall.Response) (actual []int64, silent []str
 	}
 	if news {
 		l.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
-			"job_id", t.message.ID, "key", t.line.key, "limits", silent, "status", r.Status)
+			"job_id", t.message.ID, "key", t.Queue.Key, "limits", silent, "status", r.Status)
 	}
-	if slices.Equal(actual, t.costs) {
+	if slices.Equal(actual, t.Costs) {
 		return nil, silent
 	}
 	return actual, silent

@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -27,7 +28,7 @@ func (l *lane) rememberEnd(t *job) {
 	if t.message == nil || t.message.DedupeID == "" || t.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	l.queue.Ended(queue.Finished{Key: t.line.key, DedupeID: t.message.DedupeID, Seq: t.seq, Accepted: t.accepted.Time()})
+	l.queue.Ended(queue.Finished{Key: t.Queue.Key, DedupeID: t.message.DedupeID, Seq: t.Seq, Accepted: t.accepted.Time()})
 }
 
 // meetTwinLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
@@ -43,20 +44,20 @@ func (l *lane) meetTwinLocked(ctx context.Context, p *part, e queue.Entry) bool 
 	case queue.Another:
 		return false
 	}
-	line := l.s.push(e.Key, e.Seq, &p.Partition)
+	line := l.s.Push(e.Key, e.Seq, &p.Partition)
 	p.keepLocked(e)
 	l.parkTwinLocked(ctx, line, e.Seq)
 	return true
 }
 
 // resumeTwinLocked does the same with a job that was found when a partition was taken over, and was never called.
-func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queue.Entry) {
+func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Twin(e) {
 	case queue.Same:
-		t := jobLocked(line.extract(e.Seq))
+		t := jobLocked(line.Extract(e.Seq))
 		t.bind(l.terms)
-		t.settle()
-		l.tellTwin(line.key, e.Header.Get(ingest.HeaderJobID), e.Seq)
+		t.Settle()
+		l.tellTwin(line.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
 		l.running.Go(func() { l.finish(t, Twin) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
 		l.parkTwinLocked(ctx, line, e.Seq)
@@ -64,10 +65,10 @@ func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *line, e queu
 }
 
 // parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
-func (l *lane) parkTwinLocked(ctx context.Context, line *line, seq uint64) {
-	t := jobLocked(line.extract(seq))
+func (l *lane) parkTwinLocked(ctx context.Context, line *schedule.KeyQueue, seq uint64) {
+	t := jobLocked(line.Extract(seq))
 	t.bind(l.terms)
-	t.settle()
+	t.Settle()
 	l.running.Go(func() { l.buryTwin(ctx, t) })
 }
 

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
+
+	"github.com/spf13/cobra"
 )
 
 func cancelCommand() *cobra.Command {
@@ -126,11 +128,11 @@ func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.Ca
 		}
 		name := fmt.Sprintf("%s of %s/%s", visible(job), api, visible(a.Key))
 		switch a.Verdict {
-		case dispatcher.CancelTaken:
+		case schedule.CancelTaken:
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s is cancelled, its letter is stored\n", name)
-		case dispatcher.CancelCalling:
+		case schedule.CancelCalling:
 			late = name + " is being called: too late"
-		case dispatcher.CancelReading:
+		case schedule.CancelReading:
 			late = name + " is in a queue that is just being read: try again in some seconds"
 		default:
 			gone++

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/dispatcher"
 )
 
 // gauge waits until a series of the api pay has exactly this value.
@@ -119,7 +121,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	cancel := func(key string) {
 		t.Helper()
 		answers, err := r.worker.dispatch.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
-		if err != nil || len(answers) != 1 || answers[0].Verdict != dispatcher.CancelTaken {
+		if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
 			t.Fatalf("not cancelled: %v %v", answers, err)
 		}
 		requireStatus(t, r.letters("pay", key)[0], "cancelled", "429")
@@ -128,7 +130,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 		t.Helper()
 		r.eventually("a hold", func() bool {
 			d, err := r.worker.dispatch.Show(t.Context(), "pay", key, 1)
-			return err == nil && d.Waits.For == dispatcher.WaitHeld && len(d.Next) == 1 && d.Next[0].Phase == dispatcher.JobRetries
+			return err == nil && d.Waits.For == schedule.WaitHeld && len(d.Next) == 1 && d.Next[0].Phase == schedule.JobRetries
 		})
 	}
 	ends := r.sendUntil("late", "late", "5s")

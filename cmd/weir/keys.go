@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+
+	"github.com/spf13/cobra"
 )
 
 func keysCommand() *cobra.Command {
@@ -58,7 +59,7 @@ func (c *connection) checkAPI(cmd *cobra.Command, name string) error {
 
 // gathered are the buckets of an api over all replicas.
 type gathered struct {
-	buckets      []dispatcher.KeyState
+	buckets      []schedule.KeyState
 	keys, jobs   int
 	missing, all int // partitions
 }
@@ -92,7 +93,7 @@ func (c *connection) keys(api string, limit int) (*gathered, error) {
 		return nil, err
 	}
 	g.missing = max(0, g.all-owned)
-	slices.SortStableFunc(g.buckets, func(a, b dispatcher.KeyState) int { return b.Depth - a.Depth })
+	slices.SortStableFunc(g.buckets, func(a, b schedule.KeyState) int { return b.Depth - a.Depth })
 	g.buckets = g.buckets[:min(limit, len(g.buckets))]
 	return g, nil
 }
@@ -123,7 +124,7 @@ func printKeys(cmd *cobra.Command, api string, g *gathered, as format) error {
 	return nil
 }
 
-func keysTable(out io.Writer, buckets []dispatcher.KeyState) error {
+func keysTable(out io.Writer, buckets []schedule.KeyState) error {
 	t := &table{}
 	t.row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
 	for _, k := range buckets {
@@ -135,7 +136,7 @@ func keysTable(out io.Writer, buckets []dispatcher.KeyState) error {
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-func rateText(r dispatcher.RateState) string {
+func rateText(r schedule.RateState) string {
 	return config.FormatRate(bucket.Rate{Count: r.Count, Per: time.Duration(r.PerUS) * time.Microsecond, Burst: r.Burst})
 }
 
@@ -148,7 +149,7 @@ func waitText(wait int64) string {
 }
 
 // waitingText says in words what a bucket's next job waits for.
-func waitingText(w dispatcher.Waiting) string {
+func waitingText(w schedule.Waiting) string {
 	until := ""
 	if w.Until != nil {
 		until = " until " + clockTime(*w.Until)
@@ -158,33 +159,33 @@ func waitingText(w dispatcher.Waiting) string {
 		because = " because " + w.Why
 	}
 	switch w.For {
-	case dispatcher.WaitNothing:
+	case schedule.WaitNothing:
 		return "nothing: every job is being called"
-	case dispatcher.WaitRate:
+	case schedule.WaitRate:
 		return "rate" + until
-	case dispatcher.WaitInFlight:
+	case schedule.WaitInFlight:
 		return "in_flight: a running call must end"
-	case dispatcher.WaitLimit:
+	case schedule.WaitLimit:
 		return "limit " + w.Limit + until
-	case dispatcher.WaitHeld:
+	case schedule.WaitHeld:
 		return "held" + until + because
-	case dispatcher.WaitAPIHeld:
+	case schedule.WaitAPIHeld:
 		return "the api is held" + until + because
-	case dispatcher.WaitPaused:
+	case schedule.WaitPaused:
 		return "`weir resume`: " + visible(w.Why)
-	case dispatcher.WaitSlowed:
+	case schedule.WaitSlowed:
 		return "slowed" + until + ": the api has pushed back"
-	case dispatcher.WaitRetry:
+	case schedule.WaitRetry:
 		return "retry" + until + because
-	case dispatcher.WaitLimiter:
+	case schedule.WaitLimiter:
 		return "the limiter, which does not answer"
-	case dispatcher.WaitRoom:
+	case schedule.WaitRoom:
 		return "room: as many calls run as the process may make"
-	case dispatcher.WaitReading:
+	case schedule.WaitReading:
 		return "the queue to be read after a start"
-	case dispatcher.WaitClearing:
+	case schedule.WaitClearing:
 		return "finished jobs to be deleted"
-	case dispatcher.WaitStop:
+	case schedule.WaitStop:
 		return "a restart: weir is stopping"
 	}
 	return string(w.For)

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 )
 
 // openAPI is one api's parts, before they run.
@@ -58,7 +59,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *httpcall.API) 
 			return err
 		}
 		a.limits, a.lane = shared, dispatcher.LaneOptions{
-			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+			Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 		}
 		a.watch = w.newLevelWatch(a.name, shared.levels)
 		a.watch.unknown = shared.unknown

@@ -10,10 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"weir/dispatcher"
-	"weir/ingest"
 )
 
 // Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is no
@@ -51,7 +53,7 @@ type inquiry struct {
 // keysAnswer is one replica's answer about an api.
 type keysAnswer struct {
 	dispatcher.APIState
-	Deepest []dispatcher.KeyState `json:"deepest"`
+	Deepest []schedule.KeyState `json:"deepest"`
 }
 
 // Error codes of an answer.

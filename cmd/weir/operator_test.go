@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -60,7 +61,7 @@ apis:
 	}
 	for i, k := range states {
 		if depth := 3 * (keys - 1 - i); k.Depth != depth || k.Key != fmt.Sprintf("k.%d", keys-1-i) || k.Capacity != 1000 ||
-			k.Waits.For != dispatcher.WaitRate || ms(k.WaitMS) < time.Duration(depth)*time.Hour {
+			k.Waits.For != schedule.WaitRate || ms(k.WaitMS) < time.Duration(depth)*time.Hour {
 			t.Errorf("key %d is %+v", i, k)
 		}
 	}

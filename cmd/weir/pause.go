@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/spf13/cobra"
 	"weir/bucket/stream"
 	"weir/deadletter"
-	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
 )
 
 func pauseCommand() *cobra.Command {
@@ -101,7 +102,7 @@ func speakWord(cmd *cobra.Command, args []string, as format, speak func(c *conne
 
 func (w *word) pause(cmd *cobra.Command, c *connection, why string) error {
 	ctx := cmd.Context()
-	p := dispatcher.Pause{At: time.Now().UTC().Truncate(time.Second), By: whoami(), Why: why}
+	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: whoami(), Why: why}
 	w.Paused = true
 	_, err := w.kv.Create(ctx, pauseEntry(w.API, w.Key), marshal(p))
 	switch {

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go"
 )
 
 const pausedYAML = `
@@ -20,7 +22,7 @@ apis:
 
 func (r *rig) putPause(key string) {
 	r.t.Helper()
-	if _, err := r.worker.control.Put(r.t.Context(), pauseEntry("pay", key), marshal(dispatcher.Pause{At: time.Now(), By: "test"})); err != nil {
+	if _, err := r.worker.control.Put(r.t.Context(), pauseEntry("pay", key), marshal(schedule.Pause{At: time.Now(), By: "test"})); err != nil {
 		r.t.Fatal(err)
 	}
 	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.dispatch.Pauses("pay")[key]; return ok })
@@ -101,7 +103,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, a := range answers {
-			if a.Verdict == dispatcher.CancelTaken {
+			if a.Verdict == schedule.CancelTaken {
 				cancelled[fmt.Sprint("j", i)] = true
 			}
 		}

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Operators' pauses are kept in the control bucket, one entry a pause: pause.<api>, or pause.<api>.<key token>, in which %
@@ -143,9 +145,9 @@ func (p *pauses) take(entry jetstream.KeyValueEntry) {
 		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
 		return
 	}
-	var word dispatcher.Pause
+	var word schedule.Pause
 	if json.Unmarshal(entry.Value(), &word) != nil {
-		word = dispatcher.Pause{At: entry.Created()} // its entry says what matters
+		word = schedule.Pause{At: entry.Created()} // its entry says what matters
 	}
 	if err := p.dispatch.Pause(api, key, word); err != nil {
 		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)

@@ -7,6 +7,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -39,10 +40,10 @@ func dispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, Reject: a.Retry.Reject, HoldAPI: a.Retry.Hold == config.HoldAPI,
 			Obey: a.Retry.Headers == config.ObeyHeaders,
 		},
-		Breaker: httpcall.Breaker{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
+		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
 	}
 	if r := a.Retry.Adaptive; r != nil {
-		api.Retry.Adaptive = &httpcall.Adaptive{Floor: r.Floor, Recover: r.Recover}
+		api.Retry.Adaptive = &schedule.Adaptive{Floor: r.Floor, Recover: r.Recover}
 	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}

@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/redisstore"
 	"weir/bucket/stream"
-	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // sharedLimits are one api's limits in Redis, with what makes a loss of Redis harmless: what its state was is kept in
@@ -78,7 +79,7 @@ func (s *sharedLimits) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	store, err := redisstore.New(ctx, redisstore.Options{
-		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: dispatcher.MostAhead,
+		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead,
 	})
 	if errors.Is(err, redisstore.ErrEviction) {
 		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)

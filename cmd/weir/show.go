@@ -8,9 +8,10 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
-	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
+
+	"github.com/spf13/cobra"
 )
 
 func showCommand() *cobra.Command {
@@ -117,7 +118,7 @@ func printBucket(out io.Writer, d *keyShown, now time.Time) error {
 	return jobs.print(out)
 }
 
-func preciseInterval(r dispatcher.RateState) string {
+func preciseInterval(r schedule.RateState) string {
 	return (time.Duration(r.IntervalUS) * time.Microsecond).String()
 }
 

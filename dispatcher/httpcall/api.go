@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -21,7 +22,7 @@ type API struct {
 	Credentials []string        // names of those headers that carry a secret: what to mend when the api denies weir
 	Secrets     func() []string // the values of those, which no answer is kept with; nil for none
 	Retry       Retry
-	Breaker     Breaker
+	Breaker     schedule.BreakerPolicy
 	MaxResult   int64 // bytes of an answer's body that are kept
 }
 
@@ -33,23 +34,11 @@ type Idempotency struct {
 
 // Retry says what becomes of a job whose call failed.
 type Retry struct {
-	Attempts int           // that count, the first included
-	Min, Max time.Duration // of the backoff
-	On       []int         // answers that mean "not processed"
-	Reject   []int         // answers that are of the job, though they usually speak of weir
-	HoldAPI  bool          // pushback holds the api, not only the key
-	Obey     bool          // an answer whose headers say that nothing is left holds like a pushback
-	Adaptive *Adaptive     // nil: pushback does not lower the rate
-}
-
-// Breaker says when the calls of an api stop because they keep failing.
-type Breaker struct {
-	Failures int           // in a row that open it; 0: none do
-	Min, Max time.Duration // of the time that it stays open: doubled each time in a row
-}
-
-// Adaptive says how the rate follows the api's pushback, below what is configured.
-type Adaptive struct {
-	Floor   int64         // percent of the configured rate that are left at least, 1 to 100
-	Recover time.Duration // from nothing back to the whole rate, without pushback; above 0
+	Attempts int                // that count, the first included
+	Min, Max time.Duration      // of the backoff
+	On       []int              // answers that mean "not processed"
+	Reject   []int              // answers that are of the job, though they usually speak of weir
+	HoldAPI  bool               // pushback holds the api, not only the key
+	Obey     bool               // an answer whose headers say that nothing is left holds like a pushback
+	Adaptive *schedule.Adaptive // nil: pushback does not lower the rate
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/deadletter"
+	"weir/dispatcher/schedule"
 )
 
 // DeniedCall is the outcome of a call whose answer speaks of weir and not of the job: of its credentials, its account, or the
@@ -83,7 +84,7 @@ func leadsTo(h http.Header) string {
 }
 
 // toldToWait is what an answer that denies says of when to ask again: only what it says outright, or of a window that is used up.
-func toldToWait(h http.Header, now time.Time) Advice {
+func toldToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
 	}

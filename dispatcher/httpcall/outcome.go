@@ -8,6 +8,7 @@ import (
 
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 )
 
 // Verdict is what is to be done with a job after a call.
@@ -28,10 +29,10 @@ type Outcome struct {
 	Reason  deadletter.Reason // when dead
 	Detail  string
 	Billed  deadletter.Billed
-	Fault   bool          // the api did not answer, or with a fault of its own
-	After   time.Duration // before the job's next call at least, because the api asks for it
-	Hold    Advice        // what the api says of all calls to come
-	Mend    string        // what an operator is to do, when denied
+	Fault   bool            // the api did not answer, or with a fault of its own
+	After   time.Duration   // before the job's next call at least, because the api asks for it
+	Hold    schedule.Advice // what the api says of all calls to come
+	Mend    string          // what an operator is to do, when denied
 }
 
 // Name is the outcome as the ledger and the metrics have it: a closed set.

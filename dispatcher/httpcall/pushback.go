@@ -5,21 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"weir/dispatcher/schedule"
 )
 
 // mostHold bounds what an api may ask for: a broken header must not stop a key for a year.
 const mostHold = 24 * time.Hour
 
-// Advice is what an answer's headers say about the calls to come.
-type Advice struct {
-	Wait   time.Duration // before the next call, from the answer on, at most mostHold
-	Header string        // that says so, in lower case; "" when none does
-	Spent  bool          // nothing is left, and no header says until when
-}
-
 // askedToWait reads what an api says that pushed back or failed. Retry-After goes before everything else, as the draft
 // on RateLimit fields demands; else the windows tell that are used up, or those that do not say how much they have left.
-func askedToWait(h http.Header, now time.Time) Advice {
+func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	if a, ok := retryAfter(h, now); ok {
 		return a
 	}
@@ -28,10 +22,10 @@ func askedToWait(h http.Header, now time.Time) Advice {
 	if spent.Wait > 0 {
 		return spent
 	}
-	var a Advice
+	var a schedule.Advice
 	for _, w := range windows {
 		if !w.counted && w.timed {
-			a.take(w)
+			a = later(a, w)
 		}
 	}
 	if a.Wait > 0 {
@@ -41,37 +35,37 @@ func askedToWait(h http.Header, now time.Time) Advice {
 }
 
 // retryAfter reads the headers that say outright how long to wait.
-func retryAfter(h http.Header, now time.Time) (a Advice, ok bool) {
+func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		value := h.Get(name)
 		if strings.HasSuffix(name, "-Ms") && value != "" {
 			value += "ms"
 		}
 		if wait, ok := readWait(value, serverNow(h, now)); ok {
-			return Advice{Wait: wait, Header: strings.ToLower(name)}, true
+			return schedule.Advice{Wait: wait, Header: strings.ToLower(name)}, true
 		}
 	}
-	return Advice{}, false
+	return schedule.Advice{}, false
 }
 
 // usedUp reads what an api says that answered as it should: nothing, unless one of its windows has no call left.
-func usedUp(h http.Header, now time.Time) Advice {
+func usedUp(h http.Header, now time.Time) schedule.Advice {
 	if age := h.Get("Age"); age != "" && age != "0" {
-		return Advice{} // of a cache: it tells what was left for somebody else, a while ago
+		return schedule.Advice{} // of a cache: it tells what was left for somebody else, a while ago
 	}
 	return spentOf(readWindows(h, now))
 }
 
 // spentOf is when the last of the windows that are used up opens again.
-func spentOf(windows []window) Advice {
-	var a, untold Advice
+func spentOf(windows []window) schedule.Advice {
+	var a, untold schedule.Advice
 	for _, w := range windows {
 		switch {
 		case !w.counted || w.remaining > 0 || w.limited && w.limit <= 0: // a limit of nothing is no limit
 		case w.timed:
-			a.take(w)
+			a = later(a, w)
 		case untold.Header == "" || w.name < untold.Header:
-			untold = Advice{Header: w.name, Spent: true}
+			untold = schedule.Advice{Header: w.name, Spent: true}
 		}
 	}
 	if a.Header == "" {
@@ -80,11 +74,12 @@ func spentOf(windows []window) Advice {
 	return a
 }
 
-// take makes w's reset the answer if it is later.
-func (a *Advice) take(w window) {
+// later is a, or what w's reset says if that is later.
+func later(a schedule.Advice, w window) schedule.Advice {
 	if a.Header == "" || w.reset > a.Wait || w.reset == a.Wait && w.name < a.Header {
 		a.Wait, a.Header = w.reset, w.name
 	}
+	return a
 }
 
 // serverNow is what the api's clock said when it answered: its dates are by that clock. It tells whole seconds, rounded

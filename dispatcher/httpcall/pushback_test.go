@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/dispatcher/schedule"
 
 	"pgregory.net/rapid"
 )
@@ -116,7 +117,7 @@ var spellings = []struct {
 }
 
 func TestSpellings(t *testing.T) {
-	told := func(a Advice) time.Duration {
+	told := func(a schedule.Advice) time.Duration {
 		if a.Spent {
 			return -1
 		}
@@ -186,8 +187,8 @@ func TestHeadersProperty(t *testing.T) {
 
 func checkHeaders(t interface{ Errorf(string, ...any) }, text string, now time.Time) {
 	h := headers(text)
-	for _, a := range []Advice{usedUp(h, now), askedToWait(h, now)} {
-		if a.Wait < 0 || a.Wait > mostHold || a.Spent && a.Wait != 0 || a.Header == "" && a != (Advice{}) || len(a.Header) > 4<<10 {
+	for _, a := range []schedule.Advice{usedUp(h, now), askedToWait(h, now)} {
+		if a.Wait < 0 || a.Wait > mostHold || a.Spent && a.Wait != 0 || a.Header == "" && a != (schedule.Advice{}) || len(a.Header) > 4<<10 {
 			t.Errorf("%q at %v: %+v", text, now, a)
 		}
 	}

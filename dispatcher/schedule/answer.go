@@ -1,0 +1,229 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// verdicts are the tasks that a round of asks took out of the way of a call.
+type Refused struct {
+	Withdrawn  []*Job // their slot is far: they rest until then
+	Impossible []*Job // their cost can never pass
+	OverBudget []*Job // the money is spent, and the budget says to bury
+	Unused     []bucket.Use
+	News       []HoldChange
+}
+
+// reply is what came back from a round of asks.
+type Reply struct {
+	Sent, Came bucket.Micros // by our clock
+	Answers    []bucket.Answer
+	Err        error
+}
+
+// answer takes what the store said to the asks of one step.
+func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
+	s.rounds--
+	if r.Err != nil {
+		return s.unanswered(fx, r.Came)
+	}
+	s.recovered()
+	shift, unsure := s.shift(r)
+	var out Refused
+	for i, tasks := range fx.asked {
+		l, a := tasks[0].Queue, r.Answers[i]
+		a.Wait.Until += shift
+		if n, told := s.onBudget(&a, r.Came); told {
+			out.News = append(out.News, n)
+		}
+		tat, cold := l.TAT, l.cold
+		for k, t := range tasks {
+			t.Phase = ready
+			if k < len(a.Grants) {
+				at := a.Grants[k].At + shift
+				t.last = at.Add(s.pace.GrantTTL) - unsure
+				at = max(at, l.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
+				t.Phase, t.Grant, t.At, t.base = granted, a.Grants[k], at, s.offset.base
+				l.TAT, l.cold = t.Grant.TAT+shift, false
+				t.asked = r.Sent
+				s.paced(t)
+				s.learnGrant(t.Costs, at)
+				continue
+			}
+			s.refuse(t, &a.Wait, r.Came, &out)
+		}
+		if l.passed {
+			fx := Effects{}
+			s.giveBack(l, tasks[0], &fx)
+			out.Unused = append(out.Unused, fx.Unused...)
+			l.TAT, l.cold = tat, cold
+		}
+		s.blocked.took(l, l.lastService*serviceTime(len(a.Grants)))
+		l.binds, l.askAt, l.costly = "", 0, false
+		s.Touch(l)
+		switch {
+		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
+		case a.Wait.Limit == ownRate:
+			l.binds, l.askAt = ownRate, a.Wait.Until
+		case s.waitsAlone(tasks[0], &a.Wait, r.Came):
+			l.binds = a.Wait.Limit
+		default:
+			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
+			if l.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !l.costly || a.Wait.Until <= r.Came.Add(LongWait) {
+				s.block(l)
+			}
+		}
+	}
+	s.withdrawBlocked(r.Came, &out)
+	return out
+}
+
+// withdrawBlocked lets go of what is ready and waits for a shared limit that turned out to be far.
+func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
+	if s.until <= now.Add(LongWait) {
+		return
+	}
+	for l := range s.blocked.all() {
+		s.withdrawTasks(l, out)
+	}
+}
+
+func (s *Schedule) withdrawTasks(l *KeyQueue, out *Refused) {
+	for _, t := range l.Jobs {
+		if t.Phase == ready {
+			s.withdraw(t, s.until)
+			out.Withdrawn = append(out.Withdrawn, t)
+		}
+	}
+}
+
+// waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
+// cheaper jobs of other keys may use what is left. Of a limit that comes back bit by bit they would leave it nothing.
+func (s *Schedule) waitsAlone(t *Job, w *bucket.Wait, now bucket.Micros) bool {
+	if w.Until <= now.Add(LongWait) || s.costOf(t, w.Limit) <= 1 {
+		return false
+	}
+	for i := range s.Rules.Shared {
+		if l := &s.Rules.Shared[i]; l.Name == w.Limit {
+			return l.Quota != nil && l.Quota.Window != bucket.Sliding
+		}
+	}
+	return false
+}
+
+// costOf is what a task takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
+// job of an api the same.
+func (s *Schedule) costOf(t *Job, limit string) int64 {
+	for i := range s.Rules.Shared {
+		if l := &s.Rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(t.Costs) {
+			return t.Costs[i]
+		}
+	}
+	return 0
+}
+
+// refuse decides what becomes of a task that got no slot.
+func (s *Schedule) refuse(t *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
+	switch {
+	case w.Never:
+		out.Impossible = append(out.Impossible, t)
+		s.Unstage(t)
+	case w.Exhausted == bucket.DeadLetter:
+		out.OverBudget = append(out.OverBudget, t)
+		s.Unstage(t)
+	case w.Until > now.Add(LongWait):
+		s.withdraw(t, w.Until)
+		out.Withdrawn = append(out.Withdrawn, t)
+	}
+}
+
+// unanswered lets every line wait that asked in vain. While a store stays away one line at a time goes on asking, less
+// and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
+func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
+	if s.failures == 0 {
+		s.downAt = now
+	}
+	s.failures = min(s.failures+1, 30)
+	s.by, s.until = storeDown, now.Add(min(StoreRetry<<min(s.failures-1, 10), MostStoreRetry))
+	for _, tasks := range fx.asked {
+		l := tasks[0].Queue
+		for _, t := range tasks {
+			t.Phase = ready
+		}
+		s.blocked.took(l, 0)
+		l.binds, l.askAt = storeDown, 0
+		s.block(l)
+		s.Touch(l)
+	}
+	var out Refused
+	if now < s.downAt.Add(LongWait) {
+		return out
+	}
+	for l := range s.blocked.all() {
+		s.withdrawTasks(l, &out)
+	}
+	return out
+}
+
+// recovered ends an outage of the store: who waited for it need wait no longer.
+func (s *Schedule) recovered() {
+	if s.failures > 0 {
+		s.failures, s.until, s.by = 0, 0, ""
+	}
+}
+
+// shift is what turns the store's times into ours, and how much later that may be than it should.
+func (s *Schedule) shift(r Reply) (shift, unsure bucket.Micros) {
+	if s.Clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
+		return 0, 0
+	}
+	s.offset.observe(r.Sent, r.Came, r.Answers[0].Now)
+	s.learnTrip(r.Sent.Until(r.Came))
+	return s.offset.most(), s.offset.unsure()
+}
+
+// learnTrip follows how long a round trip takes: up at once, down slowly. Slots are asked for two of them ahead, one for
+// the ask and one in case it just missed the round before, and a tick.
+func (s *Schedule) learnTrip(took time.Duration) {
+	s.trip = max(took, s.trip-s.trip/64+took/64)
+	s.pace.ReserveAhead = min(LeastAhead+2*s.trip, MostAhead)
+}
+
+// knownTAT is the theoretical arrival time, by our clock, that is known of a key without a line; 0 if none is.
+func (s *Schedule) KnownTAT(key string) bucket.Micros {
+	if s.Clock == OwnClock {
+		return s.tatOf(key)
+	}
+	return s.offset.ours(s.tatOf(key))
+}
+
+// floor is what the store must be told of a line's theoretical arrival time, by its own clock.
+func (s *Schedule) Floor(l *KeyQueue) bucket.Micros {
+	if s.Clock == OwnClock {
+		return l.TAT
+	}
+	return max(l.floor, s.offset.theirs(l.TAT))
+}
+
+// longWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
+// unknown that has an intent and was not called. At 2 s a crash under a shared limit parked 5.6 jobs that way, since the
+// limit's checkpoint makes calls wait for as long after a start; at this it parks 2.7, of which one had been called.
+const LongWait = 250 * time.Millisecond
+
+func (s *Schedule) withdraw(t *Job, until bucket.Micros) {
+	s.noProbe(t)
+	s.cleared(t)
+	t.Phase, t.NotBefore, t.limited = resting, until.Add(-s.pace.PrepareLead), true
+	t.unload()
+	s.staged--
+}
+
+// ownRate is how a store names a key's own rate; storeDown is how the schedule names a store that did not answer.
+const (
+	ownRate   = "rate"
+	storeDown = "limiter unreachable"
+
+	StoreRetry     = 100 * time.Millisecond
+	MostStoreRetry = time.Second
+)

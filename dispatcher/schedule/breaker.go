@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"math"
+	"time"
+
+	"weir/bucket"
+)
+
+// breaker stops the calls of an api that keep failing: calls that bring nothing use up attempts, and on an api that is
+// not idempotent leave jobs that nobody knows about. While it is open nothing is called. Then one call is, the probe: if
+// it fails too the breaker opens again, for longer; else it closes. The zero breaker is closed.
+//
+// A failure is a call that was not answered, or answered with a fault of the api's own. Pushback is an answer in order.
+type breaker struct {
+	failures int           // in a row, while it is closed
+	opened   int           // times in a row
+	until    bucket.Micros // it stays open; 0: it is closed
+	turned   bucket.Micros // when it opened or closed last: what started before is old news
+	why      string        // the failure that opened it
+	denied   bool          // the api denied weir: that opened it, and not failures
+}
+
+// reason says why it is open.
+func (b *breaker) reason() string {
+	if b.denied {
+		return b.why
+	}
+	return "its calls keep failing: " + b.why
+}
+
+// trying says what its probe is for.
+func (b *breaker) trying() string {
+	if b.denied {
+		return "one call tries whether the api accepts weir again: " + b.why
+	}
+	return "one call tries whether the api answers again"
+}
+
+func (b *breaker) closed() bool { return b.until == 0 }
+
+// halfOpen reports whether one call may be made to see whether the api works again.
+func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.until <= now }
+
+// failed takes in that a call failed which is not the probe and started at started. It reports whether that opened it.
+// jitter is from 0 to 1.
+func (b *breaker) failed(o BreakerPolicy, started, now bucket.Micros, jitter float64) (opened bool) {
+	if !b.closed() || o.Failures == 0 || started < b.turned {
+		return false
+	}
+	if b.failures++; b.failures < o.Failures {
+		return false
+	}
+	b.open(o, now, jitter)
+	return true
+}
+
+// worked takes in that a call was answered which is not the probe and started at started.
+func (b *breaker) worked(started bucket.Micros) {
+	if b.closed() && started >= b.turned {
+		b.failures = 0
+	}
+}
+
+// open opens the breaker, or opens it again: its probe failed. jitter is from 0 to 1.
+func (b *breaker) open(o BreakerPolicy, now bucket.Micros, jitter float64) {
+	b.opened = min(b.opened+1, 60)
+	b.until, b.turned, b.failures = now.Add(max(openFor(o, b.opened, jitter), time.Microsecond)), now, 0
+}
+
+// openFor is how long it stays open the n-th time in a row: between three quarters and the whole of a time that
+// doubles, so that replicas do not probe together.
+func openFor(o BreakerPolicy, n int, jitter float64) time.Duration {
+	d := math.Min(float64(o.Min)*math.Pow(2, float64(n-1)), float64(o.Max))
+	return time.Duration(d - d/4*jitter)
+}
+
+// close closes it: the probe was answered.
+func (b *breaker) close(now bucket.Micros) { *b = breaker{turned: now} }
+
+// Breaker says when the calls of an api stop because they keep failing.
+type BreakerPolicy struct {
+	Failures int           // in a row that open it; 0: none do
+	Min, Max time.Duration // of the time that it stays open: doubled each time in a row
+}

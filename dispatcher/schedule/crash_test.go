@@ -1,0 +1,230 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/internal/seeds"
+)
+
+// crashes are what a simulation in which the process dies remembers besides: what would be in NATS.
+type crashes struct {
+	once   bool                     // the api is not idempotent now: what was in the air, without a key or before, is parked
+	ledger map[string]bucket.Micros // the pace of every key, by the store's clock
+	saved  bucket.Snapshot          // the last checkpoint
+	found  map[uint64]remains
+	parked map[uint64]bool
+	died   int
+}
+
+// remains are what a crash leaves of one job that was called or about to be.
+type remains struct {
+	seq       uint64
+	calls     int
+	notBefore bucket.Micros
+	inAir     bool // its last call has an intent and no record
+	keyless   bool // that call carried no key
+	cancelled bool
+}
+
+// mortal makes the process of a simulation die a few times.
+func (m *simulation) mortal() *simulation {
+	m.crashes = crashes{
+		ledger: map[string]bucket.Micros{}, found: map[uint64]remains{}, parked: map[uint64]bool{}, once: m.rnd.IntN(2) == 0,
+	}
+	m.policy.Rules.Lease = 500 * time.Millisecond
+	m.openStore()
+	if m.s.Clock == OwnClock {
+		m.s.tatOf = func(key string) bucket.Micros {
+			tat, _ := m.store.TAT(key)
+			return max(tat, m.crashes.ledger[key])
+		}
+		m.store.Restore(bucket.Snapshot{})
+		m.keepCheckpoints()
+	}
+	for range 1 + m.rnd.IntN(5) {
+		m.outside(m.upTo(900*time.Millisecond), m.crash)
+	}
+	for range 20 {
+		m.outside(m.upTo(time.Second), m.twice)
+	}
+	return m
+}
+
+// keepCheckpoints is what the worker does for limits that are counted in it.
+func (m *simulation) keepCheckpoints() {
+	s := m.store.Checkpoint(300 * time.Millisecond)
+	store := m.store
+	m.after(m.upTo(10*time.Millisecond), func() {
+		m.crashes.saved = s
+		store.Saved(s)
+	})
+	m.after(40*time.Millisecond, m.keepCheckpoints)
+}
+
+// twice is something that the schedule is told again, or for nothing.
+func (m *simulation) twice() {
+	switch m.rnd.IntN(6) {
+	case 0:
+		m.s.touchAll()
+	case 1:
+		m.s.PermitFreed()
+	case 2:
+		m.s.Hold(nil, m.s.held, "again")
+	case 3:
+		m.s.Resume("nobody", m.now)
+	case 4:
+		for key, p := range m.s.paused.keys {
+			m.s.Pause(key, p)
+		}
+	case 5:
+		m.s.TryNow(m.now)
+	}
+	m.step()
+}
+
+// keepRecord is the ledger's part of a call's end.
+func (m *simulation) keepRecord(t *Job) {
+	if m.crashes.ledger != nil {
+		key := t.Queue.Key
+		m.crashes.ledger[key] = max(m.crashes.ledger[key], t.Grant.TAT, m.s.Floor(t.Queue))
+	}
+}
+
+// mayLeave holds the schedule to calling nothing again that nobody knows of.
+func (m *simulation) mayLeave(t *Job) {
+	if m.crashes.parked[t.Seq] {
+		m.t.Fatalf("job %d was called after it was parked as unknown", t.Seq)
+	}
+}
+
+// crash ends the process and starts another, which finds in the stream what was not deleted.
+func (m *simulation) crash() {
+	m.life++
+	m.crashes.died++
+	old := m.s
+	m.calling, m.inFlight = map[string]int{}, 0
+	if old.Clock == OwnClock {
+		m.openStore()
+		m.store.Restore(m.crashes.saved)
+		m.keepCheckpoints()
+	}
+	m.s = New(old.Policy, old.pace, old.tatOf)
+	m.s.Clock = old.Clock
+	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
+	for key, p := range old.paused.keys {
+		m.s.Pause(key, p)
+	}
+	if p := old.paused.api; p != nil {
+		m.s.Pause("", *p)
+	}
+	m.part = &Partition{}
+	for _, key := range sortedKeys(old.ByKey) {
+		m.reread(old.ByKey[key])
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.crashes.once = !m.crashes.once // the next one is told so by its file
+	}
+	m.after(m.upTo(30*time.Millisecond), m.reopen)
+}
+
+func sortedKeys(lines map[string]*KeyQueue) []string {
+	keys := make([]string, 0, len(lines))
+	for key := range lines {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// reread pushes a line's jobs again, and tells what is to be known of them besides.
+func (m *simulation) reread(l *KeyQueue) {
+	var seqs []uint64
+	for _, t := range l.Jobs {
+		seqs = append(seqs, t.Seq)
+		r := remains{
+			seq: t.Seq, calls: t.Calls, inAir: t.Phase == calling || t.Phase == Settling || m.crashes.parked[t.Seq],
+			keyless: m.crashes.once || m.crashes.parked[t.Seq], cancelled: m.cancelled[t.Seq],
+		}
+		if t.Phase == resting && !t.limited {
+			r.notBefore = t.NotBefore
+		}
+		if r.calls > 0 || r.cancelled {
+			m.crashes.found[t.Seq] = r
+		}
+	}
+	if l.first != 0 {
+		seqs = append(append(seqs, l.first), l.more...)
+	}
+	slices.SortFunc(seqs, cmp.Compare)
+	for _, seq := range seqs {
+		m.push(l.Key, seq)
+	}
+}
+
+// reopen does what the lane does when a partition has been read.
+func (m *simulation) reopen() {
+	for _, key := range sortedKeys(m.s.ByKey) {
+		line := m.s.ByKey[key]
+		unsure := false
+		for _, seq := range append([]uint64{line.first}, line.more...) {
+			r, ok := m.crashes.found[seq]
+			if !ok {
+				continue
+			}
+			t := line.Extract(seq)
+			t.Calls, t.NotBefore = r.calls, max(r.notBefore, 1)
+			unsure = unsure || r.inAir
+			parks := r.inAir && (m.crashes.once || r.keyless)
+			if r.inAir && !parks && m.rnd.IntN(2) == 0 {
+				t.Deaths = 1 + m.rnd.IntN(3)
+			}
+			switch {
+			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
+				t.Phase = Settling
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+			case parks:
+				m.crashes.parked[r.seq] = true
+				t.Phase = staging
+				m.s.staged++
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(t) })
+				m.after(4*time.Millisecond, func() { m.keepRecord(t); m.s.Finished(t); m.finished++ })
+			}
+		}
+		line.cold = true
+		if unsure && m.s.Clock == OwnClock { // the records of the lost calls say so
+			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.DrainTime(line.Limits)))
+		}
+		known := m.crashes.ledger[key]
+		if m.s.Clock == OtherClock {
+			line.floor = known
+			continue
+		}
+		line.TAT = max(line.TAT, known)
+	}
+	m.part.Open = true
+	m.s.touchAll()
+}
+
+// TestSimulationOfCrashes runs seeds in which the process dies at any moment and the next one goes on from what would be
+// in NATS. One seed alone: go test ./dispatcher -run OfCrashes/seed=7.
+func TestSimulationOfCrashes(t *testing.T) {
+	died := 0
+	for seed := range seeds.Of(3_000) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			m := newSimulation(t, seed)
+			if m.rnd.IntN(3) == 0 {
+				m.sendAway()
+			}
+			m.mortal().run(1+m.rnd.IntN(12), 1+m.rnd.IntN(120))
+			died += m.crashes.died
+			m.rest()
+			m.check()
+		})
+	}
+	t.Logf("the process died %d times", died)
+}

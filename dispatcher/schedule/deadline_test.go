@@ -1,0 +1,159 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// deadlines are those of a simulation's jobs, drawn apart from all else in it.
+type deadlines struct {
+	rnd *rand.Rand // nil: no job has one
+	of  map[uint64]bucket.Micros
+}
+
+func newDeadlines(seed uint64) deadlines {
+	if seed%3 != 1 {
+		return deadlines{}
+	}
+	return deadlines{rand.New(rand.NewPCG(seed, 2)), map[uint64]bucket.Micros{}}
+}
+
+// push lets a job wait that came now, or that was read again.
+func (m *simulation) push(key string, seq uint64) {
+	d := &m.deadlines
+	if _, known := d.of[seq]; !known && d.rnd != nil && d.rnd.IntN(3) > 0 {
+		d.of[seq] = m.now.Add(time.Duration(d.rnd.Int64N(int64(time.Second))))
+	}
+	if at := d.of[seq]; at != 0 {
+		m.part.Expect(seq, at)
+	}
+	m.s.Push(key, seq, m.part)
+}
+
+// expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
+func (m *simulation) expire(tasks []*Job) {
+	for _, t := range tasks {
+		if at := m.deadlines.of[t.Seq]; at == 0 || at > m.now {
+			m.t.Fatalf("job %d expired %s before its deadline", t.Seq, m.now.Until(at))
+		}
+		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+	}
+}
+
+// checkLapsed holds the schedule to ending jobs when their deadlines pass, whatever keeps them from being called.
+func (m *simulation) checkLapsed() {
+	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapsing >= maxLapsing {
+		return
+	}
+	for _, l := range m.s.ByKey {
+		if at := m.deadlines.of[l.first]; at != 0 && at <= m.now {
+			m.t.Fatalf("job %d still waits %s after its deadline", l.first, at.Until(m.now))
+		}
+		for _, t := range l.Jobs {
+			if at := m.deadlines.of[t.Seq]; at != 0 && at <= m.now && (t.Phase == resting || t.Phase == ready) && !t.cancelled {
+				m.t.Fatalf("job %d is still there %s after its deadline", t.Seq, at.Until(m.now))
+			}
+		}
+	}
+}
+
+// TestDeadlineUnderHold: whatever keeps a key from being called, its jobs expire when their deadlines pass, first those
+// before the ones with time left, and neither slot, message nor probe is taken for them.
+func TestDeadlineUnderHold(t *testing.T) {
+	far := 20 * time.Second
+	for name, stop := range map[string]func(d *desk){
+		"api paused": func(d *desk) { d.Pause("", Pause{}) },
+		"key paused": func(d *desk) { d.Pause("a", Pause{}) },
+		"api held":   func(d *desk) { d.Hold(nil, d.now.Add(far), "429") },
+		"key held":   func(d *desk) { d.Hold(d.ByKey["a"], d.now.Add(far), "429") },
+		"breaker":    func(d *desk) { d.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
+		"far limit":  func(d *desk) { d.until, d.by = d.now.Add(far), "q" },
+		"own rate":   func(d *desk) { d.ByKey["a"].TAT = d.now.Add(far) },
+		"store down": func(d *desk) { d.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
+	} {
+		d := newDesk(fast(4))
+		d.add("a", "a", "a", "a")
+		for seq, after := range map[uint64]time.Duration{1: time.Second, 2: time.Second, 4: time.Second} {
+			d.part.Expect(seq, d.now.Add(after))
+		}
+		stop(d)
+		var ended []uint64
+		made, woken := 0, 0
+		for end := d.now.Add(5 * time.Second); d.now < end; woken++ {
+			fx := d.turn()
+			made += len(fx.Load) + len(fx.Asks)
+			for _, x := range fx.Expire {
+				ended = append(ended, x.Seq)
+				d.Finished(x)
+			}
+			d.now = max(d.now, min(end, d.Next(d.now)))
+		}
+		if fmt.Sprint(ended) != "[1 2]" || made > 0 || d.Unfinished != 2 {
+			t.Errorf("%s: jobs %v expired, not 1 and 2; %d times something was made ready or asked for; %d jobs wait", name, ended, made, d.Unfinished)
+		}
+		if woken > 8 {
+			t.Errorf("%s: looked at %d times in 5 s", name, woken)
+		}
+	}
+}
+
+// TestDeadlineOfRetryUnderHold: a job that was called, and rests until a hold is over, ends at its deadline; so does one
+// that is ready.
+func TestDeadlineOfRetryUnderHold(t *testing.T) {
+	d := newDesk(fast(4))
+	d.add("a")
+	l := d.ByKey["a"]
+	d.part.Expect(1, d.now.Add(3*time.Second))
+	for d.inPhase(calling) == 0 {
+		d.grant()
+		d.now = d.now.Add(time.Millisecond)
+	}
+	x := l.Jobs[0]
+	x.Calls = 1
+	d.Ended(x)
+	d.Hold(l, d.now.Add(20*time.Second), "429")
+	d.Rest(x, d.now.Add(20*time.Second))
+	d.turn()
+	d.now = d.Next(d.now)
+	fx := d.turn()
+	if len(fx.Expire) != 1 || len(d.part.deadlines) != 0 {
+		t.Errorf("%d jobs expired, not the one at its deadline", len(fx.Expire))
+	}
+}
+
+// TestManyPausedKeysWithDeadlines: only keys whose first job has a deadline are timed, and of many that pass at once a few
+// are loaded at a time.
+func TestManyPausedKeysWithDeadlines(t *testing.T) {
+	const keys = 2000
+	d := newDesk(fast(4))
+	d.Pause("", Pause{})
+	for i, key := range names("k", keys) {
+		d.add(key)
+		if i%2 == 0 {
+			d.part.Expect(uint64(i+1), d.now.Add(time.Second))
+		}
+	}
+	d.turn()
+	if n := len(d.timers); n != keys/2 {
+		t.Errorf("%d keys are timed, %d have a deadline", n, keys/2)
+	}
+	d.now = d.now.Add(time.Second)
+	ended := 0
+	for d.Next(d.now) <= d.now {
+		fx := d.turn()
+		if n := len(fx.Expire); n > maxLapsing {
+			t.Fatalf("%d jobs end at once", n)
+		}
+		for _, x := range fx.Expire {
+			d.Finished(x)
+			ended++
+		}
+	}
+	if ended != keys/2 || d.Unfinished != keys/2 || len(d.ByKey) != keys/2 || len(d.part.deadlines) != 0 {
+		t.Errorf("%d of %d jobs expired; %d jobs, %d lines and %d deadlines are left", ended, keys/2, d.Unfinished, len(d.ByKey), len(d.part.deadlines))
+	}
+}

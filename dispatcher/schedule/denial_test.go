@@ -1,0 +1,67 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+	"weir/bucket"
+)
+
+// TestDenialHoldsLonger lets probe after probe be denied: the hold doubles up to retry.max and one job after another is tried,
+// and a mended configuration is tried at once, whatever a call by the former one still says.
+func TestDenialHoldsLonger(t *testing.T) {
+	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	s, now := m.s, m.now
+	retry := &s.Policy.Retry
+	retry.Min, retry.Max = time.Second, 4*time.Second
+	line := s.Queue("key", m.part)
+	deny := func(task *Job) Feedback {
+		task.Policy = s.Policy
+		f := s.OnCallEnd(task, CallEnd{Denied: true, Detail: "the api answered 401", Sent: true, Started: now, Now: now})
+		return f
+	}
+	first, second := &Job{Queue: line, Seq: 1}, &Job{Queue: line, Seq: 2}
+	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		if i > 0 {
+			s.probe = first
+		}
+		f := deny(first)
+		if got := now.Until(s.breaker.until); got != want || len(f.News) != 1 {
+			t.Errorf("denial %d holds for %v and tells %d news, want %v", i+1, got, len(f.News), want)
+		}
+		if keeps := f.NotBefore == s.breaker.until; keeps != (i < patientDenials) {
+			t.Errorf("denial %d: the job keeps its place: %v", i+1, keeps)
+		}
+		if f := deny(second); len(f.News) != 0 || f.NotBefore < s.breaker.until {
+			t.Errorf("a call that was under way is told as news, or made again before the hold is over: %+v", f)
+		}
+		now = s.breaker.until
+	}
+	former := s.Policy
+	next := *former
+	s.Adopt(&next)
+	now = now.Add(-time.Millisecond)
+	s.EndDenial(now)
+	if !s.breaker.denied || s.breaker.until > now || !s.breaker.halfOpen(now) {
+		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.breaker)
+	}
+	first.Policy, s.probe = former, first
+	f := s.OnCallEnd(first, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
+	if s.breaker.until > now || s.probe != nil || len(f.News) != 0 || f.Denied {
+		t.Errorf("a denial of the former terms holds the present ones: %+v", s.breaker)
+	}
+	s.probe, second.Policy = second, s.Policy
+	f = s.OnCallEnd(second, CallEnd{Sent: true, Started: now, Now: now})
+	if !s.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
+		t.Errorf("a probe that was answered does not end the hold: %+v", s.breaker)
+	}
+	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), "401"); !s.breaker.closed() {
+		t.Error("a mark of before is believed after a probe was answered")
+	}
+	s.breaker = breaker{}
+	if s.DenyAgain(now.Add(time.Hour), now.Add(-time.Second), "401"); !s.breaker.closed() {
+		t.Error("a mark of before is believed after a call was answered in order")
+	}
+	if s.DenyAgain(now.Add(time.Hour), now.Add(time.Second), "401"); s.breaker.closed() {
+		t.Error("a mark of another owner's later denial is not believed")
+	}
+}

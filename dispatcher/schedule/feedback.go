@@ -1,0 +1,193 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// CallEnd is the end of a job's call as the schedule is told of it. At most one of Again, PushedBack and Denied is set.
+type CallEnd struct {
+	Again        bool          // the job may be called again: the call failed
+	PushedBack   bool          // the api says "not now"
+	Denied       bool          // the api denies weir, whatever the job
+	Fault        bool          // the api did not answer, or with a fault of its own
+	Sent         bool          // at least a byte of it
+	After        time.Duration // before the job's next call at least, because the api asks for it
+	Hold         Advice        // what the api says of all calls to come
+	Detail       string
+	Mend         string // what an operator is to do, when denied
+	Started, Now bucket.Micros
+	Jitter       float64 // from 0 to 1
+}
+
+// feedback is what the end of a call means beyond its job's own end.
+type Feedback struct {
+	NotBefore bucket.Micros // of the job's next call, if there is to be one
+	Free      bool          // the call does not count as an attempt
+	First     bool          // failure in a row
+	Hold      HoldChange    // that nothing else keeps over a restart, if until is not 0
+	News      []HoldChange
+	Denied    bool // the first of the news is a denial, which is to be kept over a restart
+}
+
+// news is a hold that has begun, or with until 0 one that has ended. No line stands for the api.
+type HoldChange struct {
+	Line  *KeyQueue
+	Until bucket.Micros
+	Why   string
+}
+
+// hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
+// probe's answer closes the breaker.
+func (s *Schedule) OnCallEnd(t *Job, e CallEnd) Feedback {
+	f := Feedback{NotBefore: e.Now.Add(e.After)}
+	if e.Denied {
+		s.onDenial(t, e, &f)
+		return f
+	}
+	s.onFault(t, e, &f)
+	retry, scope, pushes := &t.Policy.Retry, t.Queue, &t.Queue.pushes
+	if retry.HoldAPI {
+		scope, pushes = nil, &s.pushes
+	}
+	var wait time.Duration
+	switch {
+	case e.PushedBack:
+		*pushes = min(*pushes+1, 100)
+		if wait = e.Hold.Wait; wait == 0 {
+			wait = Backoff(retry.Min, retry.Max, int(*pushes), e.Jitter)
+		}
+		f.NotBefore = e.Now.Add(wait)
+		s.lower(scope, retry.Adaptive, e)
+	case e.Fault:
+		t.Queue.pushes, s.pushes = 0, 0
+	default:
+		t.Queue.pushes, s.pushes = 0, 0
+		s.welcome = max(s.welcome, e.Started)
+		s.governor.answered(e.Started, e.Now)
+		if g := t.Queue.governor; g != nil {
+			g.answered(e.Started, e.Now)
+		}
+	}
+	if !e.PushedBack && e.Hold.Header != "" {
+		if wait = e.Hold.Wait; e.Hold.Spent {
+			wait = retry.Min
+		}
+	}
+	if wait > 0 {
+		n := HoldChange{scope, e.Now.Add(wait), e.why()}
+		s.holdFor(n, e.Now, &f)
+		if !e.PushedBack {
+			f.Hold = n
+		}
+	}
+	return f
+}
+
+// why says what a hold is for.
+func (e CallEnd) why() string {
+	why := "the api says that no call is left"
+	if e.PushedBack {
+		why = e.Detail
+	}
+	if e.Hold.Header != "" {
+		why += " (" + e.Hold.Header + ")"
+	}
+	return why
+}
+
+// holdFor holds a line or the api, which is news unless it is held already.
+func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
+	held := s.held
+	if n.Line != nil {
+		held = n.Line.held
+	}
+	s.Hold(n.Line, n.Until, n.Why)
+	if held <= now {
+		f.News = append(f.News, n)
+	}
+}
+
+// hearFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
+// is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
+// for ever; but where nothing was sent it cannot be the job.
+func (s *Schedule) onFault(t *Job, e CallEnd, f *Feedback) {
+	o, probe := t.Policy.Breaker, s.probe == t
+	if e.Fault && e.Again && !s.breaker.closed() && (!e.Sent || t.spared < t.Policy.Retry.Attempts) {
+		f.Free = true
+		t.spared++
+	}
+	switch {
+	case probe:
+		s.probe = nil
+		if s.breaker.denied {
+			o = denialPace(&t.Policy.Retry)
+		}
+		if e.Fault || s.breaker.denied && e.PushedBack { // "not now" does not say that weir is let in again
+			s.breaker.open(o, e.Now, e.Jitter)
+			s.tripped(e, f)
+			break
+		}
+		why := "the api answers again"
+		if s.breaker.denied {
+			why = "the api accepts weir's calls again"
+		}
+		s.breaker.close(e.Now)
+		s.governor.restart(e.Now)
+		f.News = append(f.News, HoldChange{Why: why})
+	case !e.Fault:
+		s.breaker.worked(e.Started)
+	case s.breaker.failed(o, e.Started, e.Now, e.Jitter):
+		s.tripped(e, f)
+	}
+	f.First = e.Fault && s.breaker.closed() && s.breaker.failures == 1
+	t.tripped = e.Fault && !s.breaker.closed()
+	if t.tripped {
+		f.NotBefore = max(f.NotBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
+	}
+}
+
+// tripped tells that the breaker has opened. What was made ready goes back.
+func (s *Schedule) tripped(e CallEnd, f *Feedback) {
+	if !s.breaker.denied {
+		s.breaker.why = e.Detail
+	}
+	f.News = append(f.News, HoldChange{Until: s.breaker.until, Why: s.breaker.reason()})
+	s.touchAll()
+}
+
+// probeTurn is how long the job whose call was the probe lets others go before it.
+const probeTurn = time.Second
+
+// lower lets pushback lower a rate that adapts.
+func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
+	if a == nil {
+		return
+	}
+	g := &s.governor
+	if scope != nil {
+		if scope.governor == nil {
+			scope.governor = &governor{}
+		}
+		g = scope.governor
+	}
+	g.pushedBack(a, e.Started, e.Now)
+}
+
+// mayCall reports whether the breaker lets a task be called.
+func (s *Schedule) mayCall(t *Job) bool { return s.breaker.closed() || s.probe == t }
+
+// noProbe takes in that a task will not be called now.
+func (s *Schedule) noProbe(t *Job) {
+	if s.probe == t {
+		s.probe = nil
+	}
+}
+
+// Advice is what an answer's headers say about the calls to come.
+type Advice struct {
+	Wait   time.Duration // before the next call, from the answer on, at most mostHold
+	Header string        // that says so, in lower case; "" when none does
+	Spent  bool          // nothing is left, and no header says until when
+}

@@ -1,0 +1,219 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// outage is a time in which every call fails, or with dials not even a connection can be had.
+type outage struct {
+	from, until bucket.Micros
+	dials       bool
+}
+
+// grudge is what a line's slow start is held to: the pause behind the first call after its hold.
+type grudge struct {
+	first bucket.Micros
+	pause time.Duration
+}
+
+// openAPI draws how the api behaves, and what is configured for it.
+func (m *simulation) openAPI() {
+	m.grudges = map[*KeyQueue]*grudge{}
+	m.policy.Retry = Retry{
+		Attempts: 3, Min: 20 * time.Millisecond, Max: 200 * time.Millisecond, HoldAPI: m.rnd.IntN(3) == 0,
+	}
+	m.obey = m.rnd.IntN(4) > 0
+	if m.rnd.IntN(3) == 0 {
+		m.policy.Retry.Adaptive = &Adaptive{Floor: 1 + m.rnd.Int64N(99), Recover: time.Second + m.upTo(time.Minute)}
+	}
+	m.policy.Breaker = BreakerPolicy{Failures: []int{0, 1, 3, 5}[m.rnd.IntN(4)], Min: 10 * time.Millisecond, Max: 300 * time.Millisecond}
+	for range []int{0, 0, 1, 2}[m.rnd.IntN(4)] {
+		from := m.now.Add(m.upTo(time.Second))
+		m.outages = append(m.outages, outage{from, from.Add(m.upTo(2 * time.Second)), m.rnd.IntN(2) == 0})
+	}
+}
+
+func (m *simulation) unreachable() bool {
+	for _, o := range m.outages {
+		if o.dials && o.from <= m.now && m.now < o.until {
+			return true
+		}
+	}
+	return false
+}
+
+// unconnected is a job for which there is no connection.
+func (m *simulation) unconnected(t *Job) {
+	probe := m.s.probe == t
+	m.s.Unstage(t)
+	if probe {
+		m.s.probe = t
+	}
+	t.Calls++
+	m.heard(t, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
+}
+
+// fate draws how a call ends.
+func (m *simulation) fate(t *Job, started bucket.Micros) CallEnd {
+	e := CallEnd{Sent: true, Started: started, Now: m.now, Jitter: m.rnd.Float64()}
+	for _, o := range m.outages {
+		if o.from <= m.now && m.now < o.until {
+			e.Again, e.Fault = true, true
+			return e
+		}
+	}
+	if m.outcome == 0 || t.Calls > 5 || m.rnd.IntN(m.outcome) > 0 {
+		return e
+	}
+	switch m.rnd.IntN(6) {
+	case 0:
+		e.PushedBack = true
+	case 1:
+		e.PushedBack, e.Hold = true, Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
+	case 2:
+		if m.obey {
+			e.Hold = Advice{Wait: m.upTo(300 * time.Millisecond), Header: "ratelimit"}
+		}
+	case 3:
+		if m.obey {
+			e.Hold = Advice{Spent: true, Header: "x-shop-call-limit"}
+		}
+	case 4:
+		e.Again, e.Fault = true, true
+	case 5:
+		e.Denied, e.Detail = true, "the api answered 401"
+		if m.rnd.IntN(2) == 0 {
+			e.Hold = Advice{Wait: m.upTo(300 * time.Millisecond), Header: "retry-after"}
+		}
+	}
+	return e
+}
+
+// heard lets the schedule hear of a call's end, holds what it makes of it to the promises, and stores the outcome, which
+// takes its time.
+func (m *simulation) heard(t *Job, e CallEnd) {
+	open := !m.s.breaker.closed()
+	if m.probing == t {
+		m.probing = nil
+	}
+	probe := m.s.probe == t
+	failed := e.Fault || e.Denied || e.PushedBack && m.s.breaker.denied
+	f := m.s.OnCallEnd(t, e)
+	if probe && m.s.breaker.closed() == failed {
+		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.breaker.closed())
+	}
+	if e.Denied && t.Policy == m.s.Policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
+		m.t.Fatalf("the api denied weir and may be called")
+	}
+	if f.Free && (!open || !e.Again) {
+		m.t.Fatalf("a call did not count that ended with %+v, the breaker open: %v", e, open)
+	}
+	if e.PushedBack || e.Denied || f.Free {
+		m.free++
+	}
+	if !e.Denied && e.Hold.Wait > 0 && max(t.Queue.held, m.s.held) < e.Now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(t.Queue.held, m.s.held)))
+	}
+	notBefore := max(f.NotBefore, m.now.Add(m.upTo(200*time.Millisecond)))
+	m.after(m.upTo(5*time.Millisecond), func() {
+		m.keepRecord(t)
+		if !e.Again && !e.PushedBack && !e.Denied {
+			m.s.Finished(t)
+			m.finished++
+			return
+		}
+		m.s.Rest(t, notBefore)
+	})
+}
+
+// checkBreaker holds a call that starts to the breaker: none while it is open, and then one.
+func (m *simulation) checkBreaker(t *Job) {
+	b := &m.s.breaker
+	if b.closed() {
+		return
+	}
+	if !b.halfOpen(m.now) {
+		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
+	}
+	if m.probing != nil || m.s.probe != t {
+		m.t.Fatalf("a second call started while the breaker was half open")
+	}
+	m.probing = t
+}
+
+// checkOpen holds a step to what an open breaker burns: neither intents nor grants, but for the probe's.
+func (m *simulation) checkOpen(fx Effects) {
+	if m.s.breaker.closed() {
+		return
+	}
+	for _, t := range fx.Load {
+		if t != m.s.probe {
+			m.t.Fatalf("job %d was made ready while the breaker was not closed", t.Seq)
+		}
+	}
+	for _, tasks := range fx.asked {
+		if len(tasks) != 1 || tasks[0] != m.s.probe {
+			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(tasks))
+		}
+	}
+}
+
+// resumed takes in that a hold is over.
+func (m *simulation) resumed(l *KeyQueue) {
+	if l == nil {
+		return
+	}
+	m.grudges[l] = &grudge{}
+}
+
+// checkSlowStart holds the first two calls of a line after its hold to the pause between them.
+func (m *simulation) checkSlowStart(t *Job) {
+	g := m.grudges[t.Queue]
+	if g == nil {
+		return
+	}
+	interval := m.policy.Rules.Interval(m.policy.Rules.Key.Rate).Duration()
+	if g.first == 0 {
+		g.first, g.pause = m.now, min(16*interval, max(interval, mostRamp))
+		return
+	}
+	delete(m.grudges, t.Queue)
+	if slack := m.s.pace.ReserveAhead + m.s.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
+		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
+	}
+}
+
+// TestSlowStartOfAnAPI: a hundred keys whose api was held do not all call when the hold is over, and yet all of them have
+// their whole rate again soon after.
+func TestSlowStartOfAnAPI(t *testing.T) {
+	const keys, jobs = 100, 5
+	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
+	m.s.Policy.Breaker, m.s.Policy.Retry.Adaptive = BreakerPolicy{}, nil
+	until := m.now.Add(time.Second)
+	m.s.Hold(nil, until, "429")
+	for k := range keys {
+		for range jobs {
+			m.seq++
+			m.s.Push(fmt.Sprintf("key-%d", k), m.seq, m.part)
+		}
+	}
+	m.drain(keys * jobs)
+	early := 0
+	for _, arrivals := range m.starts {
+		for _, a := range arrivals {
+			if bucket.Micros(a.At/1000) < until.Add(250*time.Millisecond) {
+				early++
+			}
+		}
+	}
+	if early == 0 || early > 4 {
+		t.Errorf("%d calls in the first quarter of a second after a hold", early)
+	}
+	if took := until.Until(m.now); took > (jobs+1)*time.Second {
+		t.Errorf("five calls of each key at 1/s took %s after a hold", took)
+	}
+}

@@ -1,0 +1,288 @@
+package schedule
+
+import (
+	"math"
+	"time"
+
+	"weir/bucket"
+)
+
+// A forecast says when a job should be called, without looking at any other key's jobs: by the key's own pace and calls in
+// flight, by holds, and by what is known of the shared limits: which one binds until when, what is left of it, and how
+// many jobs and keys wait for it. Receipts, max_wait, deadlines and `weir show` go by it. What nobody knows counts for
+// nothing, so that a job is refused as too late only where what is known says so. It does not see what the jobs that
+// wait cost (it takes what calls cost lately), nor retries and pushback to come; under a shared rate it may be off by a call
+// of each key.
+
+// Place is where a job stands, as far as the intake knows.
+type Place struct {
+	Key      string
+	Position int // among the unfinished jobs of its key, from 1 on
+	// Others is how many jobs of other keys there are, and Keys how many keys have any. Both may be too low.
+	Others, Keys int
+}
+
+// farthest is where forecasts end, as those of a key's own pace do: the year 2255.
+const farthest = bucket.Micros(1<<53 - 1)
+
+// later is at and n times each, in microseconds.
+func later(at bucket.Micros, n, each float64) bucket.Micros {
+	return bucket.Micros(min(float64(farthest), float64(at)+math.Ceil(n*each)))
+}
+
+// habits are what the calls of an api were like lately.
+type habits struct {
+	took  time.Duration   // 0 until one has ended
+	costs []float64       // of each shared limit; 0 until there was one
+	tats  []bucket.Micros // of each shared rate, as far as this process used it
+}
+
+// learnTook follows how long calls take.
+func (h *habits) learnTook(took time.Duration) {
+	if h.took == 0 {
+		h.took = max(took, time.Microsecond)
+		return
+	}
+	h.took += (took - h.took) / 8
+}
+
+// learnGrant follows what calls cost, and what of the shared rates is used up.
+func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
+	h, n := &s.habits, len(s.Rules.Shared)
+	if len(h.costs) != n {
+		h.costs, h.tats = make([]float64, n), make([]bucket.Micros, n)
+	}
+	for i := range min(n, len(costs)) {
+		cost := float64(costs[i])
+		if h.costs[i] == 0 {
+			h.costs[i] = cost
+		}
+		h.costs[i] += (cost - h.costs[i]) / 8
+		h.tats[i] = later(max(at, h.tats[i]), cost, s.units[i])
+	}
+}
+
+// usualCost is what a call takes from a shared limit.
+func (s *Schedule) usualCost(i int) float64 {
+	switch limit := &s.Rules.Shared[i]; {
+	case limit.Budget != nil:
+		return float64(s.Policy.Price)
+	case i < len(s.habits.costs) && s.habits.costs[i] > 0:
+		return s.habits.costs[i]
+	}
+	return max(1, float64(s.Rules.Shared[i].Cost.Constant))
+}
+
+// forecast is when the n-th call without a slot of a line should start, counted from 1; never while it is paused.
+func (s *Schedule) forecast(l *KeyQueue, n int, now bucket.Micros) bucket.Micros {
+	return s.prospect(l, Place{Key: l.Key, Position: n}, l.TAT, now)
+}
+
+// eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
+func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
+	l := s.ByKey[p.Key]
+	if l != nil {
+		tat = max(tat, l.TAT)
+		if p.Position -= l.count(granted, calling, Settling); p.Position < 1 {
+			return max(now, l.lastGranted()) // it has its slot, or is past it
+		}
+	}
+	at := s.prospect(l, p, tat, now)
+	if at == Never {
+		return 0
+	}
+	return at
+}
+
+// prospect is when the call at a place should start, where its position counts calls without a slot. l is nil for a key
+// without jobs.
+func (s *Schedule) prospect(l *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
+	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
+		return Never
+	}
+	limits, from := s.LimitsOf(p.Key), max(now, s.held, s.breaker.until, s.governor.earliest())
+	if l != nil {
+		limits = l.Limits
+		from = max(from, l.held, l.crowded(), l.earliest(), l.headRests())
+		if l.blocked {
+			from = max(from, s.until)
+		}
+	}
+	at := bucket.Forecast(*limits, s.Rules.Interval(limits.Rate), tat, from, p.Position)
+	at = max(at, s.afterFlight(l, limits.InFlight, p.Position, from))
+	ahead := float64(s.turnsBefore(l, p))
+	for i := range s.Rules.Shared {
+		if !s.Rules.Shared[i].Shadow {
+			at = max(at, s.afterOthers(i, ahead, from))
+		}
+	}
+	return at
+}
+
+// headRests is until when the line's first job without a slot rests: those behind it do not overtake it.
+func (l *KeyQueue) headRests() bucket.Micros {
+	for _, t := range l.Jobs {
+		if t.Phase == resting && t.First() && t.NotBefore < Never-1 {
+			return t.NotBefore
+		}
+	}
+	return 0
+}
+
+// afterFlight is when the n-th call without a slot of a line finds one of its most calls in flight ended.
+func (s *Schedule) afterFlight(l *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
+	if s.habits.took == 0 {
+		return 0
+	}
+	flying, first := int64(0), Never
+	if l != nil {
+		flying, first = l.flying(s.habits.took)
+	}
+	place := flying + int64(n)
+	if place <= most {
+		return 0
+	}
+	if flying == 0 {
+		first = from.Add(s.habits.took)
+	}
+	waves := (place-1)/most - 1
+	return later(max(first, from), float64(waves), float64(s.habits.took.Microseconds()))
+}
+
+// flying counts a line's calls that run or have a slot, and says when the first of them should end.
+func (l *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
+	first = Never
+	for _, t := range l.Jobs {
+		if t.Phase == calling || t.Phase == granted {
+			n, first = n+1, min(first, t.At.Add(took))
+		}
+	}
+	return n, first
+}
+
+// turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
+// so do the keys of one; but there cannot be more than jobs that wait.
+func (s *Schedule) turnsBefore(l *KeyQueue, p Place) int {
+	of, keys, tenants, own := s.tenants[s.Rules.Tenant(p.Key)], max(len(s.ByKey), p.Keys), max(1, len(s.tenants)), 0
+	if l != nil {
+		own = l.Depth() - l.count(granted, calling, Settling)
+	} else {
+		keys++
+	}
+	called := s.calls + s.settling
+	unread := max(0, p.Others-(s.Unfinished-own))
+	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
+	first := unread + max(0, min(s.staged, len(s.ByKey))-s.blocked.size)
+	switch {
+	case of != nil:
+		first += of.before(l) + len(of.queued)
+	default:
+		tenants++
+	}
+	if tenants > 1 {
+		keys = 1
+		if of != nil {
+			keys = of.lines
+		}
+	}
+	others := max(s.Unfinished-called-own+unread, 0)
+	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
+}
+
+// mostSampled bounds the lines that a forecast looks at.
+const mostSampled = 64
+
+// before is about how many of a tenant's lines that wait have their turn before a line has, nil being one that comes now.
+func (t *tenant) before(l *KeyQueue) int {
+	own := turn{virtualTime: t.clock, came: math.MaxUint64}
+	if l != nil {
+		own.virtualTime = max(own.virtualTime, l.virtualTime)
+	}
+	step, seen, sooner := max(1, len(t.blocked)/mostSampled), 0, 0
+	for i := 0; i < len(t.blocked); i += step {
+		if t.blocked[i].line == l {
+			own.came = t.blocked[i].came
+		}
+	}
+	for i := 0; i < len(t.blocked); i += step {
+		seen++
+		if other := t.blocked[i]; other.virtualTime < own.virtualTime || other.virtualTime == own.virtualTime && other.came < own.came {
+			sooner++
+		}
+	}
+	return sooner * len(t.blocked) / max(1, seen)
+}
+
+// afterOthers is when shared limit i lets a call pass behind so many others; 0 where it does not bind.
+func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
+	limit, cost, at := &s.Rules.Shared[i], s.usualCost(i), bucket.Micros(0)
+	binds := s.by == limit.Name && (s.blocked.size > 0 || s.until > from)
+	if binds && limit.InFlight == 0 {
+		at = max(from, s.until)
+	}
+	switch {
+	case limit.Rate != nil:
+		need, tat := (ahead+1)*cost-float64(limit.Rate.Burst), from
+		if i < len(s.habits.tats) {
+			tat = max(tat, s.habits.tats[i])
+		}
+		at = max(at, later(tat, need, s.units[i]))
+		if binds {
+			at = max(at, later(max(from, s.until), ahead*cost, s.units[i]))
+		}
+	case limit.InFlight > 0 && s.habits.took > 0:
+		most := s.Rules.Lowered(limit.InFlight)
+		if place := int64(s.calls) + int64(ahead) + 1; place > most {
+			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
+			at = max(at, later(from, waves, float64(s.habits.took.Microseconds())))
+		}
+	case limit.Quota != nil || limit.Budget != nil:
+		at = max(at, s.afterWindow(limit, (ahead+1)*cost, from))
+	}
+	return at
+}
+
+// afterWindow is when a quota or budget has room for so many units, by how much of it was used when that was last looked
+// at; 0 where it has room now, or where nobody knows.
+func (s *Schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros) bucket.Micros {
+	if limit.Budget != nil && limit.Budget.OnExhausted == bucket.DeadLetter {
+		return 0 // its job does not wait: it ends
+	}
+	for i := range s.levels {
+		level := &s.levels[i]
+		if level.Limit.Name != limit.Name || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {
+			continue
+		}
+		short := need - float64(level.Count-level.Used)
+		if short <= 0 {
+			return 0
+		}
+		quota := limit.Quota
+		if limit.Budget != nil {
+			quota = &limit.Budget.Quota
+		}
+		return later(level.End, math.Ceil(short/float64(level.Count))-1, float64(quota.Length().Microseconds()))
+	}
+	return 0
+}
+
+// placeFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
+func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
+	l, took := s.ByKey[key], s.habits.took
+	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
+		took = min(s.Rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
+	}
+	if l != nil {
+		if l.count(Settling) > 0 {
+			return now
+		}
+		if n, first := l.flying(took); n > 0 {
+			return max(now, first)
+		}
+	}
+	at := s.Eta(Place{Key: key, Position: 1}, tat, now)
+	if at == 0 {
+		return 0
+	}
+	return at.Add(took)
+}

@@ -1,0 +1,209 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// foreseen runs a schedule on a real store in virtual time, and notes of every job when it was said to be called, and was.
+type foreseen struct {
+	*testing.T
+	s     *Schedule
+	store *bucket.Memory
+	part  *Partition
+	now   bucket.Micros
+	call  time.Duration // how long one takes
+	seq   uint64
+	said  map[uint64]bucket.Micros
+	began map[uint64]bucket.Micros
+	ends  map[*Job]bucket.Micros
+}
+
+func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
+	t.Helper()
+	f := &foreseen{
+		T: t, part: &Partition{Open: true}, now: bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), call: call,
+		said: map[uint64]bucket.Micros{}, began: map[uint64]bucket.Micros{}, ends: map[*Job]bucket.Micros{},
+	}
+	var err error
+	if f.store, err = bucket.NewMemory(rules, func() bucket.Micros { return f.now }); err != nil {
+		t.Fatal(err)
+	}
+	f.s = New(&Policy{Rules: rules}, Pace{
+		PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls,
+	}, func(string) bucket.Micros { return 0 })
+	return f
+}
+
+// submit hands a job in, and returns its sequence.
+func (f *foreseen) submit(key string) uint64 {
+	f.seq++
+	position := 1
+	if l := f.s.ByKey[key]; l != nil {
+		position += l.Depth()
+	}
+	f.said[f.seq] = f.s.Eta(Place{Key: key, Position: position}, 0, f.now)
+	f.s.Push(key, f.seq, f.part)
+	return f.seq
+}
+
+// run lets time pass, a millisecond at a time.
+func (f *foreseen) run(d time.Duration) {
+	f.Helper()
+	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
+		f.s.levels = f.store.Levels()
+		for x, at := range f.ends {
+			if at <= f.now {
+				delete(f.ends, x)
+				f.s.LearnCall(f.call)
+				f.s.Ended(x)
+				f.use([]bucket.Use{{Key: x.Queue.Key, Grant: x.Grant, Costs: x.Costs}})
+				f.s.Finished(x)
+			}
+		}
+		for {
+			fx := f.s.Step(f.now)
+			for _, x := range fx.Load {
+				x.Policy, x.Costs = f.s.Policy, make([]int64, len(f.s.Rules.Shared))
+				for i := range x.Costs {
+					x.Costs[i] = 1
+				}
+				f.s.Loaded(x)
+			}
+			for _, x := range fx.Start {
+				x.Calls++
+				f.began[x.Seq], f.ends[x] = f.now, f.now.Add(f.call)
+				f.s.Sent(x, f.now)
+			}
+			f.use(fx.Unused)
+			if len(fx.Asks) > 0 {
+				a, err := f.store.Reserve(f.Context(), fx.Asks)
+				f.s.Answer(&fx, Reply{Sent: f.now, Came: f.now, Answers: a, Err: err})
+			}
+			if f.s.Next(f.now) > f.now {
+				break
+			}
+		}
+	}
+}
+
+func (f *foreseen) use(uses []bucket.Use) {
+	f.Helper()
+	if err := f.store.Settle(f.Context(), uses); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// check compares what was said with what was: not later than by a little, for that would refuse jobs that are in time,
+// and not earlier than by off.
+func (f *foreseen) check(off time.Duration, seqs ...uint64) {
+	f.Helper()
+	for _, seq := range seqs {
+		began, ok := f.began[seq]
+		late := f.said[seq].Until(began)
+		if !ok || late < -50*time.Millisecond || late > off {
+			f.Errorf("job %d: said %s before its call (%v)", seq, late, ok)
+		}
+	}
+}
+
+// TestForecast: whatever binds, what a job is told when it comes is when it is called.
+func TestForecast(t *testing.T) {
+	second := func(count, burst int64) *bucket.Rate {
+		return &bucket.Rate{Count: count, Per: time.Second, Burst: burst}
+	}
+	for _, c := range []struct {
+		name       string
+		call       time.Duration
+		inFlight   int64
+		shared     []bucket.Limit
+		keys, each int
+		off        time.Duration // how much too early
+	}{
+		{"a rate shared by seven keys", 10 * time.Millisecond, 4, []bucket.Limit{{Name: "account", Rate: second(1, 1)}}, 7, 1, 100 * time.Millisecond},
+		{"a rate with a burst", 10 * time.Millisecond, 4, []bucket.Limit{{Name: "account", Rate: second(1, 1)}, {Name: "slow", Rate: second(10, 5)}}, 3, 2, 100 * time.Millisecond},
+		{"one call at a time", 2 * time.Second, 1, nil, 1, 4, 100 * time.Millisecond},
+		{"two calls at a time", 2 * time.Second, 2, nil, 1, 7, 200 * time.Millisecond},
+		{"three calls at a time, over all keys", 2 * time.Second, 4, []bucket.Limit{{Name: "concurrent", InFlight: 3}}, 9, 1, 2100 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := foresee(t, c.call, bucket.Rules{
+				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: c.inFlight},
+				Shared: c.shared, Jitter: time.Millisecond,
+			})
+			f.submit("first") // after it something is known
+			f.run(c.call + 2*time.Second)
+			var seqs []uint64
+			for range c.each {
+				for k := range c.keys {
+					seqs = append(seqs, f.submit(fmt.Sprint("k", k)))
+					f.run(20 * time.Millisecond)
+				}
+			}
+			f.run(30 * time.Second)
+			f.check(c.off, seqs...)
+		})
+	}
+}
+
+// TestForecastOfTurns: a key with one job is told its turn, and not the end of another's backlog.
+func TestForecastOfTurns(t *testing.T) {
+	rate := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
+	f := foresee(t, 10*time.Millisecond, bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "account", Rate: &rate}}, Jitter: time.Millisecond,
+	})
+	for range 100 {
+		f.submit("deep")
+	}
+	f.run(1050 * time.Millisecond) // between two calls
+	seqs := []uint64{f.submit("one"), f.submit("two"), f.submit("two")}
+	f.run(15 * time.Second)
+	f.check(200*time.Millisecond, seqs...)
+}
+
+// TestForecastOfSpentQuota: a job that comes when a day's units are used up is told tomorrow, though no other waits; and
+// one that comes behind more than a day's units the day after.
+func TestForecastOfSpentQuota(t *testing.T) {
+	quota := bucket.Quota{Count: 3, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC}
+	f := foresee(t, 10*time.Millisecond, bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "daily", Quota: &quota}}, Jitter: time.Millisecond,
+	})
+	for range 3 {
+		f.submit("k")
+	}
+	f.run(time.Second)
+	midnight := bucket.MicrosOf(time.Date(2030, 1, 3, 0, 0, 0, 0, time.UTC))
+	for i := range 8 {
+		want := midnight.Add(time.Duration(i/3) * 24 * time.Hour)
+		if seq := f.submit("k"); f.said[seq] < want || f.said[seq] > want.Add(time.Minute) {
+			t.Errorf("job %d is told %v, want %v", i, f.said[seq].Time(), want.Time())
+		}
+		f.run(10 * time.Millisecond)
+	}
+}
+
+// TestRoom: a place comes free when a call ends, not when one begins.
+func TestRoom(t *testing.T) {
+	f := foresee(t, 300*time.Millisecond, bucket.Rules{
+		Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 50, Per: time.Second, Burst: 1}, Capacity: 2, InFlight: 4}, Jitter: time.Millisecond,
+	})
+	f.submit("k")
+	f.run(time.Second)
+	f.submit("k")
+	f.submit("k")
+	f.run(100 * time.Millisecond)
+	if wait := f.now.Until(f.s.PlaceFree("k", 0, f.now)); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
+		t.Errorf("room in %s, and the first of the calls ends in 200ms", wait)
+	}
+	f.s.Pause("k", Pause{})
+	f.run(time.Second)
+	f.submit("k")
+	if at := f.s.PlaceFree("k", 0, f.now); at != 0 {
+		t.Errorf("a paused key has room at %v", at.Time())
+	}
+}

@@ -1,0 +1,67 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// TestHeldKeysStarveNobody: 300 keys are told to come back in an hour while their next jobs are ready; a key that is not
+// held is called all the same.
+func TestHeldKeysStarveNobody(t *testing.T) {
+	now := bucket.Micros(1_700_000_000_000_000)
+	rules := bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 1}}
+	store, err := bucket.NewMemory(rules, func() bucket.Micros { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	started := map[string]int{}
+	var running []*Job
+	run := func(d time.Duration) {
+		for end := now.Add(d); now < end; now = now.Add(time.Millisecond) {
+			for {
+				fx := s.Step(now)
+				for _, x := range fx.Load {
+					x.Policy = s.Policy
+					s.Loaded(x)
+				}
+				for _, x := range fx.Start {
+					started[x.Queue.Key]++
+					x.Calls++
+					s.Sent(x, now)
+					running = append(running, x)
+				}
+				if len(fx.Asks) > 0 {
+					a, err := store.Reserve(t.Context(), fx.Asks)
+					s.Answer(&fx, Reply{Sent: now, Came: now, Answers: a, Err: err})
+				}
+				if s.Next(now) > now {
+					break
+				}
+			}
+		}
+	}
+	for k := range 300 {
+		s.Push(fmt.Sprint("held", k), uint64(2*k+1), p)
+		s.Push(fmt.Sprint("held", k), uint64(2*k+2), p)
+	}
+	run(100 * time.Millisecond) // calls run; the next job of each key is ready
+	for range 2 {
+		for _, x := range running { // each key is told to come back in an hour
+			s.Ended(x)
+			s.Hold(x.Queue, now.Add(time.Hour), "429")
+			s.Rest(x, now.Add(time.Hour))
+		}
+		running = nil
+		run(100 * time.Millisecond)
+	}
+	s.Push("other", 10001, p)
+	run(30 * time.Second)
+	if started["other"] == 0 {
+		t.Error("a key that is not held was not called")
+	}
+}

@@ -1,0 +1,76 @@
+package schedule
+
+import (
+	"weir/bucket"
+)
+
+// hold keeps a line, or with l nil the whole api, from calling before until. It never shortens a hold.
+func (s *Schedule) Hold(l *KeyQueue, until bucket.Micros, why string) {
+	if l == nil {
+		if until > s.held {
+			s.held, s.why = until, why
+		}
+		return
+	}
+	if until > l.held {
+		l.held, l.why = until, why
+		s.heldKeys[l] = struct{}{}
+	}
+	s.Touch(l)
+}
+
+// countHeld counts the keys that are held, or paused and ours, and the api as one where it is either.
+func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int {
+	n := 0
+	for l := range s.heldKeys {
+		if l.held <= now {
+			delete(s.heldKeys, l)
+		} else if !l.paused {
+			n++
+		}
+	}
+	for key := range s.paused.keys {
+		if ours(key) {
+			n++
+		}
+	}
+	if s.paused.api != nil || max(s.held, s.breaker.until, s.spent) > now || s.breaker.denied {
+		n++
+	}
+	return n
+}
+
+// heardOfBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
+// so in the store, which is asked all the same; what is kept here is what to tell.
+func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
+	switch {
+	case len(a.Grants) > 0 && s.spent != 0:
+		s.spent = 0
+		return HoldChange{Why: "there is money again"}, true
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && s.isBudget(a.Wait.Limit):
+		former := s.spent
+		s.spent = a.Wait.Until
+		return HoldChange{Until: s.spent, Why: "the budget " + a.Wait.Limit + " is spent"}, former == 0
+	}
+	return HoldChange{}, false
+}
+
+func (s *Schedule) isBudget(limit string) bool {
+	for i := range s.Rules.Shared {
+		if l := &s.Rules.Shared[i]; l.Name == limit {
+			return l.Budget != nil
+		}
+	}
+	return false
+}
+
+// lastGranted is the latest slot that a task of the line waits for, 0 if none.
+func (l *KeyQueue) lastGranted() bucket.Micros {
+	var last bucket.Micros
+	for _, t := range l.Jobs {
+		if t.Phase == granted {
+			last = max(last, t.At)
+		}
+	}
+	return last
+}

@@ -1,0 +1,132 @@
+package schedule
+
+import (
+	"time"
+	"weir/bucket"
+)
+
+// RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
+type RateState struct {
+	Count      int64 `json:"count"`
+	PerUS      int64 `json:"per_us"`
+	Burst      int64 `json:"burst"`
+	IntervalUS int64 `json:"interval_us"` // between two calls in the long run
+}
+
+// KeyState is one key's bucket.
+type KeyState struct {
+	Key         string    `json:"key"`
+	Depth       int       `json:"depth"` // unfinished jobs, the ones being called too
+	Capacity    int64     `json:"capacity"`
+	InFlight    int       `json:"in_flight"`
+	MaxInFlight int64     `json:"max_in_flight"`
+	Rate        RateState `json:"rate"`
+	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 when an operator has paused it
+	Waits       Waiting   `json:"waits"`
+}
+
+// JobState is one unfinished job of a key.
+type JobState struct {
+	Position int        `json:"position"`
+	Job      string     `json:"job,omitempty"` // empty when it could not be loaded
+	Seq      uint64     `json:"seq"`
+	Phase    JobPhase   `json:"phase"`
+	Calls    int        `json:"calls"` // made so far
+	ETA      *time.Time `json:"eta,omitempty"`
+}
+
+// JobPhase is how far a job has come: a closed set.
+type JobPhase string
+
+// The phases.
+const (
+	JobWaits   JobPhase = "waiting"
+	JobRetries JobPhase = "retry" // waits for its retry
+	JobNext    JobPhase = "next"  // is made ready, or has its slot
+	JobCalling JobPhase = "calling"
+	JobEnding  JobPhase = "ending" // its call has ended; its outcome is being stored
+)
+
+// depth is the number of the line's unfinished jobs.
+func (l *KeyQueue) Depth() int { return l.waiting() + len(l.Jobs) }
+
+// inspect tells a line's state at now.
+func (s *Schedule) Inspect(l *KeyQueue, now bucket.Micros) KeyState {
+	interval := s.Rules.Interval(l.Limits.Rate)
+	return KeyState{
+		Key: l.Key, Depth: l.Depth(), Capacity: l.Limits.Capacity,
+		InFlight: l.count(calling), MaxInFlight: l.Limits.InFlight,
+		Rate: RateState{
+			Count: l.Limits.Rate.Count, PerUS: l.Limits.Rate.Per.Microseconds(), Burst: l.Limits.Rate.Burst,
+			IntervalUS: interval.Duration().Microseconds(),
+		},
+		WaitMS: waitMS(now, s.forecast(l, l.Depth()+1-l.count(granted, calling, Settling), now)),
+		Waits:  s.waits(l, now),
+	}
+}
+
+// waitMS is -1 when nobody can say.
+func waitMS(now, at bucket.Micros) int64 {
+	if at == Never {
+		return -1
+	}
+	return now.Until(at).Milliseconds()
+}
+
+// firstJobs lists a line's first jobs, in order.
+func (s *Schedule) FirstJobs(l *KeyQueue, limit int, now bucket.Micros) []JobState {
+	jobs := make([]JobState, 0, min(limit, l.Depth()))
+	tasks, more, first := l.Jobs, l.more, l.first
+	without := 0 // jobs so far that have no slot
+	for len(jobs) < limit && (len(tasks) > 0 || first != 0) {
+		j := JobState{Position: len(jobs) + 1}
+		eta := Never
+		if len(tasks) > 0 && (first == 0 || tasks[0].Seq < first) {
+			t := tasks[0]
+			tasks = tasks[1:]
+			j.Seq, j.Calls, j.Phase = t.Seq, t.Calls, t.inspect()
+			switch t.Phase {
+			case calling, Settling:
+			case granted:
+				eta = t.At
+			default:
+				without++
+				eta = max(t.NotBefore, s.forecast(l, without, now))
+			}
+		} else {
+			without++
+			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(l, without, now)
+			if first = 0; len(more) > 0 {
+				first, more = more[0], more[1:]
+			}
+		}
+		if eta < Never-1 {
+			at := eta.Time()
+			j.ETA = &at
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+func (t *Job) inspect() JobPhase {
+	switch t.Phase {
+	case resting:
+		if t.Calls > 0 {
+			return JobRetries
+		}
+		return JobWaits
+	case calling:
+		return JobCalling
+	case Settling:
+		return JobEnding
+	}
+	return JobNext
+}
+
+// counts are what a schedule has to do. ours says whether a key's partition is worked here.
+type Counts struct{ Queued, Keys, Calling, Held int }
+
+func (s *Schedule) Count(now bucket.Micros, ours func(key string) bool) Counts {
+	return Counts{Queued: s.Unfinished - s.calls, Keys: len(s.ByKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours)}
+}

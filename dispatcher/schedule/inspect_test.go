@@ -1,0 +1,120 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+	"weir/bucket"
+)
+
+// inspected is a schedule with one open part and a clock that stands.
+func inspected(rules bucket.Rules) (*Schedule, *Partition, bucket.Micros) {
+	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 30 * time.Millisecond, ReserveAhead: 4 * time.Millisecond, GrantTTL: 4 * time.Millisecond, MaxStaged: 8, MaxCalls: 8},
+		func(string) bucket.Micros { return 0 })
+	return s, &Partition{Open: true}, bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
+}
+
+func hourly() bucket.Rules {
+	return bucket.Rules{Key: bucket.KeyLimits{
+		Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, Capacity: 9, InFlight: 2,
+	}}
+}
+
+// TestWaits puts a line into every state there is and looks at why it waits.
+func TestWaits(t *testing.T) {
+	task := func(l *KeyQueue, p Phase) *Job {
+		t := &Job{Queue: l, Seq: uint64(100 + len(l.Jobs)), Phase: p}
+		l.insert(t)
+		return t
+	}
+	second := bucket.Micros(time.Second / time.Microsecond)
+	for _, c := range []struct {
+		want  WaitFor
+		until bucket.Micros // after now; 0 for none
+		make  func(s *Schedule, l *KeyQueue, now bucket.Micros)
+	}{
+		{WaitRate, 5 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) { l.TAT = now + 5*second }},
+		{WaitRate, 2 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) { task(l, granted).At = now + 2*second }},
+		{WaitInFlight, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { task(l, calling); task(l, calling) }},
+		{WaitNothing, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.first = 0; task(l, calling); task(l, Settling) }},
+		{WaitHeld, 7 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) { s.Hold(l, now+7*second, "x") }},
+		{WaitAPIHeld, 8 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
+			s.Hold(l, now+7*second, "x")
+			s.Hold(nil, now+8*second, "x")
+		}},
+		{WaitHeld, 9 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
+			s.Hold(l, now+9*second, "x")
+			s.Hold(nil, now+8*second, "x")
+		}},
+		{WaitRetry, 6 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) {
+			l.first = 0
+			r := task(l, resting)
+			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
+		}},
+		{WaitLimit, 60 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
+			l.blocked, s.by, s.until = true, "account", now+60*second
+		}},
+		{WaitLimit, 0, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
+			l.blocked, s.by, s.until = true, "concurrent", now+60*second
+		}},
+		{WaitLimiter, 0, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
+			l.blocked, s.by, s.until = true, storeDown, now+second
+		}},
+		{WaitRoom, 0, func(s *Schedule, l *KeyQueue, _ bucket.Micros) { l.blocked, s.calls = true, s.pace.MaxCalls }},
+		{WaitRoom, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.queued = true }},
+		{WaitReading, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.Partition.Open = false }},
+		{WaitClearing, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.Partition.Open, l.Partition.Stalled = false, true }},
+		{WaitStop, 0, func(s *Schedule, _ *KeyQueue, _ bucket.Micros) { s.drain = true }},
+	} {
+		rules := hourly()
+		rules.Shared = []bucket.Limit{{Name: "account", Rate: &rules.Key.Rate}, {Name: "concurrent", InFlight: 1}}
+		s, p, now := inspected(rules)
+		l := s.Push("k", 500, p)
+		c.make(s, l, now)
+		w := s.waits(l, now)
+		if w.For != c.want || (w.Until == nil) != (c.until == 0) || w.Until != nil && !w.Until.Equal((now+c.until).Time()) {
+			t.Errorf("waits for %s until %v, want %s until %v", w.For, w.Until, c.want, (now + c.until).Time())
+		}
+		if (w.For == WaitHeld || w.For == WaitAPIHeld || w.For == WaitRetry) != (w.Why == "x") || (w.For == WaitLimit) != (w.Limit != "") {
+			t.Errorf("%s tells limit %q and why %q", w.For, w.Limit, w.Why)
+		}
+	}
+}
+
+// TestFirstJobs lists tasks and waiting jobs in one order, with the times the rate gives them.
+func TestFirstJobs(t *testing.T) {
+	s, p, now := inspected(hourly())
+	for _, seq := range []uint64{3, 5, 7, 9, 11} {
+		s.Push("k", seq, p)
+	}
+	l := s.ByKey["k"]
+	first, second := l.Extract(3), l.Extract(7) // the second is ahead of a waiting job, as after a restart
+	first.Phase, first.Calls = calling, 1
+	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
+	hour := s.Rules.Interval(l.Limits.Rate).Duration()
+	l.TAT = now.Add(hour)
+
+	jobs := s.FirstJobs(l, 4, now)
+	if len(jobs) != 4 {
+		t.Fatalf("%d jobs, want 4", len(jobs))
+	}
+	for i, want := range []JobState{
+		{Position: 1, Seq: 3, Phase: JobCalling, Calls: 1},
+		{Position: 2, Seq: 5, Phase: JobWaits},
+		{Position: 3, Seq: 7, Phase: JobRetries, Calls: 1},
+		{Position: 4, Seq: 9, Phase: JobWaits},
+	} {
+		got := jobs[i]
+		if i > 0 && (got.ETA == nil || !got.ETA.Equal(now.Add(time.Duration(i)*hour).Time())) {
+			t.Errorf("job %d is to start at %v, want %v", i, got.ETA, now.Add(time.Duration(i)*hour).Time())
+		}
+		if got.ETA = nil; got != want {
+			t.Errorf("job %d is %+v, want %+v", i, got, want)
+		}
+	}
+	if all := s.FirstJobs(l, 1000, now); len(all) != 5 || all[4].Seq != 11 {
+		t.Errorf("all are %+v", all)
+	}
+	if state := s.Inspect(l, now); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
+		t.Errorf("the bucket is %+v", state)
+	}
+}

@@ -1,0 +1,31 @@
+package schedule
+
+import (
+	"testing"
+)
+
+// TestNobodyWaitsForWhoWaitsForRoom: a job that waits for room in memory gets it in the end, although jobs behind it, which are called
+// after it, have the room. Behind a retry they are called before it. Behind a job that was never called they may not be: they give
+// their room back.
+func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
+	for _, calls := range []int{0, 1} {
+		limits := fast(8)
+		limits.Rate.Burst = 8
+		d := newDesk(limits)
+		d.add("k", "k", "k")
+		line := d.ByKey["k"]
+		first, others := line.Extract(1), []*Job{line.Extract(2), line.Extract(3)}
+		first.Calls, first.Phase, first.Cramped = calls, staging, true
+		for _, x := range others {
+			x.Phase, x.Policy = ready, d.Policy
+		}
+		d.staged += 3
+		fx := d.Step(d.now)
+		switch {
+		case calls > 0 && (len(fx.Asks) != 1 || len(fx.asked[0]) != 2 || len(fx.Stale) != 0):
+			t.Errorf("behind a retry: %d asks, and %d jobs give their room back", len(fx.Asks), len(fx.Stale))
+		case calls == 0 && (len(fx.Asks) != 0 || len(fx.Stale) != 2):
+			t.Errorf("behind a first call: %d asks, and %d jobs give their room back", len(fx.Asks), len(fx.Stale))
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// StoreClock says by which clock a store counts.
+type StoreClock int8
+
+// The clocks.
+const (
+	OwnClock   StoreClock = iota // this process's: the store is in it
+	OtherClock                   // another machine's: a round trip away
+)
+
+// offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
+// clock after the asks were sent and before the answer came. From the answer alone a slot is never early, but late by
+// the way back, and ways back differ: a call that is late by a slow one, and the next that is not, come too close to
+// each other. So the least of the last seconds is taken, and what that is still unsure by, beyond what a round trip
+// takes at best, counts as lateness.
+type offset struct {
+	hi, lo   bucket.Micros // of the present second
+	oldHi    bucket.Micros // of the second before
+	oldLo    bucket.Micros
+	since    bucket.Micros // when the present second began
+	base     bucket.Micros // what a round trip takes at best
+	observed bool
+}
+
+// offsetWindow is how long a bound holds: clocks that are slewed part by half a millisecond in it.
+const offsetWindow = bucket.Micros(time.Second / time.Microsecond)
+
+// observe takes in a round trip that was sent and came by our clock, and in which the store read now.
+func (o *offset) observe(sent, came, now bucket.Micros) {
+	hi, lo := came-now, sent-now
+	switch {
+	case !o.observed || hi < o.least() || lo > o.most() || came-o.since > 2*offsetWindow:
+		*o = offset{hi: hi, lo: lo, oldHi: hi, oldLo: lo, since: came, base: o.base, observed: true} // a clock was stepped, or long ago
+	case came-o.since > offsetWindow:
+		o.oldHi, o.oldLo, o.hi, o.lo, o.since = o.hi, o.lo, hi, lo, came
+	default:
+		o.hi, o.lo = min(o.hi, hi), max(o.lo, lo)
+	}
+	width := max(0, o.most()-o.least())
+	o.base = min(width, o.base+(width-o.base+offsetPatience-1)/offsetPatience)
+}
+
+// offsetPatience is how many round trips that are all slower it takes to believe that the way has become longer.
+const offsetPatience = 16
+
+func (o *offset) most() bucket.Micros  { return min(o.hi, o.oldHi) }
+func (o *offset) least() bucket.Micros { return max(o.lo, o.oldLo) }
+
+// unsure is how much later than its slot a time by ours may be that most gives.
+func (o *offset) unsure() bucket.Micros { return max(0, o.most()-o.least()-o.base) }
+
+// ours is a time of the store by our clock, and not earlier; 0 where that is not known.
+func (o *offset) ours(at bucket.Micros) bucket.Micros {
+	if at == 0 || !o.observed {
+		return 0
+	}
+	return at + o.most()
+}
+
+// theirs is a time of ours by the store's clock, and not earlier; 0 where that is not known.
+func (o *offset) theirs(at bucket.Micros) bucket.Micros {
+	if at == 0 || !o.observed {
+		return 0
+	}
+	return at - o.least()
+}

@@ -1,0 +1,104 @@
+package schedule
+
+import (
+	"time"
+	"weir/bucket"
+)
+
+// Pause is an operator's word that a key, or a whole api, is not to be called until they say so again.
+type Pause struct {
+	At  time.Time `json:"at"`
+	By  string    `json:"by,omitempty"`
+	Why string    `json:"why,omitempty"`
+}
+
+// String says who paused and why, as far as they told.
+func (p Pause) String() string {
+	s := "paused"
+	if p.By != "" {
+		s += " by " + p.By
+	}
+	s += " at " + p.At.UTC().Format(time.RFC3339)
+	if p.Why != "" {
+		s += ": " + p.Why
+	}
+	return s
+}
+
+// pauses are those in force for an api.
+type pauses struct {
+	api  *Pause
+	keys map[string]Pause
+}
+
+// heldUntil is the time before which a line must not be called, never while it is paused.
+func (s *Schedule) heldUntil(l *KeyQueue) bucket.Micros {
+	if l.paused || s.paused.api != nil {
+		return Never
+	}
+	return max(l.held, s.held, s.breaker.until, l.crowded())
+}
+
+// pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.
+func (s *Schedule) Pause(key string, p Pause) {
+	if key == "" {
+		s.paused.api = &p
+		s.touchAll()
+		return
+	}
+	s.paused.keys[key] = p
+	if l := s.ByKey[key]; l != nil {
+		l.paused = true
+		s.Touch(l)
+	}
+}
+
+// resume ends a pause. What an api or a limit holds besides goes on holding.
+func (s *Schedule) Resume(key string, now bucket.Micros) {
+	if key == "" {
+		s.paused.api = nil
+		for _, l := range s.ByKey {
+			s.rouse(l, now)
+		}
+		return
+	}
+	delete(s.paused.keys, key)
+	if l := s.ByKey[key]; l != nil {
+		l.paused = false
+		s.rouse(l, now)
+	}
+}
+
+// tryNow lets an open breaker's probe be made at once: an operator says that the api works again. What an answer of the api
+// holds goes on holding. It reports whether the breaker was open.
+func (s *Schedule) TryNow(now bucket.Micros) bool {
+	if s.breaker.closed() {
+		return false
+	}
+	s.breaker.until = min(s.breaker.until, now)
+	for _, l := range s.ByKey {
+		for _, t := range l.Jobs {
+			if t.Phase == resting && t.tripped {
+				t.NotBefore = min(t.NotBefore, now)
+			}
+		}
+		s.rouse(l, now)
+	}
+	return true
+}
+
+// rouse lets what a hold or a limit sent to rest be looked at again.
+func (s *Schedule) rouse(l *KeyQueue, now bucket.Micros) {
+	for _, t := range l.Jobs {
+		if t.Phase == resting && t.limited {
+			t.NotBefore = now
+		}
+	}
+	s.Touch(l)
+}
+
+func (s *Schedule) touchAll() {
+	for _, l := range s.ByKey {
+		s.Touch(l)
+	}
+}

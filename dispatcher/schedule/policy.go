@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// Policy is what the schedule goes by for one api. It is immutable: another configuration is another policy. A job is made ready and
+// its call is judged by the same one; a job that is ready when another comes, and has no slot yet, is made ready again by that.
+type Policy struct {
+	Rules   bucket.Rules
+	Price   int64 // of one call, in millionths
+	Retry   Retry
+	Breaker BreakerPolicy
+}
+
+// Retry says what becomes of a job whose call failed, as far as it decides when a call may start.
+type Retry struct {
+	Attempts int           // that count, the first included
+	Min, Max time.Duration // of the backoff
+	HoldAPI  bool          // pushback holds the api, not only the key
+	Adaptive *Adaptive     // nil: pushback does not lower the rate
+}
+
+// lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
+func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
+
+// adopt puts a new policy in force. The shared limits are asked again at once; every line is then to be rebound.
+func (s *Schedule) Adopt(next *Policy) {
+	s.Policy, s.Rules = next, &next.Rules
+	s.pace.GrantTTL = Lateness(s.Rules)
+	s.until, s.by, s.levels = 0, "", nil
+	s.habits.costs, s.habits.tats = nil, nil
+	if next.Breaker.Failures == 0 && !s.breaker.denied {
+		s.breaker, s.probe = breaker{}, nil
+	}
+	s.reseat()
+}
+
+// unready lets what is ready rest that cannot be called next: what a former policy made ready, and what stands behind a job
+// that was never called and rests, or waits for room in memory. It would keep room from that very job.
+func (s *Schedule) unready(l *KeyQueue, now bucket.Micros, fx *Effects) {
+	gap := false
+	for _, t := range l.Jobs {
+		if t.Phase == ready && (gap || t.Policy != s.Policy || !s.mayCall(t)) {
+			s.withdraw(t, now)
+			s.Touch(l)
+			fx.Stale = append(fx.Stale, t)
+		}
+		gap = gap || t.First() && (t.Phase == resting || t.Phase == staging && t.Cramped)
+	}
+}
+
+// rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
+// full bucket of the present one is the most it can mean. The store has it exactly.
+func (s *Schedule) Rebind(l *KeyQueue, now bucket.Micros) {
+	if s.ByKey[l.Key] != l {
+		return // it has been let go of since
+	}
+	l.Limits = s.LimitsOf(l.Key)
+	if l.tenant == nil || s.tenants[l.tenant.name] != l.tenant {
+		l.blocked, l.queued, l.costly, l.virtualTime, l.lastService, l.lent = false, false, false, 0, 0, 0
+		s.join(l)
+	}
+	full := now.Add(s.DrainTime(l.Limits))
+	l.TAT, l.slipped = min(l.TAT, full), min(l.slipped, full)
+	if theirs := s.offset.theirs(full); theirs != 0 {
+		l.floor = min(l.floor, theirs)
+	}
+	l.askAt = 0
+	for _, t := range l.Jobs {
+		if t.Phase == resting && t.limited {
+			t.NotBefore = now
+		}
+	}
+	s.Touch(l)
+}
+
+// drainTime is how long a full bucket takes to drain.
+func (s *Schedule) DrainTime(limits *bucket.KeyLimits) time.Duration {
+	return s.Rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
+}
+
+// Bounds of one api's dispatch.
+const (
+	MaxCalls  = 4096 // running at once, over all keys
+	MaxStaged = 256  // jobs with their message in memory, near their call
+)
+
+// How far ahead of a slot things are done. A job is made ready (its message loaded, a connection there, its intent
+// stored) the lead before its slot: half as much again as that took lately, and no more, since after a crash every job with an
+// intent that was not called is one that nobody can know about. The slot itself is asked for only shortly before,
+// since one that is missed is lost to everybody.
+const (
+	LeastLead  = 6 * time.Millisecond
+	mostLead   = 60 * time.Millisecond
+	LeastAhead = 4 * time.Millisecond
+
+	// MostAhead is the farthest ahead that slots are asked for: of a store that is a slow round trip away.
+	MostAhead = 100 * time.Millisecond
+)

@@ -1,0 +1,88 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
+func (s *Schedule) room() bool {
+	if !s.breaker.closed() {
+		return s.probe == nil
+	}
+	return s.staged < s.pace.MaxStaged
+}
+
+// awaitRoom lets a line wait for room to make a job ready.
+func (s *Schedule) awaitRoom(l *KeyQueue) {
+	if !l.queued {
+		l.queued = true
+		s.awaitingRoom.push(l)
+	}
+}
+
+// full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
+// stored no more is paid for.
+func (s *Schedule) full() bool {
+	return s.calls >= s.pace.MaxCalls || s.settling >= min(maxSettling, s.pace.MaxCalls)
+}
+
+// maxSettling bounds the calls that have ended and whose outcome is not stored yet.
+const maxSettling = 512
+
+// unblock gives the lines whose turn it is the next round of asks: what one freed slot costs must not grow with the
+// number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
+// cheaper calls of others, asked for behind it, would take for ever what it waits for.
+func (s *Schedule) unblock(now bucket.Micros) {
+	if s.full() || now < s.until || s.rounds > 0 {
+		return
+	}
+	most := maxAsks
+	if s.failures > 0 || s.governor.slows() {
+		most = 1 // it tries whether the store is there again; or no more than one may go on
+	}
+	for range most {
+		l := s.blocked.pop()
+		if l == nil {
+			return
+		}
+		l.blocked, l.called = false, true
+		s.Touch(l)
+		if l.costly {
+			return
+		}
+	}
+}
+
+// block lets a line wait for the shared limit.
+func (s *Schedule) block(l *KeyQueue) {
+	if !l.blocked {
+		l.blocked = true
+		s.blocked.push(l)
+	}
+}
+
+// shortCall is up to how long the calls of an api usually take for the next job of a key to be made ready while one runs.
+// Behind a long call it would take room from other keys, and be one that nobody knows about if the worker died.
+const shortCall = 100 * time.Millisecond
+
+// ahead counts what of a line stands before the next job to be made ready.
+func (s *Schedule) ahead(l *KeyQueue) int64 {
+	if s.callTime <= shortCall {
+		return int64(l.count(granted))
+	}
+	return int64(l.count(granted, calling))
+}
+
+// learnCall follows how long calls take.
+func (s *Schedule) LearnCall(took time.Duration) {
+	s.callTime += (took - s.callTime) / 8
+	s.habits.learnTook(took)
+}
+
+// learnLead follows how long it takes to make a job ready: up at once, down slowly.
+func (s *Schedule) LearnLead(took time.Duration) {
+	s.took = max(took, s.took-s.took/8+took/8)
+	s.pace.PrepareLead = min(max(s.took+s.took/2, LeastLead), mostLead) + s.pace.ReserveAhead - LeastAhead
+}

@@ -1,0 +1,462 @@
+package schedule
+
+import (
+	"iter"
+	"maps"
+	"time"
+
+	"weir/bucket"
+)
+
+// pace are the times and bounds the schedule works with.
+type Pace struct {
+	PrepareLead  time.Duration // how long before its slot a job is made ready
+	ReserveAhead time.Duration // how long before its time a slot is asked for
+	GrantTTL     time.Duration // how long after its time a slot may still be used
+
+	MaxStaged int // jobs made ready at once, over all keys
+	MaxCalls  int // calls running at once, over all keys
+}
+
+// schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
+// out as effects. Its owner locks it.
+//
+// The way of a job through it: waiting in its line, then a task that is staged (message loaded, intent stored), ready,
+// asking, granted, calling, settling, and gone; or back to resting for a retry.
+//
+// What holds at all times:
+//
+//	S1  a task starts only from a grant, not before the grant's time and at most late after it
+//	S2  tasks of a line are granted in the order of their sequences, retries excepted
+//	S3  asking, granted and calling tasks of a line are together at most its in_flight
+//	S4  every line with something to do is timed, or in turn, or waits for an answer that will touch it
+type Schedule struct {
+	pace         Pace
+	Rules        *bucket.Rules
+	Policy       *Policy // what jobs are made ready by; the rules are its
+	ByKey        map[string]*KeyQueue
+	timers       timers
+	active       []*KeyQueue // lines with something to do now
+	awaitingRoom roundRobin  // lines that wait for room to make a job ready
+	lapses       []*KeyQueue // lines with more jobs past their deadlines than may end at once
+	lapsing      int         // jobs that end so now
+	blocked      fairQueue   // lines that wait for a shared limit or for a call to end
+	tenants      map[string]*tenant
+	units        []float64     // of the shared limits; see unitsOf
+	until        bucket.Micros // when the shared limit is to be asked again
+	by           string        // its name
+	held         bucket.Micros // no call of the api before
+	why          string
+	spent        bucket.Micros // a budget that is spent begins anew then; 0: none is
+	pushes       int16         // pushbacks in a row
+	breaker      breaker       // of the api
+	welcome      bucket.Micros // when the last call started that the api answered in order
+	took         time.Duration // to make a job ready, lately
+	callTime     time.Duration // usual, of the api's calls
+	habits       habits
+	levels       []bucket.Level // of the shared limits, when they were last looked at
+	suspects     suspects
+	probe        *Job                   // the one call that may be made while the breaker is not closed
+	governor     governor               // of the api, where pushback holds it
+	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
+	paused       pauses
+	Unfinished   int  // unfinished
+	kept         int  // lines without jobs
+	staged       int  // tasks from staging to granted
+	calls        int  // tasks calling
+	settling     int  // of the calls that ended, those whose outcome is not stored yet
+	drain        bool // nothing new may start
+	barred       bool // this process has not the right to call now
+
+	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
+	tatOf func(key string) bucket.Micros
+
+	Clock    StoreClock
+	offset   offset        // of our clock to the store's, where that is another
+	trip     time.Duration // to that store and back, lately
+	rounds   int           // of asks under way
+	failures int           // rounds in a row without an answer
+	downAt   bucket.Micros // when the first of them failed
+
+	Forfeited int64
+}
+
+func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
+	s := &Schedule{pace: p, Policy: policy, Rules: &policy.Rules, ByKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, tatOf: tatOf}
+	s.paused.keys = map[string]Pause{}
+	s.callTime = time.Second // until it is known
+	s.reseat()
+	return s
+}
+
+// effects are what the shell must do after a step.
+type Effects struct {
+	Load    []*Job      // load their messages, store their intents, then call loaded
+	Start   []*Job      // call now
+	Expire  []*Job      // their deadline has passed
+	Cancel  []*Job      // by an operator's word
+	Resumed []*KeyQueue // their hold is over; nil stands for the api
+	Stale   []*Job      // made ready in vain: they rest, and will be made ready again
+	Unused  []bucket.Use
+	Asks    []bucket.Ask
+	asked   [][]*Job // the tasks each ask is for
+}
+
+// line returns the key's line, making it when there is none.
+func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
+	l := s.ByKey[key]
+	if l == nil {
+		l = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
+		l.cold = l.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
+		_, l.paused = s.paused.keys[key]
+		s.join(l)
+		s.ByKey[key] = l
+	}
+	return l
+}
+
+// limitsOf shares one value among all keys without an override.
+func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
+	if len(s.Rules.Overrides) == 0 {
+		return &s.Rules.Key
+	}
+	limits := s.Rules.For(key)
+	return &limits
+}
+
+// touch marks a line as having something to do.
+func (s *Schedule) Touch(l *KeyQueue) {
+	if l.tenant == nil {
+		return // it was let go of, without jobs: who still knew it, a suspect's turn perhaps, has nothing to tell it
+	}
+	if !l.inTurn {
+		l.inTurn = true
+		s.active = append(s.active, l)
+	}
+}
+
+// push takes a job in.
+func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
+	l := s.Queue(key, p)
+	l.Enqueue(seq)
+	s.Unfinished++
+	s.countKept(l)
+	s.Touch(l)
+	return l
+}
+
+// allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
+// nothing is made ready or asked for.
+func (s *Schedule) Allow(may bool) {
+	if s.barred == !may {
+		return
+	}
+	s.barred = !may
+	s.touchAll()
+}
+
+// step does all that can be done at now.
+func (s *Schedule) Step(now bucket.Micros) Effects {
+	var fx Effects
+	for s.timers.next() <= now {
+		l := s.timers[0]
+		s.timers.set(l, Never)
+		s.Touch(l)
+	}
+	if s.held != 0 && s.held <= now {
+		s.held = 0
+		s.governor.restart(now)
+		fx.Resumed = append(fx.Resumed, nil)
+	}
+	if s.spent != 0 && s.spent <= now {
+		s.spent = 0
+		fx.Resumed = append(fx.Resumed, nil)
+	}
+	s.unblock(now)
+	s.lapseMore(now, &fx)
+	for s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks {
+		l := s.awaitingRoom.pop()
+		l.queued = false
+		s.advance(l, now, &fx)
+	}
+	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
+		l := s.active[0]
+		s.active[0] = nil
+		s.active = s.active[1:]
+		l.inTurn = false
+		s.advance(l, now, &fx)
+	}
+	if len(fx.Asks) > 0 {
+		s.rounds++
+	}
+	return fx
+}
+
+// maxAsks bounds the asks of one round trip to a store.
+const maxAsks = 64
+
+// advance moves one line as far as it goes at now and sets its timer.
+func (s *Schedule) advance(l *KeyQueue, now bucket.Micros, fx *Effects) {
+	if l.held != 0 && l.held <= now {
+		l.held = 0
+		delete(s.heldKeys, l)
+		l.restart(now)
+		fx.Resumed = append(fx.Resumed, l)
+	}
+	s.startDue(l, now, fx)
+	s.cancelDue(l, fx)
+	due := Never
+	if len(l.Jobs) > 0 {
+		due = s.nextStart(l)
+	}
+	if !s.drain && !s.barred && l.Partition.Open && !l.Unread {
+		s.lapse(l, now, fx)
+		hold := s.heldUntil(l)
+		switch {
+		case hold > now.Add(s.pace.PrepareLead):
+			s.withdrawReady(l, hold, now, fx)
+			if hold != Never {
+				due = min(due, hold.Add(-s.pace.PrepareLead))
+			}
+		case l.blocked:
+		case s.until > now.Add(LongWait) && !l.costly, s.failures > 0 && s.until > now:
+			s.withdrawReady(l, s.until, now, fx)
+			s.block(l) // nothing is made ready for a slot that is far
+		default:
+			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
+		}
+		due = min(due, s.lapse(l, now, fx)) // another job may be the first now
+	}
+	if l.called {
+		l.called = false
+		s.blocked.lend(l, 0) // it had nothing to ask for
+	}
+	if l.Empty() {
+		due = min(due, s.memory(l, now))
+	}
+	s.timers.set(l, due)
+	if due == Never && l.Empty() && !l.inTurn && !l.queued && !l.lapses && !l.blocked && s.ByKey[l.Key] == l {
+		s.leave(l)
+		delete(s.ByKey, l.Key) // a line that is still listed somewhere must stay the key's only one
+	}
+	s.countKept(l)
+}
+
+// countKept counts the lines that are kept without jobs, for what they remember of their key.
+func (s *Schedule) countKept(l *KeyQueue) {
+	kept := l.Empty() && s.ByKey[l.Key] == l
+	switch {
+	case kept && !l.kept:
+		s.kept++
+	case !kept && l.kept:
+		s.kept--
+	}
+	l.kept = kept
+}
+
+// withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'
+// jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
+func (s *Schedule) withdrawReady(l *KeyQueue, until, now bucket.Micros, fx *Effects) {
+	if until <= now.Add(LongWait) && s.breaker.closed() {
+		return
+	}
+	for _, t := range l.Jobs {
+		if t.Phase == ready && (t != s.probe || until > now.Add(LongWait)) {
+			s.withdraw(t, until)
+			fx.Stale = append(fx.Stale, t)
+		}
+	}
+}
+
+// stage makes jobs ready whose slots are near, and returns when to look again.
+func (s *Schedule) stage(l *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros) {
+	interval := s.Rules.Interval(l.Limits.Rate)
+	ungranted := int64(l.count(staging, ready, asking))
+	for {
+		t, at := s.candidate(l, now.Add(s.pace.PrepareLead))
+		if t == nil && at == Never {
+			return Never
+		}
+		at = max(at, l.earliest(), bucket.Forecast(*l.Limits, interval, l.TAT, now, int(ungranted)+1))
+		if at > now.Add(s.pace.PrepareLead) {
+			return at.Add(-s.pace.PrepareLead)
+		}
+		if ungranted+s.ahead(l) >= l.atOnce() {
+			return Never // a call of this line that ends will touch it
+		}
+		if !s.room() {
+			s.awaitRoom(l)
+			return Never
+		}
+		if t == nil {
+			t = l.begin(l.dequeue())
+		}
+		t.Phase, t.limited = staging, false
+		if !s.breaker.closed() {
+			s.probe = t
+		}
+		s.suspects.call(t)
+		s.staged++
+		ungranted++
+		fx.Load = append(fx.Load, t)
+		if s.awaitingRoom.size > 0 {
+			s.awaitRoom(l) // a job a turn
+			return Never
+		}
+	}
+}
+
+// candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
+// may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
+// job that the api may not have seen yet may not.
+func (s *Schedule) candidate(l *KeyQueue, by bucket.Micros) (t *Job, at bucket.Micros) {
+	at = Never
+	passable := true
+	for _, rest := range l.Jobs {
+		if rest.Phase == Settling && rest.Unseen {
+			passable = false // what became of its call is being found out
+			break
+		}
+		if rest.Phase != resting {
+			continue
+		}
+		if may := s.suspects.mayCall(rest); may && rest.NotBefore < at {
+			t, at = rest, rest.NotBefore
+		}
+		if rest.First() {
+			passable = false
+			break
+		}
+	}
+	if passable && l.first != 0 && at > by {
+		return nil, 0
+	}
+	return t, at
+}
+
+// ask asks for slots for the line's ready tasks and returns when to look again.
+func (s *Schedule) ask(l *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
+	s.unready(l, now, fx)
+	free, again := l.free(now)
+	var tasks []*Job
+	for _, t := range l.Jobs {
+		if t.Phase == staging && !t.First() {
+			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
+		}
+		if t.Phase == staging || t.Phase == asking || t.First() && (t.Phase == resting || t.Phase == Settling || t.NotBefore > now) {
+			if t.Phase == ready {
+				again = min(again, t.NotBefore)
+			}
+			break // order: nobody overtakes
+		}
+		if t.Phase != ready {
+			continue
+		}
+		if t.NotBefore > now {
+			again = min(again, t.NotBefore) // a retry that was made ready before its time
+			continue
+		}
+		if t.Past(now) {
+			s.expire(t, fx)
+			continue
+		}
+		if int64(len(tasks)) >= min(free, maxAsks) {
+			break
+		}
+		tasks = append(tasks, t)
+	}
+	if len(tasks) == 0 {
+		return again
+	}
+	if hold := s.heldUntil(l); hold > now {
+		return hold // a slot before it could not be used
+	}
+	if again, may := s.mayAsk(l, now, fx); !may {
+		return again
+	}
+	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !l.called {
+		s.block(l)
+		return Never
+	}
+	if l.askAt > now {
+		return l.askAt
+	}
+	if slot := bucket.Forecast(*l.Limits, s.Rules.Interval(l.Limits.Rate), l.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
+		return slot.Add(-s.pace.ReserveAhead)
+	}
+	if len(s.Rules.Shared) > 0 || s.slows(l) {
+		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
+	}
+	for _, t := range tasks {
+		t.Phase = asking
+	}
+	s.takeTurn(l, tasks)
+	ask := bucket.Ask{Key: l.Key, Limits: *l.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
+	if l.cold {
+		ask.Floor = s.Floor(l)
+	}
+	fx.Asks = append(fx.Asks, ask)
+	fx.asked = append(fx.asked, tasks)
+	return Never // the answer touches the line
+}
+
+// next is when step has something to do again, as far as time goes.
+func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
+	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.mayLapseMore() {
+		return now
+	}
+	next := s.timers.next()
+	if s.held != 0 {
+		next = min(next, s.held)
+	}
+	if s.spent != 0 {
+		next = min(next, s.spent)
+	}
+	if s.blocked.size > 0 && !s.full() && s.rounds == 0 {
+		next = min(next, s.until)
+	}
+	return next
+}
+
+// asking reports whether a round of asks is under way.
+func (s *Schedule) Asking() bool { return s.rounds > 0 }
+
+// queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
+// them, a queue that came or went meanwhile may be among them or not.
+func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.ByKey) }
+
+// find is the queue of a key, nil where there is none.
+func (s *Schedule) Find(key string) *KeyQueue { return s.ByKey[key] }
+
+// has reports whether a queue is its key's still: one that came to its end is not.
+func (s *Schedule) Has(l *KeyQueue) bool { return s.ByKey[l.Key] == l }
+
+// stop lets nothing new start, and returns the slots that were not used.
+func (s *Schedule) Stop() []bucket.Use {
+	s.drain = true
+	var fx Effects
+	for _, l := range s.ByKey {
+		if first := firstGranted(l); first != nil {
+			s.giveBack(l, first, &fx)
+		}
+	}
+	return fx.Unused
+}
+
+// openPartition lets the jobs of a partition be called.
+func (s *Schedule) OpenPartition(p *Partition) {
+	p.Open = true
+	for _, l := range s.ByKey {
+		if l.Partition == p {
+			s.Touch(l)
+		}
+	}
+}
+
+// intervalOf is the time between two calls of a key in the long run.
+func (s *Schedule) IntervalOf(l *KeyQueue) time.Duration {
+	return s.Rules.Interval(l.Limits.Rate).Duration()
+}
+
+// learnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
+func (s *Schedule) LearnLevels(levels []bucket.Level) { s.levels = levels }

@@ -1,0 +1,247 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// desk is a schedule driven by hand: nothing happens in it but what a test does.
+type desk struct {
+	*Schedule
+	part    *Partition
+	now     bucket.Micros
+	spacing time.Duration // of the slots that are granted
+}
+
+func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
+	r := bucket.Rules{Key: limits, Shared: shared}
+	s := New(&Policy{Rules: r}, Pace{
+		PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls,
+	}, func(string) bucket.Micros { return 0 })
+	s.Policy.Breaker = BreakerPolicy{Failures: 1, Min: time.Second, Max: time.Minute}
+	return &desk{s, &Partition{Open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
+}
+
+func fast(inFlight int64) bucket.KeyLimits {
+	return bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: inFlight}
+}
+
+// add lets a job of each key wait.
+func (d *desk) add(keys ...string) {
+	for _, key := range keys {
+		d.Push(key, uint64(d.Unfinished+1), d.part)
+	}
+}
+
+// turn steps once, and everything that is to be made ready is.
+func (d *desk) turn() Effects {
+	fx := d.Step(d.now)
+	for _, t := range fx.Load {
+		t.Policy, t.Costs = d.Policy, make([]int64, len(d.Rules.Shared))
+		for i := range t.Costs {
+			t.Costs[i] = 1
+		}
+		d.Loaded(t)
+	}
+	return fx
+}
+
+// grant is a turn in which every ask gets a slot at once, and every call that starts leaves and goes on.
+func (d *desk) grant() {
+	fx := d.turn()
+	for _, x := range fx.Start {
+		d.Sent(x, d.now)
+	}
+	if len(fx.Asks) == 0 {
+		return
+	}
+	r := Reply{Sent: d.now, Came: d.now}
+	for range fx.Asks {
+		r.Answers = append(r.Answers, bucket.Answer{Grants: []bucket.Grant{{At: d.now, TAT: d.now.Add(d.spacing)}}})
+	}
+	d.Answer(&fx, r)
+}
+
+func (d *desk) inPhase(p Phase) (n int) {
+	for _, l := range d.ByKey {
+		n += l.count(p)
+	}
+	return n
+}
+
+func names(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint(prefix, i)
+	}
+	return names
+}
+
+// TestPausedKeyGivesTheProbeUp: a key that is paused, or held for long, while its job is the breaker's probe keeps no
+// other key from being it.
+func TestPausedKeyGivesTheProbeUp(t *testing.T) {
+	for name, stop := range map[string]func(d *desk, l *KeyQueue){
+		"paused": func(d *desk, l *KeyQueue) { d.Pause(l.Key, Pause{}) },
+		"held":   func(d *desk, l *KeyQueue) { d.Hold(l, d.now.Add(time.Hour), "429") },
+	} {
+		d := newDesk(fast(4))
+		d.add("a", "b")
+		d.breaker.open(d.Policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.turn()
+		first := d.probe
+		if first == nil {
+			t.Fatal("no probe")
+		}
+		stop(d, first.Queue)
+		asked := false
+		for range 100 {
+			d.now = d.now.Add(10 * time.Millisecond)
+			for _, a := range d.turn().Asks {
+				asked = asked || a.Key != first.Queue.Key
+			}
+		}
+		if !asked {
+			t.Errorf("%s: the other key's job did not become the probe", name)
+		}
+	}
+}
+
+// TestNothingStaysReadyForAFarLimit: jobs that are ready when a shared limit turns out to open in three hours are put
+// back, those that were not asked for too: a crash meanwhile must not make them unknown.
+func TestNothingStaysReadyForAFarLimit(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
+	d.add(names("k", 300)...)
+	until := d.now.Add(3 * time.Hour)
+	for i := range 2000 {
+		fx := d.turn()
+		if len(fx.Asks) > 0 {
+			wait := d.now.Add(20 * time.Millisecond) // something else binds first
+			if i > 50 {
+				wait = until
+			}
+			r := Reply{Sent: d.now, Came: d.now}
+			for range fx.Asks {
+				r.Answers = append(r.Answers, bucket.Answer{Wait: bucket.Wait{Limit: "q", Until: wait}})
+			}
+			d.Answer(&fx, r)
+		}
+		d.now = d.now.Add(10 * time.Millisecond)
+	}
+	if n := d.inPhase(ready) + d.inPhase(staging); n > 0 {
+		t.Errorf("%s before the limit opens %d jobs are ready", d.now.Until(until), n)
+	}
+}
+
+// TestLongCallsLeaveRoom: behind long calls nothing is made ready that cannot start: keys whose calls may are not kept
+// waiting by it.
+func TestLongCallsLeaveRoom(t *testing.T) {
+	d := newDesk(fast(1))
+	d.LearnCall(12 * time.Second)
+	busy := names("busy", 300)
+	d.add(busy...)
+	d.add(busy...)
+	for range 500 { // every busy key has a call that runs, and a job behind it
+		d.now = d.now.Add(2 * time.Millisecond)
+		for d.Next(d.now) <= d.now {
+			d.grant()
+		}
+	}
+	if n := d.inPhase(calling); n < 300 {
+		t.Fatalf("%d of 300 calls run", n)
+	}
+	d.add("idle")
+	if fx := d.turn(); len(fx.Load) != 1 || fx.Load[0].Queue.Key != "idle" {
+		t.Errorf("%d jobs are made ready at once, %d are ready already: the idle key waits for others' calls", len(fx.Load), d.inPhase(ready))
+	}
+}
+
+// TestBreakerTurnedOffCloses: a configuration without a breaker lets an api be called whose breaker was open.
+func TestBreakerTurnedOffCloses(t *testing.T) {
+	d := newDesk(fast(4))
+	d.add(names("k", 5)...)
+	d.breaker.open(d.Policy.Breaker, d.now, 0)
+	next := *d.Policy
+	next.Breaker.Failures = 0
+	d.Adopt(&next)
+	for _, l := range d.ByKey {
+		d.Rebind(l, d.now)
+	}
+	if n := len(d.turn().Load); n != 5 {
+		t.Errorf("%d of 5 jobs are made ready", n)
+	}
+}
+
+// TestPartGoesWhileRulesChange: lines that are let go of between the adoption of new terms and their own turn at them
+// disturb neither tenants nor turns.
+func TestPartGoesWhileRulesChange(t *testing.T) {
+	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
+	d.Rules.TenantUntil = "."
+	d.reseat()
+	d.until = d.now.Add(time.Hour)
+	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
+	d.turn()
+	if d.blocked.size != 5 {
+		t.Fatalf("%d of 5 lines wait", d.blocked.size)
+	}
+	kept := d.ByKey["a.1"]
+	next := *d.Policy
+	next.Rules.TenantUntil = "."
+	d.Adopt(&next)
+	d.Rebind(kept, d.now)
+	var gone []*KeyQueue
+	for _, l := range d.ByKey {
+		if l != kept {
+			d.Forget(l)
+			gone = append(gone, l)
+		}
+	}
+	d.ForgetWaiting(&Partition{})
+	for _, l := range gone {
+		d.Rebind(l, d.now)
+	}
+	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.ByKey) != 1 {
+		t.Errorf("%d tenants and %d lines are left of one", len(d.tenants), len(d.ByKey))
+	}
+}
+
+// TestSuspectsAreCalledFewAtATime: one death makes nobody a suspect; what two make one does not wait in a single file, and what
+// three do is called alone.
+func TestSuspectsAreCalledFewAtATime(t *testing.T) {
+	d := newDesk(fast(4))
+	d.add("k0")
+	x := d.ByKey["k0"].Extract(1)
+	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
+	if x.Deaths = 1; !d.suspects.mayCall(x) {
+		t.Error("after one death a job waits as a suspect")
+	}
+	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
+		d := newDesk(fast(4))
+		d.add(names("k", 50)...)
+		for _, l := range d.ByKey {
+			x := l.Extract(l.first)
+			x.Phase, x.NotBefore, x.Calls, x.Deaths = resting, 1, 1, deaths
+		}
+		ended := 0
+		for range 200 {
+			fx := d.turn()
+			if n := len(d.suspects.called); n > most {
+				t.Fatalf("after %d deaths %d suspects are called at once", deaths, n)
+			}
+			for x := range d.suspects.called {
+				if x.Phase == ready || x.Phase == asking {
+					d.Unstage(x)
+					d.Finished(x)
+					ended++
+				}
+			}
+			_ = fx
+			d.now = d.now.Add(10 * time.Millisecond)
+		}
+		if ended != 50 {
+			t.Errorf("after %d deaths %d of 50 suspects were called", deaths, ended)
+		}
+	}
+}

@@ -1,0 +1,384 @@
+package schedule
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// simulation drives the schedule through virtual time: jobs arrive, loading and calls take their time, the loop wakes
+// late, the api pushes back. What happens is decided by the seed alone.
+type simulation struct {
+	t     testing.TB
+	rnd   *rand.Rand
+	now   bucket.Micros
+	s     *Schedule
+	store *bucket.Memory
+	next  events
+	part  *Partition
+
+	accepted  map[string][]uint64
+	seq       uint64
+	starts    map[string][]bucket.Arrival // by key
+	shared    map[string][]bucket.Arrival // by limit
+	made      map[uint64][]string         // the limits that a job has costs for
+	priced    map[uint64]int64            // jobs with a cost of their own
+	cancelled map[uint64]bool
+	firsts    map[string]uint64 // the newest first call of a key
+	calling   map[string]int
+	inFlight  int
+	finished  int
+	jobs      int
+	late      time.Duration // how late the loop may wake
+	busy      time.Duration // how late a call may leave
+	outcome   int           // one call in so many is pushed back or fails
+	tenants   int           // that the keys are of
+	costs     []int64       // a job takes one of these from every weighted limit
+	words     int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
+	crashes   crashes
+	life      int // of the process: it grows with every crash
+	deadlines deadlines
+	maxInAPI  int
+	steps     int
+
+	policy  *Policy
+	obey    bool // headers of an answer that say that no call is left
+	outages []outage
+	grudges map[*KeyQueue]*grudge
+	probing *Job
+	free    int // calls that failed and used up no attempt
+
+	skew      time.Duration // of a store that is elsewhere: its clock is this much ahead
+	way, back time.Duration // there and back, at best
+	losses    int           // one round of asks in so many is lost, 0 for none
+}
+
+// event is something that will happen.
+type event struct {
+	at bucket.Micros
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *events) Push(x any) { *e = append(*e, x.(event)) }
+
+// Pop implements heap.Interface.
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	*e = (*e)[:last]
+	return x
+}
+
+func newSimulation(t testing.TB, seed uint64) *simulation {
+	m := &simulation{
+		policy: &Policy{},
+		t:      t, rnd: rand.New(rand.NewPCG(seed, 1)), now: 1_700_000_000_000_000, accepted: map[string][]uint64{},
+		starts: map[string][]bucket.Arrival{}, firsts: map[string]uint64{}, calling: map[string]int{},
+		part: &Partition{Open: true}, shared: map[string][]bucket.Arrival{}, cancelled: map[uint64]bool{}, made: map[uint64][]string{}, priced: map[uint64]int64{},
+	}
+	m.policy.Rules = bucket.Rules{Jitter: 5 * time.Millisecond, Key: bucket.KeyLimits{
+		Rate:     bucket.Rate{Count: 1 + m.rnd.Int64N(200), Per: time.Second, Burst: 1},
+		Capacity: 1000, InFlight: 1 + m.rnd.Int64N(8),
+	}}
+	if m.rnd.IntN(3) == 0 {
+		m.policy.Rules.Key.Rate.Burst = 1 + m.rnd.Int64N(m.policy.Rules.Key.Rate.Count)
+	}
+	if m.rnd.IntN(2) == 0 {
+		rate := bucket.Rate{Count: 1 + m.rnd.Int64N(300), Per: time.Second, Burst: 1}
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "account", Rate: &rate})
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "concurrent", InFlight: 1 + m.rnd.Int64N(10)})
+	}
+	m.costs = []int64{1}
+	if m.rnd.IntN(4) == 0 {
+		rate := bucket.Rate{Count: 100 + m.rnd.Int64N(2000), Per: time.Second, Burst: 20 + m.rnd.Int64N(50)}
+		m.policy.Rules.Shared = append(m.policy.Rules.Shared, bucket.Limit{Name: "tokens", Rate: &rate, Cost: bucket.CostSource{Header: "Weir-Cost"}})
+		m.costs = []int64{1, 1, 1, 2, 5, 20}
+	}
+	if m.rnd.IntN(3) == 0 {
+		m.policy.Rules.TenantUntil = "."
+	}
+	m.words = []int{0, 0, 10}[m.rnd.IntN(3)]
+	m.tenants = 1 + m.rnd.IntN(3)
+	m.openStore()
+	m.deadlines = newDeadlines(seed)
+	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
+	m.busy = m.late / 4
+	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
+	m.openAPI()
+	m.s = New(m.policy, Pace{
+		PrepareLead: 25 * time.Millisecond, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: 1 + m.rnd.IntN(64), MaxCalls: 1 + m.rnd.IntN(32),
+	}, func(key string) bucket.Micros { tat, _ := m.store.TAT(key); return tat })
+	return m
+}
+
+func (m *simulation) openStore() {
+	var err error
+	if m.store, err = bucket.NewMemory(m.policy.Rules, func() bucket.Micros { return m.now.Add(m.skew) }); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *simulation) settle(uses []bucket.Use) {
+	if err := m.store.Settle(context.Background(), uses); err != nil {
+		m.t.Fatal(err)
+	}
+	m.s.PermitFreed()
+}
+
+// tell tells the store the ends of grants.
+func (m *simulation) tell(uses []bucket.Use) {
+	if m.s.Clock == OwnClock {
+		m.settle(uses)
+		return
+	}
+	m.after(m.leg(m.way), func() { m.settle(uses) })
+}
+
+// after lets the process do something, unless it has died by then.
+func (m *simulation) after(d time.Duration, do func()) {
+	life := m.life
+	m.outside(d, func() {
+		if m.life == life {
+			do()
+		}
+	})
+}
+
+// outside lets the rest of the world do something.
+func (m *simulation) outside(d time.Duration, do func()) {
+	heap.Push(&m.next, event{m.now.Add(d), do})
+}
+
+func (m *simulation) upTo(most time.Duration) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return time.Duration(m.rnd.Int64N(int64(most)))
+}
+
+// run lets jobs arrive and goes on until every one has finished.
+func (m *simulation) run(keys, jobs int) {
+	for range jobs {
+		key := fmt.Sprintf("t%d.k%d", m.rnd.IntN(m.tenants), m.rnd.IntN(keys))
+		m.outside(m.upTo(500*time.Millisecond), func() {
+			m.seq++
+			m.accepted[key] = append(m.accepted[key], m.seq)
+			m.push(key, m.seq)
+			if m.words > 0 && m.rnd.IntN(m.words) == 0 {
+				m.speak(key, m.seq)
+			}
+		})
+	}
+	m.drain(jobs)
+}
+
+// speak is the operator's word: a job is cancelled after a while, or a key or the api paused for a while.
+func (m *simulation) speak(key string, seq uint64) {
+	if m.rnd.IntN(2) == 0 {
+		m.outside(m.upTo(300*time.Millisecond), func() {
+			if _, c := m.s.Cancel(key, seq); c == CancelTaken {
+				m.cancelled[seq] = true
+			}
+		})
+		return
+	}
+	if m.rnd.IntN(3) == 0 {
+		key = ""
+	}
+	m.s.Pause(key, Pause{})
+	m.outside(m.upTo(400*time.Millisecond), func() { m.s.Resume(key, m.now) })
+}
+
+// drain goes on until this many jobs have finished.
+func (m *simulation) drain(jobs int) {
+	for m.jobs = jobs; m.finished < m.jobs; m.steps++ {
+		if m.steps > 80_000 {
+			m.t.Fatalf("stuck at %s: %d of %d finished, %d staged, %d calling, turns %d, queue %d, blocked %d, until +%s",
+				m.now.Time(), m.finished, m.jobs, m.s.staged, m.s.calls, len(m.s.active), m.s.awaitingRoom.size, m.s.blocked.size, m.now.Until(m.s.until))
+		}
+		m.step()
+		wake := m.s.Next(m.now)
+		if wake != Never {
+			wake = max(wake, m.now).Add(m.upTo(m.late))
+		}
+		if len(m.next) > 0 && m.next[0].at <= wake {
+			e := heap.Pop(&m.next).(event)
+			m.now = max(m.now, e.at)
+			e.do()
+			continue
+		}
+		if wake == Never {
+			m.t.Fatalf("nothing will ever happen again: %d of %d finished", m.finished, m.jobs)
+		}
+		m.now = max(m.now, wake)
+	}
+}
+
+// rest lets an hour pass, in which empty lines go.
+func (m *simulation) rest() {
+	m.now = m.now.Add(time.Hour)
+	for range 1 + len(m.s.ByKey) {
+		m.step()
+	}
+}
+
+func (m *simulation) step() {
+	fx := m.s.Step(m.now)
+	if len(fx.Unused) > 0 {
+		m.tell(fx.Unused)
+	}
+	for _, t := range fx.Start {
+		m.start(t)
+	}
+	m.checkOpen(fx)
+	m.expire(fx.Expire)
+	m.checkLapsed()
+	for _, t := range fx.Load {
+		t.Policy, t.Costs = m.s.Policy, m.costsOf(t.Seq)
+		m.after(m.upTo(3*time.Millisecond), func() {
+			t.Deadline = m.deadlines.of[t.Seq]
+			if m.unreachable() {
+				m.unconnected(t)
+				return
+			}
+			m.s.Loaded(t)
+		})
+	}
+	for _, l := range fx.Resumed {
+		m.resumed(l)
+	}
+	for _, t := range fx.Cancel {
+		if !m.cancelled[t.Seq] {
+			m.t.Fatalf("job %d was cancelled by nobody", t.Seq)
+		}
+		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+	}
+	if len(fx.Asks) > 0 {
+		m.reserve(fx)
+	}
+}
+
+// costsOf are a job's costs, drawn from its sequence so that they are the same whenever it is loaded.
+func (m *simulation) costsOf(seq uint64) []int64 {
+	costs := make([]int64, len(m.policy.Rules.Shared))
+	m.made[seq] = m.policy.Rules.Names()
+	for i := range costs {
+		if costs[i] = 1; m.policy.Rules.Shared[i].Cost.Header != "" {
+			costs[i] = m.costs[seq%uint64(len(m.costs))]
+			if cost := m.priced[seq]; cost > 0 {
+				costs[i] = cost
+			}
+		}
+	}
+	return costs
+}
+
+// start is one call: it holds the schedule to its promises and decides how the call ends.
+func (m *simulation) start(t *Job) {
+	key := t.Queue.Key
+	if slot := t.Grant.At.Add(-m.skew); m.now < slot || m.now < t.At || m.now > t.last {
+		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
+	}
+	if _, paused := m.s.paused.keys[key]; paused || m.s.paused.api != nil {
+		m.t.Fatalf("a call of %s started while it is paused", key)
+	}
+	if at := m.deadlines.of[t.Seq]; at != 0 && at <= m.now {
+		m.t.Fatalf("job %d was called %s after its deadline", t.Seq, at.Until(m.now))
+	}
+	if m.cancelled[t.Seq] {
+		m.t.Fatalf("job %d was called after it was cancelled", t.Seq)
+	}
+	if hold := max(t.Queue.held, m.s.held); m.now < hold {
+		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
+	}
+	if t.Calls == 0 {
+		if t.Seq < m.firsts[key] {
+			m.t.Fatalf("S2: job %d of %s was first called after job %d", t.Seq, key, m.firsts[key])
+		}
+		m.firsts[key] = t.Seq
+	}
+	m.checkBreaker(t)
+	m.checkSlowStart(t)
+	if of := &m.s.suspects; t.Deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
+		m.t.Fatal("a job that may have killed a worker was called beside another such")
+	}
+	t.Calls++
+	m.calling[key]++
+	m.inFlight++
+	m.maxInAPI = max(m.maxInAPI, m.inFlight)
+	if int64(m.calling[key]) > m.policy.Rules.Key.InFlight {
+		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.policy.Rules.Key.InFlight)
+	}
+	started := m.now
+	m.after(m.upTo(m.busy), func() { m.leave(t, started) })
+}
+
+// leave is the moment a call's request has left: late, on a busy machine. What a key's own calls make up for, calls of
+// other keys under a shared limit do not.
+func (m *simulation) leave(t *Job, started bucket.Micros) {
+	key := t.Queue.Key
+	m.s.Sent(t, m.now)
+	m.mayLeave(t)
+	at := int64(m.now) * 1000
+	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
+	for i, name := range m.made[t.Seq] {
+		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: t.Costs[i]})
+	}
+	m.after(m.upTo(40*time.Millisecond), func() { m.end(t, started) })
+}
+
+func (m *simulation) end(t *Job, started bucket.Micros) {
+	m.calling[t.Queue.Key]--
+	m.inFlight--
+	m.tell([]bucket.Use{{Key: t.Queue.Key, Grant: t.Grant, Costs: t.Costs}})
+	m.s.LearnCall(started.Until(m.now))
+	m.s.Ended(t)
+	m.heard(t, m.fate(t, started))
+}
+
+// claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of
+// other keys under a shared limit do not.
+func (m *simulation) claim(l bucket.Limit) bucket.Claim {
+	rate := *l.Rate
+	rate.Per -= max(0, m.s.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
+	l.Rate = &rate
+	return bucket.Claim{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
+}
+
+func (m *simulation) check() {
+	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.policy.Rules.Key.Rate}, Jitter: m.policy.Rules.Jitter}
+	for key, arrivals := range m.starts {
+		if v := bucket.Check(arrivals, claim); v.Outcome == bucket.Fail {
+			m.t.Fatalf("key %s: %s", key, v)
+		}
+	}
+	for _, l := range m.policy.Rules.Shared {
+		if l.Rate == nil {
+			if m.maxInAPI > int(l.InFlight) {
+				m.t.Fatalf("%d calls ran at once, %d may", m.maxInAPI, l.InFlight)
+			}
+			continue
+		}
+		if v := bucket.Check(m.shared[l.Name], m.claim(l)); v.Outcome == bucket.Fail {
+			m.t.Fatalf("limit %s: %s", l.Name, v)
+		}
+	}
+	if n := len(m.s.ByKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.Unfinished + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d kept lines, %d staged, %d calls",
+			len(m.s.ByKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.Unfinished, m.s.kept, m.s.staged, m.s.calls)
+	}
+}

@@ -1,0 +1,68 @@
+package schedule
+
+// mostDeaths is how many owners in a row may die with a call of one job under way before it is parked. Deaths are counted by
+// intents. Where an api is not idempotent such a job is parked the first time. Elsewhere it may be as innocent as its worker was
+// killed by somebody else: so one death makes nobody a suspect, and it takes several, the last ones with no other suspect's
+// call under way.
+const (
+	suspectFrom = 2
+	aloneFrom   = 3
+	MostDeaths  = 5
+)
+
+// manySuspects bounds the calls of suspects at once.
+const manySuspects = 16
+
+// suspects are jobs whose call was under way when two owners died: one of them may have killed both. They are called a few at
+// a time, and those that three died over alone, so that the next death tells which. Only a job that was called alone is
+// parked.
+type suspects struct {
+	called  map[*Job]struct{}      // being made ready or called
+	alone   *Job                   // the one of them that no other may be beside
+	waiting map[*KeyQueue]struct{} // lines with one that waits
+}
+
+// mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
+func (s *suspects) mayCall(t *Job) bool {
+	switch {
+	case t.Deaths < suspectFrom,
+		s.alone == nil && t.Deaths < aloneFrom && len(s.called) < manySuspects,
+		s.alone == nil && len(s.called) == 0:
+		return true
+	}
+	if s.waiting == nil {
+		s.waiting = map[*KeyQueue]struct{}{}
+	}
+	s.waiting[t.Queue] = struct{}{}
+	return false
+}
+
+func (s *suspects) call(t *Job) {
+	if t.Deaths < suspectFrom {
+		return
+	}
+	if s.called == nil {
+		s.called = map[*Job]struct{}{}
+	}
+	s.called[t] = struct{}{}
+	if t.Deaths >= aloneFrom {
+		s.alone = t
+	}
+}
+
+// cleared lets the next suspect be called when one rests again or has ended.
+func (s *Schedule) cleared(t *Job) {
+	of := &s.suspects
+	if _, ok := of.called[t]; !ok {
+		return
+	}
+	delete(of.called, t)
+	if of.alone == t {
+		of.alone = nil
+	}
+	waiting := of.waiting
+	of.waiting = nil
+	for l := range waiting {
+		s.Touch(l)
+	}
+}

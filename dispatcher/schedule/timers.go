@@ -1,0 +1,65 @@
+package schedule
+
+import (
+	"container/heap"
+	"math"
+
+	"weir/bucket"
+)
+
+// never is a time that does not come.
+const Never = bucket.Micros(math.MaxInt64)
+
+// timers is the one timer structure over all keys of an api: a heap by the time at which something is to be done for
+// the key. Setting and taking cost O(log n) in the number of keys that wait.
+type timers []*KeyQueue
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].due < t[j].due }
+
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].place, t[j].place = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (t *timers) Push(x any) {
+	l := x.(*KeyQueue)
+	l.place = int32(len(*t))
+	*t = append(*t, l)
+}
+
+// Pop implements heap.Interface.
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	l := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	l.place = notTimed
+	return l
+}
+
+const notTimed = -1
+
+// set makes the line due at at; never takes it out.
+func (t *timers) set(l *KeyQueue, at bucket.Micros) {
+	switch {
+	case at == Never && l.place == notTimed:
+	case at == Never:
+		heap.Remove(t, int(l.place))
+	case l.place == notTimed:
+		l.due = at
+		heap.Push(t, l)
+	case l.due != at:
+		l.due = at
+		heap.Fix(t, int(l.place))
+	}
+}
+
+// next is when the first line is due.
+func (t timers) next() bucket.Micros {
+	if len(t) == 0 {
+		return Never
+	}
+	return t[0].due
+}

@@ -1,0 +1,309 @@
+package schedule
+
+import (
+	"container/heap"
+	"iter"
+	"math"
+
+	"weir/bucket"
+)
+
+// toll is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
+// Measured so, a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
+// hundred: the dominant share of Ghodsi and others (NSDI 2011), counted in time.
+type serviceTime int64
+
+const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number of them stay far from overflow
+
+// tenant are the keys that share a turn: all keys of an api where no tenants are named.
+type tenant struct {
+	name  string
+	lines int // of the schedule that are its own
+
+	virtualTime serviceTime // what its calls have taken: its place among the tenants
+	lent        serviceTime // to its lines that have the turn and no slot yet
+	came        uint64
+	place       int         // among the tenants that wait, -1 when it does not
+	clock       serviceTime // of its lines: the pass of the one that was granted a slot last
+	blocked     turnHeap
+	queued      []*KeyQueue // for room, in order
+}
+
+// turns are the lines that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
+// again: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the lines of
+// one. Whoever has taken least is next; who was away gets no credit for it. It is better than a deficit round robin in
+// that a costly call need not wait for its quantum to add up; a turn costs O(log n) in the lines that wait.
+type fairQueue struct {
+	tenants tenantHeap
+	clock   serviceTime // the pass of the tenant that was granted a slot last
+	size    int
+	coming  uint64
+}
+
+// push lets a line wait for its turn.
+func (w *fairQueue) push(l *KeyQueue) {
+	t := l.tenant
+	l.virtualTime = max(l.virtualTime, t.clock)
+	w.coming++
+	if len(t.blocked) == 0 {
+		t.virtualTime, t.came = max(t.virtualTime, w.clock), w.coming
+		heap.Push(&w.tenants, t)
+	}
+	t.blocked.push(turn{l.virtualTime, w.coming, l})
+	w.size++
+}
+
+// pop gives the turn to the line that has waited for it longest, in tolls, and lends it what it took last time, so that
+// the next turn is another tenant's. nil when nobody waits.
+func (w *fairQueue) pop() *KeyQueue {
+	if len(w.tenants) == 0 {
+		return nil
+	}
+	t := w.tenants[0]
+	l := t.next()
+	w.size--
+	if len(t.blocked) == 0 {
+		heap.Pop(&w.tenants)
+	}
+	w.lend(l, max(l.lastService, 1))
+	return l
+}
+
+// next takes the line that has taken least. What a line was granted while it waited is counted now.
+func (t *tenant) next() *KeyQueue {
+	for {
+		first := t.blocked.pop()
+		if first.line.virtualTime <= first.virtualTime {
+			return first.line
+		}
+		t.blocked.push(turn{first.line.virtualTime, first.came, first.line})
+	}
+}
+
+// lend changes what a line has been lent of its tenant's turn.
+func (w *fairQueue) lend(l *KeyQueue, d serviceTime) {
+	l.tenant.lent += d - l.lent
+	l.lent = d
+	w.reorder(l.tenant)
+}
+
+// took books what a line was granted, and takes back what it was lent.
+func (w *fairQueue) took(l *KeyQueue, d serviceTime) {
+	t := l.tenant
+	if d > 0 {
+		w.clock, t.clock = max(w.clock, t.virtualTime), max(t.clock, l.virtualTime)
+		t.virtualTime, l.virtualTime = t.virtualTime+d, l.virtualTime+d
+	}
+	w.lend(l, 0)
+}
+
+func (w *fairQueue) reorder(t *tenant) {
+	if t.place >= 0 {
+		heap.Fix(&w.tenants, t.place)
+	}
+}
+
+// seat is where a line stands that asks without having waited: no further ahead than those who are being called.
+func (w *fairQueue) seat(l *KeyQueue) {
+	l.virtualTime = max(l.virtualTime, l.tenant.clock)
+	if l.tenant.place == notWaiting {
+		l.tenant.virtualTime = max(l.tenant.virtualTime, w.clock)
+	}
+}
+
+// all goes through the lines that wait, in no order.
+func (w *fairQueue) all() iter.Seq[*KeyQueue] {
+	return func(yield func(*KeyQueue) bool) {
+		for _, t := range w.tenants {
+			for i := range t.blocked {
+				if !yield(t.blocked[i].line) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// rota are the lines that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the lines
+// of each.
+type roundRobin struct {
+	tenants []*tenant
+	size    int
+}
+
+func (r *roundRobin) push(l *KeyQueue) {
+	t := l.tenant
+	if len(t.queued) == 0 {
+		r.tenants = append(r.tenants, t)
+	}
+	t.queued = append(t.queued, l)
+	r.size++
+}
+
+// pop takes the line whose turn it is. One must wait.
+func (r *roundRobin) pop() *KeyQueue {
+	t := r.tenants[0]
+	r.tenants[0] = nil
+	r.tenants = r.tenants[1:]
+	l := t.queued[0]
+	t.queued[0] = nil
+	t.queued = t.queued[1:]
+	if len(t.queued) > 0 {
+		r.tenants = append(r.tenants, t)
+	} else {
+		t.queued = nil
+	}
+	r.size--
+	return l
+}
+
+// join makes a line its tenant's.
+func (s *Schedule) join(l *KeyQueue) {
+	name := s.Rules.Tenant(l.Key)
+	t := s.tenants[name]
+	if t == nil {
+		t = &tenant{name: name, place: notWaiting}
+		s.tenants[name] = t
+	}
+	t.lines++
+	l.tenant = t
+}
+
+// leave takes a line from its tenant. A tenant lasts as long as it has unfinished jobs.
+func (s *Schedule) leave(l *KeyQueue) {
+	s.blocked.lend(l, 0)
+	t := l.tenant
+	if t.lines--; t.lines == 0 && s.tenants[t.name] == t {
+		delete(s.tenants, t.name)
+	}
+	l.tenant = nil
+}
+
+// takeTurn lends a line what its tasks are about to be asked for.
+func (s *Schedule) takeTurn(l *KeyQueue, tasks []*Job) {
+	if !l.called {
+		s.blocked.seat(l)
+	}
+	l.called, l.lastService = false, s.serviceTimeOf(tasks[0].Costs)
+	s.blocked.lend(l, l.lastService*serviceTime(len(tasks)))
+}
+
+// reseat lets every line wait anew under new rules, whose tolls do not compare with those of before. Every line is then to
+// be rebound.
+func (s *Schedule) reseat() {
+	for _, t := range s.tenants { // lines that are not rebound yet are theirs still, and may leave meanwhile
+		t.place, t.blocked, t.queued = notWaiting, nil, nil
+	}
+	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, map[string]*tenant{}
+	s.units = unitsOf(s.Rules)
+}
+
+// unitsOf is the time for which one unit keeps each shared limit, in microseconds.
+func unitsOf(r *bucket.Rules) []float64 {
+	units := make([]float64, len(r.Shared))
+	for i := range r.Shared {
+		switch l := &r.Shared[i]; {
+		case l.Shadow:
+		case l.Rate != nil:
+			units[i] = float64(r.Interval(*l.Rate).Duration().Microseconds())
+		case l.Quota != nil:
+			units[i] = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
+		case l.Budget != nil:
+			units[i] = float64(l.Budget.Length().Microseconds()) / float64(l.Budget.Count)
+		}
+	}
+	return units
+}
+
+// tollOf is the toll of a call with these costs.
+func (s *Schedule) serviceTimeOf(costs []int64) serviceTime {
+	most := 1.0
+	for i, cost := range costs {
+		if i < len(s.units) { // costs may be of former rules
+			most = max(most, float64(cost)*s.units[i])
+		}
+	}
+	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
+}
+
+// notWaiting is the place of a tenant none of whose lines waits.
+const notWaiting = -1
+
+// tenantHeap are the tenants that wait: by what they have taken and are lent, and where that is equal by who came first.
+type tenantHeap []*tenant
+
+func (h tenantHeap) Len() int { return len(h) }
+
+func (h tenantHeap) Less(i, j int) bool {
+	a, b := h[i].virtualTime+h[i].lent, h[j].virtualTime+h[j].lent
+	return a < b || a == b && h[i].came < h[j].came
+}
+
+func (h tenantHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (h *tenantHeap) Push(x any) {
+	t := x.(*tenant)
+	t.place = len(*h)
+	*h = append(*h, t)
+}
+
+// Pop implements heap.Interface.
+func (h *tenantHeap) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	t.place = notWaiting
+	return t
+}
+
+// turn is a line that waits: its pass when it came, and the order of coming, which decides among equals.
+type turn struct {
+	virtualTime serviceTime
+	came        uint64
+	line        *KeyQueue
+}
+
+// turnHeap are the waiting lines of a tenant. It holds values, so that a waiting line costs no allocation.
+type turnHeap []turn
+
+func (h turnHeap) before(i, j int) bool {
+	return h[i].virtualTime < h[j].virtualTime || h[i].virtualTime == h[j].virtualTime && h[i].came < h[j].came
+}
+
+func (h *turnHeap) push(t turn) {
+	*h = append(*h, t)
+	for i := len(*h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.before(i, up) {
+			return
+		}
+		(*h)[i], (*h)[up] = (*h)[up], (*h)[i]
+		i = up
+	}
+}
+
+// pop takes the first. There must be one.
+func (h *turnHeap) pop() turn {
+	first, last := (*h)[0], len(*h)-1
+	(*h)[0] = (*h)[last]
+	(*h)[last] = turn{}
+	*h = (*h)[:last]
+	for i := 0; ; {
+		least := i
+		for down := 2*i + 1; down <= 2*i+2 && down < last; down++ {
+			if h.before(down, least) {
+				least = down
+			}
+		}
+		if least == i {
+			return first
+		}
+		(*h)[i], (*h)[least] = (*h)[least], (*h)[i]
+		i = least
+	}
+}

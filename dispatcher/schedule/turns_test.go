@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// contended is a simulation in which keys of their own high rate share one limit.
+func contended(t *testing.T, shared ...bucket.Limit) *simulation {
+	m := steady(t, bucket.Rate{Count: 1000, Per: time.Second, Burst: 1})
+	m.policy.Rules.Shared = shared
+	m.openStore()
+	m.s.reseat()
+	return m
+}
+
+func tokens(rate int64, burst int64) bucket.Limit {
+	return bucket.Limit{
+		Name: "tokens", Cost: bucket.CostSource{Header: "Weir-Cost"},
+		Rate: &bucket.Rate{Count: rate, Per: time.Second, Burst: burst},
+	}
+}
+
+// add lets n jobs of a key wait, each at this cost.
+func (m *simulation) add(key string, n int, cost int64) {
+	for range n {
+		m.seq++
+		m.priced[m.seq] = cost
+		m.s.Push(key, m.seq, m.part)
+	}
+}
+
+// calls counts those of the keys that begin with prefix.
+func (m *simulation) calls(prefix string) (n int) {
+	for key, starts := range m.starts {
+		if strings.HasPrefix(key, prefix) {
+			n += len(starts)
+		}
+	}
+	return n
+}
+
+// TestTenantsTakeTurns: a tenant gets no more of a shared limit by spreading over many keys.
+func TestTenantsTakeTurns(t *testing.T) {
+	m := contended(t, tokens(100, 1))
+	m.policy.Rules.TenantUntil = "."
+	m.add("one.only", 400, 1)
+	for i := range 100 {
+		m.add(fmt.Sprintf("many.%d", i), 10, 1)
+	}
+	m.drain(600)
+	one, many := m.calls("one."), m.calls("many.")
+	if one < 280 || many < 280 {
+		t.Errorf("of 600 calls one key's tenant had %d and a hundred keys' tenant %d; want about half each", one, many)
+	}
+}
+
+// TestTurnsAreMeasuredByCost: who takes twenty units a call gets a twentieth of the calls.
+func TestTurnsAreMeasuredByCost(t *testing.T) {
+	m := contended(t, tokens(200, 40))
+	m.add("dear", 100, 20)
+	m.add("cheap", 3000, 1)
+	m.drain(1050)
+	dear, cheap := m.calls("dear"), m.calls("cheap")
+	if ratio := float64(cheap) / float64(20*dear); ratio < 0.85 || ratio > 1.15 {
+		t.Errorf("%d calls of 20 units and %d of 1: the cheap ones had %.2f times the units", dear, cheap, ratio)
+	}
+}
+
+// TestTurnsArePerKeyWithoutTenants: keys of one api share a limit evenly, however deep their queues.
+func TestTurnsArePerKeyWithoutTenants(t *testing.T) {
+	m := contended(t, tokens(100, 1))
+	m.add("deep", 500, 1)
+	for i := range 4 {
+		m.add(fmt.Sprint("flat", i), 60, 1)
+	}
+	m.drain(250)
+	for key, starts := range m.starts {
+		if n := len(starts); n < 45 || n > 55 {
+			t.Errorf("%s had %d of 250 calls; want about 50", key, n)
+		}
+	}
+}
+
+// TestCostlyJobIsNotStarved: forty keys with an endless supply of cheap jobs leave a job that needs the whole burst its
+// turn.
+func TestCostlyJobIsNotStarved(t *testing.T) {
+	for _, burst := range []int64{40, 400} { // it waits less, or more, than a job is kept ready
+		m := contended(t, tokens(100, burst))
+		for i := range 40 {
+			m.add(fmt.Sprint("cheap", i), 100, 1)
+		}
+		m.add("dear", 1, burst)
+		m.drain(2000)
+		if m.calls("dear") == 0 {
+			t.Errorf("burst %d: the costly job was not called while %d cheap ones were", burst, m.calls("cheap"))
+		}
+	}
+}
+
+// TestWhatAQuotaHasLeftIsUsed: a job that needs more than is left of the day waits for the next one, and jobs that need
+// less do not wait with it.
+func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
+	m := contended(t, bucket.Limit{
+		Name: "daily", Cost: bucket.CostSource{Header: "Weir-Cost"},
+		Quota: &bucket.Quota{Count: 100, Window: bucket.Calendar, Unit: bucket.Day, Zone: time.UTC},
+	})
+	began := m.now
+	m.add("first", 9, 10)
+	m.drain(9)
+	m.add("dear", 1, 20)
+	m.after(time.Second, func() { m.add("cheap", 10, 1) })
+	m.drain(19)
+	if n := m.calls("cheap"); n != 10 || m.calls("dear") != 0 {
+		t.Fatalf("%d of 10 cheap jobs and %d costly ones were called on a day that had room for 10 units", n, m.calls("dear"))
+	}
+	if l := m.s.ByKey["dear"]; l == nil {
+		t.Fatal("the costly job is gone")
+	} else if w := m.s.waits(l, m.now); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
+		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
+	}
+	m.drain(20)
+	if _, end := m.policy.Rules.Shared[0].Quota.Period(began); m.starts["dear"][0].At < int64(end)*1000 {
+		t.Error("the costly job was called on the day that had no room for it")
+	}
+}
+
+// TestTurnsProperty drives the turns alone: whatever comes, waits, is refused and goes, tenants that always wait are
+// within two tolls of each other, and nothing that waits is lost.
+func TestTurnsProperty(t *testing.T) {
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		var w fairQueue
+		tenants := make([]*tenant, 2+rnd.IntN(4))
+		taken := make([]serviceTime, len(tenants))
+		dearest, waiting := serviceTime(1), 0
+		for i := range tenants {
+			tenants[i] = &tenant{name: fmt.Sprint(i), place: notWaiting}
+			for range 2 + rnd.IntN(20) {
+				l := &KeyQueue{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}
+				dearest = max(dearest, l.lastService)
+				w.push(l)
+				waiting++
+			}
+		}
+		for range 5000 {
+			l := w.pop()
+			if rnd.IntN(3) == 0 {
+				w.took(l, 0)
+			} else {
+				w.took(l, l.lastService)
+				for i := range tenants {
+					if tenants[i] == l.tenant {
+						taken[i] += l.lastService
+					}
+				}
+			}
+			w.push(l)
+		}
+		for i := range taken {
+			for j := range taken {
+				if taken[i]-taken[j] > 2*dearest {
+					t.Fatalf("seed %d: tenants took %v with tolls up to %d", seed, taken, dearest)
+				}
+			}
+		}
+		n := 0
+		for range w.all() {
+			n++
+		}
+		if n != waiting || w.size != waiting {
+			t.Fatalf("seed %d: %d of %d lines wait, size %d", seed, n, waiting, w.size)
+		}
+	}
+}
