@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func (t *job) origin() string { return ledger.OriginOf(t.part.bucket.Name(), t.Seq, t.accepted) }
+func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.Seq, j.accepted) }
 
-func resultMsgID(t *job) string { return "result." + t.origin() }
+func resultMsgID(j *job) string { return "result." + j.origin() }
 
 // result renders what a job came to.
 func (l *lane) result(t *job, r httpcall.Response) *nats.Msg {
@@ -56,35 +56,35 @@ func lessen(m *nats.Msg) bool {
 	return true
 }
 
-func (l *lane) record(t *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+func (l *lane) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
 	l.mu.Lock()
-	tat := max(t.Grant.TAT, l.s.Floor(t.Queue)) // calls of a key end in any order; its newest record must know of all of them
+	tat := max(j.Grant.TAT, l.s.Floor(j.Queue)) // calls of a key end in any order; its newest record must know of all of them
 	l.mu.Unlock()
 	ahead := l.d.opts.Ahead() // a later process starts with the calendar's clock
 	if tat != 0 {
 		tat += ahead
 	}
 	c := &ledger.Record{
-		API: t.message.API, Key: t.message.Key, Job: t.message.ID, Dedupe: t.message.DedupeID, Stream: t.part.bucket.Name(), Seq: t.Seq,
-		Call: t.Calls, Attempt: t.attempts, Redrives: t.message.Redrives,
-		Accepted: t.accepted.Time().UTC(), Planned: (t.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
+		API: j.message.API, Key: j.message.Key, Job: j.message.ID, Dedupe: j.message.DedupeID, Stream: j.part.bucket.Name(), Seq: j.Seq,
+		Call: j.Calls, Attempt: j.attempts, Redrives: j.message.Redrives,
+		Accepted: j.accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
-		Price: ledger.Money(t.terms.api.Price), Billed: out.Billed, Idempotency: t.terms.api.KeyIdentity(), TAT: tat,
-		Limits: t.terms.api.Rules.Names(), Costs: t.charged(), Unsettled: t.unsettled, Instance: l.d.opts.Instance,
+		Price: ledger.Money(j.terms.api.Price), Billed: out.Billed, Idempotency: j.terms.api.KeyIdentity(), TAT: tat,
+		Limits: j.terms.api.Rules.Names(), Costs: j.charged(), Unsettled: j.unsettled, Instance: l.d.opts.Instance,
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
-		c.Answer = httpcall.AnswerOf(t.terms.api, r)
+		c.Answer = httpcall.AnswerOf(j.terms.api, r)
 	}
 	return c
 }
 
 // charged are the units that the job's last call took from each shared limit: what is to be told of one that another process
 // made is what it was reckoned to cost.
-func (t *job) charged() []int64 {
-	if t.taken == nil {
-		return t.Costs
+func (j *job) charged() []int64 {
+	if j.taken == nil {
+		return j.Costs
 	}
-	return t.taken
+	return j.taken
 }
 
 func (l *lane) letter(t *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {

@@ -19,20 +19,20 @@ const barSubject = "weir.o.results"
 // none. One may be on its way still, sent by a replica that had the right to and lost it while its connection stalled. What
 // bars it carries the result's id, which the stream takes once: for two minutes. ok is false where the job is let go of
 // meanwhile.
-func (l *lane) bar(ctx context.Context, t *job) (at uint64, ok bool) {
-	msg := &nats.Msg{Subject: barSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(t)}}}
-	if !l.persist(ctx, "bar against a late result", t, func() (err error) {
-		at, err = awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(t.part.mayCall, msg, done) })
+func (l *lane) bar(ctx context.Context, j *job) (at uint64, ok bool) {
+	msg := &nats.Msg{Subject: barSubject, Header: nats.Header{ingest.HeaderMsgID: {resultMsgID(j)}}}
+	if !l.persist(ctx, "bar against a late result", j, func() (err error) {
+		at, err = awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(j.part.mayCall, msg, done) })
 		return err
 	}) {
 		return 0, false
 	}
-	return l.barred(ctx, t, at)
+	return l.barred(ctx, j, at)
 }
 
 // barred looks what has the id of a job's result, and tells where that stands if it is the result.
-func (l *lane) barred(ctx context.Context, t *job, at uint64) (result uint64, ok bool) {
-	msg, ok := l.ask(ctx, t, ledger.ResultsStream, at)
+func (l *lane) barred(ctx context.Context, j *job, at uint64) (result uint64, ok bool) {
+	msg, ok := l.ask(ctx, j, ledger.ResultsStream, at)
 	switch {
 	case !ok:
 		return 0, false
@@ -45,7 +45,7 @@ func (l *lane) barred(ctx context.Context, t *job, at uint64) (result uint64, ok
 		}
 		return 0, true
 	}
-	if header, err := nats.DecodeHeadersMsg(msg.Headers); err != nil || header.Get(ingest.HeaderJobID) != t.message.ID { // another job's, of a stream that is gone
+	if header, err := nats.DecodeHeadersMsg(msg.Headers); err != nil || header.Get(ingest.HeaderJobID) != j.message.ID { // another job's, of a stream that is gone
 		return 0, true
 	}
 	return at, true
@@ -53,13 +53,13 @@ func (l *lane) barred(ctx context.Context, t *job, at uint64) (result uint64, ok
 
 // ask reads one message of a stream from its leader, nil where there is none. It blocks until the leader has answered; ok is
 // false where the lane stops before.
-func (l *lane) ask(ctx context.Context, t *job, name string, at uint64) (msg *stream.LeaderMessage, ok bool) {
+func (l *lane) ask(ctx context.Context, j *job, name string, at uint64) (msg *stream.LeaderMessage, ok bool) {
 	for {
 		msg, err := stream.AskLeader(ctx, l.d.opts.Conn, name, fmt.Sprintf(`{"seq":%d}`, at))
 		if err == nil {
 			return msg, true
 		}
-		l.log.Error("what came of a call could not be read; trying again", "stream", name, "key", t.Queue.Key, "seq", t.Seq, "err", err)
+		l.log.Error("what came of a call could not be read; trying again", "stream", name, "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return nil, false // the next start finds the job again
 		}

@@ -71,82 +71,82 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 // cancel ends one job and waits until it has ended.
 func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
-	var t *job
+	var j *job
 	l.change(func(s *schedule.Schedule) {
 		var found *schedule.Job
 		if found, a.Verdict = s.Cancel(e.Key, e.Seq); found != nil {
-			if t = jobLocked(found); t.ended == nil {
-				t.ended, t.why = make(chan struct{}), why
+			if j = jobLocked(found); j.ended == nil {
+				j.ended, j.why = make(chan struct{}), why
 			}
 		}
 		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == schedule.CancelGone {
 			a.Verdict = schedule.CancelReading
 		}
 	})
-	if t == nil {
+	if j == nil {
 		return a, nil
 	}
 	select {
-	case <-t.ended:
+	case <-j.ended:
 	case <-ctx.Done():
 		return a, fmt.Errorf("job %d of %s/%s is cancelled, but its letter is not stored yet: %w", e.Seq, l.name, e.Key, context.Cause(ctx))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if a.Outcome = t.outcome; t.outcome != string(deadletter.Cancelled) {
+	if a.Outcome = j.outcome; j.outcome != string(deadletter.Cancelled) {
 		a.Verdict = schedule.CancelGone
 	}
 	return a, nil
 }
 
 // buryCancelled makes a letter of a cancelled job.
-func (l *lane) buryCancelled(ctx context.Context, t *job) {
-	if !l.reload(ctx, t) {
+func (l *lane) buryCancelled(ctx context.Context, j *job) {
+	if !l.reload(ctx, j) {
 		return
 	}
 	detail := "cancelled by an operator"
-	if t.why != "" {
-		detail += ": " + t.why
+	if j.why != "" {
+		detail += ": " + j.why
 	}
-	l.bury(ctx, t, deadletter.Cancelled, detail, nil)
+	l.bury(ctx, j, deadletter.Cancelled, detail, nil)
 }
 
 // reload loads a settling task's message, if it is not loaded yet. It blocks until it has, and reports false where the lane stops, the
 // partition is lost, or the message is gone.
-func (l *lane) reload(ctx context.Context, t *job) bool {
+func (l *lane) reload(ctx context.Context, j *job) bool {
 	l.mu.Lock()
-	isLoaded := t.message != nil
+	isLoaded := j.message != nil
 	l.mu.Unlock()
-	if t.part.lost.Load() {
-		l.abandon(t) // its new owner ends it, and deletes the message
+	if j.part.lost.Load() {
+		l.abandon(j) // its new owner ends it, and deletes the message
 		return false
 	}
 	if isLoaded {
 		return true // it has its room: who has some must not wait for more
 	}
-	entry, err := l.load(ctx, t)
-	for ; err != nil; entry, err = l.load(ctx, t) {
-		if errors.Is(err, errNoRoom) || l.givenUp(ctx, t, err) {
+	entry, err := l.load(ctx, j)
+	for ; err != nil; entry, err = l.load(ctx, j) {
+		if errors.Is(err, errNoRoom) || l.givenUp(ctx, j, err) {
 			return false // in want of room a restart finds the job again
 		}
-		l.log.Error("a job's message could not be loaded; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
+		l.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return false
 		}
-		if t.part.lost.Load() {
-			l.abandon(t)
+		if j.part.lost.Load() {
+			l.abandon(j)
 			return false
 		}
 	}
 	l.mu.Lock()
-	if t.terms == nil {
-		t.bind(l.terms)
+	if j.terms == nil {
+		j.bind(l.terms)
 	}
-	rule := t.terms.api.Rule
+	rule := j.terms.api.Rule
 	l.mu.Unlock()
-	job, _ := ingest.Restore(ingest.Message{Key: t.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
+	job, _ := ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.message, t.accepted = job, bucket.MicrosOf(entry.Time)
+	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
 	return true
 }

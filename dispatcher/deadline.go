@@ -21,15 +21,15 @@ func (p *part) expectLocked(e queue.Entry) {
 const lateDetail = "the deadline passed before its call"
 
 // expire ends a job whose deadline has passed, which may be loaded already.
-func (l *lane) expire(ctx context.Context, t *job) {
-	if !l.reload(ctx, t) {
+func (l *lane) expire(ctx context.Context, j *job) {
+	if !l.reload(ctx, j) {
 		return
 	}
-	if !t.doubt.allows(l.present()) {
-		l.bury(ctx, t, deadletter.Unknown, doubtDetail, nil)
+	if !j.doubt.allows(l.present()) {
+		l.bury(ctx, j, deadletter.Unknown, doubtDetail, nil)
 		return
 	}
-	l.bury(ctx, t, deadletter.Expired, lateDetail, nil)
+	l.bury(ctx, j, deadletter.Expired, lateDetail, nil)
 }
 
 // present is what the api is now.

@@ -62,19 +62,19 @@ func (l *lane) replayHoldLocked(p *part, mark queue.RetryMark, seq uint64) {
 	}
 	former.discard()
 	l.marks[mark.Key] = m
-	var line *schedule.KeyQueue
+	var q *schedule.KeyQueue
 	if mark.Key != "" {
-		line = l.s.Queue(mark.Key, &p.Partition)
-		p.replay.held = append(p.replay.held, line)
+		q = l.s.Queue(mark.Key, &p.Partition)
+		p.replay.held = append(p.replay.held, q)
 	}
-	l.s.Hold(line, m.until, mark.Reason)
+	l.s.Hold(q, m.until, mark.Reason)
 }
 
 // forgetHold drops the mark of a hold that is over.
-func (l *lane) forgetHold(line *schedule.KeyQueue) {
+func (l *lane) forgetHold(q *schedule.KeyQueue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := keyOf(line)
+	key := keyOf(q)
 	if m := l.marks[key]; m.until <= l.now() {
 		m.discard()
 		delete(l.marks, key)

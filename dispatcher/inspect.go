@@ -70,8 +70,8 @@ func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
 	states := []schedule.KeyState{}
 	for _, k := range l.deepest(min(max(limit, 1), MaxInspected)) {
 		l.mu.Lock()
-		if line := l.s.Find(k.key); line != nil && !line.Empty() {
-			states = append(states, l.s.Inspect(line, l.now()))
+		if q := l.s.Find(k.key); q != nil && !q.Empty() {
+			states = append(states, l.s.Inspect(q, l.now()))
 		}
 		l.mu.Unlock()
 	}
@@ -92,18 +92,18 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNotOwner
 	}
-	line := l.s.Find(key)
-	if line == nil || line.Empty() {
+	q := l.s.Find(key)
+	if q == nil || q.Empty() {
 		l.mu.Unlock()
 		return KeyDetail{}, ErrNoKey
 	}
 	now := l.now()
 	detail := KeyDetail{
-		KeyState: l.s.Inspect(line, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
-		Next: l.s.FirstJobs(line, min(max(limit, 1), MaxInspected), now),
+		KeyState: l.s.Inspect(q, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
+		Next: l.s.FirstJobs(q, min(max(limit, 1), MaxInspected), now),
 	}
 	for i := range detail.Next {
-		detail.Next[i].Job = idLocked(line, detail.Next[i].Seq)
+		detail.Next[i].Job = idLocked(q, detail.Next[i].Seq)
 	}
 	l.mu.Unlock()
 	for i := range detail.Next {
@@ -136,8 +136,8 @@ func (d *Dispatcher) Quiet(api string) bool {
 	if l.findingLocked() {
 		return false
 	}
-	for line := range l.s.Queues() {
-		if line.Busy() {
+	for q := range l.s.Queues() {
+		if q.Busy() {
 			return false
 		}
 		if seen++; seen%lookAtOnce == 0 {
@@ -164,9 +164,9 @@ func (l *lane) deepest(limit int) []keyDepth {
 	var top []keyDepth
 	seen, least := 0, 0
 	l.mu.Lock()
-	for line := range l.s.Queues() {
-		if depth := line.Depth(); depth > 0 && depth >= least {
-			top = append(top, keyDepth{line.Key, depth})
+	for q := range l.s.Queues() {
+		if depth := q.Depth(); depth > 0 && depth >= least {
+			top = append(top, keyDepth{q.Key, depth})
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()
@@ -186,9 +186,9 @@ func keepDeepest(top []keyDepth, limit int) []keyDepth {
 }
 
 // idLocked is the id of a line's job as far as its message is in memory, else "".
-func idLocked(line *schedule.KeyQueue, seq uint64) string {
-	if t := line.Job(seq); t == nil {
-		return partOf(line).keptID(seq)
+func idLocked(q *schedule.KeyQueue, seq uint64) string {
+	if t := q.Job(seq); t == nil {
+		return partOf(q).keptID(seq)
 	} else if j, begun := t.Of.(*job); begun && j.message != nil {
 		return j.message.ID
 	}

@@ -17,13 +17,13 @@ import (
 
 // work brings one job that is near its call through it. A goroutine of its own does that, its worker: from when the schedule wants the
 // job made ready until its outcome is stored, or until it rests.
-func (l *lane) work(ctx context.Context, t *job, orders <-chan order) {
-	if !l.prepare(ctx, t) {
+func (l *lane) work(ctx context.Context, j *job, orders <-chan order) {
+	if !l.prepare(ctx, j) {
 		return
 	}
-	for l.awaitSlot(ctx, t, orders) {
-		if r, made := l.call(ctx, t); made {
-			l.settle(ctx, t, r)
+	for l.awaitSlot(ctx, j, orders) {
+		if r, made := l.call(ctx, j); made {
+			l.settle(ctx, j, r)
 			return
 		}
 	}
@@ -42,28 +42,28 @@ const (
 )
 
 // beginLocked starts the worker of a job that the schedule wants made ready.
-func (l *lane) beginLocked(ctx context.Context, t *job) {
+func (l *lane) beginLocked(ctx context.Context, j *job) {
 	orders := make(chan order, 1)
-	t.orders = orders
-	l.running.Go(func() { l.work(ctx, t, orders) })
+	j.orders = orders
+	l.running.Go(func() { l.work(ctx, j, orders) })
 }
 
 // orderLocked tells a ready job's worker what the schedule decided. It does not block: a worker has one order at a time, and none after
 // the one that ends its waiting.
-func (l *lane) orderLocked(t *job, o order) {
-	orders := t.orders
+func (l *lane) orderLocked(j *job, o order) {
+	orders := j.orders
 	if o != toCall {
-		t.orders = nil
+		j.orders = nil
 	}
 	if o == toRest {
-		t.terms.call.Conns.Release()
+		j.terms.call.Conns.Release()
 	}
 	orders <- o
 }
 
 // awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the lane
 // stops.
-func (l *lane) awaitSlot(ctx context.Context, t *job, orders <-chan order) bool {
+func (l *lane) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
 	var o order
 	select {
 	case o = <-orders:
@@ -75,20 +75,20 @@ func (l *lane) awaitSlot(ctx context.Context, t *job, orders <-chan order) bool 
 		}
 	}
 	if o != toCall && o != toRest {
-		t.terms.call.Conns.Release()
+		j.terms.call.Conns.Release()
 	}
 	switch o {
 	case toCall:
 		return true
 	case toRest:
 	case toExpire:
-		l.expire(ctx, t)
+		l.expire(ctx, j)
 	case toCancel:
-		l.buryCancelled(ctx, t)
+		l.buryCancelled(ctx, j)
 	case toRefuse:
-		l.bury(ctx, t, deadletter.Invalid, "its cost can never pass the limits", nil)
+		l.bury(ctx, j, deadletter.Invalid, "its cost can never pass the limits", nil)
 	case toOverdraw:
-		l.bury(ctx, t, deadletter.OverBudget, "the budget is spent", nil)
+		l.bury(ctx, j, deadletter.OverBudget, "the budget is spent", nil)
 	default:
 		panic("dispatcher: an order that nobody knows") // orderLocked was given one
 	}
@@ -96,9 +96,9 @@ func (l *lane) awaitSlot(ctx context.Context, t *job, orders <-chan order) bool 
 }
 
 // endLocked has a job end as the schedule decided: its worker does it, or a goroutine of its own where it has none.
-func (l *lane) endLocked(t *job, o order, end func()) {
-	if t.orders != nil {
-		l.orderLocked(t, o)
+func (l *lane) endLocked(j *job, o order, end func()) {
+	if j.orders != nil {
+		l.orderLocked(j, o)
 		return
 	}
 	l.running.Go(end)
@@ -107,65 +107,65 @@ func (l *lane) endLocked(t *job, o order, end func()) {
 // prepare makes a staged job ready: its message loaded and read, a connection there, its intent stored. Only then is a
 // slot asked for, so that nothing but sending is left to do in it. It reports whether the job is ready; if not, the job rests or
 // has ended.
-func (l *lane) prepare(ctx context.Context, t *job) bool {
-	t.staged = l.now()
+func (l *lane) prepare(ctx context.Context, j *job) bool {
+	j.staged = l.now()
 	l.mu.Lock()
-	t.bind(l.terms)
+	j.bind(l.terms)
 	l.mu.Unlock()
-	entry, err := l.load(ctx, t)
+	entry, err := l.load(ctx, j)
 	if err != nil {
-		l.unprepared(ctx, t, err)
+		l.unprepared(ctx, j, err)
 		return false
 	}
-	if reason, detail := l.examine(t, entry); reason != "" {
-		l.unstage(t)
-		l.bury(ctx, t, reason, detail, nil)
+	if reason, detail := l.examine(j, entry); reason != "" {
+		l.unstage(j)
+		l.bury(ctx, j, reason, detail, nil)
 		return false
 	}
-	if slot, err := l.recall(ctx, t.Queue); err != nil {
-		l.unprepared(ctx, t, err)
+	if slot, err := l.recall(ctx, j.Queue); err != nil {
+		l.unprepared(ctx, j, err)
 		return false
 	} else if slot > l.now().Add(schedule.LongWait) {
-		l.change(func(s *schedule.Schedule) { t.orders = nil; s.Postpone(t.Job, slot) })
+		l.change(func(s *schedule.Schedule) { j.orders = nil; s.Postpone(j.Job, slot) })
 		return false
 	}
-	if err := t.terms.call.Conns.Claim(ctx); err != nil {
-		l.unconnected(ctx, t, err)
+	if err := j.terms.call.Conns.Claim(ctx); err != nil {
+		l.unconnected(ctx, j, err)
 		return false
 	}
-	if t.intended == t.Calls+1 && t.intendedBy == t.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
-		l.change(func(*schedule.Schedule) { l.madeLocked(t) })
+	if j.intended == j.Calls+1 && j.intendedBy == j.terms || fault.Planted(fault.NoIntent) { // a slot was missed, its intent still stands
+		l.change(func(*schedule.Schedule) { l.madeLocked(j) })
 		return true
 	}
-	return l.intend(t)
+	return l.intend(j)
 }
 
 // examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
-func (l *lane) examine(t *job, e queue.Entry) (reason deadletter.Reason, detail string) {
-	refusal, err := l.read(t, e)
+func (l *lane) examine(j *job, e queue.Entry) (reason deadletter.Reason, detail string) {
+	refusal, err := l.read(j, e)
 	switch {
-	case !t.doubt.allows(t.terms.api):
+	case !j.doubt.allows(j.terms.api):
 		return deadletter.Unknown, doubtDetail
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
 		return deadletter.Invalid, err.Error()
-	case t.Past(l.now()):
+	case j.Past(l.now()):
 		return deadletter.Expired, lateDetail
 	}
 	return "", ""
 }
 
 // restLocked lets a job wait. It has no worker then.
-func (l *lane) restLocked(t *job, notBefore bucket.Micros) {
-	t.orders = nil
-	l.s.Rest(t.Job, notBefore)
+func (l *lane) restLocked(j *job, notBefore bucket.Micros) {
+	j.orders = nil
+	l.s.Rest(j.Job, notBefore)
 }
 
 // madeLocked marks a task as ready.
-func (l *lane) madeLocked(t *job) {
-	l.s.LearnLead(t.staged.Until(l.now()))
-	l.s.Loaded(t.Job)
+func (l *lane) madeLocked(j *job) {
+	l.s.LearnLead(j.staged.Until(l.now()))
+	l.s.Loaded(j.Job)
 }
 
 // mostMissing is how often a message may be missing before it is taken for deleted: a replica may lag.
@@ -177,77 +177,77 @@ const (
 	loadRetry   = time.Second
 )
 
-func (l *lane) unstage(t *job) { l.change(func(s *schedule.Schedule) { s.Unstage(t.Job) }) }
+func (l *lane) unstage(j *job) { l.change(func(s *schedule.Schedule) { s.Unstage(j.Job) }) }
 
 // unprepared puts a job back that could not be made ready.
-func (l *lane) unprepared(ctx context.Context, t *job, err error) {
+func (l *lane) unprepared(ctx context.Context, j *job, err error) {
 	if errors.Is(err, errNoRoom) {
-		l.change(func(s *schedule.Schedule) { s.Unstage(t.Job); l.restLocked(t, schedule.Never-1) })
+		l.change(func(s *schedule.Schedule) { s.Unstage(j.Job); l.restLocked(j, schedule.Never-1) })
 		return
 	}
-	if l.givenUp(ctx, t, err) {
+	if l.givenUp(ctx, j, err) {
 		return
 	}
 	if ctx.Err() == nil {
-		l.log.Error("a job could not be made ready; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
+		l.log.Error("a job could not be made ready; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 	}
 	l.change(func(s *schedule.Schedule) {
-		s.Unstage(t.Job)
-		l.restLocked(t, l.now().Add(loadRetry))
+		s.Unstage(j.Job)
+		l.restLocked(j, l.now().Add(loadRetry))
 	})
 }
 
 // givenUp ends a task whose message could not be loaded if that is because it is deleted, and reports whether it did.
-func (l *lane) givenUp(ctx context.Context, t *job, err error) bool {
+func (l *lane) givenUp(ctx context.Context, j *job, err error) bool {
 	if isNotFound(err) {
-		t.missing++
+		j.missing++
 	}
-	if t.missing < mostMissing || !l.gone(ctx, t) {
+	if j.missing < mostMissing || !l.gone(ctx, j) {
 		return false
 	}
 	l.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
-		"key", t.Queue.Key, "seq", t.Seq, "err", err)
+		"key", j.Queue.Key, "seq", j.Seq, "err", err)
 	l.change(func(s *schedule.Schedule) {
-		if t.IsStaged() {
-			s.Unstage(t.Job)
+		if j.IsStaged() {
+			s.Unstage(j.Job)
 		}
 	})
-	l.neverRecorded(t)
-	l.finish(t, Deleted)
+	l.neverRecorded(j)
+	l.finish(j, Deleted)
 	return true
 }
 
 // gone asks the stream's leader whether a task's message is deleted. Without its word the job is kept.
-func (l *lane) gone(ctx context.Context, t *job) bool {
+func (l *lane) gone(ctx context.Context, j *job) bool {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	gone, err := t.part.bucket.Gone(ctx, t.Seq)
+	gone, err := j.part.bucket.Gone(ctx, j.Seq)
 	return err == nil && gone
 }
 
 // unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt,
 // unless the breaker was open.
-func (l *lane) unconnected(ctx context.Context, t *job, err error) {
+func (l *lane) unconnected(ctx context.Context, j *job, err error) {
 	if ctx.Err() != nil {
-		l.change(func(s *schedule.Schedule) { s.Unstage(t.Job); l.restLocked(t, schedule.Never-1) })
+		l.change(func(s *schedule.Schedule) { s.Unstage(j.Job); l.restLocked(j, schedule.Never-1) })
 		return
 	}
 	now := time.Now()
 	l.mu.Lock()
-	l.s.Unconnected(t.Job)
-	t.Grant, t.At = bucket.Grant{}, bucket.MicrosOf(now)
-	t.Calls++
-	t.Unseen = false
+	l.s.Unconnected(j.Job)
+	j.Grant, j.At = bucket.Grant{}, bucket.MicrosOf(now)
+	j.Calls++
+	j.Unseen = false
 	l.mu.Unlock()
-	l.settle(ctx, t, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
+	l.settle(ctx, j, httpcall.Response{Err: httpcall.ForLetters(err), Started: now, Ended: now})
 }
 
 // intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
 // reports whether it is; if not, the job rests.
-func (l *lane) intend(t *job) bool {
-	p, stored := t.part, make(chan bool, 1)
+func (l *lane) intend(j *job) bool {
+	p, stored := j.part, make(chan bool, 1)
 	l.mu.Lock()
-	p.intents = append(p.intents, intending{t, stored})
+	p.intents = append(p.intents, intending{j, stored})
 	l.mu.Unlock()
 	l.storeIntents(p)
 	return <-stored
@@ -270,11 +270,11 @@ func (l *lane) storeIntents(p *part) {
 	p.intents, p.intending = nil, true
 	intents := make([]queue.Intent, len(wanted))
 	for i, w := range wanted {
-		t := w.t
+		j := w.t
 		intents[i] = queue.Intent{
-			Seq: t.Seq, Call: t.Calls + 1, Deaths: t.Deaths,
-			Repeatable: t.terms.api.Idempotency != nil, Idempotency: t.terms.api.KeyIdentity(), Timeout: t.terms.api.Timeout, Price: t.terms.api.Price,
-			Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
+			Seq: j.Seq, Call: j.Calls + 1, Deaths: j.Deaths,
+			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price,
+			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 		}
 	}
 	l.mu.Unlock()
@@ -286,14 +286,14 @@ func (l *lane) storeIntents(p *part) {
 			p.intending = false
 			mark := &intentMark{seq: seq, users: len(wanted)}
 			for i, w := range wanted {
-				if t := w.t; err == nil {
-					t.intended, t.intendedBy = intents[i].Call, t.terms
-					t.intents = append(t.intents, mark)
-					l.madeLocked(t)
+				if j := w.t; err == nil {
+					j.intended, j.intendedBy = intents[i].Call, j.terms
+					j.intents = append(j.intents, mark)
+					l.madeLocked(j)
 				} else {
-					t.terms.call.Conns.Release()
-					s.Unstage(t.Job)
-					l.restLocked(t, l.now().Add(loadRetry))
+					j.terms.call.Conns.Release()
+					s.Unstage(j.Job)
+					l.restLocked(j, l.now().Add(loadRetry))
 				}
 			}
 		})
@@ -319,23 +319,23 @@ func (l *lane) intentFailed(p *part, err error) {
 }
 
 // dropIntentsLocked lets go of a task's intents.
-func (l *lane) dropIntentsLocked(t *job) {
-	for _, mark := range t.intents {
-		if mark.users--; mark.users == 0 && !t.part.lost.Load() {
-			t.part.bucket.Discard(mark.seq)
+func (l *lane) dropIntentsLocked(j *job) {
+	for _, mark := range j.intents {
+		if mark.users--; mark.users == 0 && !j.part.lost.Load() {
+			j.part.bucket.Discard(mark.seq)
 		}
 	}
-	t.intents, t.intended, t.intendedBy = nil, 0, nil
+	j.intents, j.intended, j.intendedBy = nil, 0, nil
 }
 
 // withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
 // find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
 func (l *lane) withdrawIntents(ctx context.Context) {
 	l.mu.Lock()
-	for line := range l.s.Queues() {
-		for _, t := range line.Jobs {
-			if !t.UnderWay() {
-				l.dropIdleIntentsLocked(t)
+	for q := range l.s.Queues() {
+		for _, j := range q.Jobs {
+			if !j.UnderWay() {
+				l.dropIdleIntentsLocked(j)
 			}
 		}
 	}
@@ -382,11 +382,11 @@ func (c *terms) costs(j *ingest.Job) ([]int64, error) {
 }
 
 // sent tells the schedule that a call has left, or has ended without leaving.
-func (l *lane) sent(t *job) {
+func (l *lane) sent(j *job) {
 	l.mu.Lock()
-	waited := t.Unsent
+	waited := j.Unsent
 	if waited {
-		l.s.Sent(t.Job, l.now())
+		l.s.Sent(j.Job, l.now())
 	}
 	l.mu.Unlock()
 	if waited {
@@ -395,50 +395,50 @@ func (l *lane) sent(t *job) {
 }
 
 // call makes a granted call, and reports whether it was made: without the right to its partition the job's slot goes back.
-func (l *lane) call(ctx context.Context, t *job) (r httpcall.Response, made bool) {
-	if !t.part.mayCall() {
-		l.unstart(ctx, t)
+func (l *lane) call(ctx context.Context, j *job) (r httpcall.Response, made bool) {
+	if !j.part.mayCall() {
+		l.unstart(ctx, j)
 		return r, false
 	}
 	l.mu.Lock()
-	t.Calls++
-	unseen := t.Unseen
-	t.Unseen = false
-	first := t.Calls == 1
+	j.Calls++
+	unseen := j.Unseen
+	j.Unseen = false
+	first := j.Calls == 1
 	l.mu.Unlock()
-	late := t.At.Until(l.now())
+	late := j.At.Until(l.now())
 	l.d.metrics.late.WithLabelValues(l.name).Observe(late.Seconds())
 	if first {
-		l.d.metrics.wait.WithLabelValues(l.name).Observe(t.accepted.Until(l.now()).Seconds())
+		l.d.metrics.wait.WithLabelValues(l.name).Observe(j.accepted.Until(l.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r = l.send(ctx, t, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(t) }, MayWrite: t.part.mayCall})
+	r = l.send(ctx, j, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); l.sent(j) }, MayWrite: j.part.mayCall})
 	if r.Barred && !r.Sent {
 		l.mu.Lock()
-		t.Calls--
-		t.Unseen = unseen
+		j.Calls--
+		j.Unseen = unseen
 		l.mu.Unlock()
-		l.unstart(ctx, t)
+		l.unstart(ctx, j)
 		return r, false
 	}
-	l.sent(t)
-	t.answered(r)
-	t.terms.call.Conns.Release()
+	l.sent(j)
+	j.answered(r)
+	j.terms.call.Conns.Release()
 	l.d.metrics.duration.WithLabelValues(l.name).Observe(r.Ended.Sub(r.Started).Seconds())
-	use := bucket.Use{Key: t.Queue.Key, Grant: t.Grant, Costs: t.Costs}
-	use.Actual, t.unsettled = l.actual(t, r)
-	if t.taken = t.Costs; use.Actual != nil {
-		t.taken = use.Actual
+	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
+	use.Actual, j.unsettled = l.actual(j, r)
+	if j.taken = j.Costs; use.Actual != nil {
+		j.taken = use.Actual
 	}
 	l.settleGrants(ctx, []bucket.Use{use})
-	l.change(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(t.Job) })
+	l.change(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true
 }
 
 // unstart takes back a call that this process had no right to make when it came to it.
-func (l *lane) unstart(ctx context.Context, t *job) {
+func (l *lane) unstart(ctx context.Context, j *job) {
 	l.mu.Lock()
-	use := l.s.Unstart(t.Job)
+	use := l.s.Unstart(j.Job)
 	l.mu.Unlock()
 	l.settleGrants(ctx, []bucket.Use{use})
 	l.kick()

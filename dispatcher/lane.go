@@ -155,9 +155,9 @@ func (l *lane) pump(ctx, hard context.Context) bucket.Micros {
 		}
 		l.settleGrants(ctx, fx.Unused)
 		l.letGo(fx.Stale)
-		for _, line := range fx.Resumed {
-			l.forgetHold(line)
-			l.tellHold(schedule.HoldChange{Line: line, Why: "the hold is over"})
+		for _, q := range fx.Resumed {
+			l.forgetHold(q)
+			l.tellHold(schedule.HoldChange{Line: q, Why: "the hold is over"})
 		}
 		l.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {
@@ -224,9 +224,9 @@ func (l *lane) take(ctx context.Context, p *part, e queue.Entry) {
 		l.kick()
 	case !p.closing: // otherwise it is the next owner's
 		p.expectLocked(e)
-		line := l.s.Push(e.Key, e.Seq, &p.Partition)
+		q := l.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
-		l.takeFoundLocked(ctx, p, line, e)
+		l.takeFoundLocked(ctx, p, q, e)
 	}
 }
 
@@ -292,8 +292,8 @@ func (l *lane) Room(key string) bucket.Micros {
 func (l *lane) Position(key string, seq uint64) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if line := l.s.Find(key); line != nil {
-		return line.Rank(seq)
+	if q := l.s.Find(key); q != nil {
+		return q.Rank(seq)
 	}
 	return 0
 }

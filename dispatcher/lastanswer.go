@@ -10,14 +10,14 @@ import (
 
 // recallAnswer gives a letter the last answer that the api gave to its job, as the ledger has it, if its call brought none. It
 // reports false where the lane stops before the ledger has answered.
-func (l *lane) recallAnswer(ctx context.Context, t *job, letter *deadletter.Letter) bool {
-	msg, ok := l.ask(ctx, t, ledger.CallsStream, t.answeredAt)
+func (l *lane) recallAnswer(ctx context.Context, j *job, letter *deadletter.Letter) bool {
+	msg, ok := l.ask(ctx, j, ledger.CallsStream, j.answeredAt)
 	if !ok {
 		return false
 	}
-	t.answeredAt = 0
+	j.answeredAt = 0
 	var c ledger.Record
-	if msg == nil || json.Unmarshal(msg.Data, &c) != nil || c.Stream != t.part.bucket.Name() || c.Seq != t.Seq || c.Status == 0 {
+	if msg == nil || json.Unmarshal(msg.Data, &c) != nil || c.Stream != j.part.bucket.Name() || c.Seq != j.Seq || c.Status == 0 {
 		return true // the ledger has let go of it
 	}
 	if letter.Answer = c.Answer; letter.Answer == nil {

@@ -33,12 +33,12 @@ func (l *lane) leftUntilLocked(p *part) bucket.Micros {
 
 // leaveLocked reckons how many calls of a line the owner before may have left under way. resumeLocked has counted those that have an
 // intent.
-func (l *lane) leaveLocked(line *schedule.KeyQueue) {
+func (l *lane) leaveLocked(q *schedule.KeyQueue) {
 	switch {
-	case line.Partition.Leftover == 0:
-		line.Orphaned = 0
-	case l.untoldLocked(line):
-		line.Orphaned = int32(min(line.Depth(), int(min(line.Limits.InFlight, 1<<30))))
+	case q.Partition.Leftover == 0:
+		q.Orphaned = 0
+	case l.untoldLocked(q):
+		q.Orphaned = int32(min(q.Depth(), int(min(q.Limits.InFlight, 1<<30))))
 	}
 }
 
@@ -48,6 +48,6 @@ const slowBucket = 10 * time.Second
 // untoldLocked reports whether calls of a line may have been under way, when the owner before died, that have no intent:
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
-func (l *lane) untoldLocked(line *schedule.KeyQueue) bool {
-	return partOf(line).untold && l.s.IntervalOf(line) < slowBucket
+func (l *lane) untoldLocked(q *schedule.KeyQueue) bool {
+	return partOf(q).untold && l.s.IntervalOf(q) < slowBucket
 }

@@ -24,16 +24,16 @@ func TestLeftUnderWay(t *testing.T) {
 		want   int32
 	}{{false, 2, 5, 2}, {false, 0, 5, 0}, {true, 0, 5, 3}, {true, 0, 1, 1}} {
 		p.untold = c.untold
-		line := &schedule.KeyQueue{Partition: &p.Partition, Limits: &rules.Key, Orphaned: c.left}
+		q := &schedule.KeyQueue{Partition: &p.Partition, Limits: &rules.Key, Orphaned: c.left}
 		for k := range c.jobs {
-			line.Enqueue(uint64(k + 1))
+			q.Enqueue(uint64(k + 1))
 		}
-		if l.leaveLocked(line); line.Orphaned != c.want {
-			t.Errorf("%+v: %d are left", c, line.Orphaned)
+		if l.leaveLocked(q); q.Orphaned != c.want {
+			t.Errorf("%+v: %d are left", c, q.Orphaned)
 		}
-		line.Partition = &schedule.Partition{Of: &part{}}
-		if l.leaveLocked(line); line.Orphaned != 0 {
-			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, line.Orphaned)
+		q.Partition = &schedule.Partition{Of: &part{}}
+		if l.leaveLocked(q); q.Orphaned != 0 {
+			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, q.Orphaned)
 		}
 	}
 }

@@ -47,14 +47,14 @@ func (l *lane) round(hard context.Context, fx *schedule.Effects) {
 	l.heard(r.Err)
 	l.mu.Lock()
 	out := l.s.Answer(fx, r)
-	for _, t := range out.Withdrawn {
-		l.restOrderedLocked(t)
+	for _, j := range out.Withdrawn {
+		l.restOrderedLocked(j)
 	}
-	for _, t := range out.Impossible {
-		l.orderLocked(jobLocked(t), toRefuse)
+	for _, j := range out.Impossible {
+		l.orderLocked(jobLocked(j), toRefuse)
 	}
-	for _, t := range out.OverBudget {
-		l.orderLocked(jobLocked(t), toOverdraw)
+	for _, j := range out.OverBudget {
+		l.orderLocked(jobLocked(j), toOverdraw)
 	}
 	l.mu.Unlock()
 	l.tellHolds(out.News)

@@ -29,37 +29,37 @@ type traces struct {
 // lookUp looks for a result and a record of a job that has an intent, where that is older than what has been read. It reports
 // whether there is none: otherwise the job is brought to the end it had, or the lane stops. It blocks until the ledger has
 // answered.
-func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
-	since := t.intendedAt.Add(-l.d.opts.Tail.OrDefault().Leeway)
-	if t.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
+func (l *lane) lookUp(ctx context.Context, j *job) (none bool) {
+	since := j.intendedAt.Add(-l.d.opts.Tail.OrDefault().Leeway)
+	if j.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
 		return true
 	}
-	found, err := l.tracesOf(ctx, t, since)
+	found, err := l.tracesOf(ctx, j, since)
 	for err != nil {
-		l.log.Error("what came of a call could not be looked up; trying again", "key", t.Queue.Key, "seq", t.Seq, "err", err)
+		l.log.Error("what came of a call could not be looked up; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return false // the next start finds the job again
 		}
-		found, err = l.tracesOf(ctx, t, since)
+		found, err = l.tracesOf(ctx, j, since)
 	}
-	t.intendedAt = time.Time{}
+	j.intendedAt = time.Time{}
 	c := found.record
 	switch {
 	case c != nil && c.Final:
 		l.mu.Lock()
-		t.doubt.recall(c.Billed, c.Idempotency)
+		j.doubt.recall(c.Billed, c.Idempotency)
 		l.mu.Unlock()
-		l.endAgain(ctx, t, c.Last())
+		l.endAgain(ctx, j, c.Last())
 	case found.result != 0:
-		l.endWithResult(ctx, t, found.result)
-	case c != nil && c.Call >= t.Calls: // it was to be called again
-		l.accountedFor(t)
+		l.endWithResult(ctx, j, found.result)
+	case c != nil && c.Call >= j.Calls: // it was to be called again
+		l.accountedFor(j)
 		l.change(func(s *schedule.Schedule) {
-			t.lost, t.Unseen, t.Calls, t.attempts, t.Deaths, t.Failed = nil, false, c.Call, c.Attempt, 0, c.Detail
-			t.doubt.recall(c.Billed, c.Idempotency)
-			t.answeredAt = cmp.Or(c.Last().At, t.answeredAt)
-			l.dropIntentsLocked(t)
-			l.restLocked(t, max(c.NotBefore, 1))
+			j.lost, j.Unseen, j.Calls, j.attempts, j.Deaths, j.Failed = nil, false, c.Call, c.Attempt, 0, c.Detail
+			j.doubt.recall(c.Billed, c.Idempotency)
+			j.answeredAt = cmp.Or(c.Last().At, j.answeredAt)
+			l.dropIntentsLocked(j)
+			l.restLocked(j, max(c.NotBefore, 1))
 		})
 	default:
 		return true
@@ -68,12 +68,12 @@ func (l *lane) lookUp(ctx context.Context, t *job) (none bool) {
 }
 
 // tracesOf reads what was stored since a time of the job's key. It blocks until it has.
-func (l *lane) tracesOf(ctx context.Context, t *job, since time.Time) (found traces, err error) {
-	source := t.part.bucket.Name()
-	c := ledger.Record{API: l.name, Key: t.Queue.Key}
+func (l *lane) tracesOf(ctx context.Context, j *job, since time.Time) (found traces, err error) {
+	source := j.part.bucket.Name()
+	c := ledger.Record{API: l.name, Key: j.Queue.Key}
 	err = l.readSince(ctx, ledger.CallsStream, c.Subject(), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		c := ledger.Record{At: meta.Sequence.Stream}
-		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == t.Seq && bucket.MicrosOf(c.Accepted) == t.accepted
+		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == j.Seq && bucket.MicrosOf(c.Accepted) == j.accepted
 		if mine && (found.record == nil || c.Call >= found.record.Call) {
 			found.record = &c
 		}
@@ -82,9 +82,9 @@ func (l *lane) tracesOf(ctx context.Context, t *job, since time.Time) (found tra
 	if err != nil {
 		return found, fmt.Errorf("ledger: %w", err)
 	}
-	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.Queue.Key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, j.Queue.Key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		of, seq, accepted, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-		if ok && of == source && seq == t.Seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.message.ID {
+		if ok && of == source && seq == j.Seq && (accepted == 0 || accepted == j.accepted) && msg.Headers().Get(ingest.HeaderJobID) == j.message.ID {
 			found.result = meta.Sequence.Stream
 		}
 		return nil

@@ -17,78 +17,78 @@ import (
 // began when its intent was stored, with what the intent says of it: the configuration may be another by now.
 
 // lose notes that a job's last call is lost, unless its result is found.
-func (t *job) lose(i *foundIntent) { t.lost, t.Deaths, t.intendedAt = i, i.Deaths+1, i.stored }
+func (j *job) lose(i *foundIntent) { j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored }
 
 // settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.
-func (l *lane) settleLost(ctx context.Context, t *job) {
+func (l *lane) settleLost(ctx context.Context, j *job) {
 	fault.Pass(fault.UnknownFound)
-	if !l.reload(ctx, t) {
+	if !l.reload(ctx, j) {
 		return
 	}
 	l.mu.Lock()
-	t.Calls = max(t.Calls, t.lost.Call)
+	j.Calls = max(j.Calls, j.lost.Call)
 	l.mu.Unlock()
-	if !l.lookUp(ctx, t) {
+	if !l.lookUp(ctx, j) {
 		return
 	}
 	l.mu.Lock()
-	t.doubt.recall(deadletter.BilledUnknown, t.lost.Idempotency)
-	t.doubt.never = t.doubt.never || !t.lost.Repeatable
-	again := t.Deaths < schedule.MostDeaths && t.doubt.allows(l.terms.api)
+	j.doubt.recall(deadletter.BilledUnknown, j.lost.Idempotency)
+	j.doubt.never = j.doubt.never || !j.lost.Repeatable
+	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(l.terms.api)
 	l.mu.Unlock()
 	if again {
-		l.repeatLost(ctx, t)
+		l.repeatLost(ctx, j)
 		return
 	}
-	if t.part.Lease != nil { // the replica that made the call may be alive
-		switch at, ok := l.bar(ctx, t); {
+	if j.part.Lease != nil { // the replica that made the call may be alive
+		switch at, ok := l.bar(ctx, j); {
 		case !ok:
 			return
 		case at != 0:
-			l.endWithResult(ctx, t, at)
+			l.endWithResult(ctx, j, at)
 			return
 		}
 	}
-	l.buryLost(ctx, t)
+	l.buryLost(ctx, j)
 }
 
-func (t *job) lostDetail() string {
-	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", t.Calls)
+func (j *job) lostDetail() string {
+	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", j.Calls)
 }
 
 // repeatLost lets a job be called again under its key.
-func (l *lane) repeatLost(ctx context.Context, t *job) {
-	l.again(ctx, t, l.lostCall(t, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: t.lostDetail()}), 1)
+func (l *lane) repeatLost(ctx context.Context, j *job) {
+	l.again(ctx, j, l.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: j.lostDetail()}), 1)
 }
 
-func (l *lane) buryLost(ctx context.Context, t *job) {
-	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", t.lostDetail())
+func (l *lane) buryLost(ctx context.Context, j *job) {
+	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", j.lostDetail())
 	switch {
-	case t.Deaths >= schedule.MostDeaths && t.lost.Repeatable:
+	case j.Deaths >= schedule.MostDeaths && j.lost.Repeatable:
 		out.Reason = deadletter.Exhausted
-		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", t.Deaths)
-	case t.lost.Repeatable:
+		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", j.Deaths)
+	case j.lost.Repeatable:
 		out.Detail += "; how calls carry their idempotency keys has changed since"
 	}
-	l.bury(ctx, t, out.Reason, out.Detail, l.lostCall(t, out))
+	l.bury(ctx, j, out.Reason, out.Detail, l.lostCall(j, out))
 }
 
 // lostCall is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
 // when it was made nobody knows.
-func (l *lane) lostCall(t *job, out httpcall.Outcome) *ledger.Record {
+func (l *lane) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
 	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
-	l.d.metrics.spend.add(l.name, t.lost.price(t.terms.api))
-	if c := contained(func() { t.taken, _ = t.terms.costs(t.message) }); c != nil {
-		t.taken = nil // nobody knows its costs
+	l.d.metrics.spend.add(l.name, j.lost.price(j.terms.api))
+	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
+		j.taken = nil // nobody knows its costs
 	}
-	at := t.lost.stored
-	c := l.record(t, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
+	at := j.lost.stored
+	c := l.record(j, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
-	t.asIntended(c)
+	j.asIntended(c)
 	if l.clock == schedule.OwnClock {
 		l.mu.Lock()
-		waits := l.now().Add(l.s.DrainTime(t.Queue.Limits))
+		waits := l.now().Add(l.s.DrainTime(j.Queue.Limits))
 		l.mu.Unlock()
 		c.TAT = max(c.TAT, waits+l.d.opts.Ahead())
 	}
@@ -104,15 +104,15 @@ func (i *foundIntent) price(present *httpcall.API) int64 {
 }
 
 // asIntended has the record of a call that nobody recorded say what its intent does.
-func (t *job) asIntended(c *ledger.Record) {
-	if t.lost == nil {
+func (j *job) asIntended(c *ledger.Record) {
+	if j.lost == nil {
 		c.Idempotency = "" // nobody knows
 		return
 	}
-	price := t.lost.price(t.terms.api)
-	c.Price, c.Idempotency = ledger.Money(price), t.lost.Idempotency
-	for i := range min(len(c.Costs), len(t.terms.api.Rules.Shared)) {
-		if t.terms.api.Rules.Shared[i].Budget != nil {
+	price := j.lost.price(j.terms.api)
+	c.Price, c.Idempotency = ledger.Money(price), j.lost.Idempotency
+	for i := range min(len(c.Costs), len(j.terms.api.Rules.Shared)) {
+		if j.terms.api.Rules.Shared[i].Budget != nil {
 			c.Costs[i] = price
 		}
 	}

@@ -23,35 +23,35 @@ const headerBytes = 4 << 10
 
 // load brings a task's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
 // ends or the lane stops.
-func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
-	p := t.part
+func (l *lane) load(ctx context.Context, j *job) (queue.Entry, error) {
+	p := j.part
 	l.mu.Lock()
 	api := l.terms.api
-	if t.terms != nil {
-		api = t.terms.api
+	if j.terms != nil {
+		api = j.terms.api
 	}
-	k, isKept := p.cache[t.Seq]
+	k, isKept := p.cache[j.Seq]
 	l.mu.Unlock()
 	size := api.Rule.MaxBody + headerBytes
 	if isKept {
 		size = k.size()
 	}
-	space, err := l.spaceOf(ctx, t, size+api.MaxResult)
+	space, err := l.spaceOf(ctx, j, size+api.MaxResult)
 	if err != nil {
 		return queue.Entry{}, err
 	}
 	l.mu.Lock()
-	entry, ok := p.takeKept(t.Queue.Key, t.Seq)
-	t.space, t.staged = space, l.now() // how long it takes to make a job ready says nothing of how long it waits for room
+	entry, ok := p.takeKept(j.Queue.Key, j.Seq)
+	j.space, j.staged = space, l.now() // how long it takes to make a job ready says nothing of how long it waits for room
 	l.mu.Unlock()
 	if ok {
 		return entry, nil
 	}
 	loading, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	if entry, err = p.bucket.Get(loading, t.Seq); err != nil {
+	if entry, err = p.bucket.Get(loading, j.Seq); err != nil {
 		l.mu.Lock()
-		t.Unload()
+		j.Unload()
 		l.mu.Unlock()
 		return queue.Entry{}, err
 	}
@@ -60,13 +60,13 @@ func (l *lane) load(ctx context.Context, t *job) (queue.Entry, error) {
 }
 
 // spaceOf waits for room in memory for a task.
-func (l *lane) spaceOf(ctx context.Context, t *job, size int64) (*queue.Space, error) {
+func (l *lane) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, error) {
 	holdings := l.queue.Holdings()
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil
 	}
-	l.change(func(s *schedule.Schedule) { t.Cramped = true; s.Touch(t.Queue) })
-	defer l.change(func(*schedule.Schedule) { t.Cramped = false })
+	l.change(func(s *schedule.Schedule) { j.Cramped = true; s.Touch(j.Queue) })
+	defer l.change(func(*schedule.Schedule) { j.Cramped = false })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -80,17 +80,17 @@ func (l *lane) spaceOf(ctx context.Context, t *job, size int64) (*queue.Space, e
 }
 
 // answered makes the space of a called task as large as its answer turned out to be.
-func (t *job) answered(r httpcall.Response) {
-	if t.message != nil {
-		t.space.Resize(jobSize(t.message) + int64(len(r.Body)))
+func (j *job) answered(r httpcall.Response) {
+	if j.message != nil {
+		j.space.Resize(jobSize(j.message) + int64(len(r.Body)))
 	}
 }
 
 // Unload lets go of a job's message and of its space. The schedule calls it, under the lane's lock.
-func (t *job) Unload() {
-	t.message = nil
-	t.space.Release()
-	t.space = nil
+func (j *job) Unload() {
+	j.message = nil
+	j.space.Release()
+	j.space = nil
 }
 
 // entrySize is what a loaded message takes.

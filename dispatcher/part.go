@@ -81,14 +81,14 @@ type job struct {
 }
 
 // partOf is the tenure that a line is of.
-func partOf(line *schedule.KeyQueue) *part { return line.Partition.Of.(*part) }
+func partOf(q *schedule.KeyQueue) *part { return q.Partition.Of.(*part) }
 
 // jobLocked is the lane's own of a task.
-func jobLocked(t *schedule.Job) *job {
-	if t.Of == nil {
-		t.Of = &job{Job: t, part: partOf(t.Queue)}
+func jobLocked(j *schedule.Job) *job {
+	if j.Of == nil {
+		j.Of = &job{Job: j, part: partOf(j.Queue)}
 	}
-	return t.Of.(*job)
+	return j.Of.(*job)
 }
 
 // intentMark is one stored intent message; it may go when none of its jobs needs it.

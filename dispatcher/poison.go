@@ -38,53 +38,53 @@ func contained(what func()) (c *crash) {
 
 // read makes a task's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
 // would every time, and it was not called.
-func (l *lane) read(t *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
+func (l *lane) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
-		job, refusal = ingest.Restore(ingest.Message{Key: t.Queue.Key, Header: e.Header, Body: e.Data}, t.terms.api.Rule, e.Time)
+		job, refusal = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
 		if refusal == nil {
-			costs, err = t.terms.costs(job)
+			costs, err = j.terms.costs(job)
 		}
 	})
 	if c != nil {
-		l.tellCrash(t, c)
-		job = &ingest.Job{API: l.name, Key: t.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		l.tellCrash(j, c)
+		job = &ingest.Job{API: l.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
 		err = c
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t.message, t.accepted, t.Costs = job, bucket.MicrosOf(e.Time), costs
+	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
 	if !job.Deadline.IsZero() {
-		t.Deadline = bucket.MicrosOf(job.Deadline)
+		j.Deadline = bucket.MicrosOf(job.Deadline)
 	}
 	if keyed := job.Header.Get(deadletter.HeaderKeyed); keyed != "" && job.Redrives > 0 { // its calls before the redrive were made so
-		t.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
+		j.doubt.recall(deadletter.Billed(job.Header.Get(deadletter.HeaderBilled)), keyed)
 	}
 	return refusal, err
 }
 
 // send makes a task's call. Of one that crashes nobody knows whether it was sent.
-func (l *lane) send(ctx context.Context, t *job, h httpcall.Hooks) httpcall.Response {
+func (l *lane) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = t.terms.call.Call(ctx, t.message, h) }); c != nil {
-		l.tellCrash(t, c)
-		t.crashes++
+	if c := contained(func() { r = j.terms.call.Call(ctx, j.message, h) }); c != nil {
+		l.tellCrash(j, c)
+		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
 	return r
 }
 
-func (l *lane) tellCrash(t *job, c *crash) {
-	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", t.Queue.Key, "seq", t.Seq,
+func (l *lane) tellCrash(j *job, c *crash) {
+	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", j.Queue.Key, "seq", j.Seq,
 		"err", c, "stack", string(c.stack))
 }
 
 // crashed parks a job that has crashed too often instead of trying it again.
-func (t *job) crashed(o httpcall.Outcome) httpcall.Outcome {
-	if o.Verdict == httpcall.Again && t.crashes >= mostCrashes {
+func (j *job) crashed(o httpcall.Outcome) httpcall.Outcome {
+	if o.Verdict == httpcall.Again && j.crashes >= mostCrashes {
 		o.Verdict, o.Reason = httpcall.Dead, deadletter.Exhausted
-		o.Detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", t.crashes, o.Detail)
+		o.Detail = fmt.Sprintf("given up as poison after %d crashes, the last: %s", j.crashes, o.Detail)
 	}
 	return o
 }

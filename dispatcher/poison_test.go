@@ -24,11 +24,11 @@ func crashing(idempotent bool) (*lane, *job) {
 		api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	}
 	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
-	t := &job{
+	j := &job{
 		Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
 		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
 	}
-	return l, t
+	return l, j
 }
 
 // TestCrashOfOneCallIsContained: the job that crashes is judged as one that nobody knows of, and parked the second time.

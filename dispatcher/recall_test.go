@@ -71,12 +71,12 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		}
 	}
 	wait := func() time.Duration {
-		line := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: l.knownLocked("k")}
-		slot, err := l.recall(t.Context(), line)
+		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: l.knownLocked("k")}
+		slot, err := l.recall(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := l.recall(t.Context(), line); err != nil || again != 0 {
+		if again, err := l.recall(t.Context(), q); err != nil || again != 0 {
 			t.Errorf("asked again: %v, %v", again, err)
 		}
 		return l.now().Until(slot)

@@ -7,35 +7,35 @@ import "weir/dispatcher/schedule"
 // only as a bound.
 
 // awaitRecordLocked notes a job of whose last call nothing is recorded yet.
-func (l *lane) awaitRecordLocked(t *job) {
+func (l *lane) awaitRecordLocked(j *job) {
 	if l.unrecorded == nil {
 		l.unrecorded = map[*job]struct{}{}
 	}
-	l.unrecorded[t] = struct{}{} // of calls that were under way at a death: a lane has a bounded number of those
+	l.unrecorded[j] = struct{}{} // of calls that were under way at a death: a lane has a bounded number of those
 }
 
 // accountedFor notes that what there is to be recorded of a job's former call is stored, or will never be.
-func (l *lane) accountedFor(t *job) {
+func (l *lane) accountedFor(j *job) {
 	l.mu.Lock()
-	delete(l.unrecorded, t)
+	delete(l.unrecorded, j)
 	l.mu.Unlock()
 }
 
 // neverRecorded notes that a job's former call may have been made, and that no record of it will be there: what it would tell of is
 // gone. It counts as one that nobody wrote down.
-func (l *lane) neverRecorded(t *job) {
+func (l *lane) neverRecorded(j *job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, awaited := l.unrecorded[t]; awaited {
-		delete(l.unrecorded, t)
+	if _, awaited := l.unrecorded[j]; awaited {
+		delete(l.unrecorded, j)
 		l.unlogged++
 	}
 }
 
 // suspectUnloggedLocked counts a job that may have been called without an intent before its owner, of an earlier version,
 // died: no record of that call will ever be there.
-func (l *lane) suspectUnloggedLocked(line *schedule.KeyQueue, h history) {
-	if l.untoldLocked(line) && h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final) {
+func (l *lane) suspectUnloggedLocked(q *schedule.KeyQueue, h history) {
+	if l.untoldLocked(q) && h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final) {
 		l.unlogged++
 	}
 }
@@ -65,8 +65,8 @@ func (l *lane) findingLocked() bool {
 			return true
 		}
 	}
-	for t := range l.unrecorded {
-		if !t.Rests() { // what rests is called again, and waits for its limits
+	for j := range l.unrecorded {
+		if !j.Rests() { // what rests is called again, and waits for its limits
 			return true
 		}
 	}

@@ -34,16 +34,16 @@ func TestReloadEnds(t *testing.T) {
 		p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
-		task := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
-		task.Phase = schedule.Settling
-		l.awaitRecordLocked(task)
+		j := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
+		j.Phase = schedule.Settling
+		l.awaitRecordLocked(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
-		task.missing = tried
-		if await.Result(t, "the job's end", func() bool { return l.reload(t.Context(), task) }) {
+		j.missing = tried
+		if await.Result(t, "the job's end", func() bool { return l.reload(t.Context(), j) }) {
 			t.Fatal("a message was loaded that is not there")
 		}
-		if want := map[bool]int{true: tried, false: mostMissing}[lost]; task.missing != want || l.s.Unfinished != 0 {
-			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, l.s.Unfinished, task.missing, want)
+		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || l.s.Unfinished != 0 {
+			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, l.s.Unfinished, j.missing, want)
 		}
 		if want := map[bool]int{true: 0, false: 1}[lost]; l.unlogged != want || len(l.unrecorded) != 0 {
 			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, l.unlogged, want, len(l.unrecorded))
@@ -70,17 +70,17 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	l.tat = func(string) bucket.Micros { return 0 }
 	p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
 	p.Of = p
-	task := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
-	task.Phase = schedule.Settling
+	j := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
+	j.Phase = schedule.Settling
 	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for step := range 3 {
-		if !l.reload(ctx, task) {
+		if !l.reload(ctx, j) {
 			t.Fatalf("step %d: the message was not loaded", step)
 		}
 	}
-	l.change(func(s *schedule.Schedule) { s.Finished(task.Job) })
+	l.change(func(s *schedule.Schedule) { s.Finished(j.Job) })
 	if _, _, near, _ := holdings.Held(); near != 0 {
 		t.Errorf("%d bytes of room are left taken", near)
 	}

@@ -164,8 +164,8 @@ func (l *lane) marked(p *part) {
 		l.breathe(&seen)
 	}
 	slices.SortFunc(r.queue, func(a, b awaited) int { return cmp.Compare(a.seq, b.seq) })
-	for _, line := range r.held {
-		l.meet(p, line)
+	for _, q := range r.held {
+		l.meet(p, q)
 	}
 	if r.blind == 0 {
 		l.letGoOn(p)
@@ -178,9 +178,9 @@ func (l *lane) letGoOn(p *part) {
 	early := p.replay.early
 	p.replay.early = nil
 	seen := 0
-	for _, line := range early {
-		line.Met = false
-		l.meet(p, line)
+	for _, q := range early {
+		q.Met = false
+		l.meet(p, q)
 		l.breathe(&seen)
 	}
 	p.Open = !p.Stalled && !p.closing && !p.lost.Load()
@@ -188,34 +188,34 @@ func (l *lane) letGoOn(p *part) {
 }
 
 // meet takes up a line that has its first job, or its first again, and lets it be called or has it wait.
-func (l *lane) meet(p *part, line *schedule.KeyQueue) {
-	if line.Met {
+func (l *lane) meet(p *part, q *schedule.KeyQueue) {
+	if q.Met {
 		return
 	}
-	line.Met, line.Unread = true, true
-	r, sum := p.replay, queue.KeySum(line.Key)
+	q.Met, q.Unread = true, true
+	r, sum := p.replay, queue.KeySum(q.Key)
 	_, known := r.until[sum]
 	switch {
 	case r.blind != 0:
-		r.early = append(r.early, line)
-	case p.Leftover != 0 && l.untoldLocked(line): // how many of its calls may still run depends on how many jobs it has
-		r.late = append(r.late, line)
+		r.early = append(r.early, q)
+	case p.Leftover != 0 && l.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
+		r.late = append(r.late, q)
 	case known:
-		r.waiting[sum] = append(r.waiting[sum], line)
+		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		l.goOn(line)
+		l.goOn(q)
 	}
 }
 
 // takeFoundLocked takes up one job that was found in the stream.
-func (l *lane) takeFoundLocked(ctx context.Context, p *part, line *schedule.KeyQueue, e queue.Entry) {
-	l.meet(p, line)
+func (l *lane) takeFoundLocked(ctx context.Context, p *part, q *schedule.KeyQueue, e queue.Entry) {
+	l.meet(p, q)
 	h, ok := l.historyOfLocked(p, e)
-	l.suspectUnloggedLocked(line, h)
+	l.suspectUnloggedLocked(q, h)
 	if ok {
-		l.resumeLocked(ctx, line, e.Seq, h)
+		l.resumeLocked(ctx, q, e.Seq, h)
 	} else {
-		l.resumeTwinLocked(ctx, p, line, e)
+		l.resumeTwinLocked(ctx, p, q, e)
 	}
 	l.passed(p, e.Seq)
 }
@@ -225,8 +225,8 @@ func (l *lane) passed(p *part, seq uint64) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
-		for _, line := range r.waiting[sum] {
-			l.goOn(line)
+		for _, q := range r.waiting[sum] {
+			l.goOn(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
@@ -238,13 +238,13 @@ func (l *lane) passed(p *part, seq uint64) {
 }
 
 // goOn lets a line be called.
-func (l *lane) goOn(line *schedule.KeyQueue) {
-	if !l.s.Has(line) {
+func (l *lane) goOn(q *schedule.KeyQueue) {
+	if !l.s.Has(q) {
 		return // it came to its end meanwhile
 	}
-	line.Unread = false
-	l.paceLocked(line, l.now())
-	l.s.Touch(line)
+	q.Unread = false
+	l.paceLocked(q, l.now())
+	l.s.Touch(q)
 	l.kick()
 }
 
@@ -320,13 +320,13 @@ func (l *lane) open(p *part) {
 	}
 	seen := 0
 	for _, lines := range r.waiting {
-		for _, line := range lines {
-			l.goOn(line)
+		for _, q := range lines {
+			l.goOn(q)
 			l.breathe(&seen)
 		}
 	}
-	for _, line := range r.late {
-		l.goOn(line)
+	for _, q := range r.late {
+		l.goOn(q)
 		l.breathe(&seen)
 	}
 	p.replay = nil

@@ -174,13 +174,13 @@ func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
 	p.untold = true
 	for seq := range uint64(3) {
 		l.take(t.Context(), p, jobEntry("a", seq+1))
-		if line := l.s.ByKey["a"]; !line.Unread || !p.Open {
+		if q := l.s.ByKey["a"]; !q.Unread || !p.Open {
 			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
 		}
 	}
 	l.open(p)
-	if line := l.s.ByKey["a"]; line.Unread || line.Orphaned != 3 {
-		t.Errorf("%d calls are taken to be left, unread: %v", line.Orphaned, line.Unread)
+	if q := l.s.ByKey["a"]; q.Unread || q.Orphaned != 3 {
+		t.Errorf("%d calls are taken to be left, unread: %v", q.Orphaned, q.Unread)
 	}
 }
 

@@ -26,88 +26,88 @@ const persistRetry = time.Second
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
-func (l *lane) settle(ctx context.Context, t *job, r httpcall.Response) {
-	api := t.terms.api
-	out := t.crashed(httpcall.Judge(api, r, time.Now()))
+func (l *lane) settle(ctx context.Context, j *job, r httpcall.Response) {
+	api := j.terms.api
+	out := j.crashed(httpcall.Judge(api, r, time.Now()))
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
 		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: l.now(), Jitter: rand.Float64(),
 	}
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	l.mu.Lock()
-	f := l.s.OnCallEnd(t.Job, e)
+	f := l.s.OnCallEnd(j.Job, e)
 	l.dropDenialsLocked()
 	if out.Counts() && !f.Free {
-		t.attempts++
+		j.attempts++
 	}
-	t.doubt.add(out.Billed, api.KeyIdentity())
-	t.Deaths, t.status = 0, cmp.Or(r.Status, t.status)
-	exhausted := out.Verdict == httpcall.Again && t.attempts >= api.Retry.Attempts
+	j.doubt.add(out.Billed, api.KeyIdentity())
+	j.Deaths, j.status = 0, cmp.Or(r.Status, j.status)
+	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
 	l.mu.Unlock()
 	if exhausted {
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
-		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", t.attempts, out.Detail)
+		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.attempts, out.Detail)
 	}
 	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
 	if out.Billed != deadletter.NotBilled {
 		l.d.metrics.spend.add(l.name, api.Price)
 	}
 	if f.First {
-		l.log.Warn("a call failed", "job_id", t.message.ID, "key", t.Queue.Key, "attempt", t.attempts, "reason", out.Detail)
+		l.log.Warn("a call failed", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "reason", out.Detail)
 	}
 	l.tellHolds(f.News)
-	l.keepHold(t.part, f.Hold)
+	l.keepHold(j.part, f.Hold)
 	if f.Denied {
 		l.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
-	l.log.Debug("call ended", "job_id", t.message.ID, "key", t.Queue.Key, "attempt", t.attempts, "status", r.Status,
+	l.log.Debug("call ended", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "status", r.Status,
 		"outcome", out.Name(), "reason", out.Detail)
 
 	switch out.Verdict {
 	case httpcall.Delivered:
-		l.keepResult(ctx, t, r, out)
+		l.keepResult(ctx, j, r, out)
 	case httpcall.Dead:
-		l.bury(ctx, t, out.Reason, out.Detail, l.record(t, r, out))
+		l.bury(ctx, j, out.Reason, out.Detail, l.record(j, r, out))
 	case httpcall.Again:
-		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(t.attempts, 1), rand.Float64())
-		l.again(ctx, t, l.record(t, r, out), max(l.now().Add(wait), f.NotBefore))
+		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(j.attempts, 1), rand.Float64())
+		l.again(ctx, j, l.record(j, r, out), max(l.now().Add(wait), f.NotBefore))
 	case httpcall.Pushback, httpcall.Denied:
-		l.again(ctx, t, l.record(t, r, out), f.NotBefore)
+		l.again(ctx, j, l.record(j, r, out), f.NotBefore)
 	default:
 		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
 	}
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
-func (l *lane) keepResult(ctx context.Context, t *job, r httpcall.Response, out httpcall.Outcome) {
+func (l *lane) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
-		t.part.bucket.Finish(t.Queue.Key, t.Seq)
+		j.part.bucket.Finish(j.Queue.Key, j.Seq)
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
-	msg := l.result(t, r)
-	if !l.persist(ctx, "result", t, func() error { return l.writeResult(t, msg) }) {
+	msg := l.result(j, r)
+	if !l.persist(ctx, "result", j, func() error { return l.writeResult(j, msg) }) {
 		return
 	}
 	fault.Pass(fault.ResultStored)
-	if t.message.ReplyTo != "" {
-		l.d.reply(t.message.ReplyTo, msg)
+	if j.message.ReplyTo != "" {
+		l.d.reply(j.message.ReplyTo, msg)
 	}
-	if l.keepRecord(ctx, t, l.record(t, r, out)) {
-		l.finish(t, ledger.Done)
+	if l.keepRecord(ctx, j, l.record(j, r, out)) {
+		l.finish(j, ledger.Done)
 	}
 }
 
 // writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
 // its job must not stand in the way of all others.
-func (l *lane) writeResult(t *job, msg *nats.Msg) error {
+func (l *lane) writeResult(j *job, msg *nats.Msg) error {
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(t.part.mayCall, msg, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(j.part.mayCall, msg, done) })
 		size := msg.Size()
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 			return err
 		}
-		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", t.message.ID, "key", t.Queue.Key,
+		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", j.message.ID, "key", j.Queue.Key,
 			"bytes", size, "err", err)
 	}
 }
@@ -115,105 +115,105 @@ func (l *lane) writeResult(t *job, msg *nats.Msg) error {
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
-func (l *lane) bury(ctx context.Context, t *job, reason deadletter.Reason, detail string, c *ledger.Record) {
-	status, detail := t.status, ledger.Clip(detail, ledger.MaxDetail)
+func (l *lane) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
+	status, detail := j.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
 	if c != nil {
 		status, answer = c.Status, c.Answer
 	}
-	letter := l.letter(t, reason, detail, status, t.doubt.known())
+	letter := l.letter(j, reason, detail, status, j.doubt.known())
 	letter.Answer = answer
-	l.log.Info("job buried", "job_id", letter.JobID, "key", t.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
+	l.log.Info("job buried", "job_id", letter.JobID, "key", j.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
 	var noted bool
 	if c == nil {
-		noted = l.keepEnd(ctx, t, letter)
+		noted = l.keepEnd(ctx, j, letter)
 	} else {
-		noted = l.keepRecord(ctx, t, c)
+		noted = l.keepRecord(ctx, j, c)
 	}
 	if noted {
-		l.buryLetter(ctx, t, letter)
+		l.buryLetter(ctx, j, letter)
 	}
 }
 
 // keepEnd notes that a job which is not called becomes a letter: after a crash between the letter and the job's deletion what
 // kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
-func (l *lane) keepEnd(ctx context.Context, t *job, letter *deadletter.Letter) bool {
+func (l *lane) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
-		Seq: t.Seq, Calls: t.Calls, Attempts: t.attempts, Billed: string(t.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
-		Idempotency: t.doubt.identity, Status: t.status, Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, Billed: string(j.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
+		Idempotency: j.doubt.identity, Status: j.status, Answered: j.answeredAt, Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 	}
-	seq, ok := l.keepMark(ctx, "end", t, mark)
+	seq, ok := l.keepMark(ctx, "end", j, mark)
 	if ok {
 		l.mu.Lock()
-		t.ends = append(t.ends, seq)
+		j.ends = append(j.ends, seq)
 		l.mu.Unlock()
 	}
 	return ok
 }
 
-func (l *lane) keepMark(ctx context.Context, what string, t *job, mark queue.RetryMark) (seq uint64, ok bool) {
-	ok = l.persist(ctx, what, t, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { t.part.markers.Retry(mark, done) })
+func (l *lane) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
+	ok = l.persist(ctx, what, j, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { j.part.markers.Retry(mark, done) })
 		return err
 	})
 	return seq, ok
 }
 
 // buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
-func (l *lane) buryLetter(ctx context.Context, t *job, letter *deadletter.Letter) {
-	if letter.Answer == nil && t.answeredAt != 0 && !l.recallAnswer(ctx, t, letter) {
+func (l *lane) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
+	if letter.Answer == nil && j.answeredAt != 0 && !l.recallAnswer(ctx, j, letter) {
 		return
 	}
-	if l.persist(ctx, "dead letter", t, func() error {
+	if l.persist(ctx, "dead letter", j, func() error {
 		_, err := awaitWrite(func(done func(uint64, error)) { l.d.opts.Office.Bury(letter, done) })
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
-		l.finish(t, string(letter.Reason))
+		l.finish(j, string(letter.Reason))
 	}
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
-func (l *lane) again(ctx context.Context, t *job, c *ledger.Record, notBefore bucket.Micros) {
+func (l *lane) again(ctx context.Context, j *job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
-	if !l.keepRecord(ctx, t, c) {
+	if !l.keepRecord(ctx, j, c) {
 		return
 	}
-	seq, ok := l.keepMark(ctx, "retry mark", t, queue.RetryMark{
-		Seq: t.Seq, Calls: t.Calls, Attempts: t.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
-		Billed: string(t.doubt.billed), Idempotency: t.doubt.identity, Unseen: t.Unseen, Crashes: t.crashes, Deaths: t.Deaths, Status: t.status,
-		Answered: t.answeredAt, Accepted: t.accepted, KeySum: queue.KeySum(t.Queue.Key),
+	seq, ok := l.keepMark(ctx, "retry mark", j, queue.RetryMark{
+		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
+		Billed: string(j.doubt.billed), Idempotency: j.doubt.identity, Unseen: j.Unseen, Crashes: j.crashes, Deaths: j.Deaths, Status: j.status,
+		Answered: j.answeredAt, Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 	})
 	if !ok {
 		return
 	}
 	fault.Pass(fault.RetryStored)
 	l.change(func(s *schedule.Schedule) {
-		l.dropIntentsLocked(t)
-		if t.markSeq != 0 {
-			t.part.bucket.Discard(t.markSeq)
+		l.dropIntentsLocked(j)
+		if j.markSeq != 0 {
+			j.part.bucket.Discard(j.markSeq)
 		}
-		t.markSeq = seq
-		t.Failed, t.lost = c.Detail, nil
-		l.restLocked(t, notBefore)
+		j.markSeq = seq
+		j.Failed, j.lost = c.Detail, nil
+		l.restLocked(j, notBefore)
 	})
 }
 
 // keepRecord stores a call's record in the ledger, and reports whether it is stored.
-func (l *lane) keepRecord(ctx context.Context, t *job, c *ledger.Record) bool {
+func (l *lane) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
-	if !l.persist(ctx, "ledger record", t, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(t.part.mayCall, c.Message(), done) })
+	if !l.persist(ctx, "ledger record", j, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(j.part.mayCall, c.Message(), done) })
 		return err
 	}) {
 		return false
 	}
 	if c.Status != 0 {
-		t.answeredAt = seq
+		j.answeredAt = seq
 	}
 	fault.Pass(fault.RecordStored)
-	l.accountedFor(t)
+	l.accountedFor(j)
 	return true
 }
 
@@ -232,8 +232,8 @@ func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
 // persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.
 // Where the right to its partition is in doubt persist waits; where that is lost the job is let go of, and nothing is stored.
 // It reports whether it was written: where not, the job is somebody else's, or the next start's.
-func (l *lane) persist(ctx context.Context, what string, t *job, write func() error) bool {
-	p := t.part
+func (l *lane) persist(ctx context.Context, what string, j *job, write func() error) bool {
+	p := j.part
 	for {
 		err := stream.ErrNotNow
 		if p.mayCall() {
@@ -243,18 +243,18 @@ func (l *lane) persist(ctx context.Context, what string, t *job, write func() er
 		case err == nil:
 			return true
 		case p.lost.Load():
-			l.abandon(t)
+			l.abandon(j)
 			return false
 		case ctx.Err() != nil:
-			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", t.Queue.Key,
-				"seq", t.Seq, "err", err)
+			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", j.Queue.Key,
+				"seq", j.Seq, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
 			sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
 			l.change(func(s *schedule.Schedule) { s.Hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
-			l.log.Error("could not be stored; trying again", "what", what, "key", t.Queue.Key, "seq", t.Seq, "err", err)
+			l.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
 			sleep(ctx, persistRetry)
 		}
 	}
@@ -273,30 +273,30 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // finish lets a job go whose end is durable.
-func (l *lane) finish(t *job, outcome string) {
-	p := t.part
+func (l *lane) finish(j *job, outcome string) {
+	p := j.part
 	if p.lost.Load() {
-		l.abandon(t)
+		l.abandon(j)
 		return
 	}
 	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
-	l.accountedFor(t)
-	l.rememberEnd(t)
-	p.bucket.Finish(t.Queue.Key, t.Seq)
+	l.accountedFor(j)
+	l.rememberEnd(j)
+	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	l.change(func(s *schedule.Schedule) {
-		p.dropKept(t.Seq)
-		l.dropIntentsLocked(t)
-		if t.markSeq != 0 {
-			p.bucket.Discard(t.markSeq)
+		p.dropKept(j.Seq)
+		l.dropIntentsLocked(j)
+		if j.markSeq != 0 {
+			p.bucket.Discard(j.markSeq)
 		}
-		for _, seq := range t.ends {
+		for _, seq := range j.ends {
 			p.bucket.Discard(seq)
 		}
-		s.Finished(t.Job)
-		if t.ended != nil {
-			t.outcome = outcome
-			close(t.ended)
+		s.Finished(j.Job)
+		if j.ended != nil {
+			j.outcome = outcome
+			close(j.ended)
 		}
 		if stalled && p.Open {
 			p.Open, p.Stalled = false, true

@@ -161,9 +161,9 @@ func (l *lane) shut(p *part) (begun []*schedule.KeyQueue) {
 	l.mu.Lock()
 	p.Open = false
 	seen := 0
-	for line := range l.s.Queues() {
-		if line.Partition == &p.Partition && len(line.Jobs) > 0 {
-			begun = append(begun, line)
+	for q := range l.s.Queues() {
+		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
+			begun = append(begun, q)
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()
@@ -183,9 +183,9 @@ func (l *lane) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	l.settleGrants(context.Background(), fx.Unused)
 	l.letGo(fx.Stale)
 	l.mu.Lock()
-	for _, line := range lines {
-		if partOf(line).lost.Load() {
-			l.s.Forget(line) // what rests now
+	for _, q := range lines {
+		if partOf(q).lost.Load() {
+			l.s.Forget(q) // what rests now
 		}
 	}
 	l.mu.Unlock()
@@ -197,9 +197,9 @@ func (l *lane) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 func (l *lane) dropIdleIntents(lines []*schedule.KeyQueue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, line := range lines {
-		for _, t := range line.Jobs {
-			l.dropIdleIntentsLocked(t)
+	for _, q := range lines {
+		for _, j := range q.Jobs {
+			l.dropIdleIntentsLocked(j)
 		}
 	}
 }
@@ -223,9 +223,9 @@ func (l *lane) removePart(p *part) {
 	p.replay = nil
 	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
-	for line := range l.s.Queues() {
-		if line.Partition == &p.Partition {
-			l.s.Forget(line)
+	for q := range l.s.Queues() {
+		if q.Partition == &p.Partition {
+			l.s.Forget(q)
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			l.mu.Unlock()
@@ -253,9 +253,9 @@ func (l *lane) loseAll(lease *lease.Membership) {
 }
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
-func (l *lane) abandon(t *job) {
-	l.accountedFor(t)
-	l.change(func(s *schedule.Schedule) { s.Finished(t.Job) })
+func (l *lane) abandon(j *job) {
+	l.accountedFor(j)
+	l.change(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 
 // mayCall reports whether a call of the part may start now, or what came of one may be stored. It is asked right before

@@ -37,7 +37,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 }
 
 // bind has a job go by an api's terms.
-func (t *job) bind(by *terms) { t.terms, t.Policy = by, by.policy }
+func (j *job) bind(by *terms) { j.terms, j.Policy = by, by.policy }
 
 // change is a new configuration of a lane's api on its way to the loop.
 type change struct {
@@ -100,8 +100,8 @@ func (l *lane) adopt(api *httpcall.API) error {
 	for len(lines) > 0 {
 		n := min(len(lines), lookAtOnce)
 		l.mu.Lock()
-		for _, line := range lines[:n] {
-			l.s.Rebind(line, now)
+		for _, q := range lines[:n] {
+			l.s.Rebind(q, now)
 		}
 		l.mu.Unlock()
 		lines = lines[n:]
@@ -119,8 +119,8 @@ func (l *lane) letGo(stale []*schedule.Job) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range stale {
-		l.restOrderedLocked(t)
+	for _, j := range stale {
+		l.restOrderedLocked(j)
 	}
 }
 

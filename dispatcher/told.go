@@ -22,14 +22,14 @@ type tellings struct {
 
 // actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
 // nil means as estimated. Names of limits come with it of which the answer was to tell and did not.
-func (l *lane) actual(t *job, r httpcall.Response) (actual []int64, silent []string) {
-	if t.Costs == nil {
+func (l *lane) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
+	if j.Costs == nil {
 		return nil, nil
 	}
-	actual = slices.Clone(t.Costs)
-	free := httpcall.Judge(t.terms.api, r, time.Now()).Billed == deadletter.NotBilled
+	actual = slices.Clone(j.Costs)
+	free := httpcall.Judge(j.terms.api, r, time.Now()).Billed == deadletter.NotBilled
 	l.told.mu.Lock()
-	for i, limit := range t.terms.api.Rules.Shared {
+	for i, limit := range j.terms.api.Rules.Shared {
 		told, ok := settled(limit.Cost, r)
 		switch {
 		case limit.Budget != nil && free, limit.Quota != nil && !r.Sent: // as the ledger has it
@@ -53,9 +53,9 @@ func (l *lane) actual(t *job, r httpcall.Response) (actual []int64, silent []str
 	}
 	if news {
 		l.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
-			"job_id", t.message.ID, "key", t.Queue.Key, "limits", silent, "status", r.Status)
+			"job_id", j.message.ID, "key", j.Queue.Key, "limits", silent, "status", r.Status)
 	}
-	if slices.Equal(actual, t.Costs) {
+	if slices.Equal(actual, j.Costs) {
 		return nil, silent
 	}
 	return actual, silent

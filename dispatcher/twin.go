@@ -24,11 +24,11 @@ const Deleted = "deleted"
 // (queue.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
-func (l *lane) rememberEnd(t *job) {
-	if t.message == nil || t.message.DedupeID == "" || t.accepted == 0 {
+func (l *lane) rememberEnd(j *job) {
+	if j.message == nil || j.message.DedupeID == "" || j.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	l.queue.Ended(queue.Finished{Key: t.Queue.Key, DedupeID: t.message.DedupeID, Seq: t.Seq, Accepted: t.accepted.Time()})
+	l.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
 }
 
 // meetTwinLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
@@ -44,42 +44,42 @@ func (l *lane) meetTwinLocked(ctx context.Context, p *part, e queue.Entry) bool 
 	case queue.Another:
 		return false
 	}
-	line := l.s.Push(e.Key, e.Seq, &p.Partition)
+	q := l.s.Push(e.Key, e.Seq, &p.Partition)
 	p.keepLocked(e)
-	l.parkTwinLocked(ctx, line, e.Seq)
+	l.parkTwinLocked(ctx, q, e.Seq)
 	return true
 }
 
 // resumeTwinLocked does the same with a job that was found when a partition was taken over, and was never called.
-func (l *lane) resumeTwinLocked(ctx context.Context, p *part, line *schedule.KeyQueue, e queue.Entry) {
+func (l *lane) resumeTwinLocked(ctx context.Context, p *part, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Twin(e) {
 	case queue.Same:
-		t := jobLocked(line.Extract(e.Seq))
-		t.bind(l.terms)
-		t.Settle()
-		l.tellTwin(line.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
-		l.running.Go(func() { l.finish(t, Twin) })
+		j := jobLocked(q.Extract(e.Seq))
+		j.bind(l.terms)
+		j.Settle()
+		l.tellTwin(q.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
+		l.running.Go(func() { l.finish(j, Twin) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
-		l.parkTwinLocked(ctx, line, e.Seq)
+		l.parkTwinLocked(ctx, q, e.Seq)
 	}
 }
 
 // parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
-func (l *lane) parkTwinLocked(ctx context.Context, line *schedule.KeyQueue, seq uint64) {
-	t := jobLocked(line.Extract(seq))
-	t.bind(l.terms)
-	t.Settle()
-	l.running.Go(func() { l.buryTwin(ctx, t) })
+func (l *lane) parkTwinLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
+	j := jobLocked(q.Extract(seq))
+	j.bind(l.terms)
+	j.Settle()
+	l.running.Go(func() { l.buryTwin(ctx, j) })
 }
 
 const twinDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
-func (l *lane) buryTwin(ctx context.Context, t *job) {
-	if !l.reload(ctx, t) {
+func (l *lane) buryTwin(ctx context.Context, j *job) {
+	if !l.reload(ctx, j) {
 		return
 	}
-	t.doubt.billed = t.doubt.billed.Worst(deadletter.BilledUnknown)
-	l.bury(ctx, t, deadletter.Unknown, twinDetail, nil)
+	j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledUnknown)
+	l.bury(ctx, j, deadletter.Unknown, twinDetail, nil)
 }
 
 func (l *lane) tellTwin(key, id string, seq uint64) {

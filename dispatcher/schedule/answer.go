@@ -32,46 +32,46 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	shift, unsure := s.shift(r)
 	var out Refused
 	for i, tasks := range fx.asked {
-		l, a := tasks[0].Queue, r.Answers[i]
+		q, a := tasks[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
 		if n, told := s.onBudget(&a, r.Came); told {
 			out.News = append(out.News, n)
 		}
-		tat, cold := l.TAT, l.cold
-		for k, t := range tasks {
-			t.Phase = ready
+		tat, cold := q.TAT, q.cold
+		for k, j := range tasks {
+			j.Phase = ready
 			if k < len(a.Grants) {
 				at := a.Grants[k].At + shift
-				t.last = at.Add(s.pace.GrantTTL) - unsure
-				at = max(at, l.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
-				t.Phase, t.Grant, t.At, t.base = granted, a.Grants[k], at, s.offset.base
-				l.TAT, l.cold = t.Grant.TAT+shift, false
-				t.asked = r.Sent
-				s.paced(t)
-				s.learnGrant(t.Costs, at)
+				j.last = at.Add(s.pace.GrantTTL) - unsure
+				at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
+				j.Phase, j.Grant, j.At, j.base = granted, a.Grants[k], at, s.offset.base
+				q.TAT, q.cold = j.Grant.TAT+shift, false
+				j.asked = r.Sent
+				s.paced(j)
+				s.learnGrant(j.Costs, at)
 				continue
 			}
-			s.refuse(t, &a.Wait, r.Came, &out)
+			s.refuse(j, &a.Wait, r.Came, &out)
 		}
-		if l.passed {
+		if q.passed {
 			fx := Effects{}
-			s.giveBack(l, tasks[0], &fx)
+			s.giveBack(q, tasks[0], &fx)
 			out.Unused = append(out.Unused, fx.Unused...)
-			l.TAT, l.cold = tat, cold
+			q.TAT, q.cold = tat, cold
 		}
-		s.blocked.took(l, l.lastService*serviceTime(len(a.Grants)))
-		l.binds, l.askAt, l.costly = "", 0, false
-		s.Touch(l)
+		s.blocked.took(q, q.lastService*serviceTime(len(a.Grants)))
+		q.binds, q.askAt, q.costly = "", 0, false
+		s.Touch(q)
 		switch {
 		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:
-			l.binds, l.askAt = ownRate, a.Wait.Until
+			q.binds, q.askAt = ownRate, a.Wait.Until
 		case s.waitsAlone(tasks[0], &a.Wait, r.Came):
-			l.binds = a.Wait.Limit
+			q.binds = a.Wait.Limit
 		default:
-			l.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
-			if l.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !l.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.block(l)
+			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
+			if q.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
+				s.block(q)
 			}
 		}
 	}
@@ -84,24 +84,24 @@ func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
 	if s.until <= now.Add(LongWait) {
 		return
 	}
-	for l := range s.blocked.all() {
-		s.withdrawTasks(l, out)
+	for q := range s.blocked.all() {
+		s.withdrawTasks(q, out)
 	}
 }
 
-func (s *Schedule) withdrawTasks(l *KeyQueue, out *Refused) {
-	for _, t := range l.Jobs {
-		if t.Phase == ready {
-			s.withdraw(t, s.until)
-			out.Withdrawn = append(out.Withdrawn, t)
+func (s *Schedule) withdrawTasks(q *KeyQueue, out *Refused) {
+	for _, j := range q.Jobs {
+		if j.Phase == ready {
+			s.withdraw(j, s.until)
+			out.Withdrawn = append(out.Withdrawn, j)
 		}
 	}
 }
 
 // waitsAlone reports a job that was refused for what it costs by a limit whose whole count comes back at once: until then
 // cheaper jobs of other keys may use what is left. Of a limit that comes back bit by bit they would leave it nothing.
-func (s *Schedule) waitsAlone(t *Job, w *bucket.Wait, now bucket.Micros) bool {
-	if w.Until <= now.Add(LongWait) || s.costOf(t, w.Limit) <= 1 {
+func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
+	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
 	}
 	for i := range s.Rules.Shared {
@@ -114,27 +114,27 @@ func (s *Schedule) waitsAlone(t *Job, w *bucket.Wait, now bucket.Micros) bool {
 
 // costOf is what a task takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
 // job of an api the same.
-func (s *Schedule) costOf(t *Job, limit string) int64 {
+func (s *Schedule) costOf(j *Job, limit string) int64 {
 	for i := range s.Rules.Shared {
-		if l := &s.Rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(t.Costs) {
-			return t.Costs[i]
+		if l := &s.Rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(j.Costs) {
+			return j.Costs[i]
 		}
 	}
 	return 0
 }
 
 // refuse decides what becomes of a task that got no slot.
-func (s *Schedule) refuse(t *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
+func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
 	switch {
 	case w.Never:
-		out.Impossible = append(out.Impossible, t)
-		s.Unstage(t)
+		out.Impossible = append(out.Impossible, j)
+		s.Unstage(j)
 	case w.Exhausted == bucket.DeadLetter:
-		out.OverBudget = append(out.OverBudget, t)
-		s.Unstage(t)
+		out.OverBudget = append(out.OverBudget, j)
+		s.Unstage(j)
 	case w.Until > now.Add(LongWait):
-		s.withdraw(t, w.Until)
-		out.Withdrawn = append(out.Withdrawn, t)
+		s.withdraw(j, w.Until)
+		out.Withdrawn = append(out.Withdrawn, j)
 	}
 }
 
@@ -147,21 +147,21 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 	s.failures = min(s.failures+1, 30)
 	s.by, s.until = storeDown, now.Add(min(StoreRetry<<min(s.failures-1, 10), MostStoreRetry))
 	for _, tasks := range fx.asked {
-		l := tasks[0].Queue
-		for _, t := range tasks {
-			t.Phase = ready
+		q := tasks[0].Queue
+		for _, j := range tasks {
+			j.Phase = ready
 		}
-		s.blocked.took(l, 0)
-		l.binds, l.askAt = storeDown, 0
-		s.block(l)
-		s.Touch(l)
+		s.blocked.took(q, 0)
+		q.binds, q.askAt = storeDown, 0
+		s.block(q)
+		s.Touch(q)
 	}
 	var out Refused
 	if now < s.downAt.Add(LongWait) {
 		return out
 	}
-	for l := range s.blocked.all() {
-		s.withdrawTasks(l, &out)
+	for q := range s.blocked.all() {
+		s.withdrawTasks(q, &out)
 	}
 	return out
 }
@@ -199,11 +199,11 @@ func (s *Schedule) KnownTAT(key string) bucket.Micros {
 }
 
 // floor is what the store must be told of a line's theoretical arrival time, by its own clock.
-func (s *Schedule) Floor(l *KeyQueue) bucket.Micros {
+func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	if s.Clock == OwnClock {
-		return l.TAT
+		return q.TAT
 	}
-	return max(l.floor, s.offset.theirs(l.TAT))
+	return max(q.floor, s.offset.theirs(q.TAT))
 }
 
 // longWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
@@ -211,11 +211,11 @@ func (s *Schedule) Floor(l *KeyQueue) bucket.Micros {
 // limit's checkpoint makes calls wait for as long after a start; at this it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond
 
-func (s *Schedule) withdraw(t *Job, until bucket.Micros) {
-	s.noProbe(t)
-	s.cleared(t)
-	t.Phase, t.NotBefore, t.limited = resting, until.Add(-s.pace.PrepareLead), true
-	t.unload()
+func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
+	s.noProbe(j)
+	s.cleared(j)
+	j.Phase, j.NotBefore, j.limited = resting, until.Add(-s.pace.PrepareLead), true
+	j.unload()
 	s.staged--
 }
 

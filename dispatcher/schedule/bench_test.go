@@ -35,10 +35,10 @@ func BenchmarkCall(b *testing.B) {
 				d.Push("busy", seq, d.part)
 				for ended := false; !ended; d.now = d.now.Add(time.Microsecond) {
 					d.grant()
-					if l := d.ByKey["busy"]; l != nil && len(l.Jobs) > 0 && l.Jobs[0].Phase == calling {
-						t := l.Jobs[0]
-						d.Ended(t)
-						d.Finished(t)
+					if q := d.ByKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
+						j := q.Jobs[0]
+						d.Ended(j)
+						d.Finished(j)
 						ended = true
 					}
 				}

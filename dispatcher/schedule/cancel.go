@@ -13,51 +13,51 @@ const (
 
 // cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
-	l := s.ByKey[key]
+	q := s.ByKey[key]
 	switch {
-	case l == nil || l.Rank(seq) == 0:
+	case q == nil || q.Rank(seq) == 0:
 		return nil, CancelGone
-	case !l.Partition.Open, l.Unread:
+	case !q.Partition.Open, q.Unread:
 		return nil, CancelReading
 	}
-	t := l.Job(seq)
-	if t == nil {
-		t = l.Extract(seq)
+	j := q.Job(seq)
+	if j == nil {
+		j = q.Extract(seq)
 	}
 	switch {
-	case t.Phase == calling || t.Phase == Settling:
+	case j.Phase == calling || j.Phase == Settling:
 		return nil, CancelCalling
-	case t.cancelled:
-		return t, CancelTaken
+	case j.cancelled:
+		return j, CancelTaken
 	}
-	t.cancelled = true
-	l.cancels++
-	s.Touch(l)
-	return t, CancelTaken
+	j.cancelled = true
+	q.cancels++
+	s.Touch(q)
+	return j, CancelTaken
 }
 
 // cancelDue ends what is cancelled and neither being made ready nor being asked for.
-func (s *Schedule) cancelDue(l *KeyQueue, fx *Effects) {
-	if l.cancels == 0 {
+func (s *Schedule) cancelDue(q *KeyQueue, fx *Effects) {
+	if q.cancels == 0 {
 		return
 	}
-	for _, t := range l.Jobs {
-		if !t.cancelled {
+	for _, j := range q.Jobs {
+		if !j.cancelled {
 			continue
 		}
-		switch t.Phase {
+		switch j.Phase {
 		case granted:
-			s.giveBack(l, t, fx)
-			s.Unstage(t)
+			s.giveBack(q, j, fx)
+			s.Unstage(j)
 		case ready:
-			s.Unstage(t)
+			s.Unstage(j)
 		case resting:
-			t.Phase = Settling
+			j.Phase = Settling
 		default:
 			continue
 		}
-		t.cancelled = false
-		l.cancels--
-		fx.Cancel = append(fx.Cancel, t)
+		j.cancelled = false
+		q.cancels--
+		fx.Cancel = append(fx.Cancel, j)
 	}
 }

@@ -88,17 +88,17 @@ func (m *simulation) twice() {
 }
 
 // keepRecord is the ledger's part of a call's end.
-func (m *simulation) keepRecord(t *Job) {
+func (m *simulation) keepRecord(j *Job) {
 	if m.crashes.ledger != nil {
-		key := t.Queue.Key
-		m.crashes.ledger[key] = max(m.crashes.ledger[key], t.Grant.TAT, m.s.Floor(t.Queue))
+		key := j.Queue.Key
+		m.crashes.ledger[key] = max(m.crashes.ledger[key], j.Grant.TAT, m.s.Floor(j.Queue))
 	}
 }
 
 // mayLeave holds the schedule to calling nothing again that nobody knows of.
-func (m *simulation) mayLeave(t *Job) {
-	if m.crashes.parked[t.Seq] {
-		m.t.Fatalf("job %d was called after it was parked as unknown", t.Seq)
+func (m *simulation) mayLeave(j *Job) {
+	if m.crashes.parked[j.Seq] {
+		m.t.Fatalf("job %d was called after it was parked as unknown", j.Seq)
 	}
 }
 
@@ -142,69 +142,69 @@ func sortedKeys(lines map[string]*KeyQueue) []string {
 }
 
 // reread pushes a line's jobs again, and tells what is to be known of them besides.
-func (m *simulation) reread(l *KeyQueue) {
+func (m *simulation) reread(q *KeyQueue) {
 	var seqs []uint64
-	for _, t := range l.Jobs {
-		seqs = append(seqs, t.Seq)
+	for _, j := range q.Jobs {
+		seqs = append(seqs, j.Seq)
 		r := remains{
-			seq: t.Seq, calls: t.Calls, inAir: t.Phase == calling || t.Phase == Settling || m.crashes.parked[t.Seq],
-			keyless: m.crashes.once || m.crashes.parked[t.Seq], cancelled: m.cancelled[t.Seq],
+			seq: j.Seq, calls: j.Calls, inAir: j.Phase == calling || j.Phase == Settling || m.crashes.parked[j.Seq],
+			keyless: m.crashes.once || m.crashes.parked[j.Seq], cancelled: m.cancelled[j.Seq],
 		}
-		if t.Phase == resting && !t.limited {
-			r.notBefore = t.NotBefore
+		if j.Phase == resting && !j.limited {
+			r.notBefore = j.NotBefore
 		}
 		if r.calls > 0 || r.cancelled {
-			m.crashes.found[t.Seq] = r
+			m.crashes.found[j.Seq] = r
 		}
 	}
-	if l.first != 0 {
-		seqs = append(append(seqs, l.first), l.more...)
+	if q.first != 0 {
+		seqs = append(append(seqs, q.first), q.more...)
 	}
 	slices.SortFunc(seqs, cmp.Compare)
 	for _, seq := range seqs {
-		m.push(l.Key, seq)
+		m.push(q.Key, seq)
 	}
 }
 
 // reopen does what the lane does when a partition has been read.
 func (m *simulation) reopen() {
 	for _, key := range sortedKeys(m.s.ByKey) {
-		line := m.s.ByKey[key]
+		q := m.s.ByKey[key]
 		unsure := false
-		for _, seq := range append([]uint64{line.first}, line.more...) {
+		for _, seq := range append([]uint64{q.first}, q.more...) {
 			r, ok := m.crashes.found[seq]
 			if !ok {
 				continue
 			}
-			t := line.Extract(seq)
-			t.Calls, t.NotBefore = r.calls, max(r.notBefore, 1)
+			j := q.Extract(seq)
+			j.Calls, j.NotBefore = r.calls, max(r.notBefore, 1)
 			unsure = unsure || r.inAir
 			parks := r.inAir && (m.crashes.once || r.keyless)
 			if r.inAir && !parks && m.rnd.IntN(2) == 0 {
-				t.Deaths = 1 + m.rnd.IntN(3)
+				j.Deaths = 1 + m.rnd.IntN(3)
 			}
 			switch {
 			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
-				t.Phase = Settling
-				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+				j.Phase = Settling
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 			case parks:
 				m.crashes.parked[r.seq] = true
-				t.Phase = staging
+				j.Phase = staging
 				m.s.staged++
-				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(t) })
-				m.after(4*time.Millisecond, func() { m.keepRecord(t); m.s.Finished(t); m.finished++ })
+				m.after(m.upTo(3*time.Millisecond), func() { m.s.Unstage(j) })
+				m.after(4*time.Millisecond, func() { m.keepRecord(j); m.s.Finished(j); m.finished++ })
 			}
 		}
-		line.cold = true
+		q.cold = true
 		if unsure && m.s.Clock == OwnClock { // the records of the lost calls say so
-			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.DrainTime(line.Limits)))
+			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.DrainTime(q.Limits)))
 		}
 		known := m.crashes.ledger[key]
 		if m.s.Clock == OtherClock {
-			line.floor = known
+			q.floor = known
 			continue
 		}
-		line.TAT = max(line.TAT, known)
+		q.TAT = max(q.TAT, known)
 	}
 	m.part.Open = true
 	m.s.touchAll()

@@ -10,65 +10,65 @@ const maxLapsing = 64
 // lapse ends those of a line's next jobs whose deadlines have passed: what rests, what is ready and has no slot, and the
 // waiting jobs from the first on, up to one that has time left. It takes no slot, no intent and no probe. It returns when
 // the next deadline passes: a line that is paused, held or waits for a far limit is looked at then, and at no other time.
-func (s *Schedule) lapse(l *KeyQueue, now bucket.Micros, fx *Effects) (next bucket.Micros) {
+func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next bucket.Micros) {
 	next = Never
-	for _, t := range l.Jobs {
+	for _, j := range q.Jobs {
 		switch {
-		case t.Deadline == 0 || t.cancelled || t.Phase != resting && t.Phase != ready:
-		case t.Deadline > now:
-			next = min(next, t.Deadline)
-		case s.mayLapse(l):
-			if t.Phase == ready {
-				s.expire(t, fx)
+		case j.Deadline == 0 || j.cancelled || j.Phase != resting && j.Phase != ready:
+		case j.Deadline > now:
+			next = min(next, j.Deadline)
+		case s.mayLapse(q):
+			if j.Phase == ready {
+				s.expire(j, fx)
 			} else {
-				s.expireWaiting(t, fx)
+				s.expireWaiting(j, fx)
 			}
 		default:
 			return Never
 		}
 	}
-	for l.first != 0 {
-		at, timed := l.Partition.deadlines[l.first]
+	for q.first != 0 {
+		at, timed := q.Partition.deadlines[q.first]
 		switch {
 		case !timed:
 			return next
 		case at > now:
 			return min(next, at)
-		case !s.mayLapse(l):
+		case !s.mayLapse(q):
 			return Never
 		}
-		s.expireWaiting(l.Extract(l.first), fx)
+		s.expireWaiting(q.Extract(q.first), fx)
 	}
 	return next
 }
 
 // mayLapse reports whether one more job may end now; else its line is looked at again when another has.
-func (s *Schedule) mayLapse(l *KeyQueue) bool {
+func (s *Schedule) mayLapse(q *KeyQueue) bool {
 	if s.lapsing < maxLapsing {
 		return true
 	}
-	if !l.lapses {
-		l.lapses = true
-		s.lapses = append(s.lapses, l)
+	if !q.lapses {
+		q.lapses = true
+		s.lapses = append(s.lapses, q)
 	}
 	return false
 }
 
 // expireWaiting ends a job that is not loaded.
-func (s *Schedule) expireWaiting(t *Job, fx *Effects) {
-	t.Phase, t.lapsed = Settling, true
+func (s *Schedule) expireWaiting(j *Job, fx *Effects) {
+	j.Phase, j.lapsed = Settling, true
 	s.lapsing++
-	fx.Expire = append(fx.Expire, t)
+	fx.Expire = append(fx.Expire, j)
 }
 
 // lapseMore lets lines go on whose jobs were too many to end at once.
 func (s *Schedule) lapseMore(now bucket.Micros, fx *Effects) {
 	for s.mayLapseMore() {
-		l := s.lapses[0]
+		q := s.lapses[0]
 		s.lapses[0] = nil
 		s.lapses = s.lapses[1:]
-		l.lapses = false
-		s.advance(l, now, fx)
+		q.lapses = false
+		s.advance(q, now, fx)
 	}
 }
 

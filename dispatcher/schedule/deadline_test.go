@@ -36,11 +36,11 @@ func (m *simulation) push(key string, seq uint64) {
 
 // expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
 func (m *simulation) expire(tasks []*Job) {
-	for _, t := range tasks {
-		if at := m.deadlines.of[t.Seq]; at == 0 || at > m.now {
-			m.t.Fatalf("job %d expired %s before its deadline", t.Seq, m.now.Until(at))
+	for _, j := range tasks {
+		if at := m.deadlines.of[j.Seq]; at == 0 || at > m.now {
+			m.t.Fatalf("job %d expired %s before its deadline", j.Seq, m.now.Until(at))
 		}
-		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 	}
 }
 
@@ -49,13 +49,13 @@ func (m *simulation) checkLapsed() {
 	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapsing >= maxLapsing {
 		return
 	}
-	for _, l := range m.s.ByKey {
-		if at := m.deadlines.of[l.first]; at != 0 && at <= m.now {
-			m.t.Fatalf("job %d still waits %s after its deadline", l.first, at.Until(m.now))
+	for _, q := range m.s.ByKey {
+		if at := m.deadlines.of[q.first]; at != 0 && at <= m.now {
+			m.t.Fatalf("job %d still waits %s after its deadline", q.first, at.Until(m.now))
 		}
-		for _, t := range l.Jobs {
-			if at := m.deadlines.of[t.Seq]; at != 0 && at <= m.now && (t.Phase == resting || t.Phase == ready) && !t.cancelled {
-				m.t.Fatalf("job %d is still there %s after its deadline", t.Seq, at.Until(m.now))
+		for _, j := range q.Jobs {
+			if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now && (j.Phase == resting || j.Phase == ready) && !j.cancelled {
+				m.t.Fatalf("job %d is still there %s after its deadline", j.Seq, at.Until(m.now))
 			}
 		}
 	}
@@ -86,9 +86,9 @@ func TestDeadlineUnderHold(t *testing.T) {
 		for end := d.now.Add(5 * time.Second); d.now < end; woken++ {
 			fx := d.turn()
 			made += len(fx.Load) + len(fx.Asks)
-			for _, x := range fx.Expire {
-				ended = append(ended, x.Seq)
-				d.Finished(x)
+			for _, j := range fx.Expire {
+				ended = append(ended, j.Seq)
+				d.Finished(j)
 			}
 			d.now = max(d.now, min(end, d.Next(d.now)))
 		}
@@ -106,17 +106,17 @@ func TestDeadlineUnderHold(t *testing.T) {
 func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
-	l := d.ByKey["a"]
+	q := d.ByKey["a"]
 	d.part.Expect(1, d.now.Add(3*time.Second))
 	for d.inPhase(calling) == 0 {
 		d.grant()
 		d.now = d.now.Add(time.Millisecond)
 	}
-	x := l.Jobs[0]
-	x.Calls = 1
-	d.Ended(x)
-	d.Hold(l, d.now.Add(20*time.Second), "429")
-	d.Rest(x, d.now.Add(20*time.Second))
+	j := q.Jobs[0]
+	j.Calls = 1
+	d.Ended(j)
+	d.Hold(q, d.now.Add(20*time.Second), "429")
+	d.Rest(j, d.now.Add(20*time.Second))
 	d.turn()
 	d.now = d.Next(d.now)
 	fx := d.turn()
@@ -148,8 +148,8 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 		if n := len(fx.Expire); n > maxLapsing {
 			t.Fatalf("%d jobs end at once", n)
 		}
-		for _, x := range fx.Expire {
-			d.Finished(x)
+		for _, j := range fx.Expire {
+			d.Finished(j)
 			ended++
 		}
 	}

@@ -6,13 +6,13 @@ import (
 
 // hearDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
 // were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
-func (s *Schedule) onDenial(t *Job, e CallEnd, f *Feedback) {
-	retry, b, probe := &t.Policy.Retry, &s.breaker, s.probe == t
-	s.noProbe(t)
-	t.denials++
-	t.tripped = true
+func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
+	retry, b, probe := &j.Policy.Retry, &s.breaker, s.probe == j
+	s.noProbe(j)
+	j.denials++
+	j.tripped = true
 	f.NotBefore = max(e.Now, b.until)
-	if t.Policy != s.Policy {
+	if j.Policy != s.Policy {
 		s.touchAll()
 		return
 	}
@@ -23,11 +23,11 @@ func (s *Schedule) onDenial(t *Job, e CallEnd, f *Feedback) {
 		s.touchAll()
 	}
 	f.NotBefore = max(e.Now, b.until)
-	if n := t.denials - patientDenials; n > 0 {
+	if n := j.denials - patientDenials; n > 0 {
 		// Other jobs are to be the next probes: it may be the job after all.
 		f.NotBefore = max(f.NotBefore.Add(probeTurn), e.Now.Add(Backoff(retry.Min, retry.Max, n, e.Jitter)))
 	} else if b.closed() {
-		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, t.denials, e.Jitter)) // its denial is older than what closed the breaker
+		f.NotBefore = e.Now.Add(Backoff(retry.Min, retry.Max, j.denials, e.Jitter)) // its denial is older than what closed the breaker
 	}
 }
 

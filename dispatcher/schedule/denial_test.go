@@ -13,13 +13,13 @@ func TestDenialHoldsLonger(t *testing.T) {
 	s, now := m.s, m.now
 	retry := &s.Policy.Retry
 	retry.Min, retry.Max = time.Second, 4*time.Second
-	line := s.Queue("key", m.part)
-	deny := func(task *Job) Feedback {
-		task.Policy = s.Policy
-		f := s.OnCallEnd(task, CallEnd{Denied: true, Detail: "the api answered 401", Sent: true, Started: now, Now: now})
+	q := s.Queue("key", m.part)
+	deny := func(j *Job) Feedback {
+		j.Policy = s.Policy
+		f := s.OnCallEnd(j, CallEnd{Denied: true, Detail: "the api answered 401", Sent: true, Started: now, Now: now})
 		return f
 	}
-	first, second := &Job{Queue: line, Seq: 1}, &Job{Queue: line, Seq: 2}
+	first, second := &Job{Queue: q, Seq: 1}, &Job{Queue: q, Seq: 2}
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		if i > 0 {
 			s.probe = first

@@ -10,10 +10,10 @@ import (
 func TestFirstFailureIsTold(t *testing.T) {
 	s, p, now := inspected(hourly())
 	policy := &Policy{Breaker: BreakerPolicy{Failures: 3, Min: time.Second, Max: time.Second}, Retry: Retry{Attempts: 5}}
-	l := s.Push("k", 500, p)
+	q := s.Push("k", 500, p)
 	hear := func(seq uint64, e CallEnd) Feedback {
 		e.Started, e.Now = now, now
-		return s.OnCallEnd(&Job{Queue: l, Seq: seq, Policy: policy}, e)
+		return s.OnCallEnd(&Job{Queue: q, Seq: seq, Policy: policy}, e)
 	}
 	failed := CallEnd{Again: true, Fault: true, Detail: "connection refused"}
 	for i, want := range []bool{true, false, false} {
@@ -21,7 +21,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 			t.Errorf("failure %d in a row is told as the first: %v", i+1, f.First)
 		}
 	}
-	if w := s.waits(l, now); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
+	if w := s.waits(q, now); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
 		t.Errorf("behind the breaker a job waits for %s because %s", w.For, w.Why)
 	}
 	s.breaker.close(now)

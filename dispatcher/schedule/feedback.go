@@ -40,14 +40,14 @@ type HoldChange struct {
 
 // hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
 // probe's answer closes the breaker.
-func (s *Schedule) OnCallEnd(t *Job, e CallEnd) Feedback {
+func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
 	if e.Denied {
-		s.onDenial(t, e, &f)
+		s.onDenial(j, e, &f)
 		return f
 	}
-	s.onFault(t, e, &f)
-	retry, scope, pushes := &t.Policy.Retry, t.Queue, &t.Queue.pushes
+	s.onFault(j, e, &f)
+	retry, scope, pushes := &j.Policy.Retry, j.Queue, &j.Queue.pushes
 	if retry.HoldAPI {
 		scope, pushes = nil, &s.pushes
 	}
@@ -61,12 +61,12 @@ func (s *Schedule) OnCallEnd(t *Job, e CallEnd) Feedback {
 		f.NotBefore = e.Now.Add(wait)
 		s.lower(scope, retry.Adaptive, e)
 	case e.Fault:
-		t.Queue.pushes, s.pushes = 0, 0
+		j.Queue.pushes, s.pushes = 0, 0
 	default:
-		t.Queue.pushes, s.pushes = 0, 0
+		j.Queue.pushes, s.pushes = 0, 0
 		s.welcome = max(s.welcome, e.Started)
 		s.governor.answered(e.Started, e.Now)
-		if g := t.Queue.governor; g != nil {
+		if g := j.Queue.governor; g != nil {
 			g.answered(e.Started, e.Now)
 		}
 	}
@@ -112,17 +112,17 @@ func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 // hearFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
 // is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
 // for ever; but where nothing was sent it cannot be the job.
-func (s *Schedule) onFault(t *Job, e CallEnd, f *Feedback) {
-	o, probe := t.Policy.Breaker, s.probe == t
-	if e.Fault && e.Again && !s.breaker.closed() && (!e.Sent || t.spared < t.Policy.Retry.Attempts) {
+func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
+	o, probe := j.Policy.Breaker, s.probe == j
+	if e.Fault && e.Again && !s.breaker.closed() && (!e.Sent || j.spared < j.Policy.Retry.Attempts) {
 		f.Free = true
-		t.spared++
+		j.spared++
 	}
 	switch {
 	case probe:
 		s.probe = nil
 		if s.breaker.denied {
-			o = denialPace(&t.Policy.Retry)
+			o = denialPace(&j.Policy.Retry)
 		}
 		if e.Fault || s.breaker.denied && e.PushedBack { // "not now" does not say that weir is let in again
 			s.breaker.open(o, e.Now, e.Jitter)
@@ -142,8 +142,8 @@ func (s *Schedule) onFault(t *Job, e CallEnd, f *Feedback) {
 		s.tripped(e, f)
 	}
 	f.First = e.Fault && s.breaker.closed() && s.breaker.failures == 1
-	t.tripped = e.Fault && !s.breaker.closed()
-	if t.tripped {
+	j.tripped = e.Fault && !s.breaker.closed()
+	if j.tripped {
 		f.NotBefore = max(f.NotBefore, s.breaker.until.Add(probeTurn)) // the next probe is another job, if there is one
 	}
 }
@@ -176,11 +176,11 @@ func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 }
 
 // mayCall reports whether the breaker lets a task be called.
-func (s *Schedule) mayCall(t *Job) bool { return s.breaker.closed() || s.probe == t }
+func (s *Schedule) mayCall(j *Job) bool { return s.breaker.closed() || s.probe == j }
 
 // noProbe takes in that a task will not be called now.
-func (s *Schedule) noProbe(t *Job) {
-	if s.probe == t {
+func (s *Schedule) noProbe(j *Job) {
+	if s.probe == j {
 		s.probe = nil
 	}
 }

@@ -47,18 +47,18 @@ func (m *simulation) unreachable() bool {
 }
 
 // unconnected is a job for which there is no connection.
-func (m *simulation) unconnected(t *Job) {
-	probe := m.s.probe == t
-	m.s.Unstage(t)
+func (m *simulation) unconnected(j *Job) {
+	probe := m.s.probe == j
+	m.s.Unstage(j)
 	if probe {
-		m.s.probe = t
+		m.s.probe = j
 	}
-	t.Calls++
-	m.heard(t, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
+	j.Calls++
+	m.heard(j, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
 }
 
 // fate draws how a call ends.
-func (m *simulation) fate(t *Job, started bucket.Micros) CallEnd {
+func (m *simulation) fate(j *Job, started bucket.Micros) CallEnd {
 	e := CallEnd{Sent: true, Started: started, Now: m.now, Jitter: m.rnd.Float64()}
 	for _, o := range m.outages {
 		if o.from <= m.now && m.now < o.until {
@@ -66,7 +66,7 @@ func (m *simulation) fate(t *Job, started bucket.Micros) CallEnd {
 			return e
 		}
 	}
-	if m.outcome == 0 || t.Calls > 5 || m.rnd.IntN(m.outcome) > 0 {
+	if m.outcome == 0 || j.Calls > 5 || m.rnd.IntN(m.outcome) > 0 {
 		return e
 	}
 	switch m.rnd.IntN(6) {
@@ -95,18 +95,18 @@ func (m *simulation) fate(t *Job, started bucket.Micros) CallEnd {
 
 // heard lets the schedule hear of a call's end, holds what it makes of it to the promises, and stores the outcome, which
 // takes its time.
-func (m *simulation) heard(t *Job, e CallEnd) {
+func (m *simulation) heard(j *Job, e CallEnd) {
 	open := !m.s.breaker.closed()
-	if m.probing == t {
+	if m.probing == j {
 		m.probing = nil
 	}
-	probe := m.s.probe == t
+	probe := m.s.probe == j
 	failed := e.Fault || e.Denied || e.PushedBack && m.s.breaker.denied
-	f := m.s.OnCallEnd(t, e)
+	f := m.s.OnCallEnd(j, e)
 	if probe && m.s.breaker.closed() == failed {
 		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.breaker.closed())
 	}
-	if e.Denied && t.Policy == m.s.Policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
+	if e.Denied && j.Policy == m.s.Policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
 	if f.Free && (!open || !e.Again) {
@@ -115,23 +115,23 @@ func (m *simulation) heard(t *Job, e CallEnd) {
 	if e.PushedBack || e.Denied || f.Free {
 		m.free++
 	}
-	if !e.Denied && e.Hold.Wait > 0 && max(t.Queue.held, m.s.held) < e.Now.Add(e.Hold.Wait) {
-		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(t.Queue.held, m.s.held)))
+	if !e.Denied && e.Hold.Wait > 0 && max(j.Queue.held, m.s.held) < e.Now.Add(e.Hold.Wait) {
+		m.t.Fatalf("the api asked for %s and is held until %s", e.Hold.Wait, e.Now.Until(max(j.Queue.held, m.s.held)))
 	}
 	notBefore := max(f.NotBefore, m.now.Add(m.upTo(200*time.Millisecond)))
 	m.after(m.upTo(5*time.Millisecond), func() {
-		m.keepRecord(t)
+		m.keepRecord(j)
 		if !e.Again && !e.PushedBack && !e.Denied {
-			m.s.Finished(t)
+			m.s.Finished(j)
 			m.finished++
 			return
 		}
-		m.s.Rest(t, notBefore)
+		m.s.Rest(j, notBefore)
 	})
 }
 
 // checkBreaker holds a call that starts to the breaker: none while it is open, and then one.
-func (m *simulation) checkBreaker(t *Job) {
+func (m *simulation) checkBreaker(j *Job) {
 	b := &m.s.breaker
 	if b.closed() {
 		return
@@ -139,10 +139,10 @@ func (m *simulation) checkBreaker(t *Job) {
 	if !b.halfOpen(m.now) {
 		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
 	}
-	if m.probing != nil || m.s.probe != t {
+	if m.probing != nil || m.s.probe != j {
 		m.t.Fatalf("a second call started while the breaker was half open")
 	}
-	m.probing = t
+	m.probing = j
 }
 
 // checkOpen holds a step to what an open breaker burns: neither intents nor grants, but for the probe's.
@@ -150,9 +150,9 @@ func (m *simulation) checkOpen(fx Effects) {
 	if m.s.breaker.closed() {
 		return
 	}
-	for _, t := range fx.Load {
-		if t != m.s.probe {
-			m.t.Fatalf("job %d was made ready while the breaker was not closed", t.Seq)
+	for _, j := range fx.Load {
+		if j != m.s.probe {
+			m.t.Fatalf("job %d was made ready while the breaker was not closed", j.Seq)
 		}
 	}
 	for _, tasks := range fx.asked {
@@ -163,16 +163,16 @@ func (m *simulation) checkOpen(fx Effects) {
 }
 
 // resumed takes in that a hold is over.
-func (m *simulation) resumed(l *KeyQueue) {
-	if l == nil {
+func (m *simulation) resumed(q *KeyQueue) {
+	if q == nil {
 		return
 	}
-	m.grudges[l] = &grudge{}
+	m.grudges[q] = &grudge{}
 }
 
 // checkSlowStart holds the first two calls of a line after its hold to the pause between them.
-func (m *simulation) checkSlowStart(t *Job) {
-	g := m.grudges[t.Queue]
+func (m *simulation) checkSlowStart(j *Job) {
+	g := m.grudges[j.Queue]
 	if g == nil {
 		return
 	}
@@ -181,7 +181,7 @@ func (m *simulation) checkSlowStart(t *Job) {
 		g.first, g.pause = m.now, min(16*interval, max(interval, mostRamp))
 		return
 	}
-	delete(m.grudges, t.Queue)
+	delete(m.grudges, j.Queue)
 	if slack := m.s.pace.ReserveAhead + m.s.pace.GrantTTL + m.late; g.first.Until(m.now) < g.pause-slack {
 		m.t.Fatalf("two calls %s apart after a hold, want %s", g.first.Until(m.now), g.pause)
 	}

@@ -74,20 +74,20 @@ func (s *Schedule) usualCost(i int) float64 {
 }
 
 // forecast is when the n-th call without a slot of a line should start, counted from 1; never while it is paused.
-func (s *Schedule) forecast(l *KeyQueue, n int, now bucket.Micros) bucket.Micros {
-	return s.prospect(l, Place{Key: l.Key, Position: n}, l.TAT, now)
+func (s *Schedule) forecast(q *KeyQueue, n int, now bucket.Micros) bucket.Micros {
+	return s.prospect(q, Place{Key: q.Key, Position: n}, q.TAT, now)
 }
 
 // eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
 func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
-	l := s.ByKey[p.Key]
-	if l != nil {
-		tat = max(tat, l.TAT)
-		if p.Position -= l.count(granted, calling, Settling); p.Position < 1 {
-			return max(now, l.lastGranted()) // it has its slot, or is past it
+	q := s.ByKey[p.Key]
+	if q != nil {
+		tat = max(tat, q.TAT)
+		if p.Position -= q.count(granted, calling, Settling); p.Position < 1 {
+			return max(now, q.lastGranted()) // it has its slot, or is past it
 		}
 	}
-	at := s.prospect(l, p, tat, now)
+	at := s.prospect(q, p, tat, now)
 	if at == Never {
 		return 0
 	}
@@ -96,21 +96,21 @@ func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
 
 // prospect is when the call at a place should start, where its position counts calls without a slot. l is nil for a key
 // without jobs.
-func (s *Schedule) prospect(l *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
+func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
 	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
 		return Never
 	}
 	limits, from := s.LimitsOf(p.Key), max(now, s.held, s.breaker.until, s.governor.earliest())
-	if l != nil {
-		limits = l.Limits
-		from = max(from, l.held, l.crowded(), l.earliest(), l.headRests())
-		if l.blocked {
+	if q != nil {
+		limits = q.Limits
+		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())
+		if q.blocked {
 			from = max(from, s.until)
 		}
 	}
 	at := bucket.Forecast(*limits, s.Rules.Interval(limits.Rate), tat, from, p.Position)
-	at = max(at, s.afterFlight(l, limits.InFlight, p.Position, from))
-	ahead := float64(s.turnsBefore(l, p))
+	at = max(at, s.afterFlight(q, limits.InFlight, p.Position, from))
+	ahead := float64(s.turnsBefore(q, p))
 	for i := range s.Rules.Shared {
 		if !s.Rules.Shared[i].Shadow {
 			at = max(at, s.afterOthers(i, ahead, from))
@@ -120,23 +120,23 @@ func (s *Schedule) prospect(l *KeyQueue, p Place, tat, now bucket.Micros) bucket
 }
 
 // headRests is until when the line's first job without a slot rests: those behind it do not overtake it.
-func (l *KeyQueue) headRests() bucket.Micros {
-	for _, t := range l.Jobs {
-		if t.Phase == resting && t.First() && t.NotBefore < Never-1 {
-			return t.NotBefore
+func (q *KeyQueue) headRests() bucket.Micros {
+	for _, j := range q.Jobs {
+		if j.Phase == resting && j.First() && j.NotBefore < Never-1 {
+			return j.NotBefore
 		}
 	}
 	return 0
 }
 
 // afterFlight is when the n-th call without a slot of a line finds one of its most calls in flight ended.
-func (s *Schedule) afterFlight(l *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
+func (s *Schedule) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if s.habits.took == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
-	if l != nil {
-		flying, first = l.flying(s.habits.took)
+	if q != nil {
+		flying, first = q.flying(s.habits.took)
 	}
 	place := flying + int64(n)
 	if place <= most {
@@ -150,11 +150,11 @@ func (s *Schedule) afterFlight(l *KeyQueue, most int64, n int, from bucket.Micro
 }
 
 // flying counts a line's calls that run or have a slot, and says when the first of them should end.
-func (l *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
+func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	first = Never
-	for _, t := range l.Jobs {
-		if t.Phase == calling || t.Phase == granted {
-			n, first = n+1, min(first, t.At.Add(took))
+	for _, j := range q.Jobs {
+		if j.Phase == calling || j.Phase == granted {
+			n, first = n+1, min(first, j.At.Add(took))
 		}
 	}
 	return n, first
@@ -162,10 +162,10 @@ func (l *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 
 // turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
 // so do the keys of one; but there cannot be more than jobs that wait.
-func (s *Schedule) turnsBefore(l *KeyQueue, p Place) int {
+func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := s.tenants[s.Rules.Tenant(p.Key)], max(len(s.ByKey), p.Keys), max(1, len(s.tenants)), 0
-	if l != nil {
-		own = l.Depth() - l.count(granted, calling, Settling)
+	if q != nil {
+		own = q.Depth() - q.count(granted, calling, Settling)
 	} else {
 		keys++
 	}
@@ -175,7 +175,7 @@ func (s *Schedule) turnsBefore(l *KeyQueue, p Place) int {
 	first := unread + max(0, min(s.staged, len(s.ByKey))-s.blocked.size)
 	switch {
 	case of != nil:
-		first += of.before(l) + len(of.queued)
+		first += of.before(q) + len(of.queued)
 	default:
 		tenants++
 	}
@@ -193,14 +193,14 @@ func (s *Schedule) turnsBefore(l *KeyQueue, p Place) int {
 const mostSampled = 64
 
 // before is about how many of a tenant's lines that wait have their turn before a line has, nil being one that comes now.
-func (t *tenant) before(l *KeyQueue) int {
+func (t *tenant) before(q *KeyQueue) int {
 	own := turn{virtualTime: t.clock, came: math.MaxUint64}
-	if l != nil {
-		own.virtualTime = max(own.virtualTime, l.virtualTime)
+	if q != nil {
+		own.virtualTime = max(own.virtualTime, q.virtualTime)
 	}
 	step, seen, sooner := max(1, len(t.blocked)/mostSampled), 0, 0
 	for i := 0; i < len(t.blocked); i += step {
-		if t.blocked[i].line == l {
+		if t.blocked[i].line == q {
 			own.came = t.blocked[i].came
 		}
 	}
@@ -268,15 +268,15 @@ func (s *Schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Mi
 
 // placeFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
 func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
-	l, took := s.ByKey[key], s.habits.took
+	q, took := s.ByKey[key], s.habits.took
 	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
 		took = min(s.Rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
 	}
-	if l != nil {
-		if l.count(Settling) > 0 {
+	if q != nil {
+		if q.count(Settling) > 0 {
 			return now
 		}
-		if n, first := l.flying(took); n > 0 {
+		if n, first := q.flying(took); n > 0 {
 			return max(now, first)
 		}
 	}

@@ -42,8 +42,8 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 func (f *foreseen) submit(key string) uint64 {
 	f.seq++
 	position := 1
-	if l := f.s.ByKey[key]; l != nil {
-		position += l.Depth()
+	if q := f.s.ByKey[key]; q != nil {
+		position += q.Depth()
 	}
 	f.said[f.seq] = f.s.Eta(Place{Key: key, Position: position}, 0, f.now)
 	f.s.Push(key, f.seq, f.part)
@@ -55,28 +55,28 @@ func (f *foreseen) run(d time.Duration) {
 	f.Helper()
 	for end := f.now.Add(d); f.now < end; f.now = f.now.Add(time.Millisecond) {
 		f.s.levels = f.store.Levels()
-		for x, at := range f.ends {
+		for j, at := range f.ends {
 			if at <= f.now {
-				delete(f.ends, x)
+				delete(f.ends, j)
 				f.s.LearnCall(f.call)
-				f.s.Ended(x)
-				f.use([]bucket.Use{{Key: x.Queue.Key, Grant: x.Grant, Costs: x.Costs}})
-				f.s.Finished(x)
+				f.s.Ended(j)
+				f.use([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
+				f.s.Finished(j)
 			}
 		}
 		for {
 			fx := f.s.Step(f.now)
-			for _, x := range fx.Load {
-				x.Policy, x.Costs = f.s.Policy, make([]int64, len(f.s.Rules.Shared))
-				for i := range x.Costs {
-					x.Costs[i] = 1
+			for _, j := range fx.Load {
+				j.Policy, j.Costs = f.s.Policy, make([]int64, len(f.s.Rules.Shared))
+				for i := range j.Costs {
+					j.Costs[i] = 1
 				}
-				f.s.Loaded(x)
+				f.s.Loaded(j)
 			}
-			for _, x := range fx.Start {
-				x.Calls++
-				f.began[x.Seq], f.ends[x] = f.now, f.now.Add(f.call)
-				f.s.Sent(x, f.now)
+			for _, j := range fx.Start {
+				j.Calls++
+				f.began[j.Seq], f.ends[j] = f.now, f.now.Add(f.call)
+				f.s.Sent(j, f.now)
 			}
 			f.use(fx.Unused)
 			if len(fx.Asks) > 0 {

@@ -25,15 +25,15 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 		for end := now.Add(d); now < end; now = now.Add(time.Millisecond) {
 			for {
 				fx := s.Step(now)
-				for _, x := range fx.Load {
-					x.Policy = s.Policy
-					s.Loaded(x)
+				for _, j := range fx.Load {
+					j.Policy = s.Policy
+					s.Loaded(j)
 				}
-				for _, x := range fx.Start {
-					started[x.Queue.Key]++
-					x.Calls++
-					s.Sent(x, now)
-					running = append(running, x)
+				for _, j := range fx.Start {
+					started[j.Queue.Key]++
+					j.Calls++
+					s.Sent(j, now)
+					running = append(running, j)
 				}
 				if len(fx.Asks) > 0 {
 					a, err := store.Reserve(t.Context(), fx.Asks)
@@ -51,10 +51,10 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 	}
 	run(100 * time.Millisecond) // calls run; the next job of each key is ready
 	for range 2 {
-		for _, x := range running { // each key is told to come back in an hour
-			s.Ended(x)
-			s.Hold(x.Queue, now.Add(time.Hour), "429")
-			s.Rest(x, now.Add(time.Hour))
+		for _, j := range running { // each key is told to come back in an hour
+			s.Ended(j)
+			s.Hold(j.Queue, now.Add(time.Hour), "429")
+			s.Rest(j, now.Add(time.Hour))
 		}
 		running = nil
 		run(100 * time.Millisecond)

@@ -5,27 +5,27 @@ import (
 )
 
 // hold keeps a line, or with l nil the whole api, from calling before until. It never shortens a hold.
-func (s *Schedule) Hold(l *KeyQueue, until bucket.Micros, why string) {
-	if l == nil {
+func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
+	if q == nil {
 		if until > s.held {
 			s.held, s.why = until, why
 		}
 		return
 	}
-	if until > l.held {
-		l.held, l.why = until, why
-		s.heldKeys[l] = struct{}{}
+	if until > q.held {
+		q.held, q.why = until, why
+		s.heldKeys[q] = struct{}{}
 	}
-	s.Touch(l)
+	s.Touch(q)
 }
 
 // countHeld counts the keys that are held, or paused and ours, and the api as one where it is either.
 func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int {
 	n := 0
-	for l := range s.heldKeys {
-		if l.held <= now {
-			delete(s.heldKeys, l)
-		} else if !l.paused {
+	for q := range s.heldKeys {
+		if q.held <= now {
+			delete(s.heldKeys, q)
+		} else if !q.paused {
 			n++
 		}
 	}
@@ -65,11 +65,11 @@ func (s *Schedule) isBudget(limit string) bool {
 }
 
 // lastGranted is the latest slot that a task of the line waits for, 0 if none.
-func (l *KeyQueue) lastGranted() bucket.Micros {
+func (q *KeyQueue) lastGranted() bucket.Micros {
 	var last bucket.Micros
-	for _, t := range l.Jobs {
-		if t.Phase == granted {
-			last = max(last, t.At)
+	for _, j := range q.Jobs {
+		if j.Phase == granted {
+			last = max(last, j.At)
 		}
 	}
 	return last

@@ -48,20 +48,20 @@ const (
 )
 
 // depth is the number of the line's unfinished jobs.
-func (l *KeyQueue) Depth() int { return l.waiting() + len(l.Jobs) }
+func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 
 // inspect tells a line's state at now.
-func (s *Schedule) Inspect(l *KeyQueue, now bucket.Micros) KeyState {
-	interval := s.Rules.Interval(l.Limits.Rate)
+func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
+	interval := s.Rules.Interval(q.Limits.Rate)
 	return KeyState{
-		Key: l.Key, Depth: l.Depth(), Capacity: l.Limits.Capacity,
-		InFlight: l.count(calling), MaxInFlight: l.Limits.InFlight,
+		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
+		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
 		Rate: RateState{
-			Count: l.Limits.Rate.Count, PerUS: l.Limits.Rate.Per.Microseconds(), Burst: l.Limits.Rate.Burst,
+			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst,
 			IntervalUS: interval.Duration().Microseconds(),
 		},
-		WaitMS: waitMS(now, s.forecast(l, l.Depth()+1-l.count(granted, calling, Settling), now)),
-		Waits:  s.waits(l, now),
+		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.count(granted, calling, Settling), now)),
+		Waits:  s.waits(q, now),
 	}
 }
 
@@ -74,9 +74,9 @@ func waitMS(now, at bucket.Micros) int64 {
 }
 
 // firstJobs lists a line's first jobs, in order.
-func (s *Schedule) FirstJobs(l *KeyQueue, limit int, now bucket.Micros) []JobState {
-	jobs := make([]JobState, 0, min(limit, l.Depth()))
-	tasks, more, first := l.Jobs, l.more, l.first
+func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobState {
+	jobs := make([]JobState, 0, min(limit, q.Depth()))
+	tasks, more, first := q.Jobs, q.more, q.first
 	without := 0 // jobs so far that have no slot
 	for len(jobs) < limit && (len(tasks) > 0 || first != 0) {
 		j := JobState{Position: len(jobs) + 1}
@@ -91,11 +91,11 @@ func (s *Schedule) FirstJobs(l *KeyQueue, limit int, now bucket.Micros) []JobSta
 				eta = t.At
 			default:
 				without++
-				eta = max(t.NotBefore, s.forecast(l, without, now))
+				eta = max(t.NotBefore, s.forecast(q, without, now))
 			}
 		} else {
 			without++
-			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(l, without, now)
+			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(q, without, now)
 			if first = 0; len(more) > 0 {
 				first, more = more[0], more[1:]
 			}
@@ -109,10 +109,10 @@ func (s *Schedule) FirstJobs(l *KeyQueue, limit int, now bucket.Micros) []JobSta
 	return jobs
 }
 
-func (t *Job) inspect() JobPhase {
-	switch t.Phase {
+func (j *Job) inspect() JobPhase {
+	switch j.Phase {
 	case resting:
-		if t.Calls > 0 {
+		if j.Calls > 0 {
 			return JobRetries
 		}
 		return JobWaits

@@ -21,56 +21,56 @@ func hourly() bucket.Rules {
 
 // TestWaits puts a line into every state there is and looks at why it waits.
 func TestWaits(t *testing.T) {
-	task := func(l *KeyQueue, p Phase) *Job {
-		t := &Job{Queue: l, Seq: uint64(100 + len(l.Jobs)), Phase: p}
-		l.insert(t)
-		return t
+	task := func(q *KeyQueue, p Phase) *Job {
+		j := &Job{Queue: q, Seq: uint64(100 + len(q.Jobs)), Phase: p}
+		q.insert(j)
+		return j
 	}
 	second := bucket.Micros(time.Second / time.Microsecond)
 	for _, c := range []struct {
 		want  WaitFor
 		until bucket.Micros // after now; 0 for none
-		make  func(s *Schedule, l *KeyQueue, now bucket.Micros)
+		make  func(s *Schedule, q *KeyQueue, now bucket.Micros)
 	}{
-		{WaitRate, 5 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) { l.TAT = now + 5*second }},
-		{WaitRate, 2 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) { task(l, granted).At = now + 2*second }},
-		{WaitInFlight, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { task(l, calling); task(l, calling) }},
-		{WaitNothing, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.first = 0; task(l, calling); task(l, Settling) }},
-		{WaitHeld, 7 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) { s.Hold(l, now+7*second, "x") }},
-		{WaitAPIHeld, 8 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
-			s.Hold(l, now+7*second, "x")
+		{WaitRate, 5 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { q.TAT = now + 5*second }},
+		{WaitRate, 2 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { task(q, granted).At = now + 2*second }},
+		{WaitInFlight, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { task(q, calling); task(q, calling) }},
+		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.first = 0; task(q, calling); task(q, Settling) }},
+		{WaitHeld, 7 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) { s.Hold(q, now+7*second, "x") }},
+		{WaitAPIHeld, 8 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			s.Hold(q, now+7*second, "x")
 			s.Hold(nil, now+8*second, "x")
 		}},
-		{WaitHeld, 9 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
-			s.Hold(l, now+9*second, "x")
+		{WaitHeld, 9 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			s.Hold(q, now+9*second, "x")
 			s.Hold(nil, now+8*second, "x")
 		}},
-		{WaitRetry, 6 * second, func(_ *Schedule, l *KeyQueue, now bucket.Micros) {
-			l.first = 0
-			r := task(l, resting)
+		{WaitRetry, 6 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) {
+			q.first = 0
+			r := task(q, resting)
 			r.Calls, r.NotBefore, r.Failed = 1, now+6*second, "x"
 		}},
-		{WaitLimit, 60 * second, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
-			l.blocked, s.by, s.until = true, "account", now+60*second
+		{WaitLimit, 60 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			q.blocked, s.by, s.until = true, "account", now+60*second
 		}},
-		{WaitLimit, 0, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
-			l.blocked, s.by, s.until = true, "concurrent", now+60*second
+		{WaitLimit, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			q.blocked, s.by, s.until = true, "concurrent", now+60*second
 		}},
-		{WaitLimiter, 0, func(s *Schedule, l *KeyQueue, now bucket.Micros) {
-			l.blocked, s.by, s.until = true, storeDown, now+second
+		{WaitLimiter, 0, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			q.blocked, s.by, s.until = true, storeDown, now+second
 		}},
-		{WaitRoom, 0, func(s *Schedule, l *KeyQueue, _ bucket.Micros) { l.blocked, s.calls = true, s.pace.MaxCalls }},
-		{WaitRoom, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.queued = true }},
-		{WaitReading, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.Partition.Open = false }},
-		{WaitClearing, 0, func(_ *Schedule, l *KeyQueue, _ bucket.Micros) { l.Partition.Open, l.Partition.Stalled = false, true }},
+		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { q.blocked, s.calls = true, s.pace.MaxCalls }},
+		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.queued = true }},
+		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
+		{WaitClearing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open, q.Partition.Stalled = false, true }},
 		{WaitStop, 0, func(s *Schedule, _ *KeyQueue, _ bucket.Micros) { s.drain = true }},
 	} {
 		rules := hourly()
 		rules.Shared = []bucket.Limit{{Name: "account", Rate: &rules.Key.Rate}, {Name: "concurrent", InFlight: 1}}
 		s, p, now := inspected(rules)
-		l := s.Push("k", 500, p)
-		c.make(s, l, now)
-		w := s.waits(l, now)
+		q := s.Push("k", 500, p)
+		c.make(s, q, now)
+		w := s.waits(q, now)
 		if w.For != c.want || (w.Until == nil) != (c.until == 0) || w.Until != nil && !w.Until.Equal((now+c.until).Time()) {
 			t.Errorf("waits for %s until %v, want %s until %v", w.For, w.Until, c.want, (now + c.until).Time())
 		}
@@ -86,14 +86,14 @@ func TestFirstJobs(t *testing.T) {
 	for _, seq := range []uint64{3, 5, 7, 9, 11} {
 		s.Push("k", seq, p)
 	}
-	l := s.ByKey["k"]
-	first, second := l.Extract(3), l.Extract(7) // the second is ahead of a waiting job, as after a restart
+	q := s.ByKey["k"]
+	first, second := q.Extract(3), q.Extract(7) // the second is ahead of a waiting job, as after a restart
 	first.Phase, first.Calls = calling, 1
 	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
-	hour := s.Rules.Interval(l.Limits.Rate).Duration()
-	l.TAT = now.Add(hour)
+	hour := s.Rules.Interval(q.Limits.Rate).Duration()
+	q.TAT = now.Add(hour)
 
-	jobs := s.FirstJobs(l, 4, now)
+	jobs := s.FirstJobs(q, 4, now)
 	if len(jobs) != 4 {
 		t.Fatalf("%d jobs, want 4", len(jobs))
 	}
@@ -111,10 +111,10 @@ func TestFirstJobs(t *testing.T) {
 			t.Errorf("job %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if all := s.FirstJobs(l, 1000, now); len(all) != 5 || all[4].Seq != 11 {
+	if all := s.FirstJobs(q, 1000, now); len(all) != 5 || all[4].Seq != 11 {
 		t.Errorf("all are %+v", all)
 	}
-	if state := s.Inspect(l, now); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
+	if state := s.Inspect(q, now); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
 		t.Errorf("the bucket is %+v", state)
 	}
 }

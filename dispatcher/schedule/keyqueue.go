@@ -90,99 +90,99 @@ type Job struct {
 type Payload interface{ Unload() }
 
 // unload has the shell let go of what it holds in memory for the job's call.
-func (t *Job) unload() {
-	if t.Of != nil {
-		t.Of.Unload()
+func (j *Job) unload() {
+	if j.Of != nil {
+		j.Of.Unload()
 	}
 }
 
-func (l *KeyQueue) waiting() int {
-	if l.first == 0 {
+func (q *KeyQueue) waiting() int {
+	if q.first == 0 {
 		return 0
 	}
-	return 1 + len(l.more)
+	return 1 + len(q.more)
 }
 
 // enqueue appends a job. Sequences come in rising order.
-func (l *KeyQueue) Enqueue(seq uint64) {
-	if l.first == 0 {
-		l.first = seq
+func (q *KeyQueue) Enqueue(seq uint64) {
+	if q.first == 0 {
+		q.first = seq
 		return
 	}
-	l.more = append(l.more, seq)
+	q.more = append(q.more, seq)
 }
 
 // dequeue takes the oldest waiting job.
-func (l *KeyQueue) dequeue() uint64 {
-	seq := l.first
-	l.first = 0
-	if len(l.more) > 0 {
-		l.first, l.more = l.more[0], l.more[1:]
-		if len(l.more) == 0 {
-			l.more = nil
+func (q *KeyQueue) dequeue() uint64 {
+	seq := q.first
+	q.first = 0
+	if len(q.more) > 0 {
+		q.first, q.more = q.more[0], q.more[1:]
+		if len(q.more) == 0 {
+			q.more = nil
 		}
 	}
 	return seq
 }
 
 // extract makes a task of a waiting job, wherever it waits. The job must be there.
-func (l *KeyQueue) Extract(seq uint64) *Job {
-	if l.first == seq {
-		l.dequeue()
-	} else if i, ok := slices.BinarySearch(l.more, seq); ok {
-		l.more = slices.Delete(l.more, i, i+1)
+func (q *KeyQueue) Extract(seq uint64) *Job {
+	if q.first == seq {
+		q.dequeue()
+	} else if i, ok := slices.BinarySearch(q.more, seq); ok {
+		q.more = slices.Delete(q.more, i, i+1)
 	} else {
 		panic("dispatcher: a job that does not wait is to become a task")
 	}
-	return l.begin(seq)
+	return q.begin(seq)
 }
 
 // begin makes a task of a job that waits no longer.
-func (l *KeyQueue) begin(seq uint64) *Job {
-	t := &Job{Queue: l, Seq: seq, Deadline: l.Partition.takeDeadline(seq)}
-	l.insert(t)
-	return t
+func (q *KeyQueue) begin(seq uint64) *Job {
+	j := &Job{Queue: q, Seq: seq, Deadline: q.Partition.takeDeadline(seq)}
+	q.insert(j)
+	return j
 }
 
 // insert puts a task at its place by sequence.
-func (l *KeyQueue) insert(t *Job) {
-	i, _ := slices.BinarySearchFunc(l.Jobs, t.Seq, func(t *Job, seq uint64) int {
+func (q *KeyQueue) insert(j *Job) {
+	i, _ := slices.BinarySearchFunc(q.Jobs, j.Seq, func(j *Job, seq uint64) int {
 		switch {
-		case t.Seq < seq:
+		case j.Seq < seq:
 			return -1
-		case t.Seq > seq:
+		case j.Seq > seq:
 			return 1
 		}
 		return 0
 	})
-	l.Jobs = slices.Insert(l.Jobs, i, t)
+	q.Jobs = slices.Insert(q.Jobs, i, j)
 }
 
 // task is the task of a job that is near its call or past one, nil where it waits or is not there.
-func (l *KeyQueue) Job(seq uint64) *Job {
-	for _, t := range l.Jobs {
-		if t.Seq == seq {
-			return t
+func (q *KeyQueue) Job(seq uint64) *Job {
+	for _, j := range q.Jobs {
+		if j.Seq == seq {
+			return j
 		}
 	}
 	return nil
 }
 
-func (l *KeyQueue) remove(t *Job) {
-	if t.cancelled {
-		t.cancelled = false
-		l.cancels--
+func (q *KeyQueue) remove(j *Job) {
+	if j.cancelled {
+		j.cancelled = false
+		q.cancels--
 	}
-	if i := slices.Index(l.Jobs, t); i >= 0 {
-		l.Jobs = slices.Delete(l.Jobs, i, i+1)
+	if i := slices.Index(q.Jobs, j); i >= 0 {
+		q.Jobs = slices.Delete(q.Jobs, i, i+1)
 	}
 }
 
 // count is the number of tasks in any of these phases.
-func (l *KeyQueue) count(phases ...Phase) int {
+func (q *KeyQueue) count(phases ...Phase) int {
 	n := 0
-	for _, t := range l.Jobs {
-		if slices.Contains(phases, t.Phase) {
+	for _, j := range q.Jobs {
+		if slices.Contains(phases, j.Phase) {
 			n++
 		}
 	}
@@ -190,22 +190,22 @@ func (l *KeyQueue) count(phases ...Phase) int {
 }
 
 // rank is the position of a sequence among the line's jobs, 0 when it is not there.
-func (l *KeyQueue) Rank(seq uint64) int {
+func (q *KeyQueue) Rank(seq uint64) int {
 	n := 0
 	found := false
-	for _, t := range l.Jobs {
-		if t.Seq <= seq {
+	for _, j := range q.Jobs {
+		if j.Seq <= seq {
 			n++
-			found = found || t.Seq == seq
+			found = found || j.Seq == seq
 		}
 	}
-	if l.first != 0 && l.first <= seq {
-		i, ok := slices.BinarySearch(l.more, seq)
+	if q.first != 0 && q.first <= seq {
+		i, ok := slices.BinarySearch(q.more, seq)
 		n += 1 + i
 		if ok {
 			n++
 		}
-		found = found || ok || l.first == seq
+		found = found || ok || q.first == seq
 	}
 	if !found {
 		return 0
@@ -213,50 +213,50 @@ func (l *KeyQueue) Rank(seq uint64) int {
 	return n
 }
 
-func (l *KeyQueue) Empty() bool { return l.first == 0 && len(l.Jobs) == 0 }
+func (q *KeyQueue) Empty() bool { return q.first == 0 && len(q.Jobs) == 0 }
 
 // first reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
-func (t *Job) First() bool { return t.Calls == 0 || t.Unseen }
+func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }
 
 // past reports whether the job's deadline has passed at now.
-func (t *Job) Past(now bucket.Micros) bool { return t.Deadline != 0 && t.Deadline <= now }
+func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 
 // crowded is until when a line must not be called because calls left under way may be all that its key may have in
 // flight; 0 when they are fewer.
-func (l *KeyQueue) crowded() bucket.Micros {
-	if l.Orphaned == 0 || int64(l.Orphaned) < l.Limits.InFlight {
+func (q *KeyQueue) crowded() bucket.Micros {
+	if q.Orphaned == 0 || int64(q.Orphaned) < q.Limits.InFlight {
 		return 0
 	}
-	return l.Partition.Leftover
+	return q.Partition.Leftover
 }
 
 // free is how many calls more the line may have asked for or under way, and when that may change by itself.
-func (l *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
-	n, again = l.Limits.InFlight-int64(l.count(asking, granted, calling)), Never
-	if l.Orphaned > 0 && l.Partition.Leftover > now {
-		n, again = n-int64(l.Orphaned), l.Partition.Leftover
+func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
+	n, again = q.Limits.InFlight-int64(q.count(asking, granted, calling)), Never
+	if q.Orphaned > 0 && q.Partition.Leftover > now {
+		n, again = n-int64(q.Orphaned), q.Partition.Leftover
 	}
 	return n, again
 }
 
 // busy reports whether a call of the line runs, is about to start, or has an outcome that is not stored yet.
-func (l *KeyQueue) Busy() bool { return l.count(granted, calling, Settling) > 0 }
+func (q *KeyQueue) Busy() bool { return q.count(granted, calling, Settling) > 0 }
 
 // goOnFrom makes the line go on at its key's pace: from a theoretical arrival time that its store has to be told.
-func (l *KeyQueue) GoOnFrom(tat bucket.Micros) { l.TAT, l.cold = max(l.TAT, tat), true }
+func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat), true }
 
 // remind has a store on another machine, which knows every slot that it granted, be told what the ledger knows, in case the store was set
 // back. theirs is by the store's clock.
-func (l *KeyQueue) Remind(theirs bucket.Micros) { l.floor, l.cold = theirs, true }
+func (q *KeyQueue) Remind(theirs bucket.Micros) { q.floor, q.cold = theirs, true }
 
 // settle has a job that was found be brought to its end before anything else comes of it.
-func (t *Job) Settle() { t.Phase = Settling }
+func (j *Job) Settle() { j.Phase = Settling }
 
 // isStaged reports whether the job is being made ready.
-func (t *Job) IsStaged() bool { return t.Phase == staging }
+func (j *Job) IsStaged() bool { return j.Phase == staging }
 
 // underWay reports whether the job's call runs, or what came of it is not stored yet.
-func (t *Job) UnderWay() bool { return t.Phase == calling || t.Phase == Settling }
+func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == Settling }
 
 // rests reports whether the job waits for its next call.
-func (t *Job) Rests() bool { return t.Phase == resting }
+func (j *Job) Rests() bool { return j.Phase == resting }

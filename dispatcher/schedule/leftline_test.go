@@ -14,19 +14,19 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 	s := New(&Policy{Rules: rules}, Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
 	s.Policy = &Policy{Rules: rules}
-	l := s.Push("k", 1, p)
-	job := l.Extract(1)
+	q := s.Push("k", 1, p)
+	job := q.Extract(1)
 	job.Phase = Settling
 	s.Finished(job)
 	for range 10 {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.ByKey["k"] != nil || l.tenant != nil {
+	if s.ByKey["k"] != nil || q.tenant != nil {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.until = now.Add(time.Hour)
-	s.Touch(l)
+	s.Touch(q)
 	s.Step(now)
 	if s.blocked.size != 0 {
 		t.Error("a line without jobs waits for its turn")

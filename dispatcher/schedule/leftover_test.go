@@ -23,13 +23,13 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 		for ; now < until; now = now.Add(time.Millisecond) {
 			for {
 				fx := s.Step(now)
-				for _, x := range fx.Load {
-					x.Policy = s.Policy
-					s.Loaded(x)
+				for _, j := range fx.Load {
+					j.Policy = s.Policy
+					s.Loaded(j)
 				}
-				for _, x := range fx.Start {
-					running[x.Queue.Key]++
-					s.Sent(x, now)
+				for _, j := range fx.Start {
+					running[j.Queue.Key]++
+					s.Sent(j, now)
 				}
 				if len(fx.Asks) > 0 {
 					a, err := store.Reserve(t.Context(), fx.Asks)

@@ -13,11 +13,11 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		limits.Rate.Burst = 8
 		d := newDesk(limits)
 		d.add("k", "k", "k")
-		line := d.ByKey["k"]
-		first, others := line.Extract(1), []*Job{line.Extract(2), line.Extract(3)}
+		q := d.ByKey["k"]
+		first, others := q.Extract(1), []*Job{q.Extract(2), q.Extract(3)}
 		first.Calls, first.Phase, first.Cramped = calls, staging, true
-		for _, x := range others {
-			x.Phase, x.Policy = ready, d.Policy
+		for _, j := range others {
+			j.Phase, j.Policy = ready, d.Policy
 		}
 		d.staged += 3
 		fx := d.Step(d.now)

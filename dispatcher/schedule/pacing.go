@@ -10,48 +10,48 @@ import (
 const slowed = "slow start"
 
 // earliest is when the line's own governor lets it ask for its next slot, 0 when nothing slows it.
-func (l *KeyQueue) earliest() bucket.Micros {
-	if l.governor == nil {
+func (q *KeyQueue) earliest() bucket.Micros {
+	if q.governor == nil {
 		return 0
 	}
-	return l.governor.earliest()
+	return q.governor.earliest()
 }
 
 // restart begins a slow start of the line.
-func (l *KeyQueue) restart(now bucket.Micros) {
-	if l.governor == nil {
-		l.governor = &governor{}
+func (q *KeyQueue) restart(now bucket.Micros) {
+	if q.governor == nil {
+		q.governor = &governor{}
 	}
-	l.governor.restart(now)
+	q.governor.restart(now)
 }
 
 // atOnce is how many calls a line may have made ready or granted together: one after the other, when it is slowed.
-func (l *KeyQueue) atOnce() int64 {
-	if l.governor != nil && l.governor.slows() {
+func (q *KeyQueue) atOnce() int64 {
+	if q.governor != nil && q.governor.slows() {
 		return 1
 	}
-	return min(l.Limits.InFlight, maxAsks)
+	return min(q.Limits.InFlight, maxAsks)
 }
 
 // relax lets the governors have what they have grown by, and lets go of a line's that slows nothing.
-func (s *Schedule) relax(l *KeyQueue, now bucket.Micros) {
+func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
 	a := s.Policy.Retry.Adaptive
 	s.governor.grow(a, now)
-	if g := l.governor; g != nil {
+	if g := q.governor; g != nil {
 		if g.grow(a, now); !g.slows() {
-			l.governor = nil
+			q.governor = nil
 		}
 	}
 }
 
 // mayAsk reports whether the governors let a line ask for a slot at now; else it is blocked, or to be looked at again.
-func (s *Schedule) mayAsk(l *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros, may bool) {
-	s.relax(l, now)
-	if l.governor != nil {
-		if l.count(asking, granted) > 0 {
+func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros, may bool) {
+	s.relax(q, now)
+	if q.governor != nil {
+		if q.count(asking, granted) > 0 {
 			return Never, false // one after the other: its call will touch the line
 		}
-		if at := l.governor.earliest(); at > now {
+		if at := q.governor.earliest(); at > now {
 			return at, false
 		}
 	}
@@ -62,33 +62,33 @@ func (s *Schedule) mayAsk(l *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 		s.until, s.by = max(s.until, at), slowed
 	}
 	if s.until > now || len(fx.Asks) > 0 {
-		s.block(l)
+		s.block(q)
 		return Never, false
 	}
 	return 0, true
 }
 
 // slows reports whether a line may ask for one slot at a time only.
-func (s *Schedule) slows(l *KeyQueue) bool { return l.governor != nil || s.governor.slows() }
+func (s *Schedule) slows(q *KeyQueue) bool { return q.governor != nil || s.governor.slows() }
 
 // outdated reports whether a task's slot was asked for before the slow start that is to pace it.
-func (s *Schedule) outdated(t *Job) bool {
-	return t.asked < s.governor.began || t.Queue.governor != nil && t.asked < t.Queue.governor.began
+func (s *Schedule) outdated(j *Job) bool {
+	return j.asked < s.governor.began || j.Queue.governor != nil && j.asked < j.Queue.governor.began
 }
 
 // paced takes in that a task has its slot.
-func (s *Schedule) paced(t *Job) {
+func (s *Schedule) paced(j *Job) {
 	if s.governor.slows() {
-		s.governor.granted(s.interval(t), t.At)
+		s.governor.granted(s.interval(j), j.At)
 	}
-	if g := t.Queue.governor; g != nil {
-		g.granted(s.Rules.Interval(t.Queue.Limits.Rate).Duration(), t.At)
+	if g := j.Queue.governor; g != nil {
+		g.granted(s.Rules.Interval(j.Queue.Limits.Rate).Duration(), j.At)
 	}
 }
 
 // interval is the time between two calls of the api at its configured rate: by the shared rate that binds a task like
 // this most, or, where keys share none, by the rates of all keys that have jobs together.
-func (s *Schedule) interval(t *Job) time.Duration {
+func (s *Schedule) interval(j *Job) time.Duration {
 	var most time.Duration
 	for i := range s.Rules.Shared {
 		l := &s.Rules.Shared[i]
@@ -96,30 +96,30 @@ func (s *Schedule) interval(t *Job) time.Duration {
 			continue
 		}
 		cost := int64(1)
-		if i < len(t.Costs) {
-			cost = t.Costs[i]
+		if i < len(j.Costs) {
+			cost = j.Costs[i]
 		}
 		one := s.Rules.Interval(*l.Rate).Duration()
 		most = max(most, min(one, longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
 	}
 	if most == 0 {
-		most = s.Rules.Interval(t.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.ByKey), 1))
+		most = s.Rules.Interval(j.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.ByKey), 1))
 	}
 	return most
 }
 
 // memory is until when a line must not be forgotten though it has no jobs: until what the store has not been told yet
 // is over, its hold, and what pushback has taken of its rate. never when nothing is to be remembered.
-func (s *Schedule) memory(l *KeyQueue, now bucket.Micros) bucket.Micros {
-	s.relax(l, now)
-	until := l.held
-	if l.Orphaned > 0 {
-		until = max(until, l.Partition.Leftover)
+func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
+	s.relax(q, now)
+	until := q.held
+	if q.Orphaned > 0 {
+		until = max(until, q.Partition.Leftover)
 	}
-	if l.cold {
-		until = max(until, l.TAT)
+	if q.cold {
+		until = max(until, q.TAT)
 	}
-	if g := l.governor; g != nil && g.ceiling != 0 && s.Policy.Retry.Adaptive != nil {
+	if g := q.governor; g != nil && g.ceiling != 0 && s.Policy.Retry.Adaptive != nil {
 		until = max(until, now.Add(s.Policy.Retry.Adaptive.Recover/16)) // and look again
 	}
 	if until <= now {
@@ -129,6 +129,6 @@ func (s *Schedule) memory(l *KeyQueue, now bucket.Micros) bucket.Micros {
 }
 
 // nextSlot is the earliest slot of a key by its own rate, as far as this process knows.
-func (s *Schedule) NextSlot(l *KeyQueue, now bucket.Micros) bucket.Micros {
-	return bucket.Forecast(*l.Limits, s.Rules.Interval(l.Limits.Rate), l.TAT, now, 1)
+func (s *Schedule) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
+	return bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1)
 }

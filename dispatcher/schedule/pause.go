@@ -32,11 +32,11 @@ type pauses struct {
 }
 
 // heldUntil is the time before which a line must not be called, never while it is paused.
-func (s *Schedule) heldUntil(l *KeyQueue) bucket.Micros {
-	if l.paused || s.paused.api != nil {
+func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
+	if q.paused || s.paused.api != nil {
 		return Never
 	}
-	return max(l.held, s.held, s.breaker.until, l.crowded())
+	return max(q.held, s.held, s.breaker.until, q.crowded())
 }
 
 // pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.
@@ -47,9 +47,9 @@ func (s *Schedule) Pause(key string, p Pause) {
 		return
 	}
 	s.paused.keys[key] = p
-	if l := s.ByKey[key]; l != nil {
-		l.paused = true
-		s.Touch(l)
+	if q := s.ByKey[key]; q != nil {
+		q.paused = true
+		s.Touch(q)
 	}
 }
 
@@ -57,15 +57,15 @@ func (s *Schedule) Pause(key string, p Pause) {
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.paused.api = nil
-		for _, l := range s.ByKey {
-			s.rouse(l, now)
+		for _, q := range s.ByKey {
+			s.rouse(q, now)
 		}
 		return
 	}
 	delete(s.paused.keys, key)
-	if l := s.ByKey[key]; l != nil {
-		l.paused = false
-		s.rouse(l, now)
+	if q := s.ByKey[key]; q != nil {
+		q.paused = false
+		s.rouse(q, now)
 	}
 }
 
@@ -76,29 +76,29 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 		return false
 	}
 	s.breaker.until = min(s.breaker.until, now)
-	for _, l := range s.ByKey {
-		for _, t := range l.Jobs {
-			if t.Phase == resting && t.tripped {
-				t.NotBefore = min(t.NotBefore, now)
+	for _, q := range s.ByKey {
+		for _, j := range q.Jobs {
+			if j.Phase == resting && j.tripped {
+				j.NotBefore = min(j.NotBefore, now)
 			}
 		}
-		s.rouse(l, now)
+		s.rouse(q, now)
 	}
 	return true
 }
 
 // rouse lets what a hold or a limit sent to rest be looked at again.
-func (s *Schedule) rouse(l *KeyQueue, now bucket.Micros) {
-	for _, t := range l.Jobs {
-		if t.Phase == resting && t.limited {
-			t.NotBefore = now
+func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
+	for _, j := range q.Jobs {
+		if j.Phase == resting && j.limited {
+			j.NotBefore = now
 		}
 	}
-	s.Touch(l)
+	s.Touch(q)
 }
 
 func (s *Schedule) touchAll() {
-	for _, l := range s.ByKey {
-		s.Touch(l)
+	for _, q := range s.ByKey {
+		s.Touch(q)
 	}
 }

@@ -40,41 +40,41 @@ func (s *Schedule) Adopt(next *Policy) {
 
 // unready lets what is ready rest that cannot be called next: what a former policy made ready, and what stands behind a job
 // that was never called and rests, or waits for room in memory. It would keep room from that very job.
-func (s *Schedule) unready(l *KeyQueue, now bucket.Micros, fx *Effects) {
+func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	gap := false
-	for _, t := range l.Jobs {
-		if t.Phase == ready && (gap || t.Policy != s.Policy || !s.mayCall(t)) {
-			s.withdraw(t, now)
-			s.Touch(l)
-			fx.Stale = append(fx.Stale, t)
+	for _, j := range q.Jobs {
+		if j.Phase == ready && (gap || j.Policy != s.Policy || !s.mayCall(j)) {
+			s.withdraw(j, now)
+			s.Touch(q)
+			fx.Stale = append(fx.Stale, j)
 		}
-		gap = gap || t.First() && (t.Phase == resting || t.Phase == staging && t.Cramped)
+		gap = gap || j.First() && (j.Phase == resting || j.Phase == staging && j.Cramped)
 	}
 }
 
 // rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
 // full bucket of the present one is the most it can mean. The store has it exactly.
-func (s *Schedule) Rebind(l *KeyQueue, now bucket.Micros) {
-	if s.ByKey[l.Key] != l {
+func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
+	if s.ByKey[q.Key] != q {
 		return // it has been let go of since
 	}
-	l.Limits = s.LimitsOf(l.Key)
-	if l.tenant == nil || s.tenants[l.tenant.name] != l.tenant {
-		l.blocked, l.queued, l.costly, l.virtualTime, l.lastService, l.lent = false, false, false, 0, 0, 0
-		s.join(l)
+	q.Limits = s.LimitsOf(q.Key)
+	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {
+		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent = false, false, false, 0, 0, 0
+		s.join(q)
 	}
-	full := now.Add(s.DrainTime(l.Limits))
-	l.TAT, l.slipped = min(l.TAT, full), min(l.slipped, full)
+	full := now.Add(s.DrainTime(q.Limits))
+	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
 	if theirs := s.offset.theirs(full); theirs != 0 {
-		l.floor = min(l.floor, theirs)
+		q.floor = min(q.floor, theirs)
 	}
-	l.askAt = 0
-	for _, t := range l.Jobs {
-		if t.Phase == resting && t.limited {
-			t.NotBefore = now
+	q.askAt = 0
+	for _, j := range q.Jobs {
+		if j.Phase == resting && j.limited {
+			j.NotBefore = now
 		}
 	}
-	s.Touch(l)
+	s.Touch(q)
 }
 
 // drainTime is how long a full bucket takes to drain.

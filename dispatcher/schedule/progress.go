@@ -3,46 +3,46 @@ package schedule
 import "weir/bucket"
 
 // loaded reports that a task's message is here and its intent is stored, where it needs one.
-func (s *Schedule) Loaded(t *Job) {
-	t.Phase = ready
-	s.Touch(t.Queue)
+func (s *Schedule) Loaded(j *Job) {
+	j.Phase = ready
+	s.Touch(j.Queue)
 }
 
 // sent reports that a task's request has left at now. The calls that follow must not come too close to
 // it: where it was later than a slot allows, the line's later slots are given back and its pace goes on from it.
-func (s *Schedule) Sent(t *Job, now bucket.Micros) {
-	t.Unsent = false
-	if now > s.latest(t) {
-		t.Queue.slipped = t.Grant.TAT - t.Grant.At + now
+func (s *Schedule) Sent(j *Job, now bucket.Micros) {
+	j.Unsent = false
+	if now > s.latest(j) {
+		j.Queue.slipped = j.Grant.TAT - j.Grant.At + now
 	}
-	s.Touch(t.Queue)
+	s.Touch(j.Queue)
 }
 
 // unstage takes a staging task back out, to be settled without a call.
-func (s *Schedule) Unstage(t *Job) {
-	s.noProbe(t)
-	t.Phase = Settling
+func (s *Schedule) Unstage(j *Job) {
+	s.noProbe(j)
+	j.Phase = Settling
 	s.staged--
-	s.Touch(t.Queue)
+	s.Touch(j.Queue)
 }
 
 // unconnected takes a staging task back out for which there is no connection: that is a call that failed, and is to be heard of. A
 // probe is the probe until then.
-func (s *Schedule) Unconnected(t *Job) {
-	probe := s.probe == t
-	s.Unstage(t)
+func (s *Schedule) Unconnected(j *Job) {
+	probe := s.probe == j
+	s.Unstage(j)
 	if probe {
-		s.probe = t
+		s.probe = j
 	}
 }
 
 // ended reports that a task's call has ended; its outcome is being stored.
-func (s *Schedule) Ended(t *Job) {
-	t.Phase = Settling
-	t.called = true
+func (s *Schedule) Ended(j *Job) {
+	j.Phase = Settling
+	j.called = true
 	s.calls--
 	s.settling++
-	s.Touch(t.Queue)
+	s.Touch(j.Queue)
 	s.PermitFreed()
 }
 
@@ -64,39 +64,39 @@ func (s *Schedule) byInFlight() bool {
 }
 
 // rest lets a task wait for its retry. Its message is dropped from memory.
-func (s *Schedule) Rest(t *Job, notBefore bucket.Micros) {
-	s.noProbe(t)
-	s.cleared(t)
-	s.settled(t)
-	t.Phase, t.NotBefore = resting, notBefore
-	t.unload()
-	s.Touch(t.Queue)
+func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
+	s.noProbe(j)
+	s.cleared(j)
+	s.settled(j)
+	j.Phase, j.NotBefore = resting, notBefore
+	j.unload()
+	s.Touch(j.Queue)
 }
 
 // settled counts out a call whose outcome is stored.
-func (s *Schedule) settled(t *Job) {
-	if t.called {
-		t.called = false
+func (s *Schedule) settled(j *Job) {
+	if j.called {
+		j.called = false
 		s.settling--
 	}
 }
 
 // finished lets go of a settled task.
-func (s *Schedule) Finished(t *Job) {
-	s.settled(t)
-	s.cleared(t)
-	if t.lapsed {
+func (s *Schedule) Finished(j *Job) {
+	s.settled(j)
+	s.cleared(j)
+	if j.lapsed {
 		s.lapsing--
 	}
-	t.unload()
-	t.Queue.remove(t)
+	j.unload()
+	j.Queue.remove(j)
 	s.Unfinished--
-	s.Touch(t.Queue)
+	s.Touch(j.Queue)
 }
 
 // postpone lets a staging task rest until shortly before a slot that turned out to be far.
-func (s *Schedule) Postpone(t *Job, slot bucket.Micros) {
-	s.Unstage(t)
-	s.Rest(t, slot.Add(-s.pace.PrepareLead))
-	t.limited = true
+func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
+	s.Unstage(j)
+	s.Rest(j, slot.Add(-s.pace.PrepareLead))
+	j.limited = true
 }

@@ -10,21 +10,21 @@ import (
 // whose jobs are still on their way, and is to be called for those again: a slot may have been asked for, or a job been
 // about to become ready. Their part is not open, so that nothing new begins.
 func (s *Schedule) Unwind(lines []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
-	for _, l := range lines {
-		if first := firstGranted(l); first != nil {
-			s.giveBack(l, first, fx)
+	for _, q := range lines {
+		if first := firstGranted(q); first != nil {
+			s.giveBack(q, first, fx)
 		}
-		for _, t := range l.Jobs {
-			if t.Phase == ready {
-				s.withdraw(t, now)
-				fx.Stale = append(fx.Stale, t)
+		for _, j := range q.Jobs {
+			if j.Phase == ready {
+				s.withdraw(j, now)
+				fx.Stale = append(fx.Stale, j)
 			}
 		}
-		if l.count(asking) > 0 {
-			l.passed = true // what is granted now goes back at once
+		if q.count(asking) > 0 {
+			q.passed = true // what is granted now goes back at once
 		}
-		if l.count(staging, ready, asking, granted, calling, Settling) > 0 {
-			busy = append(busy, l)
+		if q.count(staging, ready, asking, granted, calling, Settling) > 0 {
+			busy = append(busy, q)
 		}
 	}
 	return busy
@@ -32,26 +32,26 @@ func (s *Schedule) Unwind(lines []*KeyQueue, now bucket.Micros, fx *Effects) (bu
 
 // forget lets go of a line whose part is not this process's any more. What of it is still on its way ends outside the
 // schedule's lines; the key may have another line by then.
-func (s *Schedule) Forget(l *KeyQueue) {
-	s.Unfinished -= l.waiting()
-	l.first, l.more, l.cold = 0, nil, false
-	kept := l.Jobs[:0]
-	for _, t := range l.Jobs {
-		if t.Phase == resting {
+func (s *Schedule) Forget(q *KeyQueue) {
+	s.Unfinished -= q.waiting()
+	q.first, q.more, q.cold = 0, nil, false
+	kept := q.Jobs[:0]
+	for _, j := range q.Jobs {
+		if j.Phase == resting {
 			s.Unfinished--
 			continue
 		}
-		kept = append(kept, t)
+		kept = append(kept, j)
 	}
-	clear(l.Jobs[len(kept):])
-	l.Jobs = kept
-	s.timers.set(l, Never)
-	delete(s.heldKeys, l)
-	if s.ByKey[l.Key] == l {
-		delete(s.ByKey, l.Key)
-		s.leave(l)
-		s.countKept(l)
-		l.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
+	clear(q.Jobs[len(kept):])
+	q.Jobs = kept
+	s.timers.set(q, Never)
+	delete(s.heldKeys, q)
+	if s.ByKey[q.Key] == q {
+		delete(s.ByKey, q.Key)
+		s.leave(q)
+		s.countKept(q)
+		q.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
 	}
 }
 
@@ -78,19 +78,19 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 }
 
 // unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
-func (s *Schedule) Unstart(t *Job) bucket.Use {
-	t.Phase, t.Unsent = ready, false
+func (s *Schedule) Unstart(j *Job) bucket.Use {
+	j.Phase, j.Unsent = ready, false
 	s.calls--
 	s.staged++
-	s.Touch(t.Queue)
+	s.Touch(j.Queue)
 	s.PermitFreed()
-	return bucket.Use{Key: t.Queue.Key, Grant: t.Grant, Costs: t.Costs, Returned: true}
+	return bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs, Returned: true}
 }
 
-func firstGranted(line *KeyQueue) *Job {
-	for _, t := range line.Jobs {
-		if t.Phase == granted {
-			return t
+func firstGranted(q *KeyQueue) *Job {
+	for _, j := range q.Jobs {
+		if j.Phase == granted {
+			return j
 		}
 	}
 	return nil

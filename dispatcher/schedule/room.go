@@ -15,10 +15,10 @@ func (s *Schedule) room() bool {
 }
 
 // awaitRoom lets a line wait for room to make a job ready.
-func (s *Schedule) awaitRoom(l *KeyQueue) {
-	if !l.queued {
-		l.queued = true
-		s.awaitingRoom.push(l)
+func (s *Schedule) awaitRoom(q *KeyQueue) {
+	if !q.queued {
+		q.queued = true
+		s.awaitingRoom.push(q)
 	}
 }
 
@@ -43,23 +43,23 @@ func (s *Schedule) unblock(now bucket.Micros) {
 		most = 1 // it tries whether the store is there again; or no more than one may go on
 	}
 	for range most {
-		l := s.blocked.pop()
-		if l == nil {
+		q := s.blocked.pop()
+		if q == nil {
 			return
 		}
-		l.blocked, l.called = false, true
-		s.Touch(l)
-		if l.costly {
+		q.blocked, q.called = false, true
+		s.Touch(q)
+		if q.costly {
 			return
 		}
 	}
 }
 
 // block lets a line wait for the shared limit.
-func (s *Schedule) block(l *KeyQueue) {
-	if !l.blocked {
-		l.blocked = true
-		s.blocked.push(l)
+func (s *Schedule) block(q *KeyQueue) {
+	if !q.blocked {
+		q.blocked = true
+		s.blocked.push(q)
 	}
 }
 
@@ -68,11 +68,11 @@ func (s *Schedule) block(l *KeyQueue) {
 const shortCall = 100 * time.Millisecond
 
 // ahead counts what of a line stands before the next job to be made ready.
-func (s *Schedule) ahead(l *KeyQueue) int64 {
+func (s *Schedule) ahead(q *KeyQueue) int64 {
 	if s.callTime <= shortCall {
-		return int64(l.count(granted))
+		return int64(q.count(granted))
 	}
-	return int64(l.count(granted, calling))
+	return int64(q.count(granted, calling))
 }
 
 // learnCall follows how long calls take.

@@ -104,15 +104,15 @@ type Effects struct {
 
 // line returns the key's line, making it when there is none.
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
-	l := s.ByKey[key]
-	if l == nil {
-		l = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
-		l.cold = l.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
-		_, l.paused = s.paused.keys[key]
-		s.join(l)
-		s.ByKey[key] = l
+	q := s.ByKey[key]
+	if q == nil {
+		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
+		q.cold = q.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
+		_, q.paused = s.paused.keys[key]
+		s.join(q)
+		s.ByKey[key] = q
 	}
-	return l
+	return q
 }
 
 // limitsOf shares one value among all keys without an override.
@@ -125,24 +125,24 @@ func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
 }
 
 // touch marks a line as having something to do.
-func (s *Schedule) Touch(l *KeyQueue) {
-	if l.tenant == nil {
+func (s *Schedule) Touch(q *KeyQueue) {
+	if q.tenant == nil {
 		return // it was let go of, without jobs: who still knew it, a suspect's turn perhaps, has nothing to tell it
 	}
-	if !l.inTurn {
-		l.inTurn = true
-		s.active = append(s.active, l)
+	if !q.inTurn {
+		q.inTurn = true
+		s.active = append(s.active, q)
 	}
 }
 
 // push takes a job in.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
-	l := s.Queue(key, p)
-	l.Enqueue(seq)
+	q := s.Queue(key, p)
+	q.Enqueue(seq)
 	s.Unfinished++
-	s.countKept(l)
-	s.Touch(l)
-	return l
+	s.countKept(q)
+	s.Touch(q)
+	return q
 }
 
 // allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
@@ -159,9 +159,9 @@ func (s *Schedule) Allow(may bool) {
 func (s *Schedule) Step(now bucket.Micros) Effects {
 	var fx Effects
 	for s.timers.next() <= now {
-		l := s.timers[0]
-		s.timers.set(l, Never)
-		s.Touch(l)
+		q := s.timers[0]
+		s.timers.set(q, Never)
+		s.Touch(q)
 	}
 	if s.held != 0 && s.held <= now {
 		s.held = 0
@@ -175,16 +175,16 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	s.unblock(now)
 	s.lapseMore(now, &fx)
 	for s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks {
-		l := s.awaitingRoom.pop()
-		l.queued = false
-		s.advance(l, now, &fx)
+		q := s.awaitingRoom.pop()
+		q.queued = false
+		s.advance(q, now, &fx)
 	}
 	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
-		l := s.active[0]
+		q := s.active[0]
 		s.active[0] = nil
 		s.active = s.active[1:]
-		l.inTurn = false
-		s.advance(l, now, &fx)
+		q.inTurn = false
+		s.advance(q, now, &fx)
 	}
 	if len(fx.Asks) > 0 {
 		s.rounds++
@@ -196,111 +196,111 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 const maxAsks = 64
 
 // advance moves one line as far as it goes at now and sets its timer.
-func (s *Schedule) advance(l *KeyQueue, now bucket.Micros, fx *Effects) {
-	if l.held != 0 && l.held <= now {
-		l.held = 0
-		delete(s.heldKeys, l)
-		l.restart(now)
-		fx.Resumed = append(fx.Resumed, l)
+func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
+	if q.held != 0 && q.held <= now {
+		q.held = 0
+		delete(s.heldKeys, q)
+		q.restart(now)
+		fx.Resumed = append(fx.Resumed, q)
 	}
-	s.startDue(l, now, fx)
-	s.cancelDue(l, fx)
+	s.startDue(q, now, fx)
+	s.cancelDue(q, fx)
 	due := Never
-	if len(l.Jobs) > 0 {
-		due = s.nextStart(l)
+	if len(q.Jobs) > 0 {
+		due = s.nextStart(q)
 	}
-	if !s.drain && !s.barred && l.Partition.Open && !l.Unread {
-		s.lapse(l, now, fx)
-		hold := s.heldUntil(l)
+	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
+		s.lapse(q, now, fx)
+		hold := s.heldUntil(q)
 		switch {
 		case hold > now.Add(s.pace.PrepareLead):
-			s.withdrawReady(l, hold, now, fx)
+			s.withdrawReady(q, hold, now, fx)
 			if hold != Never {
 				due = min(due, hold.Add(-s.pace.PrepareLead))
 			}
-		case l.blocked:
-		case s.until > now.Add(LongWait) && !l.costly, s.failures > 0 && s.until > now:
-			s.withdrawReady(l, s.until, now, fx)
-			s.block(l) // nothing is made ready for a slot that is far
+		case q.blocked:
+		case s.until > now.Add(LongWait) && !q.costly, s.failures > 0 && s.until > now:
+			s.withdrawReady(q, s.until, now, fx)
+			s.block(q) // nothing is made ready for a slot that is far
 		default:
-			due = min(due, s.stage(l, now, fx), s.ask(l, now, fx))
+			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
 		}
-		due = min(due, s.lapse(l, now, fx)) // another job may be the first now
+		due = min(due, s.lapse(q, now, fx)) // another job may be the first now
 	}
-	if l.called {
-		l.called = false
-		s.blocked.lend(l, 0) // it had nothing to ask for
+	if q.called {
+		q.called = false
+		s.blocked.lend(q, 0) // it had nothing to ask for
 	}
-	if l.Empty() {
-		due = min(due, s.memory(l, now))
+	if q.Empty() {
+		due = min(due, s.memory(q, now))
 	}
-	s.timers.set(l, due)
-	if due == Never && l.Empty() && !l.inTurn && !l.queued && !l.lapses && !l.blocked && s.ByKey[l.Key] == l {
-		s.leave(l)
-		delete(s.ByKey, l.Key) // a line that is still listed somewhere must stay the key's only one
+	s.timers.set(q, due)
+	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.ByKey[q.Key] == q {
+		s.leave(q)
+		delete(s.ByKey, q.Key) // a line that is still listed somewhere must stay the key's only one
 	}
-	s.countKept(l)
+	s.countKept(q)
 }
 
 // countKept counts the lines that are kept without jobs, for what they remember of their key.
-func (s *Schedule) countKept(l *KeyQueue) {
-	kept := l.Empty() && s.ByKey[l.Key] == l
+func (s *Schedule) countKept(q *KeyQueue) {
+	kept := q.Empty() && s.ByKey[q.Key] == q
 	switch {
-	case kept && !l.kept:
+	case kept && !q.kept:
 		s.kept++
-	case !kept && l.kept:
+	case !kept && q.kept:
 		s.kept--
 	}
-	l.kept = kept
+	q.kept = kept
 }
 
 // withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'
 // jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
-func (s *Schedule) withdrawReady(l *KeyQueue, until, now bucket.Micros, fx *Effects) {
+func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effects) {
 	if until <= now.Add(LongWait) && s.breaker.closed() {
 		return
 	}
-	for _, t := range l.Jobs {
-		if t.Phase == ready && (t != s.probe || until > now.Add(LongWait)) {
-			s.withdraw(t, until)
-			fx.Stale = append(fx.Stale, t)
+	for _, j := range q.Jobs {
+		if j.Phase == ready && (j != s.probe || until > now.Add(LongWait)) {
+			s.withdraw(j, until)
+			fx.Stale = append(fx.Stale, j)
 		}
 	}
 }
 
 // stage makes jobs ready whose slots are near, and returns when to look again.
-func (s *Schedule) stage(l *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros) {
-	interval := s.Rules.Interval(l.Limits.Rate)
-	ungranted := int64(l.count(staging, ready, asking))
+func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros) {
+	interval := s.Rules.Interval(q.Limits.Rate)
+	ungranted := int64(q.count(staging, ready, asking))
 	for {
-		t, at := s.candidate(l, now.Add(s.pace.PrepareLead))
-		if t == nil && at == Never {
+		j, at := s.candidate(q, now.Add(s.pace.PrepareLead))
+		if j == nil && at == Never {
 			return Never
 		}
-		at = max(at, l.earliest(), bucket.Forecast(*l.Limits, interval, l.TAT, now, int(ungranted)+1))
+		at = max(at, q.earliest(), bucket.Forecast(*q.Limits, interval, q.TAT, now, int(ungranted)+1))
 		if at > now.Add(s.pace.PrepareLead) {
 			return at.Add(-s.pace.PrepareLead)
 		}
-		if ungranted+s.ahead(l) >= l.atOnce() {
+		if ungranted+s.ahead(q) >= q.atOnce() {
 			return Never // a call of this line that ends will touch it
 		}
 		if !s.room() {
-			s.awaitRoom(l)
+			s.awaitRoom(q)
 			return Never
 		}
-		if t == nil {
-			t = l.begin(l.dequeue())
+		if j == nil {
+			j = q.begin(q.dequeue())
 		}
-		t.Phase, t.limited = staging, false
+		j.Phase, j.limited = staging, false
 		if !s.breaker.closed() {
-			s.probe = t
+			s.probe = j
 		}
-		s.suspects.call(t)
+		s.suspects.call(j)
 		s.staged++
 		ungranted++
-		fx.Load = append(fx.Load, t)
+		fx.Load = append(fx.Load, j)
 		if s.awaitingRoom.size > 0 {
-			s.awaitRoom(l) // a job a turn
+			s.awaitRoom(q) // a job a turn
 			return Never
 		}
 	}
@@ -309,10 +309,10 @@ func (s *Schedule) stage(l *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 // candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
 // may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
 // job that the api may not have seen yet may not.
-func (s *Schedule) candidate(l *KeyQueue, by bucket.Micros) (t *Job, at bucket.Micros) {
+func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micros) {
 	at = Never
 	passable := true
-	for _, rest := range l.Jobs {
+	for _, rest := range q.Jobs {
 		if rest.Phase == Settling && rest.Unseen {
 			passable = false // what became of its call is being found out
 			break
@@ -321,79 +321,79 @@ func (s *Schedule) candidate(l *KeyQueue, by bucket.Micros) (t *Job, at bucket.M
 			continue
 		}
 		if may := s.suspects.mayCall(rest); may && rest.NotBefore < at {
-			t, at = rest, rest.NotBefore
+			j, at = rest, rest.NotBefore
 		}
 		if rest.First() {
 			passable = false
 			break
 		}
 	}
-	if passable && l.first != 0 && at > by {
+	if passable && q.first != 0 && at > by {
 		return nil, 0
 	}
-	return t, at
+	return j, at
 }
 
 // ask asks for slots for the line's ready tasks and returns when to look again.
-func (s *Schedule) ask(l *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
-	s.unready(l, now, fx)
-	free, again := l.free(now)
+func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
+	s.unready(q, now, fx)
+	free, again := q.free(now)
 	var tasks []*Job
-	for _, t := range l.Jobs {
-		if t.Phase == staging && !t.First() {
+	for _, j := range q.Jobs {
+		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
 		}
-		if t.Phase == staging || t.Phase == asking || t.First() && (t.Phase == resting || t.Phase == Settling || t.NotBefore > now) {
-			if t.Phase == ready {
-				again = min(again, t.NotBefore)
+		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == Settling || j.NotBefore > now) {
+			if j.Phase == ready {
+				again = min(again, j.NotBefore)
 			}
 			break // order: nobody overtakes
 		}
-		if t.Phase != ready {
+		if j.Phase != ready {
 			continue
 		}
-		if t.NotBefore > now {
-			again = min(again, t.NotBefore) // a retry that was made ready before its time
+		if j.NotBefore > now {
+			again = min(again, j.NotBefore) // a retry that was made ready before its time
 			continue
 		}
-		if t.Past(now) {
-			s.expire(t, fx)
+		if j.Past(now) {
+			s.expire(j, fx)
 			continue
 		}
 		if int64(len(tasks)) >= min(free, maxAsks) {
 			break
 		}
-		tasks = append(tasks, t)
+		tasks = append(tasks, j)
 	}
 	if len(tasks) == 0 {
 		return again
 	}
-	if hold := s.heldUntil(l); hold > now {
+	if hold := s.heldUntil(q); hold > now {
 		return hold // a slot before it could not be used
 	}
-	if again, may := s.mayAsk(l, now, fx); !may {
+	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
 	}
-	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !l.called {
-		s.block(l)
+	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !q.called {
+		s.block(q)
 		return Never
 	}
-	if l.askAt > now {
-		return l.askAt
+	if q.askAt > now {
+		return q.askAt
 	}
-	if slot := bucket.Forecast(*l.Limits, s.Rules.Interval(l.Limits.Rate), l.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
+	if slot := bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
 		return slot.Add(-s.pace.ReserveAhead)
 	}
-	if len(s.Rules.Shared) > 0 || s.slows(l) {
+	if len(s.Rules.Shared) > 0 || s.slows(q) {
 		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
 	}
-	for _, t := range tasks {
-		t.Phase = asking
+	for _, j := range tasks {
+		j.Phase = asking
 	}
-	s.takeTurn(l, tasks)
-	ask := bucket.Ask{Key: l.Key, Limits: *l.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
-	if l.cold {
-		ask.Floor = s.Floor(l)
+	s.takeTurn(q, tasks)
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
+	if q.cold {
+		ask.Floor = s.Floor(q)
 	}
 	fx.Asks = append(fx.Asks, ask)
 	fx.asked = append(fx.asked, tasks)
@@ -429,15 +429,15 @@ func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.ByKey) }
 func (s *Schedule) Find(key string) *KeyQueue { return s.ByKey[key] }
 
 // has reports whether a queue is its key's still: one that came to its end is not.
-func (s *Schedule) Has(l *KeyQueue) bool { return s.ByKey[l.Key] == l }
+func (s *Schedule) Has(q *KeyQueue) bool { return s.ByKey[q.Key] == q }
 
 // stop lets nothing new start, and returns the slots that were not used.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	var fx Effects
-	for _, l := range s.ByKey {
-		if first := firstGranted(l); first != nil {
-			s.giveBack(l, first, &fx)
+	for _, q := range s.ByKey {
+		if first := firstGranted(q); first != nil {
+			s.giveBack(q, first, &fx)
 		}
 	}
 	return fx.Unused
@@ -446,16 +446,16 @@ func (s *Schedule) Stop() []bucket.Use {
 // openPartition lets the jobs of a partition be called.
 func (s *Schedule) OpenPartition(p *Partition) {
 	p.Open = true
-	for _, l := range s.ByKey {
-		if l.Partition == p {
-			s.Touch(l)
+	for _, q := range s.ByKey {
+		if q.Partition == p {
+			s.Touch(q)
 		}
 	}
 }
 
 // intervalOf is the time between two calls of a key in the long run.
-func (s *Schedule) IntervalOf(l *KeyQueue) time.Duration {
-	return s.Rules.Interval(l.Limits.Rate).Duration()
+func (s *Schedule) IntervalOf(q *KeyQueue) time.Duration {
+	return s.Rules.Interval(q.Limits.Rate).Duration()
 }
 
 // learnLevels takes in how much of the shared limits is used. levels is not changed afterwards.

@@ -39,12 +39,12 @@ func (d *desk) add(keys ...string) {
 // turn steps once, and everything that is to be made ready is.
 func (d *desk) turn() Effects {
 	fx := d.Step(d.now)
-	for _, t := range fx.Load {
-		t.Policy, t.Costs = d.Policy, make([]int64, len(d.Rules.Shared))
-		for i := range t.Costs {
-			t.Costs[i] = 1
+	for _, j := range fx.Load {
+		j.Policy, j.Costs = d.Policy, make([]int64, len(d.Rules.Shared))
+		for i := range j.Costs {
+			j.Costs[i] = 1
 		}
-		d.Loaded(t)
+		d.Loaded(j)
 	}
 	return fx
 }
@@ -52,8 +52,8 @@ func (d *desk) turn() Effects {
 // grant is a turn in which every ask gets a slot at once, and every call that starts leaves and goes on.
 func (d *desk) grant() {
 	fx := d.turn()
-	for _, x := range fx.Start {
-		d.Sent(x, d.now)
+	for _, j := range fx.Start {
+		d.Sent(j, d.now)
 	}
 	if len(fx.Asks) == 0 {
 		return
@@ -66,8 +66,8 @@ func (d *desk) grant() {
 }
 
 func (d *desk) inPhase(p Phase) (n int) {
-	for _, l := range d.ByKey {
-		n += l.count(p)
+	for _, q := range d.ByKey {
+		n += q.count(p)
 	}
 	return n
 }
@@ -83,9 +83,9 @@ func names(prefix string, n int) []string {
 // TestPausedKeyGivesTheProbeUp: a key that is paused, or held for long, while its job is the breaker's probe keeps no
 // other key from being it.
 func TestPausedKeyGivesTheProbeUp(t *testing.T) {
-	for name, stop := range map[string]func(d *desk, l *KeyQueue){
-		"paused": func(d *desk, l *KeyQueue) { d.Pause(l.Key, Pause{}) },
-		"held":   func(d *desk, l *KeyQueue) { d.Hold(l, d.now.Add(time.Hour), "429") },
+	for name, stop := range map[string]func(d *desk, q *KeyQueue){
+		"paused": func(d *desk, q *KeyQueue) { d.Pause(q.Key, Pause{}) },
+		"held":   func(d *desk, q *KeyQueue) { d.Hold(q, d.now.Add(time.Hour), "429") },
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
@@ -166,8 +166,8 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 	next := *d.Policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
-	for _, l := range d.ByKey {
-		d.Rebind(l, d.now)
+	for _, q := range d.ByKey {
+		d.Rebind(q, d.now)
 	}
 	if n := len(d.turn().Load); n != 5 {
 		t.Errorf("%d of 5 jobs are made ready", n)
@@ -192,15 +192,15 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.Adopt(&next)
 	d.Rebind(kept, d.now)
 	var gone []*KeyQueue
-	for _, l := range d.ByKey {
-		if l != kept {
-			d.Forget(l)
-			gone = append(gone, l)
+	for _, q := range d.ByKey {
+		if q != kept {
+			d.Forget(q)
+			gone = append(gone, q)
 		}
 	}
 	d.ForgetWaiting(&Partition{})
-	for _, l := range gone {
-		d.Rebind(l, d.now)
+	for _, q := range gone {
+		d.Rebind(q, d.now)
 	}
 	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.ByKey) != 1 {
 		t.Errorf("%d tenants and %d lines are left of one", len(d.tenants), len(d.ByKey))
@@ -212,17 +212,17 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
-	x := d.ByKey["k0"].Extract(1)
+	j := d.ByKey["k0"].Extract(1)
 	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
-	if x.Deaths = 1; !d.suspects.mayCall(x) {
+	if j.Deaths = 1; !d.suspects.mayCall(j) {
 		t.Error("after one death a job waits as a suspect")
 	}
 	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
-		for _, l := range d.ByKey {
-			x := l.Extract(l.first)
-			x.Phase, x.NotBefore, x.Calls, x.Deaths = resting, 1, 1, deaths
+		for _, q := range d.ByKey {
+			j := q.Extract(q.first)
+			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}
 		ended := 0
 		for range 200 {
@@ -230,10 +230,10 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 			if n := len(d.suspects.called); n > most {
 				t.Fatalf("after %d deaths %d suspects are called at once", deaths, n)
 			}
-			for x := range d.suspects.called {
-				if x.Phase == ready || x.Phase == asking {
-					d.Unstage(x)
-					d.Finished(x)
+			for j := range d.suspects.called {
+				if j.Phase == ready || j.Phase == asking {
+					d.Unstage(j)
+					d.Finished(j)
 					ended++
 				}
 			}

@@ -241,31 +241,31 @@ func (m *simulation) step() {
 	if len(fx.Unused) > 0 {
 		m.tell(fx.Unused)
 	}
-	for _, t := range fx.Start {
-		m.start(t)
+	for _, j := range fx.Start {
+		m.start(j)
 	}
 	m.checkOpen(fx)
 	m.expire(fx.Expire)
 	m.checkLapsed()
-	for _, t := range fx.Load {
-		t.Policy, t.Costs = m.s.Policy, m.costsOf(t.Seq)
+	for _, j := range fx.Load {
+		j.Policy, j.Costs = m.s.Policy, m.costsOf(j.Seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
-			t.Deadline = m.deadlines.of[t.Seq]
+			j.Deadline = m.deadlines.of[j.Seq]
 			if m.unreachable() {
-				m.unconnected(t)
+				m.unconnected(j)
 				return
 			}
-			m.s.Loaded(t)
+			m.s.Loaded(j)
 		})
 	}
-	for _, l := range fx.Resumed {
-		m.resumed(l)
+	for _, q := range fx.Resumed {
+		m.resumed(q)
 	}
-	for _, t := range fx.Cancel {
-		if !m.cancelled[t.Seq] {
-			m.t.Fatalf("job %d was cancelled by nobody", t.Seq)
+	for _, j := range fx.Cancel {
+		if !m.cancelled[j.Seq] {
+			m.t.Fatalf("job %d was cancelled by nobody", j.Seq)
 		}
-		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(t); m.finished++ })
+		m.after(m.upTo(5*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 	}
 	if len(fx.Asks) > 0 {
 		m.reserve(fx)
@@ -288,35 +288,35 @@ func (m *simulation) costsOf(seq uint64) []int64 {
 }
 
 // start is one call: it holds the schedule to its promises and decides how the call ends.
-func (m *simulation) start(t *Job) {
-	key := t.Queue.Key
-	if slot := t.Grant.At.Add(-m.skew); m.now < slot || m.now < t.At || m.now > t.last {
+func (m *simulation) start(j *Job) {
+	key := j.Queue.Key
+	if slot := j.Grant.At.Add(-m.skew); m.now < slot || m.now < j.At || m.now > j.last {
 		m.t.Fatalf("S1: a call started %s after its slot", slot.Until(m.now))
 	}
 	if _, paused := m.s.paused.keys[key]; paused || m.s.paused.api != nil {
 		m.t.Fatalf("a call of %s started while it is paused", key)
 	}
-	if at := m.deadlines.of[t.Seq]; at != 0 && at <= m.now {
-		m.t.Fatalf("job %d was called %s after its deadline", t.Seq, at.Until(m.now))
+	if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now {
+		m.t.Fatalf("job %d was called %s after its deadline", j.Seq, at.Until(m.now))
 	}
-	if m.cancelled[t.Seq] {
-		m.t.Fatalf("job %d was called after it was cancelled", t.Seq)
+	if m.cancelled[j.Seq] {
+		m.t.Fatalf("job %d was called after it was cancelled", j.Seq)
 	}
-	if hold := max(t.Queue.held, m.s.held); m.now < hold {
+	if hold := max(j.Queue.held, m.s.held); m.now < hold {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
-	if t.Calls == 0 {
-		if t.Seq < m.firsts[key] {
-			m.t.Fatalf("S2: job %d of %s was first called after job %d", t.Seq, key, m.firsts[key])
+	if j.Calls == 0 {
+		if j.Seq < m.firsts[key] {
+			m.t.Fatalf("S2: job %d of %s was first called after job %d", j.Seq, key, m.firsts[key])
 		}
-		m.firsts[key] = t.Seq
+		m.firsts[key] = j.Seq
 	}
-	m.checkBreaker(t)
-	m.checkSlowStart(t)
-	if of := &m.s.suspects; t.Deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
+	m.checkBreaker(j)
+	m.checkSlowStart(j)
+	if of := &m.s.suspects; j.Deaths >= suspectFrom && (of.alone != nil && len(of.called) > 1 || len(of.called) > manySuspects) {
 		m.t.Fatal("a job that may have killed a worker was called beside another such")
 	}
-	t.Calls++
+	j.Calls++
 	m.calling[key]++
 	m.inFlight++
 	m.maxInAPI = max(m.maxInAPI, m.inFlight)
@@ -324,30 +324,30 @@ func (m *simulation) start(t *Job) {
 		m.t.Fatalf("S3: %d calls of %s run at once, %d may", m.calling[key], key, m.policy.Rules.Key.InFlight)
 	}
 	started := m.now
-	m.after(m.upTo(m.busy), func() { m.leave(t, started) })
+	m.after(m.upTo(m.busy), func() { m.leave(j, started) })
 }
 
 // leave is the moment a call's request has left: late, on a busy machine. What a key's own calls make up for, calls of
 // other keys under a shared limit do not.
-func (m *simulation) leave(t *Job, started bucket.Micros) {
-	key := t.Queue.Key
-	m.s.Sent(t, m.now)
-	m.mayLeave(t)
+func (m *simulation) leave(j *Job, started bucket.Micros) {
+	key := j.Queue.Key
+	m.s.Sent(j, m.now)
+	m.mayLeave(j)
 	at := int64(m.now) * 1000
 	m.starts[key] = append(m.starts[key], bucket.Arrival{At: at})
-	for i, name := range m.made[t.Seq] {
-		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: t.Costs[i]})
+	for i, name := range m.made[j.Seq] {
+		m.shared[name] = append(m.shared[name], bucket.Arrival{At: at, Cost: j.Costs[i]})
 	}
-	m.after(m.upTo(40*time.Millisecond), func() { m.end(t, started) })
+	m.after(m.upTo(40*time.Millisecond), func() { m.end(j, started) })
 }
 
-func (m *simulation) end(t *Job, started bucket.Micros) {
-	m.calling[t.Queue.Key]--
+func (m *simulation) end(j *Job, started bucket.Micros) {
+	m.calling[j.Queue.Key]--
 	m.inFlight--
-	m.tell([]bucket.Use{{Key: t.Queue.Key, Grant: t.Grant, Costs: t.Costs}})
+	m.tell([]bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}})
 	m.s.LearnCall(started.Until(m.now))
-	m.s.Ended(t)
-	m.heard(t, m.fate(t, started))
+	m.s.Ended(j)
+	m.heard(j, m.fate(j, started))
 }
 
 // claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of

@@ -8,35 +8,35 @@ import (
 
 // startDue starts what is granted and due. A slot that was missed takes the later ones of the line with it, newest
 // first, so that the store can give them all back.
-func (s *Schedule) startDue(l *KeyQueue, now bucket.Micros, fx *Effects) {
-	if l.slipped != 0 {
-		if first := firstGranted(l); first != nil {
-			s.giveBack(l, first, fx)
+func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
+	if q.slipped != 0 {
+		if first := firstGranted(q); first != nil {
+			s.giveBack(q, first, fx)
 		}
-		l.TAT, l.cold, l.slipped = max(l.TAT, l.slipped), true, 0
-		l.passed = l.count(asking) > 0
+		q.TAT, q.cold, q.slipped = max(q.TAT, q.slipped), true, 0
+		q.passed = q.count(asking) > 0
 	}
-	if l.sending() {
+	if q.sending() {
 		return
 	}
-	for _, t := range l.Jobs {
-		if t.Phase != granted || t.At > now {
+	for _, j := range q.Jobs {
+		if j.Phase != granted || j.At > now {
 			continue
 		}
-		if s.drain || s.barred || t.cancelled || now > s.latest(t) || s.heldUntil(l) > now || !s.mayCall(t) || s.outdated(t) {
-			s.giveBack(l, t, fx)
+		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.mayCall(j) || s.outdated(j) {
+			s.giveBack(q, j, fx)
 			return
 		}
-		if t.Past(now) {
-			s.giveBack(l, t, fx)
-			s.expire(t, fx)
+		if j.Past(now) {
+			s.giveBack(q, j, fx)
+			s.expire(j, fx)
 			return
 		}
-		t.Phase = calling
+		j.Phase = calling
 		s.staged--
 		s.calls++
-		fx.Start = append(fx.Start, t)
-		if t.Unsent = s.Rules.Interval(l.Limits.Rate).Duration() >= steadyFrom; t.Unsent {
+		fx.Start = append(fx.Start, j)
+		if j.Unsent = s.Rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
 			return
 		}
 	}
@@ -44,8 +44,8 @@ func (s *Schedule) startDue(l *KeyQueue, now bucket.Micros, fx *Effects) {
 
 // latest is the time until which a granted call may start. What the way to the store was thought to take at best when the
 // slot was reckoned may have turned out to be less: then the slot is later than it should be by the difference.
-func (s *Schedule) latest(t *Job) bucket.Micros {
-	return t.last - max(0, t.base-s.offset.base)
+func (s *Schedule) latest(j *Job) bucket.Micros {
+	return j.last - max(0, j.base-s.offset.base)
 }
 
 // steadyFrom is from which interval on a call waits until the one before it has left: a machine that is busy for some
@@ -53,9 +53,9 @@ func (s *Schedule) latest(t *Job) bucket.Micros {
 const steadyFrom = time.Millisecond
 
 // sending reports a call of the line that has started and not left yet.
-func (l *KeyQueue) sending() bool {
-	for _, t := range l.Jobs {
-		if t.Phase == calling && t.Unsent {
+func (q *KeyQueue) sending() bool {
+	for _, j := range q.Jobs {
+		if j.Phase == calling && j.Unsent {
 			return true
 		}
 	}
@@ -63,36 +63,36 @@ func (l *KeyQueue) sending() bool {
 }
 
 // giveBack returns the grants of the line's tasks from first on.
-func (s *Schedule) giveBack(l *KeyQueue, first *Job, fx *Effects) {
-	for i := len(l.Jobs) - 1; i >= 0; i-- {
-		t := l.Jobs[i]
-		if t.Phase != granted || t.Seq < first.Seq {
+func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
+	for i := len(q.Jobs) - 1; i >= 0; i-- {
+		j := q.Jobs[i]
+		if j.Phase != granted || j.Seq < first.Seq {
 			continue
 		}
-		fx.Unused = append(fx.Unused, bucket.Use{Key: l.Key, Grant: t.Grant, Costs: t.Costs, Returned: true})
-		t.Phase = ready
+		fx.Unused = append(fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})
+		j.Phase = ready
 		s.Forfeited++
-		l.TAT = t.At
+		q.TAT = j.At
 	}
-	l.passed = l.count(asking) > 0
+	q.passed = q.count(asking) > 0
 }
 
-func (s *Schedule) expire(t *Job, fx *Effects) {
-	s.noProbe(t)
-	t.Phase = Settling
+func (s *Schedule) expire(j *Job, fx *Effects) {
+	s.noProbe(j)
+	j.Phase = Settling
 	s.staged--
-	fx.Expire = append(fx.Expire, t)
+	fx.Expire = append(fx.Expire, j)
 }
 
 // nextStart is the time of the line's next granted call.
-func (s *Schedule) nextStart(l *KeyQueue) bucket.Micros {
+func (s *Schedule) nextStart(q *KeyQueue) bucket.Micros {
 	next := Never
-	if l.sending() {
+	if q.sending() {
 		return Never // sent will touch the line
 	}
-	for _, t := range l.Jobs {
-		if t.Phase == granted {
-			next = min(next, t.At)
+	for _, j := range q.Jobs {
+		if j.Phase == granted {
+			next = min(next, j.At)
 		}
 	}
 	return next

@@ -23,46 +23,46 @@ type suspects struct {
 }
 
 // mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.
-func (s *suspects) mayCall(t *Job) bool {
+func (s *suspects) mayCall(j *Job) bool {
 	switch {
-	case t.Deaths < suspectFrom,
-		s.alone == nil && t.Deaths < aloneFrom && len(s.called) < manySuspects,
+	case j.Deaths < suspectFrom,
+		s.alone == nil && j.Deaths < aloneFrom && len(s.called) < manySuspects,
 		s.alone == nil && len(s.called) == 0:
 		return true
 	}
 	if s.waiting == nil {
 		s.waiting = map[*KeyQueue]struct{}{}
 	}
-	s.waiting[t.Queue] = struct{}{}
+	s.waiting[j.Queue] = struct{}{}
 	return false
 }
 
-func (s *suspects) call(t *Job) {
-	if t.Deaths < suspectFrom {
+func (s *suspects) call(j *Job) {
+	if j.Deaths < suspectFrom {
 		return
 	}
 	if s.called == nil {
 		s.called = map[*Job]struct{}{}
 	}
-	s.called[t] = struct{}{}
-	if t.Deaths >= aloneFrom {
-		s.alone = t
+	s.called[j] = struct{}{}
+	if j.Deaths >= aloneFrom {
+		s.alone = j
 	}
 }
 
 // cleared lets the next suspect be called when one rests again or has ended.
-func (s *Schedule) cleared(t *Job) {
+func (s *Schedule) cleared(j *Job) {
 	of := &s.suspects
-	if _, ok := of.called[t]; !ok {
+	if _, ok := of.called[j]; !ok {
 		return
 	}
-	delete(of.called, t)
-	if of.alone == t {
+	delete(of.called, j)
+	if of.alone == j {
 		of.alone = nil
 	}
 	waiting := of.waiting
 	of.waiting = nil
-	for l := range waiting {
-		s.Touch(l)
+	for q := range waiting {
+		s.Touch(q)
 	}
 }

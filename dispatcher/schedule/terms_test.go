@@ -33,8 +33,8 @@ func (m *simulation) change() epoch {
 	m.policy = &policy
 	clear(m.grudges)
 	m.s.Adopt(m.policy)
-	for _, l := range m.s.ByKey {
-		m.s.Rebind(l, m.now)
+	for _, q := range m.s.ByKey {
+		m.s.Rebind(q, m.now)
 	}
 	return epoch{m.now, rules}
 }
@@ -102,8 +102,8 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.s.Adopt(&Policy{Rules: rules})
-	for _, l := range m.s.ByKey {
-		m.s.Rebind(l, m.now)
+	for _, q := range m.s.ByKey {
+		m.s.Rebind(q, m.now)
 	}
 	m.drain(10)
 	if took := raised.Until(m.now); took > 11*time.Second {

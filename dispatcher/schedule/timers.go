@@ -24,35 +24,35 @@ func (t timers) Swap(i, j int) {
 
 // Push implements heap.Interface.
 func (t *timers) Push(x any) {
-	l := x.(*KeyQueue)
-	l.place = int32(len(*t))
-	*t = append(*t, l)
+	q := x.(*KeyQueue)
+	q.place = int32(len(*t))
+	*t = append(*t, q)
 }
 
 // Pop implements heap.Interface.
 func (t *timers) Pop() any {
 	last := len(*t) - 1
-	l := (*t)[last]
+	q := (*t)[last]
 	(*t)[last] = nil
 	*t = (*t)[:last]
-	l.place = notTimed
-	return l
+	q.place = notTimed
+	return q
 }
 
 const notTimed = -1
 
 // set makes the line due at at; never takes it out.
-func (t *timers) set(l *KeyQueue, at bucket.Micros) {
+func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	switch {
-	case at == Never && l.place == notTimed:
+	case at == Never && q.place == notTimed:
 	case at == Never:
-		heap.Remove(t, int(l.place))
-	case l.place == notTimed:
-		l.due = at
-		heap.Push(t, l)
-	case l.due != at:
-		l.due = at
-		heap.Fix(t, int(l.place))
+		heap.Remove(t, int(q.place))
+	case q.place == notTimed:
+		q.due = at
+		heap.Push(t, q)
+	case q.due != at:
+		q.due = at
+		heap.Fix(t, int(q.place))
 	}
 }
 

@@ -41,15 +41,15 @@ type fairQueue struct {
 }
 
 // push lets a line wait for its turn.
-func (w *fairQueue) push(l *KeyQueue) {
-	t := l.tenant
-	l.virtualTime = max(l.virtualTime, t.clock)
+func (w *fairQueue) push(q *KeyQueue) {
+	t := q.tenant
+	q.virtualTime = max(q.virtualTime, t.clock)
 	w.coming++
 	if len(t.blocked) == 0 {
 		t.virtualTime, t.came = max(t.virtualTime, w.clock), w.coming
 		heap.Push(&w.tenants, t)
 	}
-	t.blocked.push(turn{l.virtualTime, w.coming, l})
+	t.blocked.push(turn{q.virtualTime, w.coming, q})
 	w.size++
 }
 
@@ -60,13 +60,13 @@ func (w *fairQueue) pop() *KeyQueue {
 		return nil
 	}
 	t := w.tenants[0]
-	l := t.next()
+	q := t.next()
 	w.size--
 	if len(t.blocked) == 0 {
 		heap.Pop(&w.tenants)
 	}
-	w.lend(l, max(l.lastService, 1))
-	return l
+	w.lend(q, max(q.lastService, 1))
+	return q
 }
 
 // next takes the line that has taken least. What a line was granted while it waited is counted now.
@@ -81,20 +81,20 @@ func (t *tenant) next() *KeyQueue {
 }
 
 // lend changes what a line has been lent of its tenant's turn.
-func (w *fairQueue) lend(l *KeyQueue, d serviceTime) {
-	l.tenant.lent += d - l.lent
-	l.lent = d
-	w.reorder(l.tenant)
+func (w *fairQueue) lend(q *KeyQueue, d serviceTime) {
+	q.tenant.lent += d - q.lent
+	q.lent = d
+	w.reorder(q.tenant)
 }
 
 // took books what a line was granted, and takes back what it was lent.
-func (w *fairQueue) took(l *KeyQueue, d serviceTime) {
-	t := l.tenant
+func (w *fairQueue) took(q *KeyQueue, d serviceTime) {
+	t := q.tenant
 	if d > 0 {
-		w.clock, t.clock = max(w.clock, t.virtualTime), max(t.clock, l.virtualTime)
-		t.virtualTime, l.virtualTime = t.virtualTime+d, l.virtualTime+d
+		w.clock, t.clock = max(w.clock, t.virtualTime), max(t.clock, q.virtualTime)
+		t.virtualTime, q.virtualTime = t.virtualTime+d, q.virtualTime+d
 	}
-	w.lend(l, 0)
+	w.lend(q, 0)
 }
 
 func (w *fairQueue) reorder(t *tenant) {
@@ -104,10 +104,10 @@ func (w *fairQueue) reorder(t *tenant) {
 }
 
 // seat is where a line stands that asks without having waited: no further ahead than those who are being called.
-func (w *fairQueue) seat(l *KeyQueue) {
-	l.virtualTime = max(l.virtualTime, l.tenant.clock)
-	if l.tenant.place == notWaiting {
-		l.tenant.virtualTime = max(l.tenant.virtualTime, w.clock)
+func (w *fairQueue) seat(q *KeyQueue) {
+	q.virtualTime = max(q.virtualTime, q.tenant.clock)
+	if q.tenant.place == notWaiting {
+		q.tenant.virtualTime = max(q.tenant.virtualTime, w.clock)
 	}
 }
 
@@ -131,12 +131,12 @@ type roundRobin struct {
 	size    int
 }
 
-func (r *roundRobin) push(l *KeyQueue) {
-	t := l.tenant
+func (r *roundRobin) push(q *KeyQueue) {
+	t := q.tenant
 	if len(t.queued) == 0 {
 		r.tenants = append(r.tenants, t)
 	}
-	t.queued = append(t.queued, l)
+	t.queued = append(t.queued, q)
 	r.size++
 }
 
@@ -145,7 +145,7 @@ func (r *roundRobin) pop() *KeyQueue {
 	t := r.tenants[0]
 	r.tenants[0] = nil
 	r.tenants = r.tenants[1:]
-	l := t.queued[0]
+	q := t.queued[0]
 	t.queued[0] = nil
 	t.queued = t.queued[1:]
 	if len(t.queued) > 0 {
@@ -154,38 +154,38 @@ func (r *roundRobin) pop() *KeyQueue {
 		t.queued = nil
 	}
 	r.size--
-	return l
+	return q
 }
 
 // join makes a line its tenant's.
-func (s *Schedule) join(l *KeyQueue) {
-	name := s.Rules.Tenant(l.Key)
+func (s *Schedule) join(q *KeyQueue) {
+	name := s.Rules.Tenant(q.Key)
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{name: name, place: notWaiting}
 		s.tenants[name] = t
 	}
 	t.lines++
-	l.tenant = t
+	q.tenant = t
 }
 
 // leave takes a line from its tenant. A tenant lasts as long as it has unfinished jobs.
-func (s *Schedule) leave(l *KeyQueue) {
-	s.blocked.lend(l, 0)
-	t := l.tenant
+func (s *Schedule) leave(q *KeyQueue) {
+	s.blocked.lend(q, 0)
+	t := q.tenant
 	if t.lines--; t.lines == 0 && s.tenants[t.name] == t {
 		delete(s.tenants, t.name)
 	}
-	l.tenant = nil
+	q.tenant = nil
 }
 
 // takeTurn lends a line what its tasks are about to be asked for.
-func (s *Schedule) takeTurn(l *KeyQueue, tasks []*Job) {
-	if !l.called {
-		s.blocked.seat(l)
+func (s *Schedule) takeTurn(q *KeyQueue, tasks []*Job) {
+	if !q.called {
+		s.blocked.seat(q)
 	}
-	l.called, l.lastService = false, s.serviceTimeOf(tasks[0].Costs)
-	s.blocked.lend(l, l.lastService*serviceTime(len(tasks)))
+	q.called, q.lastService = false, s.serviceTimeOf(tasks[0].Costs)
+	s.blocked.lend(q, q.lastService*serviceTime(len(tasks)))
 }
 
 // reseat lets every line wait anew under new rules, whose tolls do not compare with those of before. Every line is then to

@@ -119,9 +119,9 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	if n := m.calls("cheap"); n != 10 || m.calls("dear") != 0 {
 		t.Fatalf("%d of 10 cheap jobs and %d costly ones were called on a day that had room for 10 units", n, m.calls("dear"))
 	}
-	if l := m.s.ByKey["dear"]; l == nil {
+	if q := m.s.ByKey["dear"]; q == nil {
 		t.Fatal("the costly job is gone")
-	} else if w := m.s.waits(l, m.now); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
+	} else if w := m.s.waits(q, m.now); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
 	}
 	m.drain(20)
@@ -142,25 +142,25 @@ func TestTurnsProperty(t *testing.T) {
 		for i := range tenants {
 			tenants[i] = &tenant{name: fmt.Sprint(i), place: notWaiting}
 			for range 2 + rnd.IntN(20) {
-				l := &KeyQueue{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}
-				dearest = max(dearest, l.lastService)
-				w.push(l)
+				q := &KeyQueue{tenant: tenants[i], lastService: 1 + serviceTime(rnd.IntN(30))}
+				dearest = max(dearest, q.lastService)
+				w.push(q)
 				waiting++
 			}
 		}
 		for range 5000 {
-			l := w.pop()
+			q := w.pop()
 			if rnd.IntN(3) == 0 {
-				w.took(l, 0)
+				w.took(q, 0)
 			} else {
-				w.took(l, l.lastService)
+				w.took(q, q.lastService)
 				for i := range tenants {
-					if tenants[i] == l.tenant {
-						taken[i] += l.lastService
+					if tenants[i] == q.tenant {
+						taken[i] += q.lastService
 					}
 				}
 			}
-			w.push(l)
+			w.push(q)
 		}
 		for i := range taken {
 			for j := range taken {

@@ -14,8 +14,8 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
 	s.Policy = &Policy{Rules: rules}
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
-	l := s.Push("k", 1, p)
-	lost := l.Extract(1)
+	q := s.Push("k", 1, p)
+	lost := q.Extract(1)
 	lost.Calls, lost.Unseen, lost.Phase = 1, true, Settling
 	s.Push("k", 2, p)
 	staged := func() (seqs []uint64) {
@@ -34,10 +34,10 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	if got := staged(); len(got) != 0 {
 		t.Fatalf("jobs %v overtook the one whose first call was lost, and which waits", got)
 	}
-	alone := &Job{Deaths: aloneFrom, Queue: l}
+	alone := &Job{Deaths: aloneFrom, Queue: q}
 	s.suspects.call(alone)
 	lost.Deaths, lost.NotBefore = aloneFrom, 1 // a suspect waits for its turn, and those behind it wait for it
-	s.Touch(l)
+	s.Touch(q)
 	if got := staged(); len(got) != 0 {
 		t.Fatalf("jobs %v overtook the one whose first call was lost, and which is a suspect", got)
 	}

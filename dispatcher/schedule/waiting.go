@@ -36,57 +36,57 @@ type Waiting struct {
 }
 
 // waits says what a line waits for at now: the first of what would keep its next job from being called.
-func (s *Schedule) waits(l *KeyQueue, now bucket.Micros) Waiting {
-	running := l.count(calling, Settling)
+func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
+	running := q.count(calling, Settling)
 	switch {
 	case s.drain:
 		return Waiting{For: WaitStop}
-	case l.Partition.Stalled:
+	case q.Partition.Stalled:
 		return Waiting{For: WaitClearing}
-	case !l.Partition.Open, l.Unread:
+	case !q.Partition.Open, q.Unread:
 		return Waiting{For: WaitReading}
-	case l.Depth() == running:
+	case q.Depth() == running:
 		return Waiting{For: WaitNothing}
 	case s.paused.api != nil:
 		return Waiting{For: WaitPaused, Why: s.paused.api.String()}
-	case l.paused:
-		p := s.paused.keys[l.Key]
+	case q.paused:
+		p := s.paused.keys[q.Key]
 		return Waiting{For: WaitPaused, Why: p.String()}
 	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
 		return Waiting{For: WaitAPIHeld, Why: s.breaker.trying()}
-	case s.breaker.until > max(now, l.held, s.held):
+	case s.breaker.until > max(now, q.held, s.held):
 		return waitUntil(WaitAPIHeld, s.breaker.until, s.breaker.reason())
-	case s.held > now && s.held >= l.held:
+	case s.held > now && s.held >= q.held:
 		return waitUntil(WaitAPIHeld, s.held, s.why)
-	case l.held > now:
-		return waitUntil(WaitHeld, l.held, l.why)
-	case l.crowded() > now:
-		return waitUntil(WaitInFlight, l.crowded(), "calls of the replica that had its partition before may still run")
-	case l.count(granted) > 0:
-		return waitUntil(WaitRate, s.nextStart(l), "")
-	case int64(l.count(calling)) >= l.Limits.InFlight:
+	case q.held > now:
+		return waitUntil(WaitHeld, q.held, q.why)
+	case q.crowded() > now:
+		return waitUntil(WaitInFlight, q.crowded(), "calls of the replica that had its partition before may still run")
+	case q.count(granted) > 0:
+		return waitUntil(WaitRate, s.nextStart(q), "")
+	case int64(q.count(calling)) >= q.Limits.InFlight:
 		return Waiting{For: WaitInFlight}
 	}
-	if at := max(l.earliest(), s.governor.earliest()); at > now {
+	if at := max(q.earliest(), s.governor.earliest()); at > now {
 		return waitUntil(WaitSlowed, at, "")
 	}
-	slot := bucket.Forecast(*l.Limits, s.Rules.Interval(l.Limits.Rate), l.TAT, now, 1)
+	slot := bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1)
 	switch {
-	case l.queued, l.blocked && s.full():
+	case q.queued, q.blocked && s.full():
 		return Waiting{For: WaitRoom}
-	case l.blocked && s.by == storeDown:
+	case q.blocked && s.by == storeDown:
 		return Waiting{For: WaitLimiter}
-	case l.blocked && s.byInFlight():
+	case q.blocked && s.byInFlight():
 		return Waiting{For: WaitLimit, Limit: s.by}
-	case l.blocked && s.by != "" && s.until >= slot:
+	case q.blocked && s.by != "" && s.until >= slot:
 		w := waitUntil(WaitLimit, s.until, "")
 		w.Limit = s.by
 		return w
 	}
-	if t := l.nextRetry(); t != nil && t.NotBefore > slot {
-		w := waitUntil(WaitRetry, t.NotBefore, t.Failed)
-		if t.limited && l.binds != "" {
-			w.For, w.Limit, w.Why = WaitLimit, l.binds, ""
+	if j := q.nextRetry(); j != nil && j.NotBefore > slot {
+		w := waitUntil(WaitRetry, j.NotBefore, j.Failed)
+		if j.limited && q.binds != "" {
+			w.For, w.Limit, w.Why = WaitLimit, q.binds, ""
 		}
 		return w
 	}
@@ -95,18 +95,18 @@ func (s *Schedule) waits(l *KeyQueue, now bucket.Micros) Waiting {
 
 // nextRetry is the first of the line's resting jobs that may be called again; nil where another job could be called
 // before.
-func (l *KeyQueue) nextRetry() (next *Job) {
-	for _, t := range l.Jobs {
-		switch t.Phase {
+func (q *KeyQueue) nextRetry() (next *Job) {
+	for _, j := range q.Jobs {
+		switch j.Phase {
 		case resting:
-			if next == nil || t.NotBefore < next.NotBefore {
-				next = t
+			if next == nil || j.NotBefore < next.NotBefore {
+				next = j
 			}
 		case staging, ready, asking, granted:
 			return nil
 		}
 	}
-	if next == nil || next.NotBefore >= Never-1 || l.first != 0 && (!next.limited || next.Calls > 0) {
+	if next == nil || next.NotBefore >= Never-1 || q.first != 0 && (!next.limited || next.Calls > 0) {
 		return nil
 	}
 	return next
