@@ -44,7 +44,7 @@ unit: redis cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race de
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
-	$(GO) test -run Simulation -timeout 30m ./dispatcher
+	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
 slowdisk: redis $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
@@ -53,7 +53,7 @@ slowdisk: redis $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk th
 SEEDS ?= 100000
 
 simulate: ## run more seeds through the schedule in virtual time: SEED=first SEEDS=how many of each
-	$(GO) test ./dispatcher -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
+	$(GO) test ./dispatcher/schedule -run Simulation -timeout 24h -args -seed $(or $(SEED),0) -seeds $(SEEDS)
 
 # The time of a target is a number of inputs: given as seconds, its end is now and then taken for a failure (golang/go#75804).
 fuzz: ## run every fuzz target briefly: FUZZTIME=1000000x for longer

@@ -17,25 +17,25 @@ func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.S
 func resultMsgID(j *job) string { return "result." + j.origin() }
 
 // result renders what a job came to.
-func (l *lane) result(t *job, r httpcall.Response) *nats.Msg {
-	j := t.message
+func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
+	m := j.message
 	h := nats.Header{
-		ingest.HeaderMsgID: {resultMsgID(t)},
-		ingest.HeaderJobID: {j.ID}, ingest.HeaderAPI: {j.API}, ingest.HeaderKey: {ingest.HeaderText(j.Key)},
+		ingest.HeaderMsgID: {resultMsgID(j)},
+		ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(r.Status)},
-		ledger.HeaderAttempts: {strconv.Itoa(t.attempts)}, ledger.HeaderCalls: {strconv.Itoa(t.Calls)},
-		ledger.HeaderPrice:      {ledger.Money(t.terms.api.Price)},
-		ledger.HeaderAcceptedAt: {ledger.Stamp(t.accepted.Time())}, ledger.HeaderCalledAt: {ledger.Stamp(r.Started)}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
+		ledger.HeaderAttempts: {strconv.Itoa(j.attempts)}, ledger.HeaderCalls: {strconv.Itoa(j.Calls)},
+		ledger.HeaderPrice:      {ledger.Money(j.terms.api.Price)},
+		ledger.HeaderAcceptedAt: {ledger.Stamp(j.accepted.Time())}, ledger.HeaderCalledAt: {ledger.Stamp(r.Started)}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
 		h["Content-Type"] = []string{v}
 	}
-	m := &nats.Msg{Subject: ledger.ResultSubject(j.API, j.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(l.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(t.terms.api.MaxResult))); r.More || len(m.Data) > most {
-		m.Data = m.Data[:min(len(m.Data), most)]
+	msg := &nats.Msg{Subject: ledger.ResultSubject(m.API, m.Key), Header: h, Data: r.Body}
+	if most := max(0, min(int(w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(j.terms.api.MaxResult))); r.More || len(msg.Data) > most {
+		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
-	return m
+	return msg
 }
 
 // lessen makes a result smaller that its stream does not take, and reports false when nothing is left to leave out.
@@ -56,11 +56,11 @@ func lessen(m *nats.Msg) bool {
 	return true
 }
 
-func (l *lane) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
-	l.mu.Lock()
-	tat := max(j.Grant.TAT, l.s.Floor(j.Queue)) // calls of a key end in any order; its newest record must know of all of them
-	l.mu.Unlock()
-	ahead := l.d.opts.Ahead() // a later process starts with the calendar's clock
+func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger.Record {
+	w.mu.Lock()
+	tat := max(j.Grant.TAT, w.s.Floor(j.Queue)) // calls of a key end in any order; its newest record must know of all of them
+	w.mu.Unlock()
+	ahead := w.d.opts.Ahead() // a later process starts with the calendar's clock
 	if tat != 0 {
 		tat += ahead
 	}
@@ -70,7 +70,7 @@ func (l *lane) record(j *job, r httpcall.Response, out httpcall.Outcome) *ledger
 		Accepted: j.accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.terms.api.Price), Billed: out.Billed, Idempotency: j.terms.api.KeyIdentity(), TAT: tat,
-		Limits: j.terms.api.Rules.Names(), Costs: j.charged(), Unsettled: j.unsettled, Instance: l.d.opts.Instance,
+		Limits: j.terms.api.Rules.Names(), Costs: j.charged(), Unsettled: j.unsettled, Instance: w.d.opts.Instance,
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.terms.api, r)
@@ -87,15 +87,15 @@ func (j *job) charged() []int64 {
 	return j.taken
 }
 
-func (l *lane) letter(t *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
-	j := t.message
+func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, status int, billed deadletter.Billed) *deadletter.Letter {
+	m := j.message
 	var accepted time.Time
-	if t.accepted != 0 {
-		accepted = t.accepted.Time()
+	if j.accepted != 0 {
+		accepted = j.accepted.Time()
 	}
 	return &deadletter.Letter{
-		API: l.name, Key: t.Queue.Key, JobID: j.ID, Origin: t.origin(), Reason: reason, Detail: detail,
-		Header: j.Header, Body: j.Body, At: time.Now(), Attempts: t.attempts, Status: status, Billed: billed, Keyed: t.doubt.keyed(),
-		Redrives: j.Redrives, ReplyTo: j.ReplyTo, Accepted: accepted,
+		API: w.name, Key: j.Queue.Key, JobID: m.ID, Origin: j.origin(), Reason: reason, Detail: detail,
+		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.attempts, Status: status, Billed: billed, Keyed: j.doubt.keyed(),
+		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted,
 	}
 }

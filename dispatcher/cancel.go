@@ -27,8 +27,8 @@ type Cancellation struct{ API, Key, Job, Why string }
 // when their letters are stored, or ctx ends. It reads the headers of every waiting job, or of those of the key.
 func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(l *lane, e queue.Entry) error {
-		a, err := l.cancel(ctx, e, c.Why)
+	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
+		a, err := w.cancel(ctx, e, c.Why)
 		answers = append(answers, a)
 		return err
 	})
@@ -38,21 +38,21 @@ func (d *Dispatcher) Cancel(ctx context.Context, c Cancellation) ([]CancelAnswer
 // Find is Cancel without cancelling: its answers have no verdict.
 func (d *Dispatcher) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, error) {
 	answers := []CancelAnswer{}
-	err := d.find(ctx, c, func(_ *lane, e queue.Entry) error {
+	err := d.find(ctx, c, func(_ *apiWorker, e queue.Entry) error {
 		answers = append(answers, CancelAnswer{Key: e.Key, Seq: e.Seq})
 		return nil
 	})
 	return answers, err
 }
 
-func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane, e queue.Entry) error) error {
-	l := d.lane(c.API)
-	if l == nil {
+func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiWorker, e queue.Entry) error) error {
+	w := d.worker(c.API)
+	if w == nil {
 		return ErrNoAPI
 	}
-	for number := range l.parts {
-		p := l.part(number) // what others own they are asked for themselves
-		if p == nil || c.Key != "" && l.queue.Partition(c.Key) != p.bucket {
+	for number := range w.partitions {
+		p := w.part(number) // what others own they are asked for themselves
+		if p == nil || c.Key != "" && w.queue.Partition(c.Key) != p.bucket {
 			continue
 		}
 		found, err := p.bucket.Find(ctx, c.Job, c.Key)
@@ -60,7 +60,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 			return err
 		}
 		for _, e := range found {
-			if err := take(l, e); err != nil {
+			if err := take(w, e); err != nil {
 				return err
 			}
 		}
@@ -69,17 +69,17 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(l *lane
 }
 
 // cancel ends one job and waits until it has ended.
-func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
+func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (CancelAnswer, error) {
 	a := CancelAnswer{Key: e.Key, Seq: e.Seq}
 	var j *job
-	l.change(func(s *schedule.Schedule) {
+	w.update(func(s *schedule.Schedule) {
 		var found *schedule.Job
 		if found, a.Verdict = s.Cancel(e.Key, e.Seq); found != nil {
 			if j = jobLocked(found); j.ended == nil {
 				j.ended, j.why = make(chan struct{}), why
 			}
 		}
-		if p := l.parts[l.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == schedule.CancelGone {
+		if p := w.partitions[w.queue.Partition(e.Key).Number()]; p != nil && p.replay != nil && a.Verdict == schedule.CancelGone {
 			a.Verdict = schedule.CancelReading
 		}
 	})
@@ -89,10 +89,10 @@ func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAns
 	select {
 	case <-j.ended:
 	case <-ctx.Done():
-		return a, fmt.Errorf("job %d of %s/%s is cancelled, but its letter is not stored yet: %w", e.Seq, l.name, e.Key, context.Cause(ctx))
+		return a, fmt.Errorf("job %d of %s/%s is cancelled, but its letter is not stored yet: %w", e.Seq, w.name, e.Key, context.Cause(ctx))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if a.Outcome = j.outcome; j.outcome != string(deadletter.Cancelled) {
 		a.Verdict = schedule.CancelGone
 	}
@@ -100,53 +100,53 @@ func (l *lane) cancel(ctx context.Context, e queue.Entry, why string) (CancelAns
 }
 
 // buryCancelled makes a letter of a cancelled job.
-func (l *lane) buryCancelled(ctx context.Context, j *job) {
-	if !l.reload(ctx, j) {
+func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
+	if !w.reload(ctx, j) {
 		return
 	}
 	detail := "cancelled by an operator"
 	if j.why != "" {
 		detail += ": " + j.why
 	}
-	l.bury(ctx, j, deadletter.Cancelled, detail, nil)
+	w.bury(ctx, j, deadletter.Cancelled, detail, nil)
 }
 
-// reload loads a settling task's message, if it is not loaded yet. It blocks until it has, and reports false where the lane stops, the
+// reload loads a settling job's message, if it is not loaded yet. It blocks until it has, and reports false where the worker stops, the
 // partition is lost, or the message is gone.
-func (l *lane) reload(ctx context.Context, j *job) bool {
-	l.mu.Lock()
+func (w *apiWorker) reload(ctx context.Context, j *job) bool {
+	w.mu.Lock()
 	isLoaded := j.message != nil
-	l.mu.Unlock()
+	w.mu.Unlock()
 	if j.part.lost.Load() {
-		l.abandon(j) // its new owner ends it, and deletes the message
+		w.abandon(j) // its new owner ends it, and deletes the message
 		return false
 	}
 	if isLoaded {
 		return true // it has its room: who has some must not wait for more
 	}
-	entry, err := l.load(ctx, j)
-	for ; err != nil; entry, err = l.load(ctx, j) {
-		if errors.Is(err, errNoRoom) || l.givenUp(ctx, j, err) {
+	entry, err := w.load(ctx, j)
+	for ; err != nil; entry, err = w.load(ctx, j) {
+		if errors.Is(err, errNoRoom) || w.givenUp(ctx, j, err) {
 			return false // in want of room a restart finds the job again
 		}
-		l.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		w.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
 		if !sleep(ctx, loadRetry) {
 			return false
 		}
 		if j.part.lost.Load() {
-			l.abandon(j)
+			w.abandon(j)
 			return false
 		}
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	if j.terms == nil {
-		j.bind(l.terms)
+		j.bind(w.terms)
 	}
 	rule := j.terms.api.Rule
-	l.mu.Unlock()
+	w.mu.Unlock()
 	job, _ := ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: entry.Header, Body: entry.Data}, rule, entry.Time)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
 	return true
 }

@@ -10,35 +10,35 @@ import (
 // keepDenial stores in each of its partitions that the api denies weir, so that a restart, or whoever takes one of them over, begins
 // with one call and not with one of every key. It does not block; until it is stored a crash forgets it, which costs calls
 // that are denied.
-func (l *lane) keepDenial(until bucket.Micros, why string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, p := range l.parts {
+func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.partitions {
 		if p == nil || p.markers == nil || p.lost.Load() || !p.mayCall() {
 			continue // it is the next owner's to find out
 		}
 		if p.denial.seq != 0 && until < p.denial.until.Add(time.Second) {
 			continue // what stands there says as much
 		}
-		l.running.Add(1)
+		w.running.Add(1)
 		p.markers.Deny(until, why, func(seq uint64, err error) {
-			defer l.running.Done()
+			defer w.running.Done()
 			if err != nil {
-				l.log.Warn("that the api denies weir could not be stored: a restart would forget it", "stream", p.bucket.Name(), "err", err)
+				w.log.Warn("that the api denies weir could not be stored: a restart would forget it", "stream", p.bucket.Name(), "err", err)
 				return
 			}
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.markDenialLocked(holdMark{p, seq, until})
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.markDenialLocked(holdMark{p, seq, until})
 		})
 	}
 }
 
 // markDenialLocked takes in a mark that stands in its partition: the latest one stays for as long as the api denies weir.
-func (l *lane) markDenialLocked(m holdMark) {
+func (w *apiWorker) markDenialLocked(m holdMark) {
 	former := m.part.denial
 	switch {
-	case !l.s.Denied(), m.until < former.until:
+	case !w.s.Denied(), m.until < former.until:
 		m.discard()
 		return
 	}
@@ -47,17 +47,17 @@ func (l *lane) markDenialLocked(m holdMark) {
 }
 
 // replayDenialLocked takes up what a mark says that was found in a partition.
-func (l *lane) replayDenialLocked(p *part, mark queue.RetryMark, e queue.Entry) {
-	l.s.DenyAgain(mark.NotBefore, bucket.MicrosOf(e.Time), mark.Reason)
-	l.markDenialLocked(holdMark{p, e.Seq, mark.NotBefore})
+func (w *apiWorker) replayDenialLocked(p *partition, mark queue.RetryMark, e queue.Entry) {
+	w.s.DenyAgain(mark.NotBefore, bucket.MicrosOf(e.Time), mark.Reason)
+	w.markDenialLocked(holdMark{p, e.Seq, mark.NotBefore})
 }
 
 // dropDenialsLocked takes the marks back when the api accepts weir again.
-func (l *lane) dropDenialsLocked() {
-	if l.s.Denied() {
+func (w *apiWorker) dropDenialsLocked() {
+	if w.s.Denied() {
 		return
 	}
-	for _, p := range l.parts {
+	for _, p := range w.partitions {
 		if p != nil && p.denial.seq != 0 {
 			p.denial.discard()
 			p.denial = holdMark{}

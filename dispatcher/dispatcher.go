@@ -43,7 +43,7 @@ type Options struct {
 	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
 	// for this process.
 	SharedBy   string
-	Now        func() bucket.Micros // the clock of every lane and its store
+	Now        func() bucket.Micros // the clock of every worker and its store
 	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
@@ -55,8 +55,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// LaneOptions are what one api's dispatch needs. All are required.
-type LaneOptions struct {
+// APIOptions are what one api's dispatch needs. All are required.
+type APIOptions struct {
 	API   *httpcall.API
 	Queue *queue.Queue
 	Store Store
@@ -84,14 +84,14 @@ type Dispatcher struct {
 	tail    *ledger.Tail
 	owner   *ownership.Manager // nil: every partition is this process's
 	failed  chan error
-	down    atomic.Int32 // lanes whose store does not answer
-	added   chan *lane   // while it runs
+	down    atomic.Int32    // workers whose store does not answer
+	added   chan *apiWorker // while it runs
 
-	learners learners
+	tailLoads tailLoads
 
-	mu     sync.Mutex
-	lanes  []*lane
-	pauses map[string]map[string]schedule.Pause // by api and key
+	mu      sync.Mutex
+	workers []*apiWorker
+	pauses  map[string]map[string]schedule.Pause // by api and key
 }
 
 // Bounds of the records that wait to be stored; the calls running at once bound them too.
@@ -103,13 +103,13 @@ const (
 	maxLedgerBytes  = 8 << 30
 )
 
-// Open makes the streams of results and calls exist. Add lanes, then Run.
+// Open makes the streams of results and calls exist. Add workers, then Run.
 func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	if o.Ahead == nil {
 		o.Ahead = func() bucket.Micros { return 0 }
 	}
 	d := &Dispatcher{
-		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *lane), tail: ledger.NewTail(),
+		opts: o, log: o.Log.With("component", "dispatcher"), failed: make(chan error, 1), added: make(chan *apiWorker), tail: ledger.NewTail(),
 		pauses: map[string]map[string]schedule.Pause{},
 	}
 	if err := EnsureStreams(ctx, o); err != nil {
@@ -131,44 +131,44 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 	return d, nil
 }
 
-// AddLane adds an api. It must be called before Run. The api's queue is told whom to ask for times.
-func (d *Dispatcher) AddLane(o LaneOptions) { d.add(o) }
+// AddAPI adds an api. It must be called before Run. The api's queue is told whom to ask for times.
+func (d *Dispatcher) AddAPI(o APIOptions) { d.add(o) }
 
-// StartLane adds an api while Run runs, and returns when its queue has been read, or been offered to the replicas that
+// StartAPI adds an api while Run runs, and returns when its queue has been read, or been offered to the replicas that
 // share it.
-func (d *Dispatcher) StartLane(ctx context.Context, o LaneOptions) error {
-	l := d.add(o)
+func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
+	w := d.add(o)
 	select {
-	case d.added <- l:
+	case d.added <- w:
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
 	}
 	if d.owner != nil {
 		d.owner.Update(ctx)
 		return nil
 	}
-	return l.awaitReady(ctx)
+	return w.awaitReady(ctx)
 }
 
-func (d *Dispatcher) add(o LaneOptions) *lane {
-	l := newLane(d, o)
-	o.Queue.SetOutlook(l)
+func (d *Dispatcher) add(o APIOptions) *apiWorker {
+	w := newWorker(d, o)
+	o.Queue.SetOutlook(w)
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for key, p := range d.pauses[l.name] {
-		l.s.Pause(key, p)
+	for key, p := range d.pauses[w.name] {
+		w.s.Pause(key, p)
 	}
-	d.lanes = append(d.lanes, l)
-	slices.SortFunc(d.lanes, func(a, b *lane) int { return strings.Compare(a.name, b.name) })
-	return l
+	d.workers = append(d.workers, w)
+	slices.SortFunc(d.workers, func(a, b *apiWorker) int { return strings.Compare(a.name, b.name) })
+	return w
 }
 
 // Run makes calls until soft ends, then lets the running ones end until hard ends, and returns when everything it
 // started has ended.
 func (d *Dispatcher) Run(soft, hard context.Context) error {
 	if d.owner == nil {
-		if err := d.learnAll(soft); err != nil {
+		if err := d.loadTails(soft); err != nil {
 			return err
 		}
 	}
@@ -185,21 +185,21 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	defer stopSharing()
 	defer context.AfterFunc(soft, stopSharing)()
 	lanes.Go(func() error {
-		defer stopLanes() // a lane works until its partitions are given up
+		defer stopLanes() // a worker works until its partitions are given up
 		if d.owner != nil {
 			return d.owner.Run(sharing, hard)
 		}
 		<-sharing.Done()
 		return nil
 	})
-	for _, l := range d.lanesNow() {
-		lanes.Go(func() error { return l.run(ctx, hard) })
+	for _, w := range d.workersNow() {
+		lanes.Go(func() error { return w.run(ctx, hard) })
 	}
 	lanes.Go(func() error {
 		for {
 			select {
-			case l := <-d.added:
-				lanes.Go(func() error { return l.run(ctx, hard) })
+			case w := <-d.added:
+				lanes.Go(func() error { return w.run(ctx, hard) })
 			case err := <-d.failed:
 				return err
 			case <-ctx.Done():
@@ -220,8 +220,8 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 // Ready blocks until a job of every api would be dispatched, here or by another replica, or ctx ends.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.owner == nil {
-		for _, l := range d.lanesNow() {
-			if err := l.awaitReady(ctx); err != nil {
+		for _, w := range d.workersNow() {
+			if err := w.awaitReady(ctx); err != nil {
 				return err
 			}
 		}
@@ -242,12 +242,12 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	}
 }
 
-func (l *lane) awaitReady(ctx context.Context) error {
+func (w *apiWorker) awaitReady(ctx context.Context) error {
 	select {
-	case <-l.ready:
+	case <-w.ready:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("api %s is not read yet: %w", l.name, context.Cause(ctx))
+		return fmt.Errorf("api %s is not read yet: %w", w.name, context.Cause(ctx))
 	}
 }
 
@@ -278,16 +278,16 @@ func (d *Dispatcher) fail(err error) {
 	}
 }
 
-func (d *Dispatcher) lanesNow() []*lane {
+func (d *Dispatcher) workersNow() []*apiWorker {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.lanes)
+	return slices.Clone(d.workers)
 }
 
-func (d *Dispatcher) lane(api string) *lane {
-	for _, l := range d.lanesNow() {
-		if l.name == api {
-			return l
+func (d *Dispatcher) worker(api string) *apiWorker {
+	for _, w := range d.workersNow() {
+		if w.name == api {
+			return w
 		}
 	}
 	return nil
@@ -315,7 +315,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		return want
 	}
 	for _, s := range []stream.Options{{Configured: stream.AgeBound, Config: jetstream.StreamConfig{
-		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultsPrefix + ">", barSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
+		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultsPrefix + ">", fenceSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
 	}}, {Config: jetstream.StreamConfig{
 		Name: ledger.CallsStream, Subjects: []string{ledger.CallsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),

@@ -1,54 +1,41 @@
-// Package dispatcher owns the partitions of every api, decides which call may start when, makes it, and brings its job
-// to exactly one end.
+// Package dispatcher owns the partitions of every api, makes their calls when the schedule says so, and brings every job to exactly one
+// end.
 //
 // # The way of a job
 //
-//	reader ──▶ line ──▶ staged ──▶ ready ──▶ asked ──▶ granted ──▶ calling ──▶ settled ──▶ deleted
-//	                  message,               slot       timer      HTTP        result or letter,
-//	                  connection, intent                                        then the ledger
+// job.go has it on one screen. An apiWorker works the partitions of one api: a thin shell around a schedule (dispatcher/schedule), which
+// decides which call may start when. A job that is near its call gets a goroutine of its own, which
 //
-// A lane is one api: a thin shell around a schedule, which is a plain value. Time comes into the schedule as now, and
-// what is to be done comes out as effects; simulation_test.go runs it through ten thousand seeds of virtual time. A
-// line is one key's unfinished jobs; a key without jobs has none. There is one timer structure over all lines and no
-// goroutine or timer per key: an idle key costs nothing, and work per call is O(log keys).
+//  1. prepares it: its message is loaded, a connection to the api is open, its intent is stored,
+//  2. waits for its slot, which the schedule asks for only now,
+//  3. calls, from the slot on and at most four fifths of the api's jitter later, or not at all,
+//  4. settles: the result or the letter is stored, the ledger's record is stored, the job's message is deleted. In this order, each
+//     when the one before is durable. A crash between two of these repeats what follows, and message ids keep it from being kept twice.
 //
-// A job is made ready before a slot is asked for: its message is in memory, a connection to the api is open, and its intent
-// is stored. What is left to do in the slot is to send. A call starts from its
-// slot on and at most four fifths of the api's jitter later, or not at all: a missed slot is given back, or lost.
-// Under a shared limit lines take turns, a call a turn.
+// What is left to do in the slot is to send. A slot that was missed is given back, or lost.
 //
-// # A store on another machine
+// The worker's lock guards its schedule and its partitions; nothing is waited for under it. Of a job the lock guards what the schedule
+// decides by (schedule.Job), and the rest belongs to the goroutine that brings the job on its way (job.go).
 //
-// It is asked in the background, one round at a time, while calls start. Its times are of its clock: offset.go says how
-// they become ours, and why taking each answer for itself would let calls come too close (it breaks a limit in one of
-// three seeds of the simulation). Slots are asked for two round trips ahead. When it does not answer calls hold, what
-// was made ready is taken back, and one line at a time asks again; ends of grants are told until they are heard.
+// httpcall.Judge reads what happened as done, retry, pushback, denied or dead, and the schedule is told what the end of a call says of
+// those to come. A time in a header is judged by the answer's Date, a number by its size: seconds to wait, or an epoch in s, ms, µs or
+// ns. A hold that no job's retry mark speaks of has a mark of its own in the partition (holdmark.go).
 //
-// # After the call
-//
-// judge (httpcall/outcome.go) reads what happened as done, retry, pushback, denied or dead. Then, in this order: the result or the
-// letter is stored, the ledger's record is stored, the job's message is deleted. A crash between two of these repeats
-// what follows, and message ids keep it from being kept twice.
-//
-// hear (feedback.go) takes in what the end of a call says of those to come: pushback and headers (httpcall/pushback.go) hold the
-// key or the api, a hold ends in a slow start (governor.go, pacing.go), failures in a row open the api's breaker
-// (breaker.go), and so does an answer that speaks of weir and not of the job (denial.go). All of them only keep calls from
-// being asked for; none of them grants one. A time in a header is judged by the answer's Date, a number by its size: seconds to
-// wait, or an epoch in s, ms, µs or ns. Of a window that is used up without a word of when it opens, one call per retry.min
-// finds out. A hold that no job's retry mark speaks of has a mark of its own in the partition (holdmark.go).
+// A store of slots on another machine is asked in the background, one round at a time, while calls start. Ends of grants are told until
+// they are heard (limiter.go).
 //
 // # Ownership
 //
-// A lane works those partitions of its api that this replica owns. Where others may own them (Options.Registry) the package
+// A worker works those partitions of its api that this replica owns. Where others may own them (Options.Registry) the package
 // ownership decides who takes which; its doc.go has the argument why no two replicas start calls of a partition at the same
 // time. host.go is what an ownership.Manager asks of a Dispatcher, and takeover.go opens and closes single partitions while
-// the lane runs. A part is one tenure of a partition: when the replica takes the partition over once more, that is another
-// part. A partition is closed by letting its calls end and storing what came of them, so that its next owner need not
+// the worker runs. The struct partition is one tenure of one: when the replica takes the partition over once more, that is another
+// value. A partition is closed by letting its calls end and storing what came of them, so that its next owner need not
 // guess; or it is lost, and then nothing about it is stored any more.
 //
 // An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
 // the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
-// sent in time, over a connection that then stalled, may still arrive: bar.go keeps such a result out. Calls of a lost
+// sent in time, over a connection that then stalled, may still arrive: fence.go keeps such a result out. Calls of a lost
 // partition run on to their end. They count as calls in flight of its next owner (leftover.go): a process that is known to have
 // ended has none, since the kernel closes its connections, as a timeout does to a call, and a restart of a single weir
 // relies on that.
@@ -80,7 +67,7 @@
 //
 // # Changes of configuration
 //
-// An api's configuration and its connections are its terms (terms.go), replaced as a whole by the lane's loop while no
+// An api's configuration and its connections are its terms (terms.go), replaced as a whole by the worker's loop while no
 // round of asks is under way: costs and limits never belong to different terms. Jobs that wait get the new rules at
 // once, also those that were ready; slots that were granted, and calls that run, keep theirs. What a key owed at the
 // former rate the store carries over in units.
@@ -106,7 +93,7 @@
 //	retry.attempts, min, max, breaker   say only when a job is called again that may be
 //	headers       credentials change at any time, and are no part of a key's identity: who moves to another account of the
 //	              same api should drain it before
-//	dedupe        see twin.go: a copy in doubt becomes a letter, also on an idempotent api
+//	dedupe        see duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold
 //

@@ -10,7 +10,7 @@ import (
 
 // holdMark is a stored mark of a hold that no job's retry mark speaks of: the answer that asked for it ended its job.
 type holdMark struct {
-	part  *part
+	part  *partition
 	seq   uint64 // 0 while it is being stored
 	until bucket.Micros
 }
@@ -20,64 +20,64 @@ const lastingHold = 3 * time.Second
 
 // keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
 // it is stored a crash forgets the hold, which costs a call that is pushed back.
-func (l *lane) keepHold(p *part, n schedule.HoldChange) {
+func (w *apiWorker) keepHold(p *partition, n schedule.HoldChange) {
 	if !p.mayCall() {
 		return // it is the next owner's to find out
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	key := keyOf(n.Line)
-	former := l.marks[key]
-	if n.Until < l.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
-		l.mu.Unlock()
+	former := w.marks[key]
+	if n.Until < w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
+		w.mu.Unlock()
 		return
 	}
-	l.marks[key] = holdMark{part: p, until: n.Until}
-	l.mu.Unlock()
-	l.running.Add(1)
+	w.marks[key] = holdMark{part: p, until: n.Until}
+	w.mu.Unlock()
+	w.running.Add(1)
 	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
-		defer l.running.Done()
+		defer w.running.Done()
 		if err != nil {
-			l.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			w.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 			return
 		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		former.discard()
 		mark := holdMark{p, seq, n.Until}
-		if l.marks[key].until != n.Until {
+		if w.marks[key].until != n.Until {
 			mark.discard() // it is over, or there is a longer one
 			return
 		}
-		l.marks[key] = mark
+		w.marks[key] = mark
 	})
 }
 
 // replayHoldLocked holds what was held before the start.
-func (l *lane) replayHoldLocked(p *part, mark queue.RetryMark, seq uint64) {
+func (w *apiWorker) replayHoldLocked(p *partition, mark queue.RetryMark, seq uint64) {
 	m := holdMark{p, seq, mark.NotBefore}
-	former := l.marks[mark.Key]
-	if m.until <= l.now() || m.until <= former.until {
+	former := w.marks[mark.Key]
+	if m.until <= w.now() || m.until <= former.until {
 		m.discard()
 		return
 	}
 	former.discard()
-	l.marks[mark.Key] = m
+	w.marks[mark.Key] = m
 	var q *schedule.KeyQueue
 	if mark.Key != "" {
-		q = l.s.Queue(mark.Key, &p.Partition)
+		q = w.s.Queue(mark.Key, &p.Partition)
 		p.replay.held = append(p.replay.held, q)
 	}
-	l.s.Hold(q, m.until, mark.Reason)
+	w.s.Hold(q, m.until, mark.Reason)
 }
 
 // forgetHold drops the mark of a hold that is over.
-func (l *lane) forgetHold(q *schedule.KeyQueue) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *apiWorker) forgetHold(q *schedule.KeyQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	key := keyOf(q)
-	if m := l.marks[key]; m.until <= l.now() {
+	if m := w.marks[key]; m.until <= w.now() {
 		m.discard()
-		delete(l.marks, key)
+		delete(w.marks, key)
 	}
 }
 

@@ -16,53 +16,53 @@ var _ ownership.Host = host{}
 
 func (h host) Partitions() map[string]int {
 	n := map[string]int{}
-	for _, l := range h.d.lanesNow() {
-		n[l.name] = len(l.parts)
+	for _, w := range h.d.workersNow() {
+		n[w.name] = len(w.partitions)
 	}
 	return n
 }
 
 func (h host) Rules() map[string]bucket.Rules {
 	rules := map[string]bucket.Rules{}
-	for _, l := range h.d.lanesNow() {
-		l.mu.Lock()
-		rules[l.name] = l.terms.api.Rules
-		l.mu.Unlock()
+	for _, w := range h.d.workersNow() {
+		w.mu.Lock()
+		rules[w.name] = w.terms.api.Rules
+		w.mu.Unlock()
 	}
 	return rules
 }
 
 func (h host) Open(ctx, hard context.Context, p lease.PartitionID, t ownership.Tenure) error {
-	l := h.d.lane(p.API)
-	if l == nil {
+	w := h.d.worker(p.API)
+	if w == nil {
 		return fmt.Errorf("%s: %w", p, ErrNoAPI)
 	}
-	return l.openPart(ctx, hard, p.Number, t)
+	return w.openPartition(ctx, hard, p.Number, t)
 }
 
 func (h host) Close(ctx context.Context, id lease.PartitionID) error {
-	if l, p := h.part(id); p != nil {
-		return l.closePart(ctx, p)
+	if w, p := h.part(id); p != nil {
+		return w.closePartition(ctx, p)
 	}
 	return nil
 }
 
 func (h host) Lose(id lease.PartitionID) {
-	if l, p := h.part(id); p != nil {
-		l.losePart(p)
+	if w, p := h.part(id); p != nil {
+		w.losePartition(p)
 	}
 }
 
 func (h host) LoseAll(lease *lease.Membership) {
-	for _, l := range h.d.lanesNow() {
-		l.loseAll(lease)
+	for _, w := range h.d.workersNow() {
+		w.loseAll(lease)
 	}
 }
 
-func (h host) part(id lease.PartitionID) (*lane, *part) {
-	l := h.d.lane(id.API)
-	if l == nil {
+func (h host) part(id lease.PartitionID) (*apiWorker, *partition) {
+	w := h.d.worker(id.API)
+	if w == nil {
 		return nil, nil
 	}
-	return l, l.part(id.Number)
+	return w, w.part(id.Number)
 }

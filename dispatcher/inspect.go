@@ -22,7 +22,7 @@ var (
 // Bounds of one inspection.
 const (
 	MaxInspected = 1000 // keys, or jobs of a key
-	lookAtOnce   = 1024 // lines looked at under one hold of the lock
+	lookAtOnce   = 1024 // queues looked at under one hold of the lock
 )
 
 // APIState is one api as this replica sees it.
@@ -48,13 +48,13 @@ type KeyDetail struct {
 
 // State tells how many partitions of an api this replica owns and what is in them.
 func (d *Dispatcher) State(api string) (APIState, error) {
-	l := d.lane(api)
-	if l == nil {
+	w := d.worker(api)
+	if w == nil {
 		return APIState{}, ErrNoAPI
 	}
-	n := l.counts()
+	n := w.counts()
 	return APIState{
-		API: api, Instance: d.opts.Instance, Partitions: len(l.queue.Partitions()), Owned: n.owned,
+		API: api, Instance: d.opts.Instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
 		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling, Paused: len(d.Pauses(api)),
 	}, nil
 }
@@ -63,17 +63,17 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 // every key that has jobs, but never holds calls up for more than lookAtOnce of them, so that what it tells is not of
 // one instant.
 func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
-	l := d.lane(api)
-	if l == nil {
+	w := d.worker(api)
+	if w == nil {
 		return nil, ErrNoAPI
 	}
 	states := []schedule.KeyState{}
-	for _, k := range l.deepest(min(max(limit, 1), MaxInspected)) {
-		l.mu.Lock()
-		if q := l.s.Find(k.key); q != nil && !q.Empty() {
-			states = append(states, l.s.Inspect(q, l.now()))
+	for _, k := range w.deepestKeys(min(max(limit, 1), MaxInspected)) {
+		w.mu.Lock()
+		if q := w.s.Find(k.key); q != nil && !q.Empty() {
+			states = append(states, w.s.Inspect(q, w.now()))
 		}
-		l.mu.Unlock()
+		w.mu.Unlock()
 	}
 	slices.SortFunc(states, func(a, b schedule.KeyState) int { return byDepth(a.Depth, b.Depth, a.Key, b.Key) })
 	return states, nil
@@ -82,30 +82,30 @@ func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
 // Show returns one key's bucket and its first jobs, at most limit of them and at most MaxInspected. It loads the
 // messages of those whose ids are not in memory.
 func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyDetail, error) {
-	l := d.lane(api)
-	if l == nil {
+	w := d.worker(api)
+	if w == nil {
 		return KeyDetail{}, ErrNoAPI
 	}
-	partition := l.queue.Partition(key)
-	l.mu.Lock()
-	if l.parts[partition.Number()] == nil {
-		l.mu.Unlock()
+	partition := w.queue.Partition(key)
+	w.mu.Lock()
+	if w.partitions[partition.Number()] == nil {
+		w.mu.Unlock()
 		return KeyDetail{}, ErrNotOwner
 	}
-	q := l.s.Find(key)
+	q := w.s.Find(key)
 	if q == nil || q.Empty() {
-		l.mu.Unlock()
+		w.mu.Unlock()
 		return KeyDetail{}, ErrNoKey
 	}
-	now := l.now()
+	now := w.now()
 	detail := KeyDetail{
-		KeyState: l.s.Inspect(q, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
-		Next: l.s.FirstJobs(q, min(max(limit, 1), MaxInspected), now),
+		KeyState: w.s.Inspect(q, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
+		Next: w.s.FirstJobs(q, min(max(limit, 1), MaxInspected), now),
 	}
 	for i := range detail.Next {
 		detail.Next[i].Job = idLocked(q, detail.Next[i].Seq)
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 	for i := range detail.Next {
 		j := &detail.Next[i]
 		if j.Job != "" {
@@ -126,23 +126,23 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 // at the start: the ledger then knows all
 // that was called. It looks at every key that has jobs.
 func (d *Dispatcher) Quiet(api string) bool {
-	l := d.lane(api)
-	if l == nil {
+	w := d.worker(api)
+	if w == nil {
 		return true
 	}
 	seen := 0
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.findingLocked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.findingLocked() {
 		return false
 	}
-	for q := range l.s.Queues() {
+	for q := range w.s.Queues() {
 		if q.Busy() {
 			return false
 		}
 		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
+			w.mu.Unlock()
+			w.mu.Lock()
 		}
 	}
 	return true
@@ -158,25 +158,25 @@ func byDepth(a, b int, aKey, bKey string) int {
 	return cmp.Or(cmp.Compare(b, a), strings.Compare(aKey, bKey))
 }
 
-// deepest chooses the limit deepest keys. The lock is let go between every few lines: Go's range over a map goes on
+// deepest chooses the limit deepest keys. The lock is let go between every few queues: Go's range over a map goes on
 // rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
-func (l *lane) deepest(limit int) []keyDepth {
+func (w *apiWorker) deepestKeys(limit int) []keyDepth {
 	var top []keyDepth
 	seen, least := 0, 0
-	l.mu.Lock()
-	for q := range l.s.Queues() {
+	w.mu.Lock()
+	for q := range w.s.Queues() {
 		if depth := q.Depth(); depth > 0 && depth >= least {
 			top = append(top, keyDepth{q.Key, depth})
 		}
 		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
+			w.mu.Unlock()
 			if top = keepDeepest(top, limit); len(top) == limit {
 				least = top[limit-1].depth
 			}
-			l.mu.Lock()
+			w.mu.Lock()
 		}
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 	return keepDeepest(top, limit)
 }
 
@@ -185,10 +185,10 @@ func keepDeepest(top []keyDepth, limit int) []keyDepth {
 	return top[:min(limit, len(top))]
 }
 
-// idLocked is the id of a line's job as far as its message is in memory, else "".
+// idLocked is the id of a queue's job as far as its message is in memory, else "".
 func idLocked(q *schedule.KeyQueue, seq uint64) string {
 	if t := q.Job(seq); t == nil {
-		return partOf(q).keptID(seq)
+		return partitionOf(q).keptID(seq)
 	} else if j, begun := t.Of.(*job); begun && j.message != nil {
 		return j.message.ID
 	}

@@ -19,7 +19,7 @@ func TestDeepest(t *testing.T) {
 	const keys, limit = 50_000, 100
 	now := bucket.MicrosOf(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC))
 	s, p := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 }), &schedule.Partition{Open: true}
-	l := &lane{s: s, now: func() bucket.Micros { return now }}
+	w := &apiWorker{s: s, now: func() bucket.Micros { return now }}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var want []keyDepth
 	seq := uint64(0)
@@ -47,17 +47,17 @@ func TestDeepest(t *testing.T) {
 			default:
 			}
 			asked := time.Now()
-			l.mu.Lock()
+			w.mu.Lock()
 			longest = max(longest, time.Since(asked))
 			s.Push(fmt.Sprintf("passing%d", n), seq+n+1, p)
 			if n > 10 {
 				s.Forget(s.Find(fmt.Sprintf("passing%d", n-10)))
 			}
-			l.mu.Unlock()
+			w.mu.Unlock()
 		}
 	})
 	for range 5 {
-		if got := l.deepest(limit); !slices.Equal(got, want) {
+		if got := w.deepestKeys(limit); !slices.Equal(got, want) {
 			t.Errorf("chose %v, want %v", got, want)
 		}
 	}

@@ -66,7 +66,7 @@ func (k kept) entry(key string, seq uint64) queue.Entry {
 func (k kept) size() int64 { return int64(cap(k.packed)) + keptRest }
 
 // keepLocked holds a message until its job is made ready, if there is room.
-func (p *part) keepLocked(e queue.Entry) {
+func (p *partition) keepLocked(e queue.Entry) {
 	if e.Bare || p.cache == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (p *part) keepLocked(e queue.Entry) {
 }
 
 // takeKept lets go of a message for whoever needs it.
-func (p *part) takeKept(key string, seq uint64) (queue.Entry, bool) {
+func (p *partition) takeKept(key string, seq uint64) (queue.Entry, bool) {
 	k, ok := p.cache[seq]
 	if !ok {
 		return queue.Entry{}, false
@@ -92,7 +92,7 @@ func (p *part) takeKept(key string, seq uint64) (queue.Entry, bool) {
 }
 
 // dropKept lets go of a message that nobody needs any more.
-func (p *part) dropKept(seq uint64) {
+func (p *partition) dropKept(seq uint64) {
 	k, ok := p.cache[seq]
 	if !ok {
 		return
@@ -106,13 +106,13 @@ func (p *part) dropKept(seq uint64) {
 }
 
 // dropAllKept ends the keeping.
-func (p *part) dropAllKept() {
+func (p *partition) dropAllKept() {
 	p.holdings.Drop(p.cacheBytes)
 	p.cache, p.cacheBytes = nil, 0
 }
 
 // keptID is the id of a kept message's job, "" where it is not kept.
-func (p *part) keptID(seq uint64) string {
+func (p *partition) keptID(seq uint64) string {
 	k, ok := p.cache[seq]
 	if !ok {
 		return ""

@@ -33,10 +33,10 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptRoom counts what a part keeps, and gives all of it back however its jobs end.
+// TestKeptRoom counts what a partition keeps, and gives all of it back however its jobs end.
 func TestKeptRoom(t *testing.T) {
 	h := queue.NewHoldings(1 << 30)
-	p := &part{cache: map[uint64]kept{}, holdings: h}
+	p := &partition{cache: map[uint64]kept{}, holdings: h}
 	held := func() int64 { _, kept, _, _ := h.Held(); return kept }
 	body := make([]byte, 1<<20)
 	seq := uint64(0)

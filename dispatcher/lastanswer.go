@@ -9,9 +9,9 @@ import (
 )
 
 // recallAnswer gives a letter the last answer that the api gave to its job, as the ledger has it, if its call brought none. It
-// reports false where the lane stops before the ledger has answered.
-func (l *lane) recallAnswer(ctx context.Context, j *job, letter *deadletter.Letter) bool {
-	msg, ok := l.ask(ctx, j, ledger.CallsStream, j.answeredAt)
+// reports false where the worker stops before the ledger has answered.
+func (w *apiWorker) recallAnswer(ctx context.Context, j *job, letter *deadletter.Letter) bool {
+	msg, ok := w.ask(ctx, j, ledger.CallsStream, j.answeredAt)
 	if !ok {
 		return false
 	}

@@ -21,11 +21,11 @@ import (
 
 // endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
 // perhaps.
-func (l *lane) endWithResult(ctx context.Context, j *job, at uint64) {
-	if !l.reload(ctx, j) {
+func (w *apiWorker) endWithResult(ctx context.Context, j *job, at uint64) {
+	if !w.reload(ctx, j) {
 		return
 	}
-	msg, ok := l.ask(ctx, j, ledger.ResultsStream, at)
+	msg, ok := w.ask(ctx, j, ledger.ResultsStream, at)
 	if !ok {
 		return
 	}
@@ -36,34 +36,34 @@ func (l *lane) endWithResult(ctx context.Context, j *job, at uint64) {
 	}
 	if msg == nil || err != nil || header.Get(ingest.HeaderJobID) != j.message.ID { // another job's, of a stream that is gone
 		if j.lost != nil {
-			l.settleLost(ctx, j)
+			w.settleLost(ctx, j)
 			return
 		}
-		l.neverRecorded(j)
-		l.change(func(s *schedule.Schedule) { l.restLocked(j, 1) })
+		w.neverRecorded(j)
+		w.update(func(s *schedule.Schedule) { w.restLocked(j, 1) })
 		return
 	}
 	calls, _ := strconv.Atoi(header.Get(ledger.HeaderCalls)) // weir's own headers: always there
 	attempts, _ := strconv.Atoi(header.Get(ledger.HeaderAttempts))
-	l.mu.Lock()
+	w.mu.Lock()
 	j.Calls, j.attempts = max(j.Calls, calls), max(j.attempts, attempts)
 	j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledYes)
-	l.mu.Unlock()
+	w.mu.Unlock()
 	if j.message.ReplyTo != "" {
-		l.d.reply(j.message.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
+		w.d.reply(j.message.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
 	}
-	if l.keepRecord(ctx, j, l.lostRecord(j, header)) {
-		l.finish(j, ledger.Done)
+	if w.keepRecord(ctx, j, w.lostRecord(j, header)) {
+		w.finish(j, ledger.Done)
 	}
 }
 
 // lostRecord is the ledger's record of a call of which only the result was stored.
-func (l *lane) lostRecord(j *job, result nats.Header) *ledger.Record {
+func (w *apiWorker) lostRecord(j *job, result nats.Header) *ledger.Record {
 	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
 	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
 	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
 	out := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
-	c := l.record(j, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
+	c := w.record(j, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
 	c.Planned = time.Time{}
 	j.asIntended(c)
 	return c

@@ -18,8 +18,8 @@ import (
 // leftUntilLocked is until when calls of an owner that did not give the partition up may still run, 0 when none does. An owner
 // whose process has ended may itself have had to count calls of one before: until it had had the partition for as long as a
 // call may take.
-func (l *lane) leftUntilLocked(p *part) bucket.Micros {
-	timeout := l.terms.api.Timeout
+func (w *apiWorker) leftUntilLocked(p *partition) bucket.Micros {
+	timeout := w.terms.api.Timeout
 	for _, f := range p.replay.found {
 		for i := range f.intents {
 			timeout = max(timeout, f.intents[i].Timeout)
@@ -28,16 +28,16 @@ func (l *lane) leftUntilLocked(p *part) bucket.Micros {
 	if p.Lease == nil || p.Ended && p.markers.Held() > timeout+ledger.ServerSkew {
 		return 0
 	}
-	return l.now().Add(timeout)
+	return w.now().Add(timeout)
 }
 
-// leaveLocked reckons how many calls of a line the owner before may have left under way. resumeLocked has counted those that have an
+// leaveLocked reckons how many calls of a queue the owner before may have left under way. resumeLocked has counted those that have an
 // intent.
-func (l *lane) leaveLocked(q *schedule.KeyQueue) {
+func (w *apiWorker) leaveLocked(q *schedule.KeyQueue) {
 	switch {
 	case q.Partition.Leftover == 0:
 		q.Orphaned = 0
-	case l.untoldLocked(q):
+	case w.untoldLocked(q):
 		q.Orphaned = int32(min(q.Depth(), int(min(q.Limits.InFlight, 1<<30))))
 	}
 }
@@ -45,9 +45,9 @@ func (l *lane) leaveLocked(q *schedule.KeyQueue) {
 // slowBucket is from which interval on earlier versions wrote intents of the calls of every api.
 const slowBucket = 10 * time.Second
 
-// untoldLocked reports whether calls of a line may have been under way, when the owner before died, that have no intent:
+// untoldLocked reports whether calls of a queue may have been under way, when the owner before died, that have no intent:
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
-func (l *lane) untoldLocked(q *schedule.KeyQueue) bool {
-	return partOf(q).untold && l.s.IntervalOf(q) < slowBucket
+func (w *apiWorker) untoldLocked(q *schedule.KeyQueue) bool {
+	return partitionOf(q).untold && w.s.IntervalOf(q) < slowBucket
 }

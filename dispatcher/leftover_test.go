@@ -14,8 +14,8 @@ import (
 // TestLeftUnderWay: where intents tell what was begun, as much counts; otherwise as much as the key may have in flight.
 func TestLeftUnderWay(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, InFlight: 3}}
-	l := &lane{s: schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, func(string) bucket.Micros { return 0 })}
-	p := &part{Partition: schedule.Partition{Leftover: 1}}
+	w := &apiWorker{s: schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, func(string) bucket.Micros { return 0 })}
+	p := &partition{Partition: schedule.Partition{Leftover: 1}}
 	p.Of = p
 	for _, c := range []struct {
 		untold bool
@@ -28,11 +28,11 @@ func TestLeftUnderWay(t *testing.T) {
 		for k := range c.jobs {
 			q.Enqueue(uint64(k + 1))
 		}
-		if l.leaveLocked(q); q.Orphaned != c.want {
+		if w.leaveLocked(q); q.Orphaned != c.want {
 			t.Errorf("%+v: %d are left", c, q.Orphaned)
 		}
-		q.Partition = &schedule.Partition{Of: &part{}}
-		if l.leaveLocked(q); q.Orphaned != 0 {
+		q.Partition = &schedule.Partition{Of: &partition{}}
+		if w.leaveLocked(q); q.Orphaned != 0 {
 			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, q.Orphaned)
 		}
 	}
@@ -44,11 +44,11 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
 	for _, ended := range []bool{false, true} {
-		l, p := takingOver(t, d, q, true, new(lease.Membership))
-		l.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
-		l.mark(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
-		before := l.now()
-		if l.marked(p); before.Until(p.Leftover) < time.Minute {
+		w, p := takingOver(t, d, q, true, new(lease.Membership))
+		w.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
+		w.takeMarker(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
+		before := w.now()
+		if w.markersLoaded(p); before.Until(p.Leftover) < time.Minute {
 			t.Errorf("ended %v: calls that may run for a minute are left for %s", ended, before.Until(p.Leftover))
 		}
 	}
@@ -64,14 +64,14 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 		timeout time.Duration
 		left    bool
 	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
-		l, p := takingOver(t, d, q, true, new(lease.Membership))
-		l.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
-		if until := l.leftUntilLocked(p); (until != 0) != c.left {
+		w, p := takingOver(t, d, q, true, new(lease.Membership))
+		w.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
+		if until := w.leftUntilLocked(p); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}
 	}
-	l, p := takingOver(t, d, q, true, nil)
-	if until := l.leftUntilLocked(p); until != 0 {
+	w, p := takingOver(t, d, q, true, nil)
+	if until := w.leftUntilLocked(p); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
 	}
 }

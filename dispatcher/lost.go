@@ -21,36 +21,36 @@ func (j *job) lose(i *foundIntent) { j.lost, j.Deaths, j.intendedAt = i, i.Death
 
 // settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.
-func (l *lane) settleLost(ctx context.Context, j *job) {
+func (w *apiWorker) settleLost(ctx context.Context, j *job) {
 	fault.Pass(fault.UnknownFound)
-	if !l.reload(ctx, j) {
+	if !w.reload(ctx, j) {
 		return
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	j.Calls = max(j.Calls, j.lost.Call)
-	l.mu.Unlock()
-	if !l.lookUp(ctx, j) {
+	w.mu.Unlock()
+	if !w.lookUp(ctx, j) {
 		return
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	j.doubt.recall(deadletter.BilledUnknown, j.lost.Idempotency)
 	j.doubt.never = j.doubt.never || !j.lost.Repeatable
-	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(l.terms.api)
-	l.mu.Unlock()
+	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(w.terms.api)
+	w.mu.Unlock()
 	if again {
-		l.repeatLost(ctx, j)
+		w.repeatLost(ctx, j)
 		return
 	}
 	if j.part.Lease != nil { // the replica that made the call may be alive
-		switch at, ok := l.bar(ctx, j); {
+		switch at, ok := w.fenceResult(ctx, j); {
 		case !ok:
 			return
 		case at != 0:
-			l.endWithResult(ctx, j, at)
+			w.endWithResult(ctx, j, at)
 			return
 		}
 	}
-	l.buryLost(ctx, j)
+	w.buryLost(ctx, j)
 }
 
 func (j *job) lostDetail() string {
@@ -58,11 +58,11 @@ func (j *job) lostDetail() string {
 }
 
 // repeatLost lets a job be called again under its key.
-func (l *lane) repeatLost(ctx context.Context, j *job) {
-	l.again(ctx, j, l.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: j.lostDetail()}), 1)
+func (w *apiWorker) repeatLost(ctx context.Context, j *job) {
+	w.again(ctx, j, w.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: j.lostDetail()}), 1)
 }
 
-func (l *lane) buryLost(ctx context.Context, j *job) {
+func (w *apiWorker) buryLost(ctx context.Context, j *job) {
 	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", j.lostDetail())
 	switch {
 	case j.Deaths >= schedule.MostDeaths && j.lost.Repeatable:
@@ -71,26 +71,26 @@ func (l *lane) buryLost(ctx context.Context, j *job) {
 	case j.lost.Repeatable:
 		out.Detail += "; how calls carry their idempotency keys has changed since"
 	}
-	l.bury(ctx, j, out.Reason, out.Detail, l.lostCall(j, out))
+	w.bury(ctx, j, out.Reason, out.Detail, w.lostCall(j, out))
 }
 
 // lostCall is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
 // when it was made nobody knows.
-func (l *lane) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
-	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
-	l.d.metrics.spend.add(l.name, j.lost.price(j.terms.api))
+func (w *apiWorker) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
+	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
+	w.d.metrics.spend.add(w.name, j.lost.price(j.terms.api))
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
 		j.taken = nil // nobody knows its costs
 	}
 	at := j.lost.stored
-	c := l.record(j, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
+	c := w.record(j, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	j.asIntended(c)
-	if l.clock == schedule.OwnClock {
-		l.mu.Lock()
-		waits := l.now().Add(l.s.DrainTime(j.Queue.Limits))
-		l.mu.Unlock()
-		c.TAT = max(c.TAT, waits+l.d.opts.Ahead())
+	if w.clock == schedule.OwnClock {
+		w.mu.Lock()
+		waits := w.now().Add(w.s.DrainTime(j.Queue.Limits))
+		w.mu.Unlock()
+		c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
 	}
 	return c
 }

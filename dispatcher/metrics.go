@@ -64,7 +64,7 @@ func lateBounds() []float64 {
 	return []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1}
 }
 
-// limiterLost says how many lanes ask for slots in vain.
+// limiterLost says how many workers ask for slots in vain.
 func (m *metrics) limiterLost(lanes int32) {
 	if lanes > 0 {
 		m.up.Set(0)
@@ -94,7 +94,7 @@ func (m *metrics) announce(api string) {
 	m.late.WithLabelValues(api)
 }
 
-// gauges are read from the lanes when somebody asks.
+// gauges are read from the workers when somebody asks.
 type gauges struct{ d *Dispatcher }
 
 var (
@@ -114,12 +114,12 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	for _, l := range g.d.lanesNow() {
-		n := l.counts()
+	for _, w := range g.d.workersNow() {
+		n := w.counts()
 		for desc, v := range map[*prometheus.Desc]int{
 			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, ownedDesc: n.owned,
 		} {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), l.name)
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.name)
 		}
 	}
 }

@@ -15,63 +15,63 @@ import (
 // called a few at a time. What waits so is waited for by nobody who has room: jobs behind a retry are called before it, and those
 // behind one that was never called give theirs back (unready).
 
-// errNoRoom says that a job was not loaded because its lane stops.
+// errNoRoom says that a job was not loaded because its worker stops.
 var errNoRoom = errors.New("there was no room in memory before the stop")
 
 // headerBytes is room for the headers of a message that is about to be loaded.
 const headerBytes = 4 << 10
 
-// load brings a task's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
-// ends or the lane stops.
-func (l *lane) load(ctx context.Context, j *job) (queue.Entry, error) {
+// load brings a job's message into memory, with room for as much of its answer as is kept. It waits for that room until ctx
+// ends or the worker stops.
+func (w *apiWorker) load(ctx context.Context, j *job) (queue.Entry, error) {
 	p := j.part
-	l.mu.Lock()
-	api := l.terms.api
+	w.mu.Lock()
+	api := w.terms.api
 	if j.terms != nil {
 		api = j.terms.api
 	}
 	k, isKept := p.cache[j.Seq]
-	l.mu.Unlock()
+	w.mu.Unlock()
 	size := api.Rule.MaxBody + headerBytes
 	if isKept {
 		size = k.size()
 	}
-	space, err := l.spaceOf(ctx, j, size+api.MaxResult)
+	space, err := w.spaceOf(ctx, j, size+api.MaxResult)
 	if err != nil {
 		return queue.Entry{}, err
 	}
-	l.mu.Lock()
+	w.mu.Lock()
 	entry, ok := p.takeKept(j.Queue.Key, j.Seq)
-	j.space, j.staged = space, l.now() // how long it takes to make a job ready says nothing of how long it waits for room
-	l.mu.Unlock()
+	j.space, j.staged = space, w.now() // how long it takes to make a job ready says nothing of how long it waits for room
+	w.mu.Unlock()
 	if ok {
 		return entry, nil
 	}
 	loading, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	if entry, err = p.bucket.Get(loading, j.Seq); err != nil {
-		l.mu.Lock()
+		w.mu.Lock()
 		j.Unload()
-		l.mu.Unlock()
+		w.mu.Unlock()
 		return queue.Entry{}, err
 	}
 	space.Resize(entrySize(entry) + api.MaxResult)
 	return entry, nil
 }
 
-// spaceOf waits for room in memory for a task.
-func (l *lane) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, error) {
-	holdings := l.queue.Holdings()
+// spaceOf waits for room in memory for a job.
+func (w *apiWorker) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, error) {
+	holdings := w.queue.Holdings()
 	if space := holdings.TryNear(size); space != nil {
 		return space, nil
 	}
-	l.change(func(s *schedule.Schedule) { j.Cramped = true; s.Touch(j.Queue) })
-	defer l.change(func(*schedule.Schedule) { j.Cramped = false })
+	w.update(func(s *schedule.Schedule) { j.Cramped = true; s.Touch(j.Queue) })
+	defer w.update(func(*schedule.Schedule) { j.Cramped = false })
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-l.stopping:
+		case <-w.stopping:
 			cancel(errNoRoom)
 		case <-ctx.Done():
 		}
@@ -79,14 +79,14 @@ func (l *lane) spaceOf(ctx context.Context, j *job, size int64) (*queue.Space, e
 	return holdings.Near(ctx, size)
 }
 
-// answered makes the space of a called task as large as its answer turned out to be.
+// answered makes the space of a called job as large as its answer turned out to be.
 func (j *job) answered(r httpcall.Response) {
 	if j.message != nil {
 		j.space.Resize(jobSize(j.message) + int64(len(r.Body)))
 	}
 }
 
-// Unload lets go of a job's message and of its space. The schedule calls it, under the lane's lock.
+// Unload lets go of a job's message and of its space. The schedule calls it, under the worker's lock.
 func (j *job) Unload() {
 	j.message = nil
 	j.space.Release()

@@ -13,7 +13,7 @@ const MaxPauses = 10_000
 var ErrTooManyPauses = errors.New("10,000 keys of the api are paused: pause the api")
 
 // Pause keeps a key of an api, or with "" the whole api, from being called from now on: calls that run may end. It may
-// come before the api's lane.
+// come before the api's worker.
 func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -26,9 +26,9 @@ func (d *Dispatcher) Pause(api, key string, p schedule.Pause) error {
 		return ErrTooManyPauses
 	}
 	of[key] = p
-	for _, l := range d.lanes {
-		if l.name == api {
-			l.change(func(s *schedule.Schedule) { s.Pause(key, p) })
+	for _, w := range d.workers {
+		if w.name == api {
+			w.update(func(s *schedule.Schedule) { s.Pause(key, p) })
 		}
 	}
 	return nil
@@ -39,9 +39,9 @@ func (d *Dispatcher) Resume(api, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.pauses[api], key)
-	for _, l := range d.lanes {
-		if l.name == api {
-			l.change(func(s *schedule.Schedule) { s.Resume(key, l.now()) })
+	for _, w := range d.workers {
+		if w.name == api {
+			w.update(func(s *schedule.Schedule) { s.Resume(key, w.now()) })
 		}
 	}
 }
@@ -49,18 +49,18 @@ func (d *Dispatcher) Resume(api, key string) {
 // TryNow makes an api whose calls keep failing be called once at once instead of when its breaker's time is over, and reports
 // whether there was anything to try. It fails with ErrNoAPI.
 func (d *Dispatcher) TryNow(api string) (tries bool, err error) {
-	l := d.lane(api)
-	if l == nil {
+	w := d.worker(api)
+	if w == nil {
 		return false, ErrNoAPI
 	}
-	l.change(func(s *schedule.Schedule) { tries = s.TryNow(l.now()) })
+	w.update(func(s *schedule.Schedule) { tries = s.TryNow(w.now()) })
 	return tries, nil
 }
 
 // TryDenied makes every api that denies weir be called once at once: the credentials may be others now.
 func (d *Dispatcher) TryDenied() {
-	for _, l := range d.lanesNow() {
-		l.change(func(s *schedule.Schedule) { s.EndDenial(l.now()) })
+	for _, w := range d.workersNow() {
+		w.update(func(s *schedule.Schedule) { s.EndDenial(w.now()) })
 	}
 }
 

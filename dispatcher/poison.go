@@ -36,9 +36,9 @@ func contained(what func()) (c *crash) {
 	return nil
 }
 
-// read makes a task's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
+// read makes a job's job of its message, and reckons what its call costs. A job that crashes this is parked at once: it
 // would every time, and it was not called.
-func (l *lane) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
+func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) {
 	var job *ingest.Job
 	var costs []int64
 	c := contained(func() {
@@ -48,12 +48,12 @@ func (l *lane) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) 
 		}
 	})
 	if c != nil {
-		l.tellCrash(j, c)
-		job = &ingest.Job{API: l.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		w.tellCrash(j, c)
+		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
 		err = c
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)
@@ -64,19 +64,19 @@ func (l *lane) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err error) 
 	return refusal, err
 }
 
-// send makes a task's call. Of one that crashes nobody knows whether it was sent.
-func (l *lane) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall.Response {
+// send makes a job's call. Of one that crashes nobody knows whether it was sent.
+func (w *apiWorker) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
 	if c := contained(func() { r = j.terms.call.Call(ctx, j.message, h) }); c != nil {
-		l.tellCrash(j, c)
+		w.tellCrash(j, c)
 		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
 	}
 	return r
 }
 
-func (l *lane) tellCrash(j *job, c *crash) {
-	l.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", j.Queue.Key, "seq", j.Seq,
+func (w *apiWorker) tellCrash(j *job, c *crash) {
+	w.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", j.Queue.Key, "seq", j.Seq,
 		"err", c, "stack", string(c.stack))
 }
 

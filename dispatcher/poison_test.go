@@ -14,8 +14,8 @@ import (
 	"weir/ingest"
 )
 
-// crashing is a lane whose calls crash: the way to its api's headers leads nowhere.
-func crashing(idempotent bool) (*lane, *job) {
+// crashing is a worker whose calls crash: the way to its api's headers leads nowhere.
+func crashing(idempotent bool) (*apiWorker, *job) {
 	api := &httpcall.API{
 		URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Retry: httpcall.Retry{Attempts: 9},
 		Rule: &ingest.Rule{API: "pay", Methods: []string{"POST"}}, Headers: func() ([]ingest.HeaderField, error) { panic("planted") },
@@ -23,21 +23,21 @@ func crashing(idempotent bool) (*lane, *job) {
 	if idempotent {
 		api.Idempotency = &httpcall.Idempotency{Header: "Idempotency-Key"}
 	}
-	l := &lane{name: "pay", log: slog.New(slog.DiscardHandler)}
+	w := &apiWorker{name: "pay", log: slog.New(slog.DiscardHandler)}
 	j := &job{
 		Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}}, message: &ingest.Job{API: "pay", Key: "k", ID: "j", Method: "POST"},
 		terms: &terms{api: api, call: httpcall.NewClient(api, "", 1, nil)},
 	}
-	return l, j
+	return w, j
 }
 
 // TestCrashOfOneCallIsContained: the job that crashes is judged as one that nobody knows of, and parked the second time.
 func TestCrashOfOneCallIsContained(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
-		l, job := crashing(idempotent)
+		w, job := crashing(idempotent)
 		defer job.terms.call.Conns.Close()
 		for crashes := 1; crashes <= mostCrashes; crashes++ {
-			r := l.send(t.Context(), job, httpcall.Hooks{})
+			r := w.send(t.Context(), job, httpcall.Hooks{})
 			if !r.Sent || r.Status != 0 || r.Err == nil || !strings.Contains(r.Err.Error(), "planted") || job.crashes != crashes {
 				t.Fatalf("crash %d came to %+v, counted %d", crashes, r, job.crashes)
 			}
@@ -56,11 +56,11 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 
 // TestCrashOfReadingIsContained: a job whose reading crashes keeps its id and body for its letter.
 func TestCrashOfReadingIsContained(t *testing.T) {
-	l, job := crashing(true)
+	w, job := crashing(true)
 	defer job.terms.call.Conns.Close()
 	job.terms.api.Rule = nil // reading goes by it
 	e := queue.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
-	if _, err := l.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {
+	if _, err := w.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {
 		t.Fatalf("reading came to %v, the job to %+v", err, job.message)
 	}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newLedgerLane is a lane of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it
+// newLedgerLane is a worker of an api that is not idempotent, on a dispatcher that shares partitions with others. Nothing of it
 // runs.
-func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *lane {
+func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *apiWorker {
 	t.Helper()
 	d := newShared(t)
 	d.opts.Tail, d.opts.Dedupe, d.opts.Log, d.log = bounds, queue.NewDedupe(time.Hour), slog.New(slog.DiscardHandler), slog.New(slog.DiscardHandler)
@@ -42,7 +42,7 @@ func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.add(LaneOptions{
+	return d.add(APIOptions{
 		API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Second, Rules: rules, Rule: &ingest.Rule{
 			API: "pay", Methods: []string{"POST"},
 		}},
@@ -51,43 +51,43 @@ func newLedgerLane(t *testing.T, bounds ledger.Bounds, rate bucket.Rate) *lane {
 }
 
 // keepRecordOf stores a record of a job that another replica has ended.
-func (l *lane) keepRecordOf(t *testing.T, api, key, id string, seq uint64, debt time.Duration) {
+func (w *apiWorker) keepRecordOf(t *testing.T, api, key, id string, seq uint64, debt time.Duration) {
 	t.Helper()
 	now := time.Now()
 	c := ledger.Record{
-		API: api, Key: key, Job: id, Dedupe: id, Stream: l.queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
+		API: api, Key: key, Job: id, Dedupe: id, Stream: w.queue.Partition(key).Name(), Seq: seq, Call: 1, Accepted: now, Planned: now, Started: now,
 		Outcome: ledger.Done, Final: true, TAT: bucket.MicrosOf(now.Add(debt)), Instance: "weir-1",
 	}
 	data, _ := json.Marshal(&c)
-	if _, err := l.d.opts.JetStream.Publish(t.Context(), c.Subject(), data); err != nil {
+	if _, err := w.d.opts.JetStream.Publish(t.Context(), c.Subject(), data); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // readLedger reads the ledger's end as for partitions that this replica takes.
-func (l *lane) readLedger(t *testing.T, numbers ...int) {
+func (w *apiWorker) readLedger(t *testing.T, numbers ...int) {
 	t.Helper()
 	parts := map[lease.PartitionID]struct{}{}
 	for _, n := range numbers {
 		parts[lease.PartitionID{API: "pay", Number: n}] = struct{}{}
 	}
-	if err := l.d.readFor(t.Context(), parts); err != nil {
+	if err := w.d.readFor(t.Context(), parts); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // wait is how long a key must wait as far as the ledger says.
-func (l *lane) wait(t *testing.T, key string) time.Duration {
+func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 	t.Helper()
-	slot, err := l.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: &l.s.Rules.Key})
+	slot, err := w.recall(t.Context(), &schedule.KeyQueue{Key: key, Limits: w.s.LimitsOf(key)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return max(0, l.now().Until(max(slot, l.d.tail.TAT("pay", key))))
+	return max(0, w.now().Until(max(slot, w.d.tail.TAT("pay", key))))
 }
 
-func (l *lane) hasEnded(key, id string) bool {
-	return l.queue.Partition(key).Twin(queue.Entry{
+func (w *apiWorker) hasEnded(key, id string) bool {
+	return w.queue.Partition(key).Twin(queue.Entry{
 		Kind: queue.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
 	}) == queue.Same
 }
@@ -97,99 +97,99 @@ var everyFiveMinutes = bucket.Rate{Count: 1, Per: 5 * time.Minute, Burst: 1}
 // TestCutTailForgetsNoKey: more records than are kept come behind a key's last one. The key waits all the same, and the ids
 // before the cut are known.
 func TestCutTailForgetsNoKey(t *testing.T) {
-	l := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
-	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
+	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
+	w.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
 	for i := range 50 {
-		l.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
+		w.keepRecordOf(t, "pay", fmt.Sprint("busy-", i), fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
-	l.readLedger(t, 0, 1)
-	if l.d.tail.TAT("pay", "slow") != 0 {
+	w.readLedger(t, 0, 1)
+	if w.d.tail.TAT("pay", "slow") != 0 {
 		t.Fatal("all records were kept: nothing is tested")
 	}
-	if d := l.wait(t, "slow"); d < 4*time.Minute {
+	if d := w.wait(t, "slow"); d < 4*time.Minute {
 		t.Errorf("the key is called again in %v", d)
 	}
-	if !l.hasEnded("slow", "first") || !l.hasEnded("busy-49", "b49") || l.hasEnded("slow", "second") {
+	if !w.hasEnded("slow", "first") || !w.hasEnded("busy-49", "b49") || w.hasEnded("slow", "second") {
 		t.Error("ids are not known as they should be")
 	}
 }
 
 // TestOtherAPIsTakeNoRoom: the records of other apis do not count, nor are their ids known.
 func TestOtherAPIsTakeNoRoom(t *testing.T) {
-	l := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
-	l.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
+	w := newLedgerLane(t, ledger.Bounds{Records: 40}, everyFiveMinutes)
+	w.keepRecordOf(t, "pay", "slow", "first", 1, 5*time.Minute)
 	for i := range 50 {
-		l.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
+		w.keepRecordOf(t, "busy", "k", fmt.Sprint("b", i), uint64(10+i), time.Second)
 	}
-	l.readLedger(t, 0, 1)
-	if l.d.tail.TAT("pay", "slow") == 0 || l.d.tail.Reach["pay"] != (ledger.Reach{Results: l.d.tail.Reach["pay"].Results}) {
-		t.Errorf("%+v: not all was kept", l.d.tail.Reach["pay"])
+	w.readLedger(t, 0, 1)
+	if w.d.tail.TAT("pay", "slow") == 0 || w.d.tail.Reach["pay"] != (ledger.Reach{Results: w.d.tail.Reach["pay"].Results}) {
+		t.Errorf("%+v: not all was kept", w.d.tail.Reach["pay"])
 	}
-	if !l.hasEnded("slow", "first") || l.hasEnded("k", "b1") {
+	if !w.hasEnded("slow", "first") || w.hasEnded("k", "b1") {
 		t.Error("ids are not known as they should be")
 	}
 }
 
 // TestIdsReachFurtherThanRecords: ids are known as far back as dedupe says, of every partition, and are read once.
 func TestIdsReachFurtherThanRecords(t *testing.T) {
-	l := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond}, everyFiveMinutes)
+	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond}, everyFiveMinutes)
 	for i := range 20 {
-		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "first", uint64(i+1), 5*time.Minute)
+		w.keepRecordOf(t, "pay", fmt.Sprint("k", i), "first", uint64(i+1), 5*time.Minute)
 	}
 	ended := func(id string) (n int) {
 		for i := range 20 {
-			if l.hasEnded(fmt.Sprint("k", i), id) {
+			if w.hasEnded(fmt.Sprint("k", i), id) {
 				n++
 			}
 		}
 		return n
 	}
-	l.readLedger(t, 0)
+	w.readLedger(t, 0)
 	if n := ended("first"); n != 20 {
 		t.Errorf("%d of 20 ids are known", n)
 	}
-	if d := l.wait(t, "k0"); d < 4*time.Minute {
+	if d := w.wait(t, "k0"); d < 4*time.Minute {
 		t.Errorf("a key whose record is older than what is kept is called again in %v", d)
 	}
-	if at := l.d.tail.IDsKnown("pay"); at != 20 {
+	if at := w.d.tail.IDsKnown("pay"); at != 20 {
 		t.Errorf("ids are known up to %d of 20", at)
 	}
 	for i := range 20 {
-		l.keepRecordOf(t, "pay", fmt.Sprint("k", i), "second", uint64(i+21), 5*time.Minute)
+		w.keepRecordOf(t, "pay", fmt.Sprint("k", i), "second", uint64(i+21), 5*time.Minute)
 	}
-	l.readLedger(t, 1)
-	if n := ended("second"); n != 20 || l.d.tail.IDsKnown("pay") != 40 {
-		t.Errorf("%d of 20 new ids are known, up to %d of 40", n, l.d.tail.IDsKnown("pay"))
+	w.readLedger(t, 1)
+	if n := ended("second"); n != 20 || w.d.tail.IDsKnown("pay") != 40 {
+		t.Errorf("%d of 20 new ids are known, up to %d of 40", n, w.d.tail.IDsKnown("pay"))
 	}
 }
 
 // TestKeyThatTheLedgerHasLost: where the ledger has let go of its oldest records, a key of which it holds none may have been
 // called just before. Where it never has, such a key was never called.
 func TestKeyThatTheLedgerHasLost(t *testing.T) {
-	l := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
-	l.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
-	l.keepRecordOf(t, "pay", "other", "first", 1, time.Second)
-	if d := l.wait(t, "new"); d > 0 {
+	w := newLedgerLane(t, ledger.Bounds{}, bucket.Rate{Count: 1, Per: 24 * time.Hour, Burst: 1})
+	w.keepRecordOf(t, "pay", "slow", "first", 1, 24*time.Hour)
+	w.keepRecordOf(t, "pay", "other", "first", 1, time.Second)
+	if d := w.wait(t, "new"); d > 0 {
 		t.Errorf("a key that was never called waits %v", d)
 	}
-	stream, err := l.d.opts.JetStream.Stream(t.Context(), ledger.CallsStream)
+	stream, err := w.d.opts.JetStream.Stream(t.Context(), ledger.CallsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(2)); err != nil {
 		t.Fatal(err)
 	}
-	l.readLedger(t, 0, 1)
-	if d := l.wait(t, "slow"); d < 23*time.Hour {
+	w.readLedger(t, 0, 1)
+	if d := w.wait(t, "slow"); d < 23*time.Hour {
 		t.Errorf("the key is called again in %v", d)
 	}
-	if whole, err := ledger.Reaches(t.Context(), l.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
+	if whole, err := ledger.Reaches(t.Context(), w.d.opts.JetStream, time.Now().Add(-time.Hour)); err != nil || whole {
 		t.Errorf("the ledger is said to reach back an hour: %v, %v", whole, err)
 	}
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if d := l.wait(t, "other"); d < 23*time.Hour {
+	if d := w.wait(t, "other"); d < 23*time.Hour {
 		t.Errorf("after the ledger was emptied the key is called again in %v", d)
 	}
 }
@@ -197,21 +197,21 @@ func TestKeyThatTheLedgerHasLost(t *testing.T) {
 // TestOutcomeBeforeTheTail: a partition was out of service while others were called. A result of its last call, stored before
 // what is read of the results, ends its job.
 func TestOutcomeBeforeTheTail(t *testing.T) {
-	l := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
-	js, ctx := l.d.opts.JetStream, t.Context()
+	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	js, ctx := w.d.opts.JetStream, t.Context()
 	var err error
-	if l.d.results, err = stream.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+	if w.d.results, err = stream.NewWriter(w.d.opts.Conn, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if l.d.calls, err = stream.NewWriter(l.d.opts.Conn, 100, 1<<20); err != nil {
+	if w.d.calls, err = stream.NewWriter(w.d.opts.Conn, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	for _, run := range []func(context.Context) error{l.d.results.Run, l.d.calls.Run, l.queue.Run} {
+	for _, run := range []func(context.Context) error{w.d.results.Run, w.d.calls.Run, w.queue.Run} {
 		go func() { _ = run(running) }()
 	}
-	p := l.queue.Partition("k")
+	p := w.queue.Partition("k")
 	ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: fmt.Sprintf("weir.q.pay.%d.j.k", p.Number()), Header: nats.Header{
 		ingest.HeaderMsgID: {"k/x"}, ingest.HeaderJobID: {"x"},
 	}})
@@ -238,19 +238,19 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	l.keepRecordOf(t, "busy", "k", "y", 7, time.Second)
-	if err := l.openPart(ctx, running, p.Number(), ownership.Tenure{Clean: true}); err != nil {
+	w.keepRecordOf(t, "busy", "k", "y", 7, time.Second)
+	if err := w.openPartition(ctx, running, p.Number(), ownership.Tenure{Clean: true}); err != nil {
 		t.Fatal(err)
 	}
-	if l.part(p.Number()).Clean {
+	if w.part(p.Number()).Clean {
 		t.Error("a partition that was not given up is taken for clean")
 	}
 	looping, halt := context.WithCancel(running)
-	go l.loop(looping, running)
+	go w.loop(looping, running)
 	defer halt()
 	await.Until(t, "the job's record", func() bool {
 		c := ledger.Record{API: "pay", Key: "k"}
-		m, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+		m, err := stream.AskLeader(ctx, w.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
 		if err != nil || m == nil {
 			return false
 		}

@@ -57,8 +57,8 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lane{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
-	l.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, l.knownLocked)
+	w := &apiWorker{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
+	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.knownLocked)
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)
@@ -71,19 +71,19 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		}
 	}
 	wait := func() time.Duration {
-		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: l.knownLocked("k")}
-		slot, err := l.recall(t.Context(), q)
+		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: w.knownLocked("k")}
+		slot, err := w.recall(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := l.recall(t.Context(), q); err != nil || again != 0 {
+		if again, err := w.recall(t.Context(), q); err != nil || again != 0 {
 			t.Errorf("asked again: %v, %v", again, err)
 		}
-		return l.now().Until(slot)
+		return w.now().Until(slot)
 	}
 	record("weir-0", 3)
-	before := l.knownLocked("k")
-	if d := wait(); d > 0 || l.knownLocked("k") != before {
+	before := w.knownLocked("k")
+	if d := wait(); d > 0 || w.knownLocked("k") != before {
 		t.Errorf("after its own calls the next is in %v", d)
 	}
 	record("weir-1", 4)

@@ -29,26 +29,26 @@ func TestReloadEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, lost := range []bool{true, false} {
-		l := newLane(d, LaneOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
-		l.tat = func(string) bucket.Micros { return 0 }
-		p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
+		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
+		w.tat = func(string) bucket.Micros { return 0 }
+		p := &partition{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
-		j := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
-		j.Phase = schedule.Settling
-		l.awaitRecordLocked(j)
+		j := jobLocked(w.s.Push("k", 7, &p.Partition).Extract(7))
+		j.Settle()
+		w.awaitRecordLocked(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
 		j.missing = tried
-		if await.Result(t, "the job's end", func() bool { return l.reload(t.Context(), j) }) {
+		if await.Result(t, "the job's end", func() bool { return w.reload(t.Context(), j) }) {
 			t.Fatal("a message was loaded that is not there")
 		}
-		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || l.s.Unfinished != 0 {
-			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, l.s.Unfinished, j.missing, want)
+		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.Unfinished() != 0 {
+			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.Unfinished(), j.missing, want)
 		}
-		if want := map[bool]int{true: 0, false: 1}[lost]; l.unlogged != want || len(l.unrecorded) != 0 {
-			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, l.unlogged, want, len(l.unrecorded))
+		if want := map[bool]int{true: 0, false: 1}[lost]; w.unlogged != want || len(w.unrecorded) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unlogged, want, len(w.unrecorded))
 		}
-		await.Return(t, "what the lane runs", l.running.Wait)
+		await.Return(t, "what the lane runs", w.running.Wait)
 	}
 }
 
@@ -66,23 +66,23 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLane(d, LaneOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
-	l.tat = func(string) bucket.Micros { return 0 }
-	p := &part{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
+	w := newWorker(d, APIOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
+	w.tat = func(string) bucket.Micros { return 0 }
+	p := &partition{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
 	p.Of = p
-	j := jobLocked(l.s.Push("k", 7, &p.Partition).Extract(7))
-	j.Phase = schedule.Settling
+	j := jobLocked(w.s.Push("k", 7, &p.Partition).Extract(7))
+	j.Settle()
 	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for step := range 3 {
-		if !l.reload(ctx, j) {
+		if !w.reload(ctx, j) {
 			t.Fatalf("step %d: the message was not loaded", step)
 		}
 	}
-	l.change(func(s *schedule.Schedule) { s.Finished(j.Job) })
+	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 	if _, _, near, _ := holdings.Held(); near != 0 {
 		t.Errorf("%d bytes of room are left taken", near)
 	}
-	await.Return(t, "what the lane runs", l.running.Wait)
+	await.Return(t, "what the lane runs", w.running.Wait)
 }

@@ -27,9 +27,9 @@ type replay struct {
 	queue   []awaited                       // the same, by sequence
 	blind   uint64                          // the last job that a marker speaks of without telling its key: nothing is called before
 	held    []*schedule.KeyQueue            // by marks of holds, perhaps without jobs
-	early   []*schedule.KeyQueue            // lines that were met before the blind one
-	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: lines whose jobs must be read up to until
-	late    []*schedule.KeyQueue            // lines that wait until all has been read
+	early   []*schedule.KeyQueue            // queues that were met before the blind one
+	waiting map[uint64][]*schedule.KeyQueue // by a key's sum: queues whose jobs must be read up to until
+	late    []*schedule.KeyQueue            // queues that wait until all has been read
 	full    bool                            // as many bodies are kept as may be
 }
 
@@ -83,20 +83,20 @@ func (r *replay) of(seq uint64) *found {
 }
 
 // mark notes a marker found in the stream.
-func (l *lane) mark(p *part, e queue.Entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *apiWorker) takeMarker(p *partition, e queue.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if e.Kind == queue.IntentEntry {
-		l.replayIntent(p, e)
+		w.replayIntent(p, e)
 	} else {
-		l.replayMark(p, e)
+		w.replayMark(p, e)
 	}
 }
 
-func (l *lane) replayIntent(p *part, e queue.Entry) {
+func (w *apiWorker) replayIntent(p *partition, e queue.Entry) {
 	intents, err := e.Intents()
 	if err != nil {
-		l.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		w.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
 	mark := &intentMark{seq: e.Seq, users: len(intents)}
@@ -110,85 +110,85 @@ func (l *lane) replayIntent(p *part, e queue.Entry) {
 	}
 }
 
-func (l *lane) leaveMark(p *part, mark *intentMark) {
+func (w *apiWorker) leaveMark(p *partition, mark *intentMark) {
 	if mark.users--; mark.users == 0 {
 		p.bucket.Discard(mark.seq)
 	}
 }
 
-func (l *lane) replayMark(p *part, e queue.Entry) {
+func (w *apiWorker) replayMark(p *partition, e queue.Entry) {
 	mark, err := e.RetryMark()
 	if err != nil {
-		l.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		w.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
 	if mark.Denied {
-		l.replayDenialLocked(p, mark, e)
+		w.replayDenialLocked(p, mark, e)
 		return
 	}
 	if mark.Seq == 0 {
-		l.replayHoldLocked(p, mark, e.Seq)
+		w.replayHoldLocked(p, mark, e.Seq)
 		return
 	}
 	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
 	p.replay.await(mark.Seq, mark.KeySum)
-	if mark.Pushback && l.terms.api.Retry.HoldAPI {
+	if mark.Pushback && w.terms.api.Retry.HoldAPI {
 		p.replay.await(mark.Seq, 0) // it holds every key
 	}
 }
 
 // marked lets calls of a partition start, key by key as its jobs are read: all markers are known. Called once.
-func (l *lane) marked(p *part) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *apiWorker) markersLoaded(p *partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r := p.replay
 	if p.markers.AfterDeath() {
 		p.untold = !p.markers.Told()
-		p.Leftover = l.leftUntilLocked(p)
+		p.Leftover = w.leftUntilLocked(p)
 	}
-	r.records, r.results = l.d.tail.Detach(p.bucket.Name())
+	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
 	seen := 0
 	for seq, c := range r.records {
-		if r.await(seq, c.KeySum); c.PushedBack() && l.terms.api.Retry.HoldAPI {
+		if r.await(seq, c.KeySum); c.PushedBack() && w.terms.api.Retry.HoldAPI {
 			r.await(seq, 0)
 		}
-		l.breathe(&seen)
+		w.yieldLock(&seen)
 	}
 	for seq, result := range r.results {
 		r.await(seq, result.KeySum)
-		l.breathe(&seen)
+		w.yieldLock(&seen)
 	}
 	for sum, seq := range r.until {
 		r.queue = append(r.queue, awaited{seq, sum})
-		l.breathe(&seen)
+		w.yieldLock(&seen)
 	}
 	slices.SortFunc(r.queue, func(a, b awaited) int { return cmp.Compare(a.seq, b.seq) })
 	for _, q := range r.held {
-		l.meet(p, q)
+		w.admitKey(p, q)
 	}
 	if r.blind == 0 {
-		l.letGoOn(p)
+		w.resumeKeys(p)
 	}
 }
 
 // letGoOn lets calls of a partition start.
-func (l *lane) letGoOn(p *part) {
+func (w *apiWorker) resumeKeys(p *partition) {
 	p.replay.blind = 0
 	early := p.replay.early
 	p.replay.early = nil
 	seen := 0
 	for _, q := range early {
 		q.Met = false
-		l.meet(p, q)
-		l.breathe(&seen)
+		w.admitKey(p, q)
+		w.yieldLock(&seen)
 	}
 	p.Open = !p.Stalled && !p.closing && !p.lost.Load()
-	l.kick()
+	w.wakeUp()
 }
 
-// meet takes up a line that has its first job, or its first again, and lets it be called or has it wait.
-func (l *lane) meet(p *part, q *schedule.KeyQueue) {
+// meet takes up a queue that has its first job, or its first again, and lets it be called or has it wait.
+func (w *apiWorker) admitKey(p *partition, q *schedule.KeyQueue) {
 	if q.Met {
 		return
 	}
@@ -198,58 +198,58 @@ func (l *lane) meet(p *part, q *schedule.KeyQueue) {
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, q)
-	case p.Leftover != 0 && l.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
+	case p.Leftover != 0 && w.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, q)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		l.goOn(q)
+		w.resumeKey(q)
 	}
 }
 
 // takeFoundLocked takes up one job that was found in the stream.
-func (l *lane) takeFoundLocked(ctx context.Context, p *part, q *schedule.KeyQueue, e queue.Entry) {
-	l.meet(p, q)
-	h, ok := l.historyOfLocked(p, e)
-	l.suspectUnloggedLocked(q, h)
+func (w *apiWorker) takeFoundLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
+	w.admitKey(p, q)
+	h, ok := w.jobHistoryLocked(p, e)
+	w.suspectUnloggedLocked(q, h)
 	if ok {
-		l.resumeLocked(ctx, q, e.Seq, h)
+		w.resumeLocked(ctx, q, e.Seq, h)
 	} else {
-		l.resumeTwinLocked(ctx, p, q, e)
+		w.resumeDuplicateLocked(ctx, p, q, e)
 	}
-	l.passed(p, e.Seq)
+	w.passed(p, e.Seq)
 }
 
 // passed lets those keys go on that needed the jobs up to a sequence.
-func (l *lane) passed(p *part, seq uint64) {
+func (w *apiWorker) passed(p *partition, seq uint64) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
-			l.goOn(q)
+			w.resumeKey(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
 		r.queue = r.queue[1:]
 	}
 	if r.blind != 0 && r.blind <= seq {
-		l.letGoOn(p)
+		w.resumeKeys(p)
 	}
 }
 
-// goOn lets a line be called.
-func (l *lane) goOn(q *schedule.KeyQueue) {
-	if !l.s.Has(q) {
+// goOn lets a queue be called.
+func (w *apiWorker) resumeKey(q *schedule.KeyQueue) {
+	if !w.s.Has(q) {
 		return // it came to its end meanwhile
 	}
 	q.Unread = false
-	l.paceLocked(q, l.now())
-	l.s.Touch(q)
-	l.kick()
+	w.paceLocked(q, w.now())
+	w.s.Touch(q)
+	w.wakeUp()
 }
 
 // history is what is known of a job that was found in the stream.
-type history struct {
+type jobHistory struct {
 	intent *foundIntent
 	mark   *foundMark
 	last   *ledger.LastCall
@@ -259,17 +259,17 @@ type history struct {
 // historyOfLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
 // and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
 // its sequence since.
-func (l *lane) historyOfLocked(p *part, e queue.Entry) (h history, ok bool) {
+func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory, ok bool) {
 	r, stored := p.replay, bucket.MicrosOf(e.Time)
 	if f := r.found[e.Seq]; f != nil {
 		delete(r.found, e.Seq)
 		for i := range f.intents {
 			switch n := &f.intents[i]; {
 			case n.Accepted != 0 && n.Accepted != stored, h.intent != nil && h.intent.Call > n.Call:
-				l.leaveMark(p, n.mark)
+				w.leaveMark(p, n.mark)
 			default:
 				if h.intent != nil {
-					l.leaveMark(p, h.intent.mark)
+					w.leaveMark(p, h.intent.mark)
 				}
 				h.intent = n
 			}
@@ -294,48 +294,48 @@ func (l *lane) historyOfLocked(p *part, e queue.Entry) (h history, ok bool) {
 	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
 		h.result = &s
 	}
-	return h, h != history{}
+	return h, h != jobHistory{}
 }
 
 // open ends a partition's replay: all that was in its stream has been read. Every job found there was in one of four states,
 // by its markers and the ledger: never called; called and known to need another call; finished, only its deletion was lost;
 // or called with an outcome that nobody knows.
-func (l *lane) open(p *part) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *apiWorker) open(p *partition) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if p.closing || p.lost.Load() {
 		return // what was not read is the next owner's
 	}
 	r := p.replay
 	for _, f := range r.found { // of jobs that are gone
 		for _, i := range f.intents {
-			l.leaveMark(p, i.mark)
+			w.leaveMark(p, i.mark)
 		}
 		for _, m := range f.marks {
 			p.bucket.Discard(m.seq)
 		}
 	}
 	if r.blind != 0 {
-		l.letGoOn(p)
+		w.resumeKeys(p)
 	}
 	seen := 0
 	for _, lines := range r.waiting {
 		for _, q := range lines {
-			l.goOn(q)
-			l.breathe(&seen)
+			w.resumeKey(q)
+			w.yieldLock(&seen)
 		}
 	}
 	for _, q := range r.late {
-		l.goOn(q)
-		l.breathe(&seen)
+		w.resumeKey(q)
+		w.yieldLock(&seen)
 	}
 	p.replay = nil
 }
 
 // breathe lets others at the lock now and then: a partition with a million jobs must not keep the calls of the others.
-func (l *lane) breathe(seen *int) {
+func (w *apiWorker) yieldLock(seen *int) {
 	if *seen++; *seen%lookAtOnce == 0 {
-		l.mu.Unlock()
-		l.mu.Lock()
+		w.mu.Unlock()
+		w.mu.Lock()
 	}
 }

@@ -23,23 +23,24 @@ import (
 	"pgregory.net/rapid"
 )
 
-// takingOver is a lane about to read a partition that an earlier owner had, which gave it up or died.
-func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*lane, *part) {
+// takingOver is a worker about to read a partition that an earlier owner had, which gave it up or died.
+func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *lease.Membership) (*apiWorker, *partition) {
 	t.Helper()
 	api := &httpcall.API{
 		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"},
 		Rule:  &ingest.Rule{MaxBody: 1 << 10, Methods: []string{"POST"}},
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4}},
 	}
-	l := &lane{
+	w := &apiWorker{
 		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
 		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
 	}
-	l.s = schedule.New(&schedule.Policy{Rules: api.Rules}, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, l.knownLocked)
-	l.terms = &terms{api: api, policy: l.s.Policy}
-	p := &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
+	policy := &schedule.Policy{Rules: api.Rules}
+	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.knownLocked)
+	w.terms = &terms{api: api, policy: policy}
+	p := &partition{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	p.Of = p
-	l.parts = []*part{p}
+	w.partitions = []*partition{p}
 	owners := 1
 	if died {
 		owners = 2
@@ -53,7 +54,7 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 	if !died {
 		t.Cleanup(func() { _ = p.markers.GiveUp(t.Context()) })
 	}
-	return l, p
+	return w, p
 }
 
 func payQueue(t *testing.T, d *Dispatcher) *queue.Queue {
@@ -98,7 +99,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 	d := newShared(t)
 	q := payQueue(t, d)
 	rapid.Check(t, func(rt *rapid.T) {
-		l, p := takingOver(t, d, q, false, nil)
+		w, p := takingOver(t, d, q, false, nil)
 		jobs := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 1, 40).Draw(rt, "jobs")
 		until, blind := map[string]uint64{}, uint64(0)
 		intents := map[string]int32{}
@@ -114,33 +115,34 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 			marker++
 			switch what {
 			case "intent":
-				l.mark(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
+				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
 				intents[key]++
 			case "old intent":
-				l.mark(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
+				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
 				intents[key]++
 				blind = seq
 			case "mark":
-				l.mark(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				w.takeMarker(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 			case "record":
 				records[seq] = ledger.LastCall{Call: 1, Outcome: "retry", ID: ingest.StoredID(key, fmt.Sprint(seq)), Accepted: accepted, KeySum: sum}
 			case "gone": // of a job that has been deleted
-				l.mark(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				w.takeMarker(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 				jobs[i] = ""
 			case "other": // of a job that had the sequence before
-				l.mark(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
+				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
 			}
 		}
 		d.tail.ByMessage[p.bucket.Name()] = records
-		l.marked(p)
+		w.markersLoaded(p)
 		check := func(read uint64, whole bool) {
-			for key, line := range l.s.ByKey {
+			for line := range w.s.Queues() {
+				key := line.Key
 				want := whole || blind <= read && until[key] <= read
 				if may := p.Open && !line.Unread; may != want {
 					rt.Fatalf("read up to %d: key %s may be called: %v, want %v (known up to %d, of nobody knows whom up to %d)",
 						read, key, may, want, until[key], blind)
 				}
-				if waits := line.TAT > l.now(); want && waits != (intents[key] > 0) {
+				if waits := line.TAT > w.now(); want && waits != (intents[key] > 0) {
 					rt.Fatalf("key %s, with %d calls that may have been made, waits an interval: %v", key, intents[key], waits)
 				}
 			}
@@ -149,15 +151,15 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		last := 0
 		for i, key := range jobs {
 			if key != "" {
-				l.take(noMore(t), p, jobEntry(key, uint64(i+1)))
+				w.add(noMore(t), p, jobEntry(key, uint64(i+1)))
 				check(uint64(i+1), false)
 				last++
 			}
 		}
-		l.open(p)
+		w.open(p)
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the tasks of the lane", l.running.Wait); l.s.Unfinished != last || p.replay != nil {
-			rt.Fatalf("%d jobs, %d were read", l.s.Unfinished, last)
+		if await.Return(t, "the tasks of the lane", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
+			rt.Fatalf("%d jobs, %d were read", w.s.Unfinished(), last)
 		}
 	})
 }
@@ -166,20 +168,20 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 // its keys have jobs: none of them is called before all have been read.
 func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
 	d := newShared(t)
-	l, p := takingOver(t, d, payQueue(t, d), true, new(lease.Membership))
-	l.marked(p)
+	w, p := takingOver(t, d, payQueue(t, d), true, new(lease.Membership))
+	w.markersLoaded(p)
 	if p.untold {
 		t.Error("an owner of this version is taken to have begun calls without an intent")
 	}
 	p.untold = true
 	for seq := range uint64(3) {
-		l.take(t.Context(), p, jobEntry("a", seq+1))
-		if q := l.s.ByKey["a"]; !q.Unread || !p.Open {
+		w.add(t.Context(), p, jobEntry("a", seq+1))
+		if q := w.s.Find("a"); !q.Unread || !p.Open {
 			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
 		}
 	}
-	l.open(p)
-	if q := l.s.ByKey["a"]; q.Unread || q.Orphaned != 3 {
+	w.open(p)
+	if q := w.s.Find("a"); q.Unread || q.Orphaned != 3 {
 		t.Errorf("%d calls are taken to be left, unread: %v", q.Orphaned, q.Unread)
 	}
 }
@@ -192,14 +194,14 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 	if _, err := d.opts.JetStream.Publish(t.Context(), "weir.o.pay.0", []byte("earlier")); err != nil {
 		t.Fatal(err)
 	}
-	l, p := takingOver(t, d, q, false, nil)
-	if l.marked(p); !p.untold {
+	w, p := takingOver(t, d, q, false, nil)
+	if w.markersLoaded(p); !p.untold {
 		t.Error("an owner that did not say so is taken to have written an intent of every call")
 	}
-	line := l.s.Push("a", 1, &p.Partition)
+	line := w.s.Push("a", 1, &p.Partition)
 	for per, want := range map[time.Duration]bool{5 * time.Second: true, time.Minute: false} {
-		l.s.Rules.Key.Rate.Per = per
-		if waits := l.floor(line, l.now()) > l.now(); waits != want {
+		w.terms.policy.Rules.Key.Rate.Per = per
+		if waits := w.floor(line, w.now()) > w.now(); waits != want {
 			t.Errorf("at one in %s a key waits an interval: %v", per, waits)
 		}
 	}
@@ -209,20 +211,20 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 func TestWhatIsNotReadIsLeft(t *testing.T) {
 	d := newShared(t)
 	for _, stops := range []bool{true, false} {
-		l, p := takingOver(t, d, payQueue(t, d), false, nil)
+		w, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.bucket.Unswept()
-		l.mark(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
-		l.mark(p, markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
-		l.marked(p)
-		l.take(noMore(t), p, jobEntry("a", 1))
+		w.takeMarker(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
+		w.takeMarker(p, markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
+		w.markersLoaded(p)
+		w.add(noMore(t), p, jobEntry("a", 1))
 		want := 1 // the mark: of the intent's jobs the first needs it still
 		if stops {
 			want = 0
-			l.leavePart(p)
-			l.take(noMore(t), p, jobEntry("a", 2))
+			w.leavePartition(p)
+			w.add(noMore(t), p, jobEntry("a", 2))
 		}
-		l.open(p)
+		w.open(p)
 		if got := p.bucket.Unswept() - before; got != want {
 			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
 		}
@@ -233,8 +235,8 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 // is taken over.
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newShared(t)
-	l, p := takingOver(t, d, payQueue(t, d), false, nil)
-	l.marked(p)
+	w, p := takingOver(t, d, payQueue(t, d), false, nil)
+	w.markersLoaded(p)
 	const jobs = 200_000
 	entry := jobEntry("a", 1)
 	entry.Bare = true
@@ -243,14 +245,14 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for seq := range uint64(jobs) {
 		entry.Seq = seq + 1
-		l.take(t.Context(), p, entry)
+		w.add(t.Context(), p, entry)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if each := float64(after.HeapAlloc-before.HeapAlloc) / jobs; each > 16 {
 		t.Errorf("a waiting job costs %.0f bytes", each)
 	}
-	if l.s.Unfinished != jobs {
-		t.Errorf("%d jobs wait", l.s.Unfinished)
+	if w.s.Unfinished() != jobs {
+		t.Errorf("%d jobs wait", w.s.Unfinished())
 	}
 }

@@ -26,88 +26,88 @@ const persistRetry = time.Second
 
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
-func (l *lane) settle(ctx context.Context, j *job, r httpcall.Response) {
+func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	api := j.terms.api
 	out := j.crashed(httpcall.Judge(api, r, time.Now()))
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
-		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: l.now(), Jitter: rand.Float64(),
+		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: w.now(), Jitter: rand.Float64(),
 	}
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
-	l.mu.Lock()
-	f := l.s.OnCallEnd(j.Job, e)
-	l.dropDenialsLocked()
+	w.mu.Lock()
+	f := w.s.OnCallEnd(j.Job, e)
+	w.dropDenialsLocked()
 	if out.Counts() && !f.Free {
 		j.attempts++
 	}
 	j.doubt.add(out.Billed, api.KeyIdentity())
 	j.Deaths, j.status = 0, cmp.Or(r.Status, j.status)
 	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
-	l.mu.Unlock()
+	w.mu.Unlock()
 	if exhausted {
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
 		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.attempts, out.Detail)
 	}
-	l.d.metrics.calls.WithLabelValues(l.name, out.Name()).Inc()
+	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
 	if out.Billed != deadletter.NotBilled {
-		l.d.metrics.spend.add(l.name, api.Price)
+		w.d.metrics.spend.add(w.name, api.Price)
 	}
 	if f.First {
-		l.log.Warn("a call failed", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "reason", out.Detail)
+		w.log.Warn("a call failed", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "reason", out.Detail)
 	}
-	l.tellHolds(f.News)
-	l.keepHold(j.part, f.Hold)
+	w.announceHolds(f.News)
+	w.keepHold(j.part, f.Hold)
 	if f.Denied {
-		l.keepDenial(f.News[0].Until, f.News[0].Why)
+		w.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
-	l.log.Debug("call ended", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "status", r.Status,
+	w.log.Debug("call ended", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "status", r.Status,
 		"outcome", out.Name(), "reason", out.Detail)
 
 	switch out.Verdict {
 	case httpcall.Delivered:
-		l.keepResult(ctx, j, r, out)
+		w.keepResult(ctx, j, r, out)
 	case httpcall.Dead:
-		l.bury(ctx, j, out.Reason, out.Detail, l.record(j, r, out))
+		w.bury(ctx, j, out.Reason, out.Detail, w.record(j, r, out))
 	case httpcall.Again:
 		wait := schedule.Backoff(api.Retry.Min, api.Retry.Max, max(j.attempts, 1), rand.Float64())
-		l.again(ctx, j, l.record(j, r, out), max(l.now().Add(wait), f.NotBefore))
+		w.again(ctx, j, w.record(j, r, out), max(w.now().Add(wait), f.NotBefore))
 	case httpcall.Pushback, httpcall.Denied:
-		l.again(ctx, j, l.record(j, r, out), f.NotBefore)
+		w.again(ctx, j, w.record(j, r, out), f.NotBefore)
 	default:
 		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
 	}
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
-func (l *lane) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
+func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	if fault.Planted(fault.DeleteFirst) {
 		j.part.bucket.Finish(j.Queue.Key, j.Seq)
 		<-time.After(100 * time.Millisecond)
 	}
 	fault.Pass(fault.CallAnswered)
-	msg := l.result(j, r)
-	if !l.persist(ctx, "result", j, func() error { return l.writeResult(j, msg) }) {
+	msg := w.result(j, r)
+	if !w.persist(ctx, "result", j, func() error { return w.writeResult(j, msg) }) {
 		return
 	}
 	fault.Pass(fault.ResultStored)
 	if j.message.ReplyTo != "" {
-		l.d.reply(j.message.ReplyTo, msg)
+		w.d.reply(j.message.ReplyTo, msg)
 	}
-	if l.keepRecord(ctx, j, l.record(j, r, out)) {
-		l.finish(j, ledger.Done)
+	if w.keepRecord(ctx, j, w.record(j, r, out)) {
+		w.finish(j, ledger.Done)
 	}
 }
 
 // writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
 // its job must not stand in the way of all others.
-func (l *lane) writeResult(j *job, msg *nats.Msg) error {
+func (w *apiWorker) writeResult(j *job, msg *nats.Msg) error {
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { l.d.results.WriteWhile(j.part.mayCall, msg, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
 		size := msg.Size()
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 			return err
 		}
-		l.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", j.message.ID, "key", j.Queue.Key,
+		w.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", j.message.ID, "key", j.Queue.Key,
 			"bytes", size, "err", err)
 	}
 }
@@ -115,45 +115,45 @@ func (l *lane) writeResult(j *job, msg *nats.Msg) error {
 // bury stores the ledger's record, if there was a call, then the letter with its event, and lets the job go. The record
 // comes first because the letter can be written again from it and the job: after a crash between the two nobody has to
 // guess whether the call was made.
-func (l *lane) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
+func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, detail string, c *ledger.Record) {
 	status, detail := j.status, ledger.Clip(detail, ledger.MaxDetail)
 	var answer *deadletter.Answer
 	if c != nil {
 		status, answer = c.Status, c.Answer
 	}
-	letter := l.letter(j, reason, detail, status, j.doubt.known())
+	letter := w.letter(j, reason, detail, status, j.doubt.known())
 	letter.Answer = answer
-	l.log.Info("job buried", "job_id", letter.JobID, "key", j.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
+	w.log.Info("job buried", "job_id", letter.JobID, "key", j.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
 		"billed", letter.Billed)
 	var noted bool
 	if c == nil {
-		noted = l.keepEnd(ctx, j, letter)
+		noted = w.keepEnd(ctx, j, letter)
 	} else {
-		noted = l.keepRecord(ctx, j, c)
+		noted = w.keepRecord(ctx, j, c)
 	}
 	if noted {
-		l.buryLetter(ctx, j, letter)
+		w.buryLetter(ctx, j, letter)
 	}
 }
 
 // keepEnd notes that a job which is not called becomes a letter: after a crash between the letter and the job's deletion what
 // kept it from being called may be past, and the ledger knows nothing of it. It reports whether that is stored.
-func (l *lane) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
+func (w *apiWorker) keepEnd(ctx context.Context, j *job, letter *deadletter.Letter) bool {
 	mark := queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, Billed: string(j.doubt.billed), Ends: string(letter.Reason), Reason: letter.Detail,
 		Idempotency: j.doubt.identity, Status: j.status, Answered: j.answeredAt, Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 	}
-	seq, ok := l.keepMark(ctx, "end", j, mark)
+	seq, ok := w.keepMark(ctx, "end", j, mark)
 	if ok {
-		l.mu.Lock()
+		w.mu.Lock()
 		j.ends = append(j.ends, seq)
-		l.mu.Unlock()
+		w.mu.Unlock()
 	}
 	return ok
 }
 
-func (l *lane) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
-	ok = l.persist(ctx, what, j, func() (err error) {
+func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queue.RetryMark) (seq uint64, ok bool) {
+	ok = w.persist(ctx, what, j, func() (err error) {
 		seq, err = awaitWrite(func(done func(uint64, error)) { j.part.markers.Retry(mark, done) })
 		return err
 	})
@@ -161,26 +161,26 @@ func (l *lane) keepMark(ctx context.Context, what string, j *job, mark queue.Ret
 }
 
 // buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
-func (l *lane) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
-	if letter.Answer == nil && j.answeredAt != 0 && !l.recallAnswer(ctx, j, letter) {
+func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
+	if letter.Answer == nil && j.answeredAt != 0 && !w.recallAnswer(ctx, j, letter) {
 		return
 	}
-	if l.persist(ctx, "dead letter", j, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { l.d.opts.Office.Bury(letter, done) })
+	if w.persist(ctx, "dead letter", j, func() error {
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Office.Bury(letter, done) })
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
-		l.finish(j, string(letter.Reason))
+		w.finish(j, string(letter.Reason))
 	}
 }
 
 // again stores the ledger's record and the retry mark, and then lets the job wait.
-func (l *lane) again(ctx context.Context, j *job, c *ledger.Record, notBefore bucket.Micros) {
+func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefore bucket.Micros) {
 	c.NotBefore = notBefore
-	if !l.keepRecord(ctx, j, c) {
+	if !w.keepRecord(ctx, j, c) {
 		return
 	}
-	seq, ok := l.keepMark(ctx, "retry mark", j, queue.RetryMark{
+	seq, ok := w.keepMark(ctx, "retry mark", j, queue.RetryMark{
 		Seq: j.Seq, Calls: j.Calls, Attempts: j.attempts, NotBefore: notBefore, Reason: c.Detail, Pushback: c.Outcome == ledger.PushedBack,
 		Billed: string(j.doubt.billed), Idempotency: j.doubt.identity, Unseen: j.Unseen, Crashes: j.crashes, Deaths: j.Deaths, Status: j.status,
 		Answered: j.answeredAt, Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
@@ -189,22 +189,22 @@ func (l *lane) again(ctx context.Context, j *job, c *ledger.Record, notBefore bu
 		return
 	}
 	fault.Pass(fault.RetryStored)
-	l.change(func(s *schedule.Schedule) {
-		l.dropIntentsLocked(j)
+	w.update(func(s *schedule.Schedule) {
+		w.dropIntentsLocked(j)
 		if j.markSeq != 0 {
 			j.part.bucket.Discard(j.markSeq)
 		}
 		j.markSeq = seq
 		j.Failed, j.lost = c.Detail, nil
-		l.restLocked(j, notBefore)
+		w.restLocked(j, notBefore)
 	})
 }
 
 // keepRecord stores a call's record in the ledger, and reports whether it is stored.
-func (l *lane) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
+func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 	var seq uint64
-	if !l.persist(ctx, "ledger record", j, func() (err error) {
-		seq, err = awaitWrite(func(done func(uint64, error)) { l.d.calls.WriteWhile(j.part.mayCall, c.Message(), done) })
+	if !w.persist(ctx, "ledger record", j, func() (err error) {
+		seq, err = awaitWrite(func(done func(uint64, error)) { w.d.calls.WriteWhile(j.part.mayCall, c.Message(), done) })
 		return err
 	}) {
 		return false
@@ -213,7 +213,7 @@ func (l *lane) keepRecord(ctx context.Context, j *job, c *ledger.Record) bool {
 		j.answeredAt = seq
 	}
 	fault.Pass(fault.RecordStored)
-	l.accountedFor(j)
+	w.accountedFor(j)
 	return true
 }
 
@@ -232,7 +232,7 @@ func awaitWrite(write func(done func(seq uint64, err error))) (uint64, error) {
 // persist writes until it is written, and blocks until then. While it is not, the job stays where it is, and is not called again.
 // Where the right to its partition is in doubt persist waits; where that is lost the job is let go of, and nothing is stored.
 // It reports whether it was written: where not, the job is somebody else's, or the next start's.
-func (l *lane) persist(ctx context.Context, what string, j *job, write func() error) bool {
+func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func() error) bool {
 	p := j.part
 	for {
 		err := stream.ErrNotNow
@@ -243,18 +243,18 @@ func (l *lane) persist(ctx context.Context, what string, j *job, write func() er
 		case err == nil:
 			return true
 		case p.lost.Load():
-			l.abandon(j)
+			w.abandon(j)
 			return false
 		case ctx.Err() != nil:
-			l.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", j.Queue.Key,
+			w.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", j.Queue.Key,
 				"seq", j.Seq, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
 			sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
-			l.change(func(s *schedule.Schedule) { s.Hold(nil, l.now().Add(2*persistRetry), "outcomes cannot be stored") })
-			l.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
+			w.update(func(s *schedule.Schedule) { s.Hold(nil, w.now().Add(2*persistRetry), "outcomes cannot be stored") })
+			w.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
 			sleep(ctx, persistRetry)
 		}
 	}
@@ -273,20 +273,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // finish lets a job go whose end is durable.
-func (l *lane) finish(j *job, outcome string) {
+func (w *apiWorker) finish(j *job, outcome string) {
 	p := j.part
 	if p.lost.Load() {
-		l.abandon(j)
+		w.abandon(j)
 		return
 	}
-	l.d.metrics.finished.WithLabelValues(l.name, outcome).Inc()
-	l.accountedFor(j)
-	l.rememberEnd(j)
+	w.d.metrics.finished.WithLabelValues(w.name, outcome).Inc()
+	w.accountedFor(j)
+	w.rememberEnd(j)
 	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
-	l.change(func(s *schedule.Schedule) {
+	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
-		l.dropIntentsLocked(j)
+		w.dropIntentsLocked(j)
 		if j.markSeq != 0 {
 			p.bucket.Discard(j.markSeq)
 		}
@@ -300,18 +300,18 @@ func (l *lane) finish(j *job, outcome string) {
 		}
 		if stalled && p.Open {
 			p.Open, p.Stalled = false, true
-			time.AfterFunc(time.Second, func() { l.unstall(p) })
+			time.AfterFunc(time.Second, func() { w.unstall(p) })
 		}
 	})
 }
 
-// unstall opens a part again whose finished jobs have been deleted.
-func (l *lane) unstall(p *part) {
+// unstall opens a partition again whose finished jobs have been deleted.
+func (w *apiWorker) unstall(p *partition) {
 	if p.bucket.Unswept() > queue.MaxUnswept/2 {
-		time.AfterFunc(time.Second, func() { l.unstall(p) })
+		time.AfterFunc(time.Second, func() { w.unstall(p) })
 		return
 	}
-	l.change(func(s *schedule.Schedule) {
+	w.update(func(s *schedule.Schedule) {
 		if p.Stalled = false; p.closing || p.lost.Load() {
 			return
 		}
@@ -320,18 +320,18 @@ func (l *lane) unstall(p *part) {
 }
 
 // tellHolds sends the events of holds that have begun or ended.
-func (l *lane) tellHolds(all []schedule.HoldChange) {
+func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
 	for _, c := range all {
-		l.tellHold(c)
+		w.tellHold(c)
 	}
 	if len(all) > 0 {
-		l.kick()
+		w.wakeUp()
 	}
 }
 
-func (l *lane) tellHold(c schedule.HoldChange) {
+func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	data := deadletter.HoldData{Why: c.Why}
-	e := deadletter.Event{Type: deadletter.ResumedEvent, API: l.name, Key: keyOf(c.Line)}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Line)}
 	attrs := []any{}
 	if e.Key != "" {
 		attrs = append(attrs, "key", e.Key)
@@ -345,10 +345,10 @@ func (l *lane) tellHold(c schedule.HoldChange) {
 		attrs = append(attrs, "reason", c.Why)
 	}
 	e.Data = data
-	l.log.Info(string(e.Type), attrs...)
-	l.d.opts.Office.Send(e, func(err error) {
+	w.log.Info(string(e.Type), attrs...)
+	w.d.opts.Office.Send(e, func(err error) {
 		if err != nil {
-			l.log.Warn("an event could not be stored", "err", err)
+			w.log.Warn("an event could not be stored", "err", err)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 func TestSilentAnswers(t *testing.T) {
 	limit := bucket.Limit{Name: "tokens", Cost: bucket.CostSource{Constant: 1, SettlePointer: "/n"}}
 	api := &httpcall.API{Name: "llm", Rules: bucket.Rules{Shared: []bucket.Limit{limit}}}
-	l := &lane{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
+	w := &apiWorker{d: &Dispatcher{metrics: newMetrics(&Dispatcher{}, nil)}, name: "llm", log: slog.New(slog.DiscardHandler)}
 	job := &job{Job: &schedule.Job{Queue: &schedule.KeyQueue{Key: "k"}, Costs: []int64{1}}, message: &ingest.Job{}, terms: &terms{api: api}}
 	for i, c := range []struct {
 		status int
@@ -36,7 +36,7 @@ func TestSilentAnswers(t *testing.T) {
 		if c.told >= 0 {
 			r.Units["/n"] = c.told
 		}
-		actual, silent := l.actual(job, r)
+		actual, silent := w.actual(job, r)
 		got := "as estimated"
 		if actual != nil {
 			got = fmt.Sprint(actual[0])

@@ -15,14 +15,14 @@ import (
 
 // openPart takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
 // has been read, and then the stream, which is followed until closePart or losePart. With an error nothing is left of it.
-func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenure) error {
-	p := &part{
-		Tenure: t, number: number, bucket: l.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: l.queue.Holdings(), replay: newReplay(),
+func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
+	p := &partition{
+		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
 	p.Of = p
 	var err error
-	if p.markers, err = p.bucket.Own(ctx, l.d.opts.Instance); err != nil {
-		return fmt.Errorf("api %s: %w", l.name, err)
+	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
+		return fmt.Errorf("api %s: %w", w.name, err)
 	}
 	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)
@@ -30,24 +30,24 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenur
 	reading, p.stopReading = context.WithCancel(base)
 	writing, p.stopMarkers = context.WithCancel(base)
 	p.writer.Go(func() error { return p.markers.Run(writing) })
-	if err := l.d.learn(ctx, l, number); err != nil {
+	if err := w.d.loadTail(ctx, w, number); err != nil {
 		p.stopReading()
 		p.stopMarkers()
 		return errors.Join(err, p.writer.Wait())
 	}
-	l.mu.Lock()
-	l.parts[number] = p
-	l.mu.Unlock()
+	w.mu.Lock()
+	w.partitions[number] = p
+	w.mu.Unlock()
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, queue.ReadOptions{
-			Mark: func(e queue.Entry) { l.mark(p, e) }, Marked: func() { l.marked(p) }, Take: func(e queue.Entry) { l.take(hard, p, e) },
-			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { l.open(p); close(caughtUp) },
-			Deaf: func(err error) { l.deaf(p, err) },
+			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, Marked: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
+			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { w.open(p); close(caughtUp) },
+			Deaf: func(err error) { w.deaf(p, err) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {
-			l.broken(p, err)
+			w.broken(p, err)
 		}
 		return nil
 	})
@@ -62,204 +62,204 @@ func (l *lane) openPart(ctx, hard context.Context, number int, t ownership.Tenur
 		err = errLetGo
 	}
 	if p.Lease != nil {
-		l.losePart(p)
+		w.losePartition(p)
 	} else {
-		l.leavePart(p)
+		w.leavePartition(p)
 	}
-	return fmt.Errorf("api %s: %w", l.name, err)
+	return fmt.Errorf("api %s: %w", w.name, err)
 }
 
 // leavePart takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
-// lane's stop awaits them.
-func (l *lane) leavePart(p *part) {
-	l.mu.Lock()
+// worker's stop awaits them.
+func (w *apiWorker) leavePartition(p *partition) {
+	w.mu.Lock()
 	p.closing, p.Open = true, false
-	l.mu.Unlock()
+	w.mu.Unlock()
 }
 
 var errLetGo = errors.New("the partition was let go of while it was opened")
 
 // deaf counts a reader that was set up anew.
-func (l *lane) deaf(p *part, err error) {
-	l.d.metrics.deaf.WithLabelValues(l.name).Inc()
-	l.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
+func (w *apiWorker) deaf(p *partition, err error) {
+	w.d.metrics.deaf.WithLabelValues(w.name).Inc()
+	w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
 }
 
 // broken lets go of a partition that cannot be worked any more: of one that others may own, to be taken again by
 // whoever can; otherwise it ends the dispatcher.
-func (l *lane) broken(p *part, err error) {
-	err = fmt.Errorf("api %s: stream %s: %w", l.name, p.bucket.Name(), err)
+func (w *apiWorker) broken(p *partition, err error) {
+	err = fmt.Errorf("api %s: stream %s: %w", w.name, p.bucket.Name(), err)
 	if p.Lease == nil {
-		l.d.fail(err)
+		w.d.fail(err)
 		return
 	}
-	l.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
-	l.d.owner.Dropped(lease.PartitionID{API: l.name, Number: p.number})
-	l.running.Go(func() { l.losePart(p) })
+	w.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
+	w.d.owner.Dropped(lease.PartitionID{API: w.name, Number: p.number})
+	w.running.Go(func() { w.losePartition(p) })
 }
 
-// How a closing part's state is looked at: no event tells that the last of its jobs has settled.
+// How a closing partition's state is looked at: no event tells that the last of its jobs has settled.
 const closeCheck = 5 * time.Millisecond
 
 // closePart gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
 // It blocks until then, or until ctx ends; then the partition is not given up, and is to be lost.
-func (l *lane) closePart(ctx context.Context, p *part) error {
-	l.mu.Lock()
+func (w *apiWorker) closePartition(ctx context.Context, p *partition) error {
+	w.mu.Lock()
 	p.closing = true
-	l.mu.Unlock()
-	begun := l.shut(p)
+	w.mu.Unlock()
+	begun := w.shut(p)
 	busy := begun
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
 	for withdrawn := false; len(busy) > 0 || p.bucket.Unswept() > 0; {
-		if busy = l.unwind(busy); len(busy) == 0 && !withdrawn {
-			l.dropIdleIntents(begun)
+		if busy = w.unwind(busy); len(busy) == 0 && !withdrawn {
+			w.dropIdleIntents(begun)
 			withdrawn = true
 			continue
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", l.name, p.bucket.Name(), context.Cause(ctx))
+			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", w.name, p.bucket.Name(), context.Cause(ctx))
 		}
 	}
-	l.removePart(p)
+	w.removePartition(p)
 	p.stopMarkers()
 	err := p.writer.Wait()
 	if err == nil {
-		l.giveUp(ctx, p)
+		w.giveUp(ctx, p)
 	}
 	return err
 }
 
 // giveUp tells the next owner that nothing of a partition is under way.
-func (l *lane) giveUp(ctx context.Context, p *part) {
+func (w *apiWorker) giveUp(ctx context.Context, p *partition) {
 	if err := p.markers.GiveUp(ctx); err != nil {
-		l.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
+		w.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
 	}
 }
 
 // losePart lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
 // stored: the new owner has judged their jobs by what it found. It blocks only until the stream is not read any more.
-func (l *lane) losePart(p *part) {
+func (w *apiWorker) losePartition(p *partition) {
 	p.lost.Store(true)
-	busy := l.shut(p)
-	l.removePart(p)
+	busy := w.shut(p)
+	w.removePartition(p)
 	p.stopMarkers()
-	l.running.Go(func() {
+	w.running.Go(func() {
 		tick := time.NewTicker(closeCheck)
 		defer tick.Stop()
-		for busy = l.unwind(busy); len(busy) > 0; busy = l.unwind(busy) {
+		for busy = w.unwind(busy); len(busy) > 0; busy = w.unwind(busy) {
 			<-tick.C // each of them is on its way to an end: a call's timeout bounds it
 		}
 		_ = p.writer.Wait() // what could not be stored is the new owner's to find
 	})
 }
 
-// shut keeps a part's calls from starting, and returns the lines that have jobs near their call.
-func (l *lane) shut(p *part) (begun []*schedule.KeyQueue) {
-	l.mu.Lock()
+// shut keeps a partition's calls from starting, and returns the queues that have jobs near their call.
+func (w *apiWorker) shut(p *partition) (begun []*schedule.KeyQueue) {
+	w.mu.Lock()
 	p.Open = false
 	seen := 0
-	for q := range l.s.Queues() {
+	for q := range w.s.Queues() {
 		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
 			begun = append(begun, q)
 		}
 		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
+			w.mu.Unlock()
+			w.mu.Lock()
 		}
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 	return begun
 }
 
-// unwind takes back what can be taken back, and returns the lines that have jobs on their way still.
-func (l *lane) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+// unwind takes back what can be taken back, and returns the queues that have jobs on their way still.
+func (w *apiWorker) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	var fx schedule.Effects
-	l.mu.Lock()
-	busy = l.s.Unwind(lines, l.now(), &fx)
-	l.mu.Unlock()
-	l.settleGrants(context.Background(), fx.Unused)
-	l.letGo(fx.Stale)
-	l.mu.Lock()
+	w.mu.Lock()
+	busy = w.s.Unwind(lines, w.now(), &fx)
+	w.mu.Unlock()
+	w.settleGrants(context.Background(), fx.Unused)
+	w.restAll(fx.Stale)
+	w.mu.Lock()
 	for _, q := range lines {
-		if partOf(q).lost.Load() {
-			l.s.Forget(q) // what rests now
+		if partitionOf(q).lost.Load() {
+			w.s.Forget(q) // what rests now
 		}
 	}
-	l.mu.Unlock()
-	l.kick()
+	w.mu.Unlock()
+	w.wakeUp()
 	return busy
 }
 
 // dropIdleIntents takes back the intents of calls that did not start: the next owner would hold their jobs for called.
-func (l *lane) dropIdleIntents(lines []*schedule.KeyQueue) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *apiWorker) dropIdleIntents(lines []*schedule.KeyQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, q := range lines {
 		for _, j := range q.Jobs {
-			l.dropIdleIntentsLocked(j)
+			w.dropIdleIntentsLocked(j)
 		}
 	}
 }
 
 // dropIdleIntentsLocked does it for one job, unless its last call is lost: that is to be settled first.
-func (l *lane) dropIdleIntentsLocked(t *schedule.Job) {
+func (w *apiWorker) dropIdleIntentsLocked(t *schedule.Job) {
 	if j, begun := t.Of.(*job); begun && j.lost == nil {
-		l.dropIntentsLocked(j)
+		w.dropIntentsLocked(j)
 	}
 }
 
-// removePart ends a part's reading and forgets its keys.
-func (l *lane) removePart(p *part) {
+// removePart ends a partition's reading and forgets its keys.
+func (w *apiWorker) removePartition(p *partition) {
 	p.stopReading()
 	_ = p.reader.Wait() // it has told its error itself
-	l.mu.Lock()
-	if l.parts[p.number] == p {
-		l.parts[p.number] = nil
+	w.mu.Lock()
+	if w.partitions[p.number] == p {
+		w.partitions[p.number] = nil
 	}
 	p.dropAllKept()
 	p.replay = nil
-	maps.DeleteFunc(l.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
+	maps.DeleteFunc(w.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
 	seen := 0
-	for q := range l.s.Queues() {
+	for q := range w.s.Queues() {
 		if q.Partition == &p.Partition {
-			l.s.Forget(q)
+			w.s.Forget(q)
 		}
 		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
+			w.mu.Unlock()
+			w.mu.Lock()
 		}
 	}
-	l.s.ForgetWaiting(&p.Partition)
-	l.mu.Unlock()
+	w.s.ForgetWaiting(&p.Partition)
+	w.mu.Unlock()
 }
 
-// part is one partition as this process owns it, nil when it does not.
-func (l *lane) part(number int) *part {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.parts[number]
+// partition is one partition as this process owns it, nil when it does not.
+func (w *apiWorker) part(number int) *partition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.partitions[number]
 }
 
 // loseAll lets go of every partition that hangs on a lease that is lost.
-func (l *lane) loseAll(lease *lease.Membership) {
-	for number := range l.parts {
-		if p := l.part(number); p != nil && p.Lease == lease {
-			l.losePart(p)
+func (w *apiWorker) loseAll(lease *lease.Membership) {
+	for number := range w.partitions {
+		if p := w.part(number); p != nil && p.Lease == lease {
+			w.losePartition(p)
 		}
 	}
 }
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
-func (l *lane) abandon(j *job) {
-	l.accountedFor(j)
-	l.change(func(s *schedule.Schedule) { s.Finished(j.Job) })
+func (w *apiWorker) abandon(j *job) {
+	w.accountedFor(j)
+	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 
-// mayCall reports whether a call of the part may start now, or what came of one may be stored. It is asked right before
+// mayCall reports whether a call of the partition may start now, or what came of one may be stored. It is asked right before
 // each.
-func (p *part) mayCall() bool {
+func (p *partition) mayCall() bool {
 	return !p.lost.Load() && p.Valid()
 }

@@ -39,8 +39,8 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 // bind has a job go by an api's terms.
 func (j *job) bind(by *terms) { j.terms, j.Policy = by, by.policy }
 
-// change is a new configuration of a lane's api on its way to the loop.
-type change struct {
+// change is a new configuration of a worker's api on its way to the loop.
+type configChange struct {
 	api  *httpcall.API
 	done chan error
 }
@@ -49,61 +49,61 @@ type change struct {
 // slot that was granted stays granted. With an error nothing has changed, unless ctx ended. One change is applied at a
 // time.
 func (d *Dispatcher) Apply(ctx context.Context, api *httpcall.API) error {
-	l := d.lane(api.Name)
-	if l == nil {
+	w := d.worker(api.Name)
+	if w == nil {
 		return ErrNoAPI
 	}
-	c := change{api, make(chan error, 1)}
+	c := configChange{api, make(chan error, 1)}
 	select {
-	case l.changes <- c:
+	case w.changes <- c:
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
 	}
-	l.kick()
+	w.wakeUp()
 	select {
 	case err := <-c.done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("api %s: %w", l.name, context.Cause(ctx))
+		return fmt.Errorf("api %s: %w", w.name, context.Cause(ctx))
 	}
 }
 
 // adoptChange puts a change in force, if one waits and no round of asks is under way. Only the loop does so, which begins every round:
 // so no ask that counts by the rules of before reaches the store after it has the new ones.
-func (l *lane) adoptChange() {
-	l.mu.Lock()
-	asking := l.s.Asking()
-	l.mu.Unlock()
+func (w *apiWorker) adoptChange() {
+	w.mu.Lock()
+	asking := w.s.Asking()
+	w.mu.Unlock()
 	if asking {
 		return // the end of the round kicks the loop
 	}
 	select {
-	case c := <-l.changes:
-		c.done <- l.adopt(c.api)
+	case c := <-w.changes:
+		c.done <- w.adopt(c.api)
 	default:
 	}
 }
 
-func (l *lane) adopt(api *httpcall.API) error {
-	if err := l.store.Apply(api.Rules); err != nil {
-		return fmt.Errorf("api %s: %w", l.name, err)
+func (w *apiWorker) adopt(api *httpcall.API) error {
+	if err := w.store.Apply(api.Rules); err != nil {
+		return fmt.Errorf("api %s: %w", w.name, err)
 	}
-	l.mu.Lock()
-	former, now := l.terms, l.now()
-	next := l.d.newTerms(api, former)
-	l.since = now
-	l.terms = next
-	l.s.Adopt(next.policy)
-	l.s.EndDenial(now)
-	lines := slices.Collect(l.s.Queues())
-	l.mu.Unlock()
+	w.mu.Lock()
+	former, now := w.terms, w.now()
+	next := w.d.newTerms(api, former)
+	w.since = now
+	w.terms = next
+	w.s.Adopt(next.policy)
+	w.s.EndDenial(now)
+	lines := slices.Collect(w.s.Queues())
+	w.mu.Unlock()
 	for len(lines) > 0 {
 		n := min(len(lines), lookAtOnce)
-		l.mu.Lock()
+		w.mu.Lock()
 		for _, q := range lines[:n] {
-			l.s.Rebind(q, now)
+			w.s.Rebind(q, now)
 		}
-		l.mu.Unlock()
+		w.mu.Unlock()
 		lines = lines[n:]
 	}
 	if former.call.Conns != next.call.Conns {
@@ -113,43 +113,43 @@ func (l *lane) adopt(api *httpcall.API) error {
 }
 
 // letGo gives up what was made ready in vain.
-func (l *lane) letGo(stale []*schedule.Job) {
+func (w *apiWorker) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, j := range stale {
-		l.restOrderedLocked(j)
+		w.restOrderedLocked(j)
 	}
 }
 
 // restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
-func (l *lane) restOrderedLocked(t *schedule.Job) {
+func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
-	l.dropIntentsLocked(j)
-	l.orderLocked(j, toRest)
+	w.dropIntentsLocked(j)
+	w.orderLocked(j, toRest)
 }
 
 // knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
 // intervals of a rate that holds no more; see rebind.
-func (l *lane) knownLocked(key string) bucket.Micros {
-	if l.clock == schedule.OtherClock {
-		return max(l.tat(key), l.d.tail.TAT(l.name, key))
+func (w *apiWorker) knownLocked(key string) bucket.Micros {
+	if w.clock == schedule.OtherClock {
+		return max(w.tat(key), w.d.tail.TAT(w.name, key))
 	}
-	limits := l.s.LimitsOf(key)
-	tat := l.recordedLocked(key, limits)
-	if stored := l.tat(key); stored > tat {
-		tat = max(tat, min(stored, l.now().Add(schedule.LeastAhead+l.s.DrainTime(limits))))
+	limits := w.s.LimitsOf(key)
+	tat := w.recordedLocked(key, limits)
+	if stored := w.tat(key); stored > tat {
+		tat = max(tat, min(stored, w.now().Add(schedule.LeastAhead+w.s.DrainTime(limits))))
 	}
 	return tat
 }
 
 // recordedLocked is what the ledger of former runs knows.
-func (l *lane) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
-	tat := l.d.tail.TAT(l.name, key)
+func (w *apiWorker) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
+	tat := w.d.tail.TAT(w.name, key)
 	if tat == 0 || fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return min(tat, max(l.since, l.d.tail.ReadAt(l.name)).Add(l.s.DrainTime(limits)))
+	return min(tat, max(w.since, w.d.tail.ReadAt(w.name)).Add(w.s.DrainTime(limits)))
 }

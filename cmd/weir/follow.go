@@ -10,12 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // follower keeps a running worker to the configuration in NATS. What a new version says is checked first, then all that
@@ -210,7 +211,7 @@ func (f *follower) start(ctx context.Context, a *openAPI) error {
 	if f.w.dispatch == nil {
 		return nil
 	}
-	return f.w.dispatch.StartLane(ctx, a.lane)
+	return f.w.dispatch.StartAPI(ctx, a.lane)
 }
 
 func (f *follower) change(ctx context.Context, a *config.API, next *config.Config) error {

@@ -81,7 +81,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			rows[strings.TrimSpace(cells[1])] = append(rows[strings.TrimSpace(cells[1])], cells[3])
 		}
 	}
-	outcomes := []string{ledger.Done, dispatcher.Twin, dispatcher.Deleted}
+	outcomes := []string{ledger.Done, dispatcher.Duplicate, dispatcher.Deleted}
 	for _, reason := range deadletter.Reasons() {
 		if reason != deadletter.Overflow { // a job that overflows was never queued
 			outcomes = append(outcomes, string(reason))

@@ -17,7 +17,7 @@ type openAPI struct {
 	name  string
 	queue *queue.Queue
 	// Where this replica dispatches:
-	lane   dispatcher.LaneOptions
+	lane   dispatcher.APIOptions
 	limits keeper
 	watch  *levelWatch
 	// settled is closed when no limit counts a bound any more; nil where none ever does.
@@ -58,7 +58,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *httpcall.API) 
 		if err != nil {
 			return err
 		}
-		a.limits, a.lane = shared, dispatcher.LaneOptions{
+		a.limits, a.lane = shared, dispatcher.APIOptions{
 			Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 		}
 		a.watch = w.newLevelWatch(a.name, shared.levels)
@@ -79,7 +79,7 @@ func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *httpcall.API) 
 	if checkpoints.accounts, err = openAccounts(ctx, w, api.Name, store); err != nil {
 		return err
 	}
-	a.limits, a.lane = checkpoints, dispatcher.LaneOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+	a.limits, a.lane = checkpoints, dispatcher.APIOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
 		tat, _ := store.TAT(key)
 		return tat
 	}}

@@ -7,10 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
@@ -22,6 +18,11 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 )
 
 // Worker is one running weir: everything `weir serve` starts, in one process.
@@ -207,7 +208,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		}
 		w.opened = append(w.opened, a)
 		if w.dispatch != nil {
-			w.dispatch.AddLane(a.lane)
+			w.dispatch.AddAPI(a.lane)
 		}
 	}
 	if err := w.fitsMemory(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"weir/bucket"
 )
 
-// verdicts are the tasks that a round of asks took out of the way of a call.
+// Refused are the jobs that a round of asks took out of the way of a call.
 type Refused struct {
 	Withdrawn  []*Job // their slot is far: they rest until then
 	Impossible []*Job // their cost can never pass
@@ -15,14 +15,14 @@ type Refused struct {
 	News       []HoldChange
 }
 
-// reply is what came back from a round of asks.
+// Reply is what came back from a round of asks.
 type Reply struct {
 	Sent, Came bucket.Micros // by our clock
 	Answers    []bucket.Answer
 	Err        error
 }
 
-// answer takes what the store said to the asks of one step.
+// Answer takes what the store said to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 	s.rounds--
 	if r.Err != nil {
@@ -104,26 +104,26 @@ func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
 	}
-	for i := range s.Rules.Shared {
-		if l := &s.Rules.Shared[i]; l.Name == w.Limit {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == w.Limit {
 			return l.Quota != nil && l.Quota.Window != bucket.Sliding
 		}
 	}
 	return false
 }
 
-// costOf is what a task takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
+// costOf is what a job takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
 // job of an api the same.
 func (s *Schedule) costOf(j *Job, limit string) int64 {
-	for i := range s.Rules.Shared {
-		if l := &s.Rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(j.Costs) {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(j.Costs) {
 			return j.Costs[i]
 		}
 	}
 	return 0
 }
 
-// refuse decides what becomes of a task that got no slot.
+// refuse decides what becomes of a job that got no slot.
 func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
 	switch {
 	case w.Never:
@@ -138,7 +138,7 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 	}
 }
 
-// unanswered lets every line wait that asked in vain. While a store stays away one line at a time goes on asking, less
+// unanswered lets every queue wait that asked in vain. While a store stays away one queue at a time goes on asking, less
 // and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
 func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 	if s.failures == 0 {
@@ -190,7 +190,7 @@ func (s *Schedule) learnTrip(took time.Duration) {
 	s.pace.ReserveAhead = min(LeastAhead+2*s.trip, MostAhead)
 }
 
-// knownTAT is the theoretical arrival time, by our clock, that is known of a key without a line; 0 if none is.
+// KnownTAT is the theoretical arrival time, by our clock, that is known of a key without a queue; 0 if none is.
 func (s *Schedule) KnownTAT(key string) bucket.Micros {
 	if s.Clock == OwnClock {
 		return s.tatOf(key)
@@ -198,7 +198,7 @@ func (s *Schedule) KnownTAT(key string) bucket.Micros {
 	return s.offset.ours(s.tatOf(key))
 }
 
-// floor is what the store must be told of a line's theoretical arrival time, by its own clock.
+// Floor is what the store must be told of a queue's theoretical arrival time, by its own clock.
 func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	if s.Clock == OwnClock {
 		return q.TAT
@@ -206,7 +206,7 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 	return max(q.floor, s.offset.theirs(q.TAT))
 }
 
-// longWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
+// LongWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
 // unknown that has an intent and was not called. At 2 s a crash under a shared limit parked 5.6 jobs that way, since the
 // limit's checkpoint makes calls wait for as long after a start; at this it parks 2.7, of which one had been called.
 const LongWait = 250 * time.Millisecond

@@ -35,7 +35,7 @@ func BenchmarkCall(b *testing.B) {
 				d.Push("busy", seq, d.part)
 				for ended := false; !ended; d.now = d.now.Add(time.Microsecond) {
 					d.grant()
-					if q := d.ByKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
+					if q := d.byKey["busy"]; q != nil && len(q.Jobs) > 0 && q.Jobs[0].Phase == calling {
 						j := q.Jobs[0]
 						d.Ended(j)
 						d.Finished(j)

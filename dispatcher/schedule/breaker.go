@@ -78,7 +78,7 @@ func openFor(o BreakerPolicy, n int, jitter float64) time.Duration {
 // close closes it: the probe was answered.
 func (b *breaker) close(now bucket.Micros) { *b = breaker{turned: now} }
 
-// Breaker says when the calls of an api stop because they keep failing.
+// BreakerPolicy says when the calls of an api stop because they keep failing.
 type BreakerPolicy struct {
 	Failures int           // in a row that open it; 0: none do
 	Min, Max time.Duration // of the time that it stays open: doubled each time in a row

@@ -11,9 +11,9 @@ const (
 	CancelGone    Cancelled = "gone"      // there is no such job, or it has ended
 )
 
-// cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
+// Cancel ends a job that is not being called: it never takes a slot again, and becomes a letter.
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
-	q := s.ByKey[key]
+	q := s.byKey[key]
 	switch {
 	case q == nil || q.Rank(seq) == 0:
 		return nil, CancelGone

@@ -113,7 +113,7 @@ func (m *simulation) crash() {
 		m.store.Restore(m.crashes.saved)
 		m.keepCheckpoints()
 	}
-	m.s = New(old.Policy, old.pace, old.tatOf)
+	m.s = New(old.policy, old.pace, old.tatOf)
 	m.s.Clock = old.Clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
 	for key, p := range old.paused.keys {
@@ -123,8 +123,8 @@ func (m *simulation) crash() {
 		m.s.Pause("", *p)
 	}
 	m.part = &Partition{}
-	for _, key := range sortedKeys(old.ByKey) {
-		m.reread(old.ByKey[key])
+	for _, key := range sortedKeys(old.byKey) {
+		m.reread(old.byKey[key])
 	}
 	if m.rnd.IntN(3) == 0 {
 		m.crashes.once = !m.crashes.once // the next one is told so by its file
@@ -141,7 +141,7 @@ func sortedKeys(lines map[string]*KeyQueue) []string {
 	return keys
 }
 
-// reread pushes a line's jobs again, and tells what is to be known of them besides.
+// reread pushes a queue's jobs again, and tells what is to be known of them besides.
 func (m *simulation) reread(q *KeyQueue) {
 	var seqs []uint64
 	for _, j := range q.Jobs {
@@ -166,10 +166,10 @@ func (m *simulation) reread(q *KeyQueue) {
 	}
 }
 
-// reopen does what the lane does when a partition has been read.
+// reopen does what the worker does when a partition has been read.
 func (m *simulation) reopen() {
-	for _, key := range sortedKeys(m.s.ByKey) {
-		q := m.s.ByKey[key]
+	for _, key := range sortedKeys(m.s.byKey) {
+		q := m.s.byKey[key]
 		unsure := false
 		for _, seq := range append([]uint64{q.first}, q.more...) {
 			r, ok := m.crashes.found[seq]

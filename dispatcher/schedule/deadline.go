@@ -7,9 +7,9 @@ import (
 // maxLapsing bounds the jobs that end at once because their deadlines passed while they waited: each is loaded for its letter.
 const maxLapsing = 64
 
-// lapse ends those of a line's next jobs whose deadlines have passed: what rests, what is ready and has no slot, and the
+// lapse ends those of a queue's next jobs whose deadlines have passed: what rests, what is ready and has no slot, and the
 // waiting jobs from the first on, up to one that has time left. It takes no slot, no intent and no probe. It returns when
-// the next deadline passes: a line that is paused, held or waits for a far limit is looked at then, and at no other time.
+// the next deadline passes: a queue that is paused, held or waits for a far limit is looked at then, and at no other time.
 func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next bucket.Micros) {
 	next = Never
 	for _, j := range q.Jobs {
@@ -42,7 +42,7 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 	return next
 }
 
-// mayLapse reports whether one more job may end now; else its line is looked at again when another has.
+// mayLapse reports whether one more job may end now; else its queue is looked at again when another has.
 func (s *Schedule) mayLapse(q *KeyQueue) bool {
 	if s.lapsing < maxLapsing {
 		return true
@@ -61,7 +61,7 @@ func (s *Schedule) expireWaiting(j *Job, fx *Effects) {
 	fx.Expire = append(fx.Expire, j)
 }
 
-// lapseMore lets lines go on whose jobs were too many to end at once.
+// lapseMore lets queues go on whose jobs were too many to end at once.
 func (s *Schedule) lapseMore(now bucket.Micros, fx *Effects) {
 	for s.mayLapseMore() {
 		q := s.lapses[0]

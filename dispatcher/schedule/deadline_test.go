@@ -49,7 +49,7 @@ func (m *simulation) checkLapsed() {
 	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapsing >= maxLapsing {
 		return
 	}
-	for _, q := range m.s.ByKey {
+	for _, q := range m.s.byKey {
 		if at := m.deadlines.of[q.first]; at != 0 && at <= m.now {
 			m.t.Fatalf("job %d still waits %s after its deadline", q.first, at.Until(m.now))
 		}
@@ -69,10 +69,10 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"api paused": func(d *desk) { d.Pause("", Pause{}) },
 		"key paused": func(d *desk) { d.Pause("a", Pause{}) },
 		"api held":   func(d *desk) { d.Hold(nil, d.now.Add(far), "429") },
-		"key held":   func(d *desk) { d.Hold(d.ByKey["a"], d.now.Add(far), "429") },
+		"key held":   func(d *desk) { d.Hold(d.byKey["a"], d.now.Add(far), "429") },
 		"breaker":    func(d *desk) { d.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.until, d.by = d.now.Add(far), "q" },
-		"own rate":   func(d *desk) { d.ByKey["a"].TAT = d.now.Add(far) },
+		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
 		"store down": func(d *desk) { d.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
 	} {
 		d := newDesk(fast(4))
@@ -92,8 +92,8 @@ func TestDeadlineUnderHold(t *testing.T) {
 			}
 			d.now = max(d.now, min(end, d.Next(d.now)))
 		}
-		if fmt.Sprint(ended) != "[1 2]" || made > 0 || d.Unfinished != 2 {
-			t.Errorf("%s: jobs %v expired, not 1 and 2; %d times something was made ready or asked for; %d jobs wait", name, ended, made, d.Unfinished)
+		if fmt.Sprint(ended) != "[1 2]" || made > 0 || d.unfinished != 2 {
+			t.Errorf("%s: jobs %v expired, not 1 and 2; %d times something was made ready or asked for; %d jobs wait", name, ended, made, d.unfinished)
 		}
 		if woken > 8 {
 			t.Errorf("%s: looked at %d times in 5 s", name, woken)
@@ -106,7 +106,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 func TestDeadlineOfRetryUnderHold(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("a")
-	q := d.ByKey["a"]
+	q := d.byKey["a"]
 	d.part.Expect(1, d.now.Add(3*time.Second))
 	for d.inPhase(calling) == 0 {
 		d.grant()
@@ -153,7 +153,7 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 			ended++
 		}
 	}
-	if ended != keys/2 || d.Unfinished != keys/2 || len(d.ByKey) != keys/2 || len(d.part.deadlines) != 0 {
-		t.Errorf("%d of %d jobs expired; %d jobs, %d lines and %d deadlines are left", ended, keys/2, d.Unfinished, len(d.ByKey), len(d.part.deadlines))
+	if ended != keys/2 || d.unfinished != keys/2 || len(d.byKey) != keys/2 || len(d.part.deadlines) != 0 {
+		t.Errorf("%d of %d jobs expired; %d jobs, %d lines and %d deadlines are left", ended, keys/2, d.unfinished, len(d.byKey), len(d.part.deadlines))
 	}
 }

@@ -12,7 +12,7 @@ func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	j.denials++
 	j.tripped = true
 	f.NotBefore = max(e.Now, b.until)
-	if j.Policy != s.Policy {
+	if j.Policy != s.policy {
 		s.touchAll()
 		return
 	}
@@ -51,7 +51,7 @@ func denialPace(retry *Retry) BreakerPolicy {
 	return BreakerPolicy{Failures: 1, Min: retry.Min, Max: retry.Max}
 }
 
-// denyAgain takes up what a mark says that was stored before a restart, or by the owner before: the api denied weir, and was not to be
+// DenyAgain takes up what a mark says that was stored before a restart, or by the owner before: the api denied weir, and was not to be
 // called before until. It is tried with one call, also when that is past. What was stored before this process has found out for itself
 // is old news.
 func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
@@ -62,7 +62,7 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	*b = breaker{opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }
 
-// endDenial lets an api that denies weir be tried at once, because it is configured anew, its secrets are read anew, or an operator
+// EndDenial lets an api that denies weir be tried at once, because it is configured anew, its secrets are read anew, or an operator
 // says so: a mended token need not wait. It is tried with one call all the same.
 func (s *Schedule) EndDenial(now bucket.Micros) {
 	if s.breaker.denied {
@@ -70,5 +70,5 @@ func (s *Schedule) EndDenial(now bucket.Micros) {
 	}
 }
 
-// denied reports whether the api is not called because it denies weir.
+// Denied reports whether the api is not called because it denies weir.
 func (s *Schedule) Denied() bool { return s.breaker.denied }

@@ -11,11 +11,11 @@ import (
 func TestDenialHoldsLonger(t *testing.T) {
 	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	s, now := m.s, m.now
-	retry := &s.Policy.Retry
+	retry := &s.policy.Retry
 	retry.Min, retry.Max = time.Second, 4*time.Second
 	q := s.Queue("key", m.part)
 	deny := func(j *Job) Feedback {
-		j.Policy = s.Policy
+		j.Policy = s.policy
 		f := s.OnCallEnd(j, CallEnd{Denied: true, Detail: "the api answered 401", Sent: true, Started: now, Now: now})
 		return f
 	}
@@ -36,7 +36,7 @@ func TestDenialHoldsLonger(t *testing.T) {
 		}
 		now = s.breaker.until
 	}
-	former := s.Policy
+	former := s.policy
 	next := *former
 	s.Adopt(&next)
 	now = now.Add(-time.Millisecond)
@@ -49,7 +49,7 @@ func TestDenialHoldsLonger(t *testing.T) {
 	if s.breaker.until > now || s.probe != nil || len(f.News) != 0 || f.Denied {
 		t.Errorf("a denial of the former terms holds the present ones: %+v", s.breaker)
 	}
-	s.probe, second.Policy = second, s.Policy
+	s.probe, second.Policy = second, s.policy
 	f = s.OnCallEnd(second, CallEnd{Sent: true, Started: now, Now: now})
 	if !s.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
 		t.Errorf("a probe that was answered does not end the hold: %+v", s.breaker)

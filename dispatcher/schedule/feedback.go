@@ -21,7 +21,7 @@ type CallEnd struct {
 	Jitter       float64 // from 0 to 1
 }
 
-// feedback is what the end of a call means beyond its job's own end.
+// Feedback is what the end of a call means beyond its job's own end.
 type Feedback struct {
 	NotBefore bucket.Micros // of the job's next call, if there is to be one
 	Free      bool          // the call does not count as an attempt
@@ -31,14 +31,14 @@ type Feedback struct {
 	Denied    bool // the first of the news is a denial, which is to be kept over a restart
 }
 
-// news is a hold that has begun, or with until 0 one that has ended. No line stands for the api.
+// HoldChange is a hold that has begun, or with Until 0 one that has ended. No queue stands for the api.
 type HoldChange struct {
 	Line  *KeyQueue
 	Until bucket.Micros
 	Why   string
 }
 
-// hear takes in what the end of a task's call says of the calls to come. It only ever slows them, except that the
+// OnCallEnd takes in what the end of a job's call says of the calls to come. It only ever slows them, except that the
 // probe's answer closes the breaker.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
@@ -97,7 +97,7 @@ func (e CallEnd) why() string {
 	return why
 }
 
-// holdFor holds a line or the api, which is news unless it is held already.
+// holdFor holds a queue or the api, which is news unless it is held already.
 func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	held := s.held
 	if n.Line != nil {
@@ -175,10 +175,10 @@ func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 	g.pushedBack(a, e.Started, e.Now)
 }
 
-// mayCall reports whether the breaker lets a task be called.
+// mayCall reports whether the breaker lets a job be called.
 func (s *Schedule) mayCall(j *Job) bool { return s.breaker.closed() || s.probe == j }
 
-// noProbe takes in that a task will not be called now.
+// noProbe takes in that a job will not be called now.
 func (s *Schedule) noProbe(j *Job) {
 	if s.probe == j {
 		s.probe = nil

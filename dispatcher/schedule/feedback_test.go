@@ -14,7 +14,7 @@ type outage struct {
 	dials       bool
 }
 
-// grudge is what a line's slow start is held to: the pause behind the first call after its hold.
+// grudge is what a queue's slow start is held to: the pause behind the first call after its hold.
 type grudge struct {
 	first bucket.Micros
 	pause time.Duration
@@ -106,7 +106,7 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	if probe && m.s.breaker.closed() == failed {
 		m.t.Fatalf("the probe ended with %+v, and the breaker is closed: %v", e, m.s.breaker.closed())
 	}
-	if e.Denied && j.Policy == m.s.Policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
+	if e.Denied && j.Policy == m.s.policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
 	if f.Free && (!open || !e.Again) {
@@ -170,7 +170,7 @@ func (m *simulation) resumed(q *KeyQueue) {
 	m.grudges[q] = &grudge{}
 }
 
-// checkSlowStart holds the first two calls of a line after its hold to the pause between them.
+// checkSlowStart holds the first two calls of a queue after its hold to the pause between them.
 func (m *simulation) checkSlowStart(j *Job) {
 	g := m.grudges[j.Queue]
 	if g == nil {
@@ -192,7 +192,7 @@ func (m *simulation) checkSlowStart(j *Job) {
 func TestSlowStartOfAnAPI(t *testing.T) {
 	const keys, jobs = 100, 5
 	m := steady(t, bucket.Rate{Count: 1, Per: time.Second, Burst: 1})
-	m.s.Policy.Breaker, m.s.Policy.Retry.Adaptive = BreakerPolicy{}, nil
+	m.s.policy.Breaker, m.s.policy.Retry.Adaptive = BreakerPolicy{}, nil
 	until := m.now.Add(time.Second)
 	m.s.Hold(nil, until, "429")
 	for k := range keys {

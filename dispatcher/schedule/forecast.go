@@ -48,7 +48,7 @@ func (h *habits) learnTook(took time.Duration) {
 
 // learnGrant follows what calls cost, and what of the shared rates is used up.
 func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
-	h, n := &s.habits, len(s.Rules.Shared)
+	h, n := &s.habits, len(s.rules.Shared)
 	if len(h.costs) != n {
 		h.costs, h.tats = make([]float64, n), make([]bucket.Micros, n)
 	}
@@ -64,23 +64,23 @@ func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
 
 // usualCost is what a call takes from a shared limit.
 func (s *Schedule) usualCost(i int) float64 {
-	switch limit := &s.Rules.Shared[i]; {
+	switch limit := &s.rules.Shared[i]; {
 	case limit.Budget != nil:
-		return float64(s.Policy.Price)
+		return float64(s.policy.Price)
 	case i < len(s.habits.costs) && s.habits.costs[i] > 0:
 		return s.habits.costs[i]
 	}
-	return max(1, float64(s.Rules.Shared[i].Cost.Constant))
+	return max(1, float64(s.rules.Shared[i].Cost.Constant))
 }
 
-// forecast is when the n-th call without a slot of a line should start, counted from 1; never while it is paused.
+// forecast is when the n-th call without a slot of a queue should start, counted from 1; never while it is paused.
 func (s *Schedule) forecast(q *KeyQueue, n int, now bucket.Micros) bucket.Micros {
 	return s.prospect(q, Place{Key: q.Key, Position: n}, q.TAT, now)
 }
 
-// eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
+// Eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
 func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
-	q := s.ByKey[p.Key]
+	q := s.byKey[p.Key]
 	if q != nil {
 		tat = max(tat, q.TAT)
 		if p.Position -= q.count(granted, calling, Settling); p.Position < 1 {
@@ -108,18 +108,18 @@ func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket
 			from = max(from, s.until)
 		}
 	}
-	at := bucket.Forecast(*limits, s.Rules.Interval(limits.Rate), tat, from, p.Position)
+	at := bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, from, p.Position)
 	at = max(at, s.afterFlight(q, limits.InFlight, p.Position, from))
 	ahead := float64(s.turnsBefore(q, p))
-	for i := range s.Rules.Shared {
-		if !s.Rules.Shared[i].Shadow {
+	for i := range s.rules.Shared {
+		if !s.rules.Shared[i].Shadow {
 			at = max(at, s.afterOthers(i, ahead, from))
 		}
 	}
 	return at
 }
 
-// headRests is until when the line's first job without a slot rests: those behind it do not overtake it.
+// headRests is until when the queue's first job without a slot rests: those behind it do not overtake it.
 func (q *KeyQueue) headRests() bucket.Micros {
 	for _, j := range q.Jobs {
 		if j.Phase == resting && j.First() && j.NotBefore < Never-1 {
@@ -129,7 +129,7 @@ func (q *KeyQueue) headRests() bucket.Micros {
 	return 0
 }
 
-// afterFlight is when the n-th call without a slot of a line finds one of its most calls in flight ended.
+// afterFlight is when the n-th call without a slot of a queue finds one of its most calls in flight ended.
 func (s *Schedule) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
 	if s.habits.took == 0 {
 		return 0
@@ -149,7 +149,7 @@ func (s *Schedule) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micro
 	return later(max(first, from), float64(waves), float64(s.habits.took.Microseconds()))
 }
 
-// flying counts a line's calls that run or have a slot, and says when the first of them should end.
+// flying counts a queue's calls that run or have a slot, and says when the first of them should end.
 func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 	first = Never
 	for _, j := range q.Jobs {
@@ -163,16 +163,16 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
 // so do the keys of one; but there cannot be more than jobs that wait.
 func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
-	of, keys, tenants, own := s.tenants[s.Rules.Tenant(p.Key)], max(len(s.ByKey), p.Keys), max(1, len(s.tenants)), 0
+	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.byKey), p.Keys), max(1, len(s.tenants)), 0
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, Settling)
 	} else {
 		keys++
 	}
 	called := s.calls + s.settling
-	unread := max(0, p.Others-(s.Unfinished-own))
+	unread := max(0, p.Others-(s.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(s.staged, len(s.ByKey))-s.blocked.size)
+	first := unread + max(0, min(s.staged, len(s.byKey))-s.blocked.size)
 	switch {
 	case of != nil:
 		first += of.before(q) + len(of.queued)
@@ -185,14 +185,14 @@ func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 			keys = of.lines
 		}
 	}
-	others := max(s.Unfinished-called-own+unread, 0)
+	others := max(s.unfinished-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
-// mostSampled bounds the lines that a forecast looks at.
+// mostSampled bounds the queues that a forecast looks at.
 const mostSampled = 64
 
-// before is about how many of a tenant's lines that wait have their turn before a line has, nil being one that comes now.
+// before is about how many of a tenant's queues that wait have their turn before a queue has, nil being one that comes now.
 func (t *tenant) before(q *KeyQueue) int {
 	own := turn{virtualTime: t.clock, came: math.MaxUint64}
 	if q != nil {
@@ -215,7 +215,7 @@ func (t *tenant) before(q *KeyQueue) int {
 
 // afterOthers is when shared limit i lets a call pass behind so many others; 0 where it does not bind.
 func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
-	limit, cost, at := &s.Rules.Shared[i], s.usualCost(i), bucket.Micros(0)
+	limit, cost, at := &s.rules.Shared[i], s.usualCost(i), bucket.Micros(0)
 	binds := s.by == limit.Name && (s.blocked.size > 0 || s.until > from)
 	if binds && limit.InFlight == 0 {
 		at = max(from, s.until)
@@ -231,7 +231,7 @@ func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.
 			at = max(at, later(max(from, s.until), ahead*cost, s.units[i]))
 		}
 	case limit.InFlight > 0 && s.habits.took > 0:
-		most := s.Rules.Lowered(limit.InFlight)
+		most := s.rules.Lowered(limit.InFlight)
 		if place := int64(s.calls) + int64(ahead) + 1; place > most {
 			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
 			at = max(at, later(from, waves, float64(s.habits.took.Microseconds())))
@@ -266,11 +266,11 @@ func (s *Schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Mi
 	return 0
 }
 
-// placeFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
+// PlaceFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
 func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
-	q, took := s.ByKey[key], s.habits.took
+	q, took := s.byKey[key], s.habits.took
 	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
-		took = min(s.Rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
+		took = min(s.rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
 		if q.count(Settling) > 0 {

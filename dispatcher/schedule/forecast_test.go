@@ -42,7 +42,7 @@ func foresee(t *testing.T, call time.Duration, rules bucket.Rules) *foreseen {
 func (f *foreseen) submit(key string) uint64 {
 	f.seq++
 	position := 1
-	if q := f.s.ByKey[key]; q != nil {
+	if q := f.s.byKey[key]; q != nil {
 		position += q.Depth()
 	}
 	f.said[f.seq] = f.s.Eta(Place{Key: key, Position: position}, 0, f.now)
@@ -67,7 +67,7 @@ func (f *foreseen) run(d time.Duration) {
 		for {
 			fx := f.s.Step(f.now)
 			for _, j := range fx.Load {
-				j.Policy, j.Costs = f.s.Policy, make([]int64, len(f.s.Rules.Shared))
+				j.Policy, j.Costs = f.s.policy, make([]int64, len(f.s.rules.Shared))
 				for i := range j.Costs {
 					j.Costs[i] = 1
 				}

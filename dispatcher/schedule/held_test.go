@@ -26,7 +26,7 @@ func TestHeldKeysStarveNobody(t *testing.T) {
 			for {
 				fx := s.Step(now)
 				for _, j := range fx.Load {
-					j.Policy = s.Policy
+					j.Policy = s.policy
 					s.Loaded(j)
 				}
 				for _, j := range fx.Start {

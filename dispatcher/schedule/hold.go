@@ -4,7 +4,7 @@ import (
 	"weir/bucket"
 )
 
-// hold keeps a line, or with l nil the whole api, from calling before until. It never shortens a hold.
+// Hold keeps a queue, or with l nil the whole api, from calling before until. It never shortens a hold.
 func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	if q == nil {
 		if until > s.held {
@@ -56,15 +56,15 @@ func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bo
 }
 
 func (s *Schedule) isBudget(limit string) bool {
-	for i := range s.Rules.Shared {
-		if l := &s.Rules.Shared[i]; l.Name == limit {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == limit {
 			return l.Budget != nil
 		}
 	}
 	return false
 }
 
-// lastGranted is the latest slot that a task of the line waits for, 0 if none.
+// lastGranted is the latest slot that a job of the queue waits for, 0 if none.
 func (q *KeyQueue) lastGranted() bucket.Micros {
 	var last bucket.Micros
 	for _, j := range q.Jobs {

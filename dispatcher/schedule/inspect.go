@@ -47,12 +47,12 @@ const (
 	JobEnding  JobPhase = "ending" // its call has ended; its outcome is being stored
 )
 
-// depth is the number of the line's unfinished jobs.
+// Depth is the number of the queue's unfinished jobs.
 func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 
-// inspect tells a line's state at now.
+// Inspect tells a queue's state at now.
 func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
-	interval := s.Rules.Interval(q.Limits.Rate)
+	interval := s.rules.Interval(q.Limits.Rate)
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
@@ -73,46 +73,46 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// firstJobs lists a line's first jobs, in order.
+// FirstJobs lists a queue's first jobs, in order.
 func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
 	tasks, more, first := q.Jobs, q.more, q.first
 	without := 0 // jobs so far that have no slot
 	for len(jobs) < limit && (len(tasks) > 0 || first != 0) {
-		j := JobState{Position: len(jobs) + 1}
+		state := JobState{Position: len(jobs) + 1}
 		eta := Never
 		if len(tasks) > 0 && (first == 0 || tasks[0].Seq < first) {
-			t := tasks[0]
+			j := tasks[0]
 			tasks = tasks[1:]
-			j.Seq, j.Calls, j.Phase = t.Seq, t.Calls, t.inspect()
-			switch t.Phase {
+			state.Seq, state.Calls, state.Phase = j.Seq, j.Calls, j.inspect()
+			switch j.Phase {
 			case calling, Settling:
 			case granted:
-				eta = t.At
+				eta = j.At
 			default:
 				without++
-				eta = max(t.NotBefore, s.forecast(q, without, now))
+				eta = max(j.NotBefore, s.forecast(q, without, now))
 			}
 		} else {
 			without++
-			j.Seq, j.Phase, eta = first, JobWaits, s.forecast(q, without, now)
+			state.Seq, state.Phase, eta = first, JobWaits, s.forecast(q, without, now)
 			if first = 0; len(more) > 0 {
 				first, more = more[0], more[1:]
 			}
 		}
 		if eta < Never-1 {
 			at := eta.Time()
-			j.ETA = &at
+			state.ETA = &at
 		}
-		jobs = append(jobs, j)
+		jobs = append(jobs, state)
 	}
 	return jobs
 }
 
-func (j *Job) inspect() JobPhase {
-	switch j.Phase {
+func (state *Job) inspect() JobPhase {
+	switch state.Phase {
 	case resting:
-		if j.Calls > 0 {
+		if state.Calls > 0 {
 			return JobRetries
 		}
 		return JobWaits
@@ -124,9 +124,10 @@ func (j *Job) inspect() JobPhase {
 	return JobNext
 }
 
-// counts are what a schedule has to do. ours says whether a key's partition is worked here.
+// Counts are what a schedule has to do. ours says whether a key's partition is worked here.
 type Counts struct{ Queued, Keys, Calling, Held int }
 
+// Count counts.
 func (s *Schedule) Count(now bucket.Micros, ours func(key string) bool) Counts {
-	return Counts{Queued: s.Unfinished - s.calls, Keys: len(s.ByKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours)}
+	return Counts{Queued: s.unfinished - s.calls, Keys: len(s.byKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours)}
 }

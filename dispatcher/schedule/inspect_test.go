@@ -6,7 +6,7 @@ import (
 	"weir/bucket"
 )
 
-// inspected is a schedule with one open part and a clock that stands.
+// inspected is a schedule with one open partition and a clock that stands.
 func inspected(rules bucket.Rules) (*Schedule, *Partition, bucket.Micros) {
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 30 * time.Millisecond, ReserveAhead: 4 * time.Millisecond, GrantTTL: 4 * time.Millisecond, MaxStaged: 8, MaxCalls: 8},
 		func(string) bucket.Micros { return 0 })
@@ -19,7 +19,7 @@ func hourly() bucket.Rules {
 	}}
 }
 
-// TestWaits puts a line into every state there is and looks at why it waits.
+// TestWaits puts a queue into every state there is and looks at why it waits.
 func TestWaits(t *testing.T) {
 	task := func(q *KeyQueue, p Phase) *Job {
 		j := &Job{Queue: q, Seq: uint64(100 + len(q.Jobs)), Phase: p}
@@ -80,17 +80,17 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestFirstJobs lists tasks and waiting jobs in one order, with the times the rate gives them.
+// TestFirstJobs lists jobs and waiting jobs in one order, with the times the rate gives them.
 func TestFirstJobs(t *testing.T) {
 	s, p, now := inspected(hourly())
 	for _, seq := range []uint64{3, 5, 7, 9, 11} {
 		s.Push("k", seq, p)
 	}
-	q := s.ByKey["k"]
+	q := s.byKey["k"]
 	first, second := q.Extract(3), q.Extract(7) // the second is ahead of a waiting job, as after a restart
 	first.Phase, first.Calls = calling, 1
 	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
-	hour := s.Rules.Interval(q.Limits.Rate).Duration()
+	hour := s.rules.Interval(q.Limits.Rate).Duration()
 	q.TAT = now.Add(hour)
 
 	jobs := s.FirstJobs(q, 4, now)

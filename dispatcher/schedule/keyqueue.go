@@ -6,8 +6,8 @@ import (
 	"weir/bucket"
 )
 
-// line is one key's unfinished jobs, in the order they were accepted. A key without jobs has no line, unless there
-// is something to be remembered of it.
+// KeyQueue is one key's unfinished jobs, in the order they were accepted. A key without jobs has none, unless there is something to be
+// remembered of it. Its exported fields are read and set by whoever owns the schedule, under the schedule's lock.
 type KeyQueue struct {
 	Key                            string
 	Partition                      *Partition
@@ -32,7 +32,7 @@ type KeyQueue struct {
 	paused                         bool          // by an operator
 	kept                           bool          // without jobs, for what it remembers
 	Met, Unread                    bool          // of a partition that is read: it was seen; jobs of it must be read before it is called
-	cancels                        int           // of its tasks, those cancelled and not let go of yet
+	cancels                        int           // of its jobs, those cancelled and not let go of yet
 	askAt                          bucket.Micros // the store said not to ask before
 	passed                         bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
 	cold                           bool          // the store must be told tat: it may have forgotten
@@ -43,7 +43,7 @@ type KeyQueue struct {
 	governor                       *governor     // nil until a hold of its own, or pushback
 }
 
-// phase is how far a task has come. It only grows, except that a forfeited grant and a retry lead back.
+// Phase is how far a job has come. It only grows, except that a forfeited grant and a retry lead back.
 type Phase int8
 
 const (
@@ -56,7 +56,7 @@ const (
 	Settling              // its outcome is being stored
 )
 
-// task is a job that is near its call, or past one.
+// Job is a job that is near its call, or past one.
 type Job struct {
 	Of        Payload // the shell's own of the job, nil until there is one
 	Queue     *KeyQueue
@@ -86,7 +86,7 @@ type Job struct {
 	lapsed    bool // its deadline passed while it waited: it counts among those that end so
 }
 
-// payload is what the shell has of a job. It lets go of what it holds in memory when the job is not near its call any more.
+// Payload is what the shell has of a job. It lets go of what it holds in memory when the job is not near its call any more.
 type Payload interface{ Unload() }
 
 // unload has the shell let go of what it holds in memory for the job's call.
@@ -103,7 +103,7 @@ func (q *KeyQueue) waiting() int {
 	return 1 + len(q.more)
 }
 
-// enqueue appends a job. Sequences come in rising order.
+// Enqueue appends a job. Sequences come in rising order.
 func (q *KeyQueue) Enqueue(seq uint64) {
 	if q.first == 0 {
 		q.first = seq
@@ -125,26 +125,26 @@ func (q *KeyQueue) dequeue() uint64 {
 	return seq
 }
 
-// extract makes a task of a waiting job, wherever it waits. The job must be there.
+// Extract makes a job of a waiting job, wherever it waits. The job must be there.
 func (q *KeyQueue) Extract(seq uint64) *Job {
 	if q.first == seq {
 		q.dequeue()
 	} else if i, ok := slices.BinarySearch(q.more, seq); ok {
 		q.more = slices.Delete(q.more, i, i+1)
 	} else {
-		panic("dispatcher: a job that does not wait is to become a task")
+		panic("schedule: a job that does not wait is to leave the waiting ones")
 	}
 	return q.begin(seq)
 }
 
-// begin makes a task of a job that waits no longer.
+// begin makes a job of a job that waits no longer.
 func (q *KeyQueue) begin(seq uint64) *Job {
 	j := &Job{Queue: q, Seq: seq, Deadline: q.Partition.takeDeadline(seq)}
 	q.insert(j)
 	return j
 }
 
-// insert puts a task at its place by sequence.
+// insert puts a job at its place by sequence.
 func (q *KeyQueue) insert(j *Job) {
 	i, _ := slices.BinarySearchFunc(q.Jobs, j.Seq, func(j *Job, seq uint64) int {
 		switch {
@@ -158,7 +158,7 @@ func (q *KeyQueue) insert(j *Job) {
 	q.Jobs = slices.Insert(q.Jobs, i, j)
 }
 
-// task is the task of a job that is near its call or past one, nil where it waits or is not there.
+// Job is the job of a job that is near its call or past one, nil where it waits or is not there.
 func (q *KeyQueue) Job(seq uint64) *Job {
 	for _, j := range q.Jobs {
 		if j.Seq == seq {
@@ -178,7 +178,7 @@ func (q *KeyQueue) remove(j *Job) {
 	}
 }
 
-// count is the number of tasks in any of these phases.
+// count is the number of jobs in any of these phases.
 func (q *KeyQueue) count(phases ...Phase) int {
 	n := 0
 	for _, j := range q.Jobs {
@@ -189,7 +189,7 @@ func (q *KeyQueue) count(phases ...Phase) int {
 	return n
 }
 
-// rank is the position of a sequence among the line's jobs, 0 when it is not there.
+// Rank is the position of a sequence among the queue's jobs, 0 when it is not there.
 func (q *KeyQueue) Rank(seq uint64) int {
 	n := 0
 	found := false
@@ -213,15 +213,16 @@ func (q *KeyQueue) Rank(seq uint64) int {
 	return n
 }
 
+// Empty reports whether the key has no unfinished jobs.
 func (q *KeyQueue) Empty() bool { return q.first == 0 && len(q.Jobs) == 0 }
 
-// first reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
+// First reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
 func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }
 
-// past reports whether the job's deadline has passed at now.
+// Past reports whether the job's deadline has passed at now.
 func (j *Job) Past(now bucket.Micros) bool { return j.Deadline != 0 && j.Deadline <= now }
 
-// crowded is until when a line must not be called because calls left under way may be all that its key may have in
+// crowded is until when a queue must not be called because calls left under way may be all that its key may have in
 // flight; 0 when they are fewer.
 func (q *KeyQueue) crowded() bucket.Micros {
 	if q.Orphaned == 0 || int64(q.Orphaned) < q.Limits.InFlight {
@@ -230,7 +231,7 @@ func (q *KeyQueue) crowded() bucket.Micros {
 	return q.Partition.Leftover
 }
 
-// free is how many calls more the line may have asked for or under way, and when that may change by itself.
+// free is how many calls more the queue may have asked for or under way, and when that may change by itself.
 func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	n, again = q.Limits.InFlight-int64(q.count(asking, granted, calling)), Never
 	if q.Orphaned > 0 && q.Partition.Leftover > now {
@@ -239,24 +240,24 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 	return n, again
 }
 
-// busy reports whether a call of the line runs, is about to start, or has an outcome that is not stored yet.
+// Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
 func (q *KeyQueue) Busy() bool { return q.count(granted, calling, Settling) > 0 }
 
-// goOnFrom makes the line go on at its key's pace: from a theoretical arrival time that its store has to be told.
+// GoOnFrom makes the queue go on at its key's pace: from a theoretical arrival time that its store has to be told.
 func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat), true }
 
-// remind has a store on another machine, which knows every slot that it granted, be told what the ledger knows, in case the store was set
+// Remind has a store on another machine, which knows every slot that it granted, be told what the ledger knows, in case the store was set
 // back. theirs is by the store's clock.
 func (q *KeyQueue) Remind(theirs bucket.Micros) { q.floor, q.cold = theirs, true }
 
-// settle has a job that was found be brought to its end before anything else comes of it.
+// Settle has a job that was found be brought to its end before anything else comes of it.
 func (j *Job) Settle() { j.Phase = Settling }
 
-// isStaged reports whether the job is being made ready.
+// IsStaged reports whether the job is being made ready.
 func (j *Job) IsStaged() bool { return j.Phase == staging }
 
-// underWay reports whether the job's call runs, or what came of it is not stored yet.
+// UnderWay reports whether the job's call runs, or what came of it is not stored yet.
 func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == Settling }
 
-// rests reports whether the job waits for its next call.
+// Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }

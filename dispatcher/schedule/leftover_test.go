@@ -24,7 +24,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 			for {
 				fx := s.Step(now)
 				for _, j := range fx.Load {
-					j.Policy = s.Policy
+					j.Policy = s.policy
 					s.Loaded(j)
 				}
 				for _, j := range fx.Start {
@@ -49,14 +49,14 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 				s.Push(key, uint64(k+1), p)
 			}
 		}
-		s.Touch(s.ByKey[key])
+		s.Touch(s.byKey[key])
 	}
 	run(start.Add(5 * time.Second))
 	s.Allow(false) // the right to call is in doubt for a moment
 	run(now.Add(10 * time.Millisecond))
 	s.Allow(true)
 	s.Push("empty", 9, p)
-	if w := s.waits(s.ByKey["empty"], now); w.For != WaitInFlight || w.Until == nil {
+	if w := s.waits(s.byKey["empty"], now); w.For != WaitInFlight || w.Until == nil {
 		t.Errorf("a key whose calls may all be running waits for %+v", w)
 	}
 	run(p.Leftover)

@@ -13,11 +13,11 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		limits.Rate.Burst = 8
 		d := newDesk(limits)
 		d.add("k", "k", "k")
-		q := d.ByKey["k"]
+		q := d.byKey["k"]
 		first, others := q.Extract(1), []*Job{q.Extract(2), q.Extract(3)}
 		first.Calls, first.Phase, first.Cramped = calls, staging, true
 		for _, j := range others {
-			j.Phase, j.Policy = ready, d.Policy
+			j.Phase, j.Policy = ready, d.policy
 		}
 		d.staged += 3
 		fx := d.Step(d.now)

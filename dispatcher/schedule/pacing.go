@@ -9,7 +9,7 @@ import (
 // slowed is what the schedule waits for where the api's governor keeps it from asking.
 const slowed = "slow start"
 
-// earliest is when the line's own governor lets it ask for its next slot, 0 when nothing slows it.
+// earliest is when the queue's own governor lets it ask for its next slot, 0 when nothing slows it.
 func (q *KeyQueue) earliest() bucket.Micros {
 	if q.governor == nil {
 		return 0
@@ -17,7 +17,7 @@ func (q *KeyQueue) earliest() bucket.Micros {
 	return q.governor.earliest()
 }
 
-// restart begins a slow start of the line.
+// restart begins a slow start of the queue.
 func (q *KeyQueue) restart(now bucket.Micros) {
 	if q.governor == nil {
 		q.governor = &governor{}
@@ -25,7 +25,7 @@ func (q *KeyQueue) restart(now bucket.Micros) {
 	q.governor.restart(now)
 }
 
-// atOnce is how many calls a line may have made ready or granted together: one after the other, when it is slowed.
+// atOnce is how many calls a queue may have made ready or granted together: one after the other, when it is slowed.
 func (q *KeyQueue) atOnce() int64 {
 	if q.governor != nil && q.governor.slows() {
 		return 1
@@ -33,9 +33,9 @@ func (q *KeyQueue) atOnce() int64 {
 	return min(q.Limits.InFlight, maxAsks)
 }
 
-// relax lets the governors have what they have grown by, and lets go of a line's that slows nothing.
+// relax lets the governors have what they have grown by, and lets go of a queue's that slows nothing.
 func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
-	a := s.Policy.Retry.Adaptive
+	a := s.policy.Retry.Adaptive
 	s.governor.grow(a, now)
 	if g := q.governor; g != nil {
 		if g.grow(a, now); !g.slows() {
@@ -44,12 +44,12 @@ func (s *Schedule) relax(q *KeyQueue, now bucket.Micros) {
 	}
 }
 
-// mayAsk reports whether the governors let a line ask for a slot at now; else it is blocked, or to be looked at again.
+// mayAsk reports whether the governors let a queue ask for a slot at now; else it is blocked, or to be looked at again.
 func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros, may bool) {
 	s.relax(q, now)
 	if q.governor != nil {
 		if q.count(asking, granted) > 0 {
-			return Never, false // one after the other: its call will touch the line
+			return Never, false // one after the other: its call will touch the queue
 		}
 		if at := q.governor.earliest(); at > now {
 			return at, false
@@ -68,30 +68,30 @@ func (s *Schedule) mayAsk(q *KeyQueue, now bucket.Micros, fx *Effects) (again bu
 	return 0, true
 }
 
-// slows reports whether a line may ask for one slot at a time only.
+// slows reports whether a queue may ask for one slot at a time only.
 func (s *Schedule) slows(q *KeyQueue) bool { return q.governor != nil || s.governor.slows() }
 
-// outdated reports whether a task's slot was asked for before the slow start that is to pace it.
+// outdated reports whether a job's slot was asked for before the slow start that is to pace it.
 func (s *Schedule) outdated(j *Job) bool {
 	return j.asked < s.governor.began || j.Queue.governor != nil && j.asked < j.Queue.governor.began
 }
 
-// paced takes in that a task has its slot.
+// paced takes in that a job has its slot.
 func (s *Schedule) paced(j *Job) {
 	if s.governor.slows() {
 		s.governor.granted(s.interval(j), j.At)
 	}
 	if g := j.Queue.governor; g != nil {
-		g.granted(s.Rules.Interval(j.Queue.Limits.Rate).Duration(), j.At)
+		g.granted(s.rules.Interval(j.Queue.Limits.Rate).Duration(), j.At)
 	}
 }
 
-// interval is the time between two calls of the api at its configured rate: by the shared rate that binds a task like
+// interval is the time between two calls of the api at its configured rate: by the shared rate that binds a job like
 // this most, or, where keys share none, by the rates of all keys that have jobs together.
 func (s *Schedule) interval(j *Job) time.Duration {
 	var most time.Duration
-	for i := range s.Rules.Shared {
-		l := &s.Rules.Shared[i]
+	for i := range s.rules.Shared {
+		l := &s.rules.Shared[i]
 		if l.Rate == nil || l.Shadow {
 			continue
 		}
@@ -99,16 +99,16 @@ func (s *Schedule) interval(j *Job) time.Duration {
 		if i < len(j.Costs) {
 			cost = j.Costs[i]
 		}
-		one := s.Rules.Interval(*l.Rate).Duration()
+		one := s.rules.Interval(*l.Rate).Duration()
 		most = max(most, min(one, longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
 	}
 	if most == 0 {
-		most = s.Rules.Interval(j.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.ByKey), 1))
+		most = s.rules.Interval(j.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.byKey), 1))
 	}
 	return most
 }
 
-// memory is until when a line must not be forgotten though it has no jobs: until what the store has not been told yet
+// memory is until when a queue must not be forgotten though it has no jobs: until what the store has not been told yet
 // is over, its hold, and what pushback has taken of its rate. never when nothing is to be remembered.
 func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	s.relax(q, now)
@@ -119,8 +119,8 @@ func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	if q.cold {
 		until = max(until, q.TAT)
 	}
-	if g := q.governor; g != nil && g.ceiling != 0 && s.Policy.Retry.Adaptive != nil {
-		until = max(until, now.Add(s.Policy.Retry.Adaptive.Recover/16)) // and look again
+	if g := q.governor; g != nil && g.ceiling != 0 && s.policy.Retry.Adaptive != nil {
+		until = max(until, now.Add(s.policy.Retry.Adaptive.Recover/16)) // and look again
 	}
 	if until <= now {
 		return Never
@@ -128,7 +128,7 @@ func (s *Schedule) memory(q *KeyQueue, now bucket.Micros) bucket.Micros {
 	return until
 }
 
-// nextSlot is the earliest slot of a key by its own rate, as far as this process knows.
+// NextSlot is the earliest slot of a key by its own rate, as far as this process knows.
 func (s *Schedule) NextSlot(q *KeyQueue, now bucket.Micros) bucket.Micros {
-	return bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1)
+	return bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1)
 }

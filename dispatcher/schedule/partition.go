@@ -5,7 +5,7 @@ import "weir/bucket"
 // Partition is one tenure of a partition as the schedule has it: taken over again it is another one.
 type Partition struct {
 	Of       any           // the shell's own; the schedule does not look at it
-	Open     bool          // calls of those lines may start that have been read far enough
+	Open     bool          // calls of those queues may start that have been read far enough
 	Stalled  bool          // too much that is finished is not deleted yet
 	Leftover bucket.Micros // until when calls of an owner that did not give the partition up may still run; 0 if none do
 
@@ -13,7 +13,7 @@ type Partition struct {
 	deadlines map[uint64]bucket.Micros
 }
 
-// expect notes the deadline of a waiting job: it may pass while the job cannot be called, and so is not loaded.
+// Expect notes the deadline of a waiting job: it may pass while the job cannot be called, and so is not loaded.
 func (p *Partition) Expect(seq uint64, at bucket.Micros) {
 	if p.deadlines == nil {
 		p.deadlines = map[uint64]bucket.Micros{}

@@ -31,7 +31,7 @@ type pauses struct {
 	keys map[string]Pause
 }
 
-// heldUntil is the time before which a line must not be called, never while it is paused.
+// heldUntil is the time before which a queue must not be called, never while it is paused.
 func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
 	if q.paused || s.paused.api != nil {
 		return Never
@@ -39,7 +39,7 @@ func (s *Schedule) heldUntil(q *KeyQueue) bucket.Micros {
 	return max(q.held, s.held, s.breaker.until, q.crowded())
 }
 
-// pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.
+// Pause keeps a key, or with "" the whole api, from being called until it is resumed. What has a slot gives it back.
 func (s *Schedule) Pause(key string, p Pause) {
 	if key == "" {
 		s.paused.api = &p
@@ -47,36 +47,36 @@ func (s *Schedule) Pause(key string, p Pause) {
 		return
 	}
 	s.paused.keys[key] = p
-	if q := s.ByKey[key]; q != nil {
+	if q := s.byKey[key]; q != nil {
 		q.paused = true
 		s.Touch(q)
 	}
 }
 
-// resume ends a pause. What an api or a limit holds besides goes on holding.
+// Resume ends a pause. What an api or a limit holds besides goes on holding.
 func (s *Schedule) Resume(key string, now bucket.Micros) {
 	if key == "" {
 		s.paused.api = nil
-		for _, q := range s.ByKey {
+		for _, q := range s.byKey {
 			s.rouse(q, now)
 		}
 		return
 	}
 	delete(s.paused.keys, key)
-	if q := s.ByKey[key]; q != nil {
+	if q := s.byKey[key]; q != nil {
 		q.paused = false
 		s.rouse(q, now)
 	}
 }
 
-// tryNow lets an open breaker's probe be made at once: an operator says that the api works again. What an answer of the api
+// TryNow lets an open breaker's probe be made at once: an operator says that the api works again. What an answer of the api
 // holds goes on holding. It reports whether the breaker was open.
 func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if s.breaker.closed() {
 		return false
 	}
 	s.breaker.until = min(s.breaker.until, now)
-	for _, q := range s.ByKey {
+	for _, q := range s.byKey {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {
 				j.NotBefore = min(j.NotBefore, now)
@@ -98,7 +98,7 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 }
 
 func (s *Schedule) touchAll() {
-	for _, q := range s.ByKey {
+	for _, q := range s.byKey {
 		s.Touch(q)
 	}
 }

@@ -23,13 +23,13 @@ type Retry struct {
 	Adaptive *Adaptive     // nil: pushback does not lower the rate
 }
 
-// lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
+// Lateness is how long after its slot a call may still leave: the rest of the jitter is the network's.
 func Lateness(r *bucket.Rules) time.Duration { return max(r.Jitter*4/5, time.Millisecond) }
 
-// adopt puts a new policy in force. The shared limits are asked again at once; every line is then to be rebound.
+// Adopt puts a new policy in force. The shared limits are asked again at once; every queue is then to be rebound.
 func (s *Schedule) Adopt(next *Policy) {
-	s.Policy, s.Rules = next, &next.Rules
-	s.pace.GrantTTL = Lateness(s.Rules)
+	s.policy, s.rules = next, &next.Rules
+	s.pace.GrantTTL = Lateness(s.rules)
 	s.until, s.by, s.levels = 0, "", nil
 	s.habits.costs, s.habits.tats = nil, nil
 	if next.Breaker.Failures == 0 && !s.breaker.denied {
@@ -43,7 +43,7 @@ func (s *Schedule) Adopt(next *Policy) {
 func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	gap := false
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap || j.Policy != s.Policy || !s.mayCall(j)) {
+		if j.Phase == ready && (gap || j.Policy != s.policy || !s.mayCall(j)) {
 			s.withdraw(j, now)
 			s.Touch(q)
 			fx.Stale = append(fx.Stale, j)
@@ -52,10 +52,10 @@ func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 }
 
-// rebind gives a line the present rules. What the line knows of its bucket it knows in intervals of the former rate: a
+// Rebind gives a queue the present rules. What the queue knows of its bucket it knows in intervals of the former rate: a
 // full bucket of the present one is the most it can mean. The store has it exactly.
 func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
-	if s.ByKey[q.Key] != q {
+	if s.byKey[q.Key] != q {
 		return // it has been let go of since
 	}
 	q.Limits = s.LimitsOf(q.Key)
@@ -77,9 +77,9 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
-// drainTime is how long a full bucket takes to drain.
+// DrainTime is how long a full bucket takes to drain.
 func (s *Schedule) DrainTime(limits *bucket.KeyLimits) time.Duration {
-	return s.Rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
+	return s.rules.Interval(limits.Rate).Duration() * time.Duration(limits.Rate.Burst)
 }
 
 // Bounds of one api's dispatch.

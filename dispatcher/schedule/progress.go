@@ -2,14 +2,14 @@ package schedule
 
 import "weir/bucket"
 
-// loaded reports that a task's message is here and its intent is stored, where it needs one.
+// Loaded reports that a job's message is here and its intent is stored, where it needs one.
 func (s *Schedule) Loaded(j *Job) {
 	j.Phase = ready
 	s.Touch(j.Queue)
 }
 
-// sent reports that a task's request has left at now. The calls that follow must not come too close to
-// it: where it was later than a slot allows, the line's later slots are given back and its pace goes on from it.
+// Sent reports that a job's request has left at now. The calls that follow must not come too close to
+// it: where it was later than a slot allows, the queue's later slots are given back and its pace goes on from it.
 func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	j.Unsent = false
 	if now > s.latest(j) {
@@ -18,7 +18,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 	s.Touch(j.Queue)
 }
 
-// unstage takes a staging task back out, to be settled without a call.
+// Unstage takes a staging job back out, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.noProbe(j)
 	j.Phase = Settling
@@ -26,7 +26,7 @@ func (s *Schedule) Unstage(j *Job) {
 	s.Touch(j.Queue)
 }
 
-// unconnected takes a staging task back out for which there is no connection: that is a call that failed, and is to be heard of. A
+// Unconnected takes a staging job back out for which there is no connection: that is a call that failed, and is to be heard of. A
 // probe is the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
 	probe := s.probe == j
@@ -36,7 +36,7 @@ func (s *Schedule) Unconnected(j *Job) {
 	}
 }
 
-// ended reports that a task's call has ended; its outcome is being stored.
+// Ended reports that a job's call has ended; its outcome is being stored.
 func (s *Schedule) Ended(j *Job) {
 	j.Phase = Settling
 	j.called = true
@@ -46,7 +46,7 @@ func (s *Schedule) Ended(j *Job) {
 	s.PermitFreed()
 }
 
-// permitFreed reports that the store may have an in-flight permit again.
+// PermitFreed reports that the store may have an in-flight permit again.
 func (s *Schedule) PermitFreed() {
 	if s.blocked.size > 0 && s.byInFlight() {
 		s.until = 0
@@ -55,15 +55,15 @@ func (s *Schedule) PermitFreed() {
 
 // byInFlight reports whether the limit that blocks is one of calls running at once.
 func (s *Schedule) byInFlight() bool {
-	for i := range s.Rules.Shared {
-		if l := &s.Rules.Shared[i]; l.Name == s.by {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == s.by {
 			return l.InFlight > 0
 		}
 	}
 	return false
 }
 
-// rest lets a task wait for its retry. Its message is dropped from memory.
+// Rest lets a job wait for its retry. Its message is dropped from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.noProbe(j)
 	s.cleared(j)
@@ -81,7 +81,7 @@ func (s *Schedule) settled(j *Job) {
 	}
 }
 
-// finished lets go of a settled task.
+// Finished lets go of a settled job.
 func (s *Schedule) Finished(j *Job) {
 	s.settled(j)
 	s.cleared(j)
@@ -90,11 +90,11 @@ func (s *Schedule) Finished(j *Job) {
 	}
 	j.unload()
 	j.Queue.remove(j)
-	s.Unfinished--
+	s.unfinished--
 	s.Touch(j.Queue)
 }
 
-// postpone lets a staging task rest until shortly before a slot that turned out to be far.
+// Postpone lets a staging job rest until shortly before a slot that turned out to be far.
 func (s *Schedule) Postpone(j *Job, slot bucket.Micros) {
 	s.Unstage(j)
 	s.Rest(j, slot.Add(-s.pace.PrepareLead))

@@ -6,9 +6,9 @@ import (
 	"weir/bucket"
 )
 
-// unwind takes back what lines are about to do: slots go back, and what was made ready rests again. It returns the lines
+// Unwind takes back what queues are about to do: slots go back, and what was made ready rests again. It returns the queues
 // whose jobs are still on their way, and is to be called for those again: a slot may have been asked for, or a job been
-// about to become ready. Their part is not open, so that nothing new begins.
+// about to become ready. Their partition is not open, so that nothing new begins.
 func (s *Schedule) Unwind(lines []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
 	for _, q := range lines {
 		if first := firstGranted(q); first != nil {
@@ -30,15 +30,15 @@ func (s *Schedule) Unwind(lines []*KeyQueue, now bucket.Micros, fx *Effects) (bu
 	return busy
 }
 
-// forget lets go of a line whose part is not this process's any more. What of it is still on its way ends outside the
-// schedule's lines; the key may have another line by then.
+// Forget lets go of a queue whose partition is not this process's any more. What of it is still on its way ends outside the
+// schedule's queues; the key may have another queue by then.
 func (s *Schedule) Forget(q *KeyQueue) {
-	s.Unfinished -= q.waiting()
+	s.unfinished -= q.waiting()
 	q.first, q.more, q.cold = 0, nil, false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {
-			s.Unfinished--
+			s.unfinished--
 			continue
 		}
 		kept = append(kept, j)
@@ -47,15 +47,15 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	q.Jobs = kept
 	s.timers.set(q, Never)
 	delete(s.heldKeys, q)
-	if s.ByKey[q.Key] == q {
-		delete(s.ByKey, q.Key)
+	if s.byKey[q.Key] == q {
+		delete(s.byKey, q.Key)
 		s.leave(q)
 		s.countKept(q)
 		q.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
 	}
 }
 
-// forgetWaiting takes the lines of a part that is not this process's any more out of those that wait for a turn.
+// ForgetWaiting takes the queues of a partition that is not this process's any more out of those that wait for a turn.
 func (s *Schedule) ForgetWaiting(p *Partition) {
 	all := s.blocked.tenants
 	s.blocked.tenants = nil
@@ -77,7 +77,7 @@ func (s *Schedule) ForgetWaiting(p *Partition) {
 	}
 }
 
-// unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
+// Unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {
 	j.Phase, j.Unsent = ready, false
 	s.calls--

@@ -14,7 +14,7 @@ func (s *Schedule) room() bool {
 	return s.staged < s.pace.MaxStaged
 }
 
-// awaitRoom lets a line wait for room to make a job ready.
+// awaitRoom lets a queue wait for room to make a job ready.
 func (s *Schedule) awaitRoom(q *KeyQueue) {
 	if !q.queued {
 		q.queued = true
@@ -31,7 +31,7 @@ func (s *Schedule) full() bool {
 // maxSettling bounds the calls that have ended and whose outcome is not stored yet.
 const maxSettling = 512
 
-// unblock gives the lines whose turn it is the next round of asks: what one freed slot costs must not grow with the
+// unblock gives the queues whose turn it is the next round of asks: what one freed slot costs must not grow with the
 // number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
 // cheaper calls of others, asked for behind it, would take for ever what it waits for.
 func (s *Schedule) unblock(now bucket.Micros) {
@@ -55,7 +55,7 @@ func (s *Schedule) unblock(now bucket.Micros) {
 	}
 }
 
-// block lets a line wait for the shared limit.
+// block lets a queue wait for the shared limit.
 func (s *Schedule) block(q *KeyQueue) {
 	if !q.blocked {
 		q.blocked = true
@@ -67,7 +67,7 @@ func (s *Schedule) block(q *KeyQueue) {
 // Behind a long call it would take room from other keys, and be one that nobody knows about if the worker died.
 const shortCall = 100 * time.Millisecond
 
-// ahead counts what of a line stands before the next job to be made ready.
+// ahead counts what of a queue stands before the next job to be made ready.
 func (s *Schedule) ahead(q *KeyQueue) int64 {
 	if s.callTime <= shortCall {
 		return int64(q.count(granted))
@@ -75,13 +75,13 @@ func (s *Schedule) ahead(q *KeyQueue) int64 {
 	return int64(q.count(granted, calling))
 }
 
-// learnCall follows how long calls take.
+// LearnCall follows how long calls take.
 func (s *Schedule) LearnCall(took time.Duration) {
 	s.callTime += (took - s.callTime) / 8
 	s.habits.learnTook(took)
 }
 
-// learnLead follows how long it takes to make a job ready: up at once, down slowly.
+// LearnLead follows how long it takes to make a job ready: up at once, down slowly.
 func (s *Schedule) LearnLead(took time.Duration) {
 	s.took = max(took, s.took-s.took/8+took/8)
 	s.pace.PrepareLead = min(max(s.took+s.took/2, LeastLead), mostLead) + s.pace.ReserveAhead - LeastAhead

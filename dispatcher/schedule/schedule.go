@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// pace are the times and bounds the schedule works with.
+// Pace are the times and bounds the schedule works with.
 type Pace struct {
 	PrepareLead  time.Duration // how long before its slot a job is made ready
 	ReserveAhead time.Duration // how long before its time a slot is asked for
@@ -18,29 +18,19 @@ type Pace struct {
 	MaxCalls  int // calls running at once, over all keys
 }
 
-// schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
+// Schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
 // out as effects. Its owner locks it.
-//
-// The way of a job through it: waiting in its line, then a task that is staged (message loaded, intent stored), ready,
-// asking, granted, calling, settling, and gone; or back to resting for a retry.
-//
-// What holds at all times:
-//
-//	S1  a task starts only from a grant, not before the grant's time and at most late after it
-//	S2  tasks of a line are granted in the order of their sequences, retries excepted
-//	S3  asking, granted and calling tasks of a line are together at most its in_flight
-//	S4  every line with something to do is timed, or in turn, or waits for an answer that will touch it
 type Schedule struct {
 	pace         Pace
-	Rules        *bucket.Rules
-	Policy       *Policy // what jobs are made ready by; the rules are its
-	ByKey        map[string]*KeyQueue
+	rules        *bucket.Rules
+	policy       *Policy // what jobs are made ready by; the rules are its
+	byKey        map[string]*KeyQueue
 	timers       timers
-	active       []*KeyQueue // lines with something to do now
-	awaitingRoom roundRobin  // lines that wait for room to make a job ready
-	lapses       []*KeyQueue // lines with more jobs past their deadlines than may end at once
+	active       []*KeyQueue // queues with something to do now
+	awaitingRoom roundRobin  // queues that wait for room to make a job ready
+	lapses       []*KeyQueue // queues with more jobs past their deadlines than may end at once
 	lapsing      int         // jobs that end so now
-	blocked      fairQueue   // lines that wait for a shared limit or for a call to end
+	blocked      fairQueue   // queues that wait for a shared limit or for a call to end
 	tenants      map[string]*tenant
 	units        []float64     // of the shared limits; see unitsOf
 	until        bucket.Micros // when the shared limit is to be asked again
@@ -60,10 +50,10 @@ type Schedule struct {
 	governor     governor               // of the api, where pushback holds it
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
-	Unfinished   int  // unfinished
-	kept         int  // lines without jobs
-	staged       int  // tasks from staging to granted
-	calls        int  // tasks calling
+	unfinished   int  // unfinished
+	kept         int  // queues without jobs
+	staged       int  // jobs from staging to granted
+	calls        int  // jobs calling
 	settling     int  // of the calls that ended, those whose outcome is not stored yet
 	drain        bool // nothing new may start
 	barred       bool // this process has not the right to call now
@@ -81,15 +71,16 @@ type Schedule struct {
 	Forfeited int64
 }
 
+// New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
-	s := &Schedule{pace: p, Policy: policy, Rules: &policy.Rules, ByKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, tatOf: tatOf}
+	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, tatOf: tatOf}
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
 	s.reseat()
 	return s
 }
 
-// effects are what the shell must do after a step.
+// Effects are what the shell must do after a step.
 type Effects struct {
 	Load    []*Job      // load their messages, store their intents, then call loaded
 	Start   []*Job      // call now
@@ -99,32 +90,32 @@ type Effects struct {
 	Stale   []*Job      // made ready in vain: they rest, and will be made ready again
 	Unused  []bucket.Use
 	Asks    []bucket.Ask
-	asked   [][]*Job // the tasks each ask is for
+	asked   [][]*Job // the jobs each ask is for
 }
 
-// line returns the key's line, making it when there is none.
+// Queue returns the key's queue, making it when there is none.
 func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
-	q := s.ByKey[key]
+	q := s.byKey[key]
 	if q == nil {
 		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
 		q.cold = q.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
 		_, q.paused = s.paused.keys[key]
 		s.join(q)
-		s.ByKey[key] = q
+		s.byKey[key] = q
 	}
 	return q
 }
 
-// limitsOf shares one value among all keys without an override.
+// LimitsOf shares one value among all keys without an override.
 func (s *Schedule) LimitsOf(key string) *bucket.KeyLimits {
-	if len(s.Rules.Overrides) == 0 {
-		return &s.Rules.Key
+	if len(s.rules.Overrides) == 0 {
+		return &s.rules.Key
 	}
-	limits := s.Rules.For(key)
+	limits := s.rules.For(key)
 	return &limits
 }
 
-// touch marks a line as having something to do.
+// Touch marks a queue as having something to do.
 func (s *Schedule) Touch(q *KeyQueue) {
 	if q.tenant == nil {
 		return // it was let go of, without jobs: who still knew it, a suspect's turn perhaps, has nothing to tell it
@@ -135,17 +126,17 @@ func (s *Schedule) Touch(q *KeyQueue) {
 	}
 }
 
-// push takes a job in.
+// Push takes a job in.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	q := s.Queue(key, p)
 	q.Enqueue(seq)
-	s.Unfinished++
+	s.unfinished++
 	s.countKept(q)
 	s.Touch(q)
 	return q
 }
 
-// allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
+// Allow says whether calls may start: without the right to, what was granted is given back when it comes due, and
 // nothing is made ready or asked for.
 func (s *Schedule) Allow(may bool) {
 	if s.barred == !may {
@@ -155,7 +146,7 @@ func (s *Schedule) Allow(may bool) {
 	s.touchAll()
 }
 
-// step does all that can be done at now.
+// Step does all that can be done at now.
 func (s *Schedule) Step(now bucket.Micros) Effects {
 	var fx Effects
 	for s.timers.next() <= now {
@@ -195,7 +186,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 // maxAsks bounds the asks of one round trip to a store.
 const maxAsks = 64
 
-// advance moves one line as far as it goes at now and sets its timer.
+// advance moves one queue as far as it goes at now and sets its timer.
 func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.held != 0 && q.held <= now {
 		q.held = 0
@@ -235,16 +226,16 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		due = min(due, s.memory(q, now))
 	}
 	s.timers.set(q, due)
-	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.ByKey[q.Key] == q {
+	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
 		s.leave(q)
-		delete(s.ByKey, q.Key) // a line that is still listed somewhere must stay the key's only one
+		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
 	s.countKept(q)
 }
 
-// countKept counts the lines that are kept without jobs, for what they remember of their key.
+// countKept counts the queues that are kept without jobs, for what they remember of their key.
 func (s *Schedule) countKept(q *KeyQueue) {
-	kept := q.Empty() && s.ByKey[q.Key] == q
+	kept := q.Empty() && s.byKey[q.Key] == q
 	switch {
 	case kept && !q.kept:
 		s.kept++
@@ -254,7 +245,7 @@ func (s *Schedule) countKept(q *KeyQueue) {
 	q.kept = kept
 }
 
-// withdrawReady lets go of what a line has made ready for a time that turned out to be far: it would keep other keys'
+// withdrawReady lets go of what a queue has made ready for a time that turned out to be far: it would keep other keys'
 // jobs from being made ready, and its intents would make it unknown if the process died meanwhile.
 func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effects) {
 	if until <= now.Add(LongWait) && s.breaker.closed() {
@@ -270,7 +261,7 @@ func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effe
 
 // stage makes jobs ready whose slots are near, and returns when to look again.
 func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again bucket.Micros) {
-	interval := s.Rules.Interval(q.Limits.Rate)
+	interval := s.rules.Interval(q.Limits.Rate)
 	ungranted := int64(q.count(staging, ready, asking))
 	for {
 		j, at := s.candidate(q, now.Add(s.pace.PrepareLead))
@@ -282,7 +273,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			return at.Add(-s.pace.PrepareLead)
 		}
 		if ungranted+s.ahead(q) >= q.atOnce() {
-			return Never // a call of this line that ends will touch it
+			return Never // a call of this queue that ends will touch it
 		}
 		if !s.room() {
 			s.awaitRoom(q)
@@ -306,7 +297,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 	}
 }
 
-// candidate is the next job to make ready: a resting task, or, where t is nil, the oldest waiting job. at is when it
+// candidate is the next job to make ready: a resting job, or, where t is nil, the oldest waiting job. at is when it
 // may be called at the earliest, as far as the job itself goes; never when there is none. Retries may be overtaken; a
 // job that the api may not have seen yet may not.
 func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.Micros) {
@@ -334,7 +325,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 	return j, at
 }
 
-// ask asks for slots for the line's ready tasks and returns when to look again.
+// ask asks for slots for the queue's ready jobs and returns when to look again.
 func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
 	s.unready(q, now, fx)
 	free, again := q.free(now)
@@ -381,10 +372,10 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if q.askAt > now {
 		return q.askAt
 	}
-	if slot := bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
+	if slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
 		return slot.Add(-s.pace.ReserveAhead)
 	}
-	if len(s.Rules.Shared) > 0 || s.slows(q) {
+	if len(s.rules.Shared) > 0 || s.slows(q) {
 		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
 	}
 	for _, j := range tasks {
@@ -397,10 +388,10 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	}
 	fx.Asks = append(fx.Asks, ask)
 	fx.asked = append(fx.asked, tasks)
-	return Never // the answer touches the line
+	return Never // the answer touches the queue
 }
 
-// next is when step has something to do again, as far as time goes.
+// Next is when step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.mayLapseMore() {
 		return now
@@ -418,24 +409,24 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	return next
 }
 
-// asking reports whether a round of asks is under way.
+// Asking reports whether a round of asks is under way.
 func (s *Schedule) Asking() bool { return s.rounds > 0 }
 
-// queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
+// Queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
 // them, a queue that came or went meanwhile may be among them or not.
-func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.ByKey) }
+func (s *Schedule) Queues() iter.Seq[*KeyQueue] { return maps.Values(s.byKey) }
 
-// find is the queue of a key, nil where there is none.
-func (s *Schedule) Find(key string) *KeyQueue { return s.ByKey[key] }
+// Find is the queue of a key, nil where there is none.
+func (s *Schedule) Find(key string) *KeyQueue { return s.byKey[key] }
 
-// has reports whether a queue is its key's still: one that came to its end is not.
-func (s *Schedule) Has(q *KeyQueue) bool { return s.ByKey[q.Key] == q }
+// Has reports whether a queue is its key's still: one that came to its end is not.
+func (s *Schedule) Has(q *KeyQueue) bool { return s.byKey[q.Key] == q }
 
-// stop lets nothing new start, and returns the slots that were not used.
+// Stop lets nothing new start, and returns the slots that were not used.
 func (s *Schedule) Stop() []bucket.Use {
 	s.drain = true
 	var fx Effects
-	for _, q := range s.ByKey {
+	for _, q := range s.byKey {
 		if first := firstGranted(q); first != nil {
 			s.giveBack(q, first, &fx)
 		}
@@ -443,20 +434,23 @@ func (s *Schedule) Stop() []bucket.Use {
 	return fx.Unused
 }
 
-// openPartition lets the jobs of a partition be called.
+// OpenPartition lets the jobs of a partition be called.
 func (s *Schedule) OpenPartition(p *Partition) {
 	p.Open = true
-	for _, q := range s.ByKey {
+	for _, q := range s.byKey {
 		if q.Partition == p {
 			s.Touch(q)
 		}
 	}
 }
 
-// intervalOf is the time between two calls of a key in the long run.
+// IntervalOf is the time between two calls of a key in the long run.
 func (s *Schedule) IntervalOf(q *KeyQueue) time.Duration {
-	return s.Rules.Interval(q.Limits.Rate).Duration()
+	return s.rules.Interval(q.Limits.Rate).Duration()
 }
 
-// learnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
+// LearnLevels takes in how much of the shared limits is used. levels is not changed afterwards.
 func (s *Schedule) LearnLevels(levels []bucket.Level) { s.levels = levels }
+
+// Unfinished is how many jobs have not ended.
+func (s *Schedule) Unfinished() int { return s.unfinished }

@@ -21,7 +21,7 @@ func newDesk(limits bucket.KeyLimits, shared ...bucket.Limit) *desk {
 	s := New(&Policy{Rules: r}, Pace{
 		PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: 4 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls,
 	}, func(string) bucket.Micros { return 0 })
-	s.Policy.Breaker = BreakerPolicy{Failures: 1, Min: time.Second, Max: time.Minute}
+	s.policy.Breaker = BreakerPolicy{Failures: 1, Min: time.Second, Max: time.Minute}
 	return &desk{s, &Partition{Open: true}, 1_700_000_000_000_000, 10 * time.Millisecond}
 }
 
@@ -32,7 +32,7 @@ func fast(inFlight int64) bucket.KeyLimits {
 // add lets a job of each key wait.
 func (d *desk) add(keys ...string) {
 	for _, key := range keys {
-		d.Push(key, uint64(d.Unfinished+1), d.part)
+		d.Push(key, uint64(d.unfinished+1), d.part)
 	}
 }
 
@@ -40,7 +40,7 @@ func (d *desk) add(keys ...string) {
 func (d *desk) turn() Effects {
 	fx := d.Step(d.now)
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = d.Policy, make([]int64, len(d.Rules.Shared))
+		j.Policy, j.Costs = d.policy, make([]int64, len(d.rules.Shared))
 		for i := range j.Costs {
 			j.Costs[i] = 1
 		}
@@ -66,7 +66,7 @@ func (d *desk) grant() {
 }
 
 func (d *desk) inPhase(p Phase) (n int) {
-	for _, q := range d.ByKey {
+	for _, q := range d.byKey {
 		n += q.count(p)
 	}
 	return n
@@ -89,7 +89,7 @@ func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "b")
-		d.breaker.open(d.Policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
+		d.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
 		first := d.probe
 		if first == nil {
@@ -162,11 +162,11 @@ func TestLongCallsLeaveRoom(t *testing.T) {
 func TestBreakerTurnedOffCloses(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add(names("k", 5)...)
-	d.breaker.open(d.Policy.Breaker, d.now, 0)
-	next := *d.Policy
+	d.breaker.open(d.policy.Breaker, d.now, 0)
+	next := *d.policy
 	next.Breaker.Failures = 0
 	d.Adopt(&next)
-	for _, q := range d.ByKey {
+	for _, q := range d.byKey {
 		d.Rebind(q, d.now)
 	}
 	if n := len(d.turn().Load); n != 5 {
@@ -174,11 +174,11 @@ func TestBreakerTurnedOffCloses(t *testing.T) {
 	}
 }
 
-// TestPartGoesWhileRulesChange: lines that are let go of between the adoption of new terms and their own turn at them
+// TestPartGoesWhileRulesChange: queues that are let go of between the adoption of new terms and their own turn at them
 // disturb neither tenants nor turns.
 func TestPartGoesWhileRulesChange(t *testing.T) {
 	d := newDesk(fast(4), bucket.Limit{Name: "q", Quota: &bucket.Quota{Count: 10, Per: 3 * time.Hour, Window: bucket.Sliding}})
-	d.Rules.TenantUntil = "."
+	d.rules.TenantUntil = "."
 	d.reseat()
 	d.until = d.now.Add(time.Hour)
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
@@ -186,13 +186,13 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	if d.blocked.size != 5 {
 		t.Fatalf("%d of 5 lines wait", d.blocked.size)
 	}
-	kept := d.ByKey["a.1"]
-	next := *d.Policy
+	kept := d.byKey["a.1"]
+	next := *d.policy
 	next.Rules.TenantUntil = "."
 	d.Adopt(&next)
 	d.Rebind(kept, d.now)
 	var gone []*KeyQueue
-	for _, q := range d.ByKey {
+	for _, q := range d.byKey {
 		if q != kept {
 			d.Forget(q)
 			gone = append(gone, q)
@@ -202,8 +202,8 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	for _, q := range gone {
 		d.Rebind(q, d.now)
 	}
-	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.ByKey) != 1 {
-		t.Errorf("%d tenants and %d lines are left of one", len(d.tenants), len(d.ByKey))
+	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.byKey) != 1 {
+		t.Errorf("%d tenants and %d lines are left of one", len(d.tenants), len(d.byKey))
 	}
 }
 
@@ -212,7 +212,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
-	j := d.ByKey["k0"].Extract(1)
+	j := d.byKey["k0"].Extract(1)
 	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
 	if j.Deaths = 1; !d.suspects.mayCall(j) {
 		t.Error("after one death a job waits as a suspect")
@@ -220,7 +220,7 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	for deaths, most := range map[int]int{suspectFrom: manySuspects, aloneFrom: 1} {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
-		for _, q := range d.ByKey {
+		for _, q := range d.byKey {
 			j := q.Extract(q.first)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}

@@ -228,10 +228,10 @@ func (m *simulation) drain(jobs int) {
 	}
 }
 
-// rest lets an hour pass, in which empty lines go.
+// rest lets an hour pass, in which empty queues go.
 func (m *simulation) rest() {
 	m.now = m.now.Add(time.Hour)
-	for range 1 + len(m.s.ByKey) {
+	for range 1 + len(m.s.byKey) {
 		m.step()
 	}
 }
@@ -248,7 +248,7 @@ func (m *simulation) step() {
 	m.expire(fx.Expire)
 	m.checkLapsed()
 	for _, j := range fx.Load {
-		j.Policy, j.Costs = m.s.Policy, m.costsOf(j.Seq)
+		j.Policy, j.Costs = m.s.policy, m.costsOf(j.Seq)
 		m.after(m.upTo(3*time.Millisecond), func() {
 			j.Deadline = m.deadlines.of[j.Seq]
 			if m.unreachable() {
@@ -377,8 +377,8 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.ByKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.Unfinished + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.kept + m.s.staged + m.s.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d kept lines, %d staged, %d calls",
-			len(m.s.ByKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.Unfinished, m.s.kept, m.s.staged, m.s.calls)
+			len(m.s.byKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"weir/bucket"
 )
 
-// startDue starts what is granted and due. A slot that was missed takes the later ones of the line with it, newest
+// startDue starts what is granted and due. A slot that was missed takes the later ones of the queue with it, newest
 // first, so that the store can give them all back.
 func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.slipped != 0 {
@@ -36,7 +36,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		s.staged--
 		s.calls++
 		fx.Start = append(fx.Start, j)
-		if j.Unsent = s.Rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
+		if j.Unsent = s.rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
 			return
 		}
 	}
@@ -52,7 +52,7 @@ func (s *Schedule) latest(j *Job) bucket.Micros {
 // milliseconds must not let two calls leave together. Below it jitter is larger than the interval anyway.
 const steadyFrom = time.Millisecond
 
-// sending reports a call of the line that has started and not left yet.
+// sending reports a call of the queue that has started and not left yet.
 func (q *KeyQueue) sending() bool {
 	for _, j := range q.Jobs {
 		if j.Phase == calling && j.Unsent {
@@ -62,7 +62,7 @@ func (q *KeyQueue) sending() bool {
 	return false
 }
 
-// giveBack returns the grants of the line's tasks from first on.
+// giveBack returns the grants of the queue's jobs from first on.
 func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 	for i := len(q.Jobs) - 1; i >= 0; i-- {
 		j := q.Jobs[i]
@@ -84,11 +84,11 @@ func (s *Schedule) expire(j *Job, fx *Effects) {
 	fx.Expire = append(fx.Expire, j)
 }
 
-// nextStart is the time of the line's next granted call.
+// nextStart is the time of the queue's next granted call.
 func (s *Schedule) nextStart(q *KeyQueue) bucket.Micros {
 	next := Never
 	if q.sending() {
-		return Never // sent will touch the line
+		return Never // sent will touch the queue
 	}
 	for _, j := range q.Jobs {
 		if j.Phase == granted {

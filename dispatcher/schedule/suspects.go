@@ -19,7 +19,7 @@ const manySuspects = 16
 type suspects struct {
 	called  map[*Job]struct{}      // being made ready or called
 	alone   *Job                   // the one of them that no other may be beside
-	waiting map[*KeyQueue]struct{} // lines with one that waits
+	waiting map[*KeyQueue]struct{} // queues with one that waits
 }
 
 // mayCall reports whether a resting job may be made ready as far as suspicion goes, and notes it where not.

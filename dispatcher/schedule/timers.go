@@ -7,7 +7,7 @@ import (
 	"weir/bucket"
 )
 
-// never is a time that does not come.
+// Never is a time that does not come.
 const Never = bucket.Micros(math.MaxInt64)
 
 // timers is the one timer structure over all keys of an api: a heap by the time at which something is to be done for
@@ -41,7 +41,7 @@ func (t *timers) Pop() any {
 
 const notTimed = -1
 
-// set makes the line due at at; never takes it out.
+// set makes the queue due at at; never takes it out.
 func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	switch {
 	case at == Never && q.place == notTimed:
@@ -56,7 +56,7 @@ func (t *timers) set(q *KeyQueue, at bucket.Micros) {
 	}
 }
 
-// next is when the first line is due.
+// next is when the first queue is due.
 func (t timers) next() bucket.Micros {
 	if len(t) == 0 {
 		return Never

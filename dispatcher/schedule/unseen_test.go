@@ -12,7 +12,7 @@ import (
 func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 4, Capacity: 10}}
 	s := New(&Policy{Rules: rules}, Pace{PrepareLead: 24 * time.Millisecond, MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
-	s.Policy = &Policy{Rules: rules}
+	s.policy = &Policy{Rules: rules}
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
 	q := s.Push("k", 1, p)
 	lost := q.Extract(1)

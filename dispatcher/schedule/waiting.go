@@ -35,7 +35,7 @@ type Waiting struct {
 	Why   string     `json:"why,omitempty"`   // of a hold, or how the call went that is to be made again
 }
 
-// waits says what a line waits for at now: the first of what would keep its next job from being called.
+// waits says what a queue waits for at now: the first of what would keep its next job from being called.
 func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 	running := q.count(calling, Settling)
 	switch {
@@ -70,7 +70,7 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 	if at := max(q.earliest(), s.governor.earliest()); at > now {
 		return waitUntil(WaitSlowed, at, "")
 	}
-	slot := bucket.Forecast(*q.Limits, s.Rules.Interval(q.Limits.Rate), q.TAT, now, 1)
+	slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1)
 	switch {
 	case q.queued, q.blocked && s.full():
 		return Waiting{For: WaitRoom}
@@ -93,7 +93,7 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 	return waitUntil(WaitRate, slot, "")
 }
 
-// nextRetry is the first of the line's resting jobs that may be called again; nil where another job could be called
+// nextRetry is the first of the queue's resting jobs that may be called again; nil where another job could be called
 // before.
 func (q *KeyQueue) nextRetry() (next *Job) {
 	for _, j := range q.Jobs {

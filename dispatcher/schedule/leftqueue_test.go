@@ -7,13 +7,13 @@ import (
 	"weir/bucket"
 )
 
-// TestLineThatIsGoneIsTouched: a line without jobs is let go of, and who still knows it may touch it: that a suspect's call has
+// TestLineThatIsGoneIsTouched: a queue without jobs is let go of, and who still knows it may touch it: that a suspect's call has
 // ended, for one. It takes no turn then, whatever holds the api.
 func TestLineThatIsGoneIsTouched(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}, InFlight: 1, Capacity: 10}}
 	s := New(&Policy{Rules: rules}, Pace{MaxStaged: MaxStaged, MaxCalls: MaxCalls}, func(string) bucket.Micros { return 0 })
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
-	s.Policy = &Policy{Rules: rules}
+	s.policy = &Policy{Rules: rules}
 	q := s.Push("k", 1, p)
 	job := q.Extract(1)
 	job.Phase = Settling
@@ -22,7 +22,7 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 		now = now.Add(time.Hour)
 		s.Step(now)
 	}
-	if s.ByKey["k"] != nil || q.tenant != nil {
+	if s.byKey["k"] != nil || q.tenant != nil {
 		t.Fatal("an hour later the line without jobs is still there")
 	}
 	s.until = now.Add(time.Hour)

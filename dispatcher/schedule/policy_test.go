@@ -15,7 +15,7 @@ type epoch struct {
 	rules bucket.Rules
 }
 
-// change puts other rates in force, as a lane does.
+// change puts other rates in force, as a worker does.
 func (m *simulation) change() epoch {
 	rules := m.policy.Rules
 	rules.Key.Rate.Count = 1 + m.rnd.Int64N(200)
@@ -33,7 +33,7 @@ func (m *simulation) change() epoch {
 	m.policy = &policy
 	clear(m.grudges)
 	m.s.Adopt(m.policy)
-	for _, q := range m.s.ByKey {
+	for _, q := range m.s.byKey {
 		m.s.Rebind(q, m.now)
 	}
 	return epoch{m.now, rules}
@@ -102,7 +102,7 @@ func TestRaisedRateHelpsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.s.Adopt(&Policy{Rules: rules})
-	for _, q := range m.s.ByKey {
+	for _, q := range m.s.byKey {
 		m.s.Rebind(q, m.now)
 	}
 	m.drain(10)

@@ -14,7 +14,7 @@ import (
 
 // tellings is the most that answers of an api have told of a call, by limit. A call whose answer tells nothing is charged
 // as much: what it used may be any of it. It is safe for concurrent use.
-type tellings struct {
+type settlements struct {
 	mu     sync.Mutex
 	most   map[string]int64
 	silent bool // the last answer that was to tell did not
@@ -22,13 +22,13 @@ type tellings struct {
 
 // actual is what a call really took from each shared limit: what the answer tells, and no money where none was charged.
 // nil means as estimated. Names of limits come with it of which the answer was to tell and did not.
-func (l *lane) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
+func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent []string) {
 	if j.Costs == nil {
 		return nil, nil
 	}
 	actual = slices.Clone(j.Costs)
 	free := httpcall.Judge(j.terms.api, r, time.Now()).Billed == deadletter.NotBilled
-	l.told.mu.Lock()
+	w.settlements.mu.Lock()
 	for i, limit := range j.terms.api.Rules.Shared {
 		told, ok := settled(limit.Cost, r)
 		switch {
@@ -36,23 +36,23 @@ func (l *lane) actual(j *job, r httpcall.Response) (actual []int64, silent []str
 			actual[i] = 0
 		case ok:
 			actual[i] = told
-			if l.told.most == nil {
-				l.told.most = map[string]int64{}
+			if w.settlements.most == nil {
+				w.settlements.most = map[string]int64{}
 			}
-			l.told.most[limit.Name] = max(l.told.most[limit.Name], told)
+			w.settlements.most[limit.Name] = max(w.settlements.most[limit.Name], told)
 		case !free && settles(limit.Cost):
-			actual[i] = max(actual[i], l.told.most[limit.Name])
+			actual[i] = max(actual[i], w.settlements.most[limit.Name])
 			silent = append(silent, limit.Name)
 		}
 	}
-	news := len(silent) > 0 && !l.told.silent
-	l.told.silent = len(silent) > 0 || free && l.told.silent
-	l.told.mu.Unlock()
+	news := len(silent) > 0 && !w.settlements.silent
+	w.settlements.silent = len(silent) > 0 || free && w.settlements.silent
+	w.settlements.mu.Unlock()
 	if len(silent) > 0 {
-		l.d.metrics.unsettled.WithLabelValues(l.name).Inc()
+		w.d.metrics.unsettled.WithLabelValues(w.name).Inc()
 	}
 	if news {
-		l.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
+		w.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
 			"job_id", j.message.ID, "key", j.Queue.Key, "limits", silent, "status", r.Status)
 	}
 	if slices.Equal(actual, j.Costs) {

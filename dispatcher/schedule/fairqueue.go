@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// toll is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
+// service time is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
 // Measured so, a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
 // hundred: the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
@@ -21,18 +21,18 @@ type tenant struct {
 	lines int // of the schedule that are its own
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
-	lent        serviceTime // to its lines that have the turn and no slot yet
+	lent        serviceTime // to its queues that have the turn and no slot yet
 	came        uint64
 	place       int         // among the tenants that wait, -1 when it does not
-	clock       serviceTime // of its lines: the pass of the one that was granted a slot last
+	clock       serviceTime // of its queues: the pass of the one that was granted a slot last
 	blocked     turnHeap
 	queued      []*KeyQueue // for room, in order
 }
 
-// turns are the lines that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
-// again: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the lines of
+// turns are the queues that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
+// again: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the queues of
 // one. Whoever has taken least is next; who was away gets no credit for it. It is better than a deficit round robin in
-// that a costly call need not wait for its quantum to add up; a turn costs O(log n) in the lines that wait.
+// that a costly call need not wait for its quantum to add up; a turn costs O(log n) in the queues that wait.
 type fairQueue struct {
 	tenants tenantHeap
 	clock   serviceTime // the pass of the tenant that was granted a slot last
@@ -40,7 +40,7 @@ type fairQueue struct {
 	coming  uint64
 }
 
-// push lets a line wait for its turn.
+// push lets a queue wait for its turn.
 func (w *fairQueue) push(q *KeyQueue) {
 	t := q.tenant
 	q.virtualTime = max(q.virtualTime, t.clock)
@@ -53,7 +53,7 @@ func (w *fairQueue) push(q *KeyQueue) {
 	w.size++
 }
 
-// pop gives the turn to the line that has waited for it longest, in tolls, and lends it what it took last time, so that
+// pop gives the turn to the queue that has waited for it longest, in service times, and lends it what it took last time, so that
 // the next turn is another tenant's. nil when nobody waits.
 func (w *fairQueue) pop() *KeyQueue {
 	if len(w.tenants) == 0 {
@@ -69,7 +69,7 @@ func (w *fairQueue) pop() *KeyQueue {
 	return q
 }
 
-// next takes the line that has taken least. What a line was granted while it waited is counted now.
+// next takes the queue that has taken least. What a queue was granted while it waited is counted now.
 func (t *tenant) next() *KeyQueue {
 	for {
 		first := t.blocked.pop()
@@ -80,14 +80,14 @@ func (t *tenant) next() *KeyQueue {
 	}
 }
 
-// lend changes what a line has been lent of its tenant's turn.
+// lend changes what a queue has been lent of its tenant's turn.
 func (w *fairQueue) lend(q *KeyQueue, d serviceTime) {
 	q.tenant.lent += d - q.lent
 	q.lent = d
 	w.reorder(q.tenant)
 }
 
-// took books what a line was granted, and takes back what it was lent.
+// took books what a queue was granted, and takes back what it was lent.
 func (w *fairQueue) took(q *KeyQueue, d serviceTime) {
 	t := q.tenant
 	if d > 0 {
@@ -103,7 +103,7 @@ func (w *fairQueue) reorder(t *tenant) {
 	}
 }
 
-// seat is where a line stands that asks without having waited: no further ahead than those who are being called.
+// seat is where a queue stands that asks without having waited: no further ahead than those who are being called.
 func (w *fairQueue) seat(q *KeyQueue) {
 	q.virtualTime = max(q.virtualTime, q.tenant.clock)
 	if q.tenant.place == notWaiting {
@@ -111,7 +111,7 @@ func (w *fairQueue) seat(q *KeyQueue) {
 	}
 }
 
-// all goes through the lines that wait, in no order.
+// all goes through the queues that wait, in no order.
 func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	return func(yield func(*KeyQueue) bool) {
 		for _, t := range w.tenants {
@@ -124,7 +124,7 @@ func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	}
 }
 
-// rota are the lines that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the lines
+// rota are the queues that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the queues
 // of each.
 type roundRobin struct {
 	tenants []*tenant
@@ -140,7 +140,7 @@ func (r *roundRobin) push(q *KeyQueue) {
 	r.size++
 }
 
-// pop takes the line whose turn it is. One must wait.
+// pop takes the queue whose turn it is. One must wait.
 func (r *roundRobin) pop() *KeyQueue {
 	t := r.tenants[0]
 	r.tenants[0] = nil
@@ -157,9 +157,9 @@ func (r *roundRobin) pop() *KeyQueue {
 	return q
 }
 
-// join makes a line its tenant's.
+// join makes a queue its tenant's.
 func (s *Schedule) join(q *KeyQueue) {
-	name := s.Rules.Tenant(q.Key)
+	name := s.rules.Tenant(q.Key)
 	t := s.tenants[name]
 	if t == nil {
 		t = &tenant{name: name, place: notWaiting}
@@ -169,7 +169,7 @@ func (s *Schedule) join(q *KeyQueue) {
 	q.tenant = t
 }
 
-// leave takes a line from its tenant. A tenant lasts as long as it has unfinished jobs.
+// leave takes a queue from its tenant. A tenant lasts as long as it has unfinished jobs.
 func (s *Schedule) leave(q *KeyQueue) {
 	s.blocked.lend(q, 0)
 	t := q.tenant
@@ -179,7 +179,7 @@ func (s *Schedule) leave(q *KeyQueue) {
 	q.tenant = nil
 }
 
-// takeTurn lends a line what its tasks are about to be asked for.
+// takeTurn lends a queue what its jobs are about to be asked for.
 func (s *Schedule) takeTurn(q *KeyQueue, tasks []*Job) {
 	if !q.called {
 		s.blocked.seat(q)
@@ -188,14 +188,14 @@ func (s *Schedule) takeTurn(q *KeyQueue, tasks []*Job) {
 	s.blocked.lend(q, q.lastService*serviceTime(len(tasks)))
 }
 
-// reseat lets every line wait anew under new rules, whose tolls do not compare with those of before. Every line is then to
+// reseat lets every queue wait anew under new rules, whose service times do not compare with those of before. Every queue is then to
 // be rebound.
 func (s *Schedule) reseat() {
-	for _, t := range s.tenants { // lines that are not rebound yet are theirs still, and may leave meanwhile
+	for _, t := range s.tenants { // queues that are not rebound yet are theirs still, and may leave meanwhile
 		t.place, t.blocked, t.queued = notWaiting, nil, nil
 	}
 	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, map[string]*tenant{}
-	s.units = unitsOf(s.Rules)
+	s.units = unitsOf(s.rules)
 }
 
 // unitsOf is the time for which one unit keeps each shared limit, in microseconds.
@@ -215,7 +215,7 @@ func unitsOf(r *bucket.Rules) []float64 {
 	return units
 }
 
-// tollOf is the toll of a call with these costs.
+// tollOf is the service time of a call with these costs.
 func (s *Schedule) serviceTimeOf(costs []int64) serviceTime {
 	most := 1.0
 	for i, cost := range costs {
@@ -226,7 +226,7 @@ func (s *Schedule) serviceTimeOf(costs []int64) serviceTime {
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
 }
 
-// notWaiting is the place of a tenant none of whose lines waits.
+// notWaiting is the place of a tenant none of whose queues waits.
 const notWaiting = -1
 
 // tenantHeap are the tenants that wait: by what they have taken and are lent, and where that is equal by who came first.
@@ -261,14 +261,14 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-// turn is a line that waits: its pass when it came, and the order of coming, which decides among equals.
+// turn is a queue that waits: its pass when it came, and the order of coming, which decides among equals.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64
 	line        *KeyQueue
 }
 
-// turnHeap are the waiting lines of a tenant. It holds values, so that a waiting line costs no allocation.
+// turnHeap are the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.
 type turnHeap []turn
 
 func (h turnHeap) before(i, j int) bool {

@@ -119,7 +119,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	if n := m.calls("cheap"); n != 10 || m.calls("dear") != 0 {
 		t.Fatalf("%d of 10 cheap jobs and %d costly ones were called on a day that had room for 10 units", n, m.calls("dear"))
 	}
-	if q := m.s.ByKey["dear"]; q == nil {
+	if q := m.s.byKey["dear"]; q == nil {
 		t.Fatal("the costly job is gone")
 	} else if w := m.s.waits(q, m.now); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
@@ -131,7 +131,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 }
 
 // TestTurnsProperty drives the turns alone: whatever comes, waits, is refused and goes, tenants that always wait are
-// within two tolls of each other, and nothing that waits is lost.
+// within two service times of each other, and nothing that waits is lost.
 func TestTurnsProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 2))

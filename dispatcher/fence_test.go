@@ -19,8 +19,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// newOwned is a lane with a partition that others may own, and a writer of results.
-func newOwned(t *testing.T) (l *lane, p *part) {
+// newOwned is a worker with a partition that others may own, and a writer of results.
+func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	t.Helper()
 	d := newShared(t)
 	registry, err := lease.OpenRegistry(t.Context(), d.opts.JetStream, 1)
@@ -49,22 +49,22 @@ func newOwned(t *testing.T) (l *lane, p *part) {
 			t.Error(err)
 		}
 	})
-	l = &lane{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
-	l.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
-	return l, &part{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
+	w = &apiWorker{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
+	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
+	return w, &partition{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
 // TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,
 // over a connection that had stalled, is not stored any more.
 func TestNoResultAfterItsLetter(t *testing.T) {
-	l, p := newOwned(t)
-	d := l.d
+	w, p := newOwned(t)
+	d := w.d
 	of := func(seq uint64) *job {
 		return &job{Job: &schedule.Job{Seq: seq, Queue: &schedule.KeyQueue{Key: "k"}}, part: p, message: &ingest.Job{API: "pay", Key: "k", ID: "j"}}
 	}
 	bar := func(seq uint64) uint64 {
 		return await.Result(t, "the bar", func() uint64 {
-			at, ok := l.bar(t.Context(), of(seq))
+			at, ok := w.fenceResult(t.Context(), of(seq))
 			if !ok {
 				t.Error("the job was let go of")
 			}

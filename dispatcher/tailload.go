@@ -23,10 +23,10 @@ import (
 // after the slot. So the debt ends at the latest so long after the ledger was read; and also so long after the record
 // was stored, by the clock of the servers, which may disagree a little when another of them has become the leader.
 
-// inherit is a record's theoretical arrival time by this lane's store, not earlier than it was meant. began is the time
+// inherit is a record's theoretical arrival time by this worker's store, not earlier than it was meant. began is the time
 // at the server, just before now.
-func (l *lane) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
-	if l.clock == schedule.OtherClock {
+func (w *apiWorker) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
+	if w.clock == schedule.OtherClock {
 		return c.TAT
 	}
 	slot := c.Planned
@@ -37,21 +37,21 @@ func (l *lane) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros 
 	if debt <= 0 {
 		return 0
 	}
-	now := l.now()
+	now := w.now()
 	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
 // learners are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
 // next reading, which then serves them all: it must begin after the partition was claimed.
-type learners struct {
+type tailLoads struct {
 	mu      sync.Mutex
 	reading bool
 	// toldShort says that it has been told that the ledger does not reach back as far as dedupe.
 	toldShort bool
-	next      *lesson
+	next      *tailLoad
 }
 
-type lesson struct {
+type tailLoad struct {
 	parts map[lease.PartitionID]struct{}
 	done  chan struct{}
 	err   error
@@ -59,21 +59,21 @@ type lesson struct {
 
 // learn blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
 // else can own it, it was read at the start, or is now for an api that came later.
-func (d *Dispatcher) learn(ctx context.Context, l *lane, number int) error {
-	if l.learned {
+func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) error {
+	if w.tailLoaded {
 		return nil
 	}
-	d.learners.mu.Lock()
-	if d.learners.next == nil {
-		d.learners.next = &lesson{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
+	d.tailLoads.mu.Lock()
+	if d.tailLoads.next == nil {
+		d.tailLoads.next = &tailLoad{parts: map[lease.PartitionID]struct{}{}, done: make(chan struct{})}
 	}
-	mine := d.learners.next
-	mine.parts[lease.PartitionID{API: l.name, Number: number}] = struct{}{}
-	reads := !d.learners.reading
-	d.learners.reading = true
-	d.learners.mu.Unlock()
+	mine := d.tailLoads.next
+	mine.parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
+	reads := !d.tailLoads.reading
+	d.tailLoads.reading = true
+	d.tailLoads.mu.Unlock()
 	if reads {
-		d.teach(ctx)
+		d.loadForWaiting(ctx)
 	}
 	select {
 	case <-mine.done:
@@ -84,13 +84,13 @@ func (d *Dispatcher) learn(ctx context.Context, l *lane, number int) error {
 }
 
 // teach reads the ledger until nobody waits for it any more.
-func (d *Dispatcher) teach(ctx context.Context) {
+func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 	for {
-		d.learners.mu.Lock()
-		now := d.learners.next
-		d.learners.next = nil
-		d.learners.reading = now != nil
-		d.learners.mu.Unlock()
+		d.tailLoads.mu.Lock()
+		now := d.tailLoads.next
+		d.tailLoads.next = nil
+		d.tailLoads.reading = now != nil
+		d.tailLoads.mu.Unlock()
 		if now == nil {
 			return
 		}
@@ -100,9 +100,9 @@ func (d *Dispatcher) teach(ctx context.Context) {
 }
 
 func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
-	lanes := map[string]*lane{}
+	lanes := map[string]*apiWorker{}
 	for p := range parts {
-		lanes[p.API] = d.lane(p.API)
+		lanes[p.API] = d.worker(p.API)
 	}
 	apis := slices.Collect(maps.Keys(lanes))
 	known := d.tail.IDsKnown(apis[0])
@@ -113,7 +113,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail.OrDefault(), IDsKnown: known,
 		Concerns: func(api string) bool { return lanes[api] != nil },
 		Wants: func(api, key string) bool {
-			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(lanes[api].parts))}]
+			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(lanes[api].partitions))}]
 			return ok
 		},
 		Ended: func(api string, jobs []queue.Finished) { lanes[api].queue.Recall(jobs) },
@@ -137,10 +137,10 @@ func (d *Dispatcher) warnShort(r *ledger.Reading) {
 	if !r.Begins.After(r.Began.Add(-d.opts.Dedupe.Known())) {
 		return
 	}
-	d.learners.mu.Lock()
-	told := d.learners.toldShort
-	d.learners.toldShort = true
-	d.learners.mu.Unlock()
+	d.tailLoads.mu.Lock()
+	told := d.tailLoads.toldShort
+	d.tailLoads.toldShort = true
+	d.tailLoads.mu.Unlock()
 	if !told {
 		d.log.Warn("the ledger does not reach back as far as ids are to be known: a job that ended before it begins, and is sent again, may be "+
 			"called again; lower dedupe, or give it a larger store", "begins", r.Begins)
@@ -148,12 +148,12 @@ func (d *Dispatcher) warnShort(r *ledger.Reading) {
 }
 
 // learnAll reads the ledger's end at the start for every partition there is, where nobody else can own any.
-func (d *Dispatcher) learnAll(ctx context.Context) error {
+func (d *Dispatcher) loadTails(ctx context.Context) error {
 	parts := map[lease.PartitionID]struct{}{}
-	lanes := d.lanesNow()
-	for _, l := range lanes {
-		for number := range l.parts {
-			parts[lease.PartitionID{API: l.name, Number: number}] = struct{}{}
+	lanes := d.workersNow()
+	for _, w := range lanes {
+		for number := range w.partitions {
+			parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
 		}
 	}
 	if len(parts) == 0 {
@@ -162,8 +162,8 @@ func (d *Dispatcher) learnAll(ctx context.Context) error {
 	if err := d.readFor(ctx, parts); err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		l.learned = true
+	for _, w := range lanes {
+		w.tailLoaded = true
 	}
 	return nil
 }

@@ -1,0 +1,301 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// worker dispatches one api: a thin shell around its schedule. The lock guards the schedule and the partitions; nothing is
+// waited for under it.
+type apiWorker struct {
+	d     *Dispatcher
+	name  string // of the api
+	log   *slog.Logger
+	queue *queue.Queue
+	store Store
+	clock schedule.StoreClock // by which the store counts
+	now   func() bucket.Micros
+	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
+	tat func(key string) bucket.Micros
+	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
+	checkpoint func()
+
+	changes     chan configChange // to be adopted by the loop
+	settlements settlements
+
+	mu         sync.Mutex
+	s          *schedule.Schedule
+	terms      *terms        // in force
+	since      bucket.Micros // when they came into force
+	partitions []*partition  // by number, nil where it is not this process's
+	down       time.Time     // since when the store does not answer, zero while it does
+	ended      []bucket.Use  // to be told to a store that is elsewhere
+	marks      map[string]holdMark
+	// shortTold says that it has been told that the ledger begins too late for slow keys.
+	shortTold  bool
+	tailLoaded bool // the ledger was read for it before it ran
+	// unrecorded are jobs of whose call before this process nothing is in the ledger yet; unlogged is how many may have been
+	// called then of which nothing ever will be.
+	unrecorded map[*job]struct{}
+	unlogged   int
+	wake       chan struct{}
+	tell       chan struct{} // there is something in ended
+
+	rounds  sync.WaitGroup // of asks under way
+	running sync.WaitGroup // goroutines of jobs
+	ready   chan struct{}  // closed when every partition is open, where all are this process's
+
+	stopping chan struct{} // closed when nothing new starts: who waits for room in memory waits in vain
+	stopped  chan struct{} // closed when no slot comes any more: who waits for one waits in vain
+}
+
+func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
+	w := &apiWorker{
+		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
+		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
+		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	w.terms = d.newTerms(o.API, nil)
+	w.s = schedule.New(w.terms.policy, schedule.Pace{
+		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+	}, w.knownLocked)
+	w.clock, w.s.Clock = o.Clock, o.Clock
+	w.partitions = make([]*partition, len(o.Queue.Partitions()))
+	return w
+}
+
+// run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
+// the worker has.
+func (w *apiWorker) run(soft, hard context.Context) error {
+	teller := w.startTelling(hard)
+	var opening errgroup.Group
+	ctx, cancel := context.WithCancelCause(soft)
+	defer cancel(nil)
+	if w.d.owner == nil {
+		opening.Go(func() error {
+			err := w.openAll(ctx, hard)
+			if err != nil {
+				cancel(err)
+			}
+			return err
+		})
+	}
+	w.loop(ctx, hard)
+	err := opening.Wait()
+	w.stop(hard)
+	teller()
+	w.mu.Lock()
+	last := w.terms
+	w.mu.Unlock()
+	last.call.Conns.Close()
+	return err
+}
+
+// openAll opens every partition for good: nobody else can own them.
+func (w *apiWorker) openAll(ctx, hard context.Context) error {
+	var group errgroup.Group
+	for number := range w.partitions {
+		group.Go(func() error { return w.openPartition(ctx, hard, number, ownership.Tenure{}) })
+	}
+	err := group.Wait()
+	if err == nil {
+		close(w.ready)
+	} else if ctx.Err() != nil {
+		return nil //nolint:nilerr // stopped before they were open
+	}
+	return err
+}
+
+// loop steps the schedule whenever something happened or a time has come.
+func (w *apiWorker) loop(ctx, hard context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		next := w.pump(ctx, hard)
+		wait := time.Hour
+		if next != schedule.Never {
+			wait = min(wait, max(0, w.now().Until(next)))
+		}
+		if w.d.owner != nil {
+			wait = min(wait, leaseCheck) // the right to call comes and goes unasked
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-w.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// leaseCheck is how often a worker without anything to do looks whether it may call.
+const leaseCheck = 250 * time.Millisecond
+
+// pump does all that can be done now and returns when there will be more.
+func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
+	for {
+		w.adoptChange()
+		w.mu.Lock()
+		w.s.Allow(w.d.owner == nil || w.d.owner.Valid())
+		forfeited := w.s.Forfeited
+		fx := w.s.Step(w.now())
+		forfeited = w.s.Forfeited - forfeited
+		w.mu.Unlock()
+		if forfeited > 0 {
+			w.d.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
+		}
+		w.settleGrants(ctx, fx.Unused)
+		w.restAll(fx.Stale)
+		for _, q := range fx.Resumed {
+			w.forgetHold(q)
+			w.tellHold(schedule.HoldChange{Line: q, Why: "the hold is over"})
+		}
+		w.orderAll(hard, &fx)
+		if len(fx.Asks) > 0 {
+			w.reserve(hard, &fx)
+		}
+		w.mu.Lock()
+		now := w.now()
+		next := w.s.Next(now)
+		w.mu.Unlock()
+		if next > now || ctx.Err() != nil {
+			return next
+		}
+	}
+}
+
+// orderAll has done what a step decided of single jobs.
+func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range fx.Start {
+		w.orderLocked(jobLocked(t), toCall)
+	}
+	for _, t := range fx.Load {
+		w.beginLocked(hard, jobLocked(t))
+	}
+	for _, t := range fx.Cancel {
+		j := jobLocked(t)
+		w.endLocked(j, toCancel, func() { w.buryCancelled(hard, j) })
+	}
+	for _, t := range fx.Expire {
+		j := jobLocked(t)
+		w.endLocked(j, toExpire, func() { w.expire(hard, j) })
+	}
+}
+
+// kick makes the loop step again.
+func (w *apiWorker) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// change does something to the schedule and makes the loop look at it.
+func (w *apiWorker) update(do func(s *schedule.Schedule)) {
+	w.mu.Lock()
+	do(w.s)
+	w.mu.Unlock()
+	w.wakeUp()
+}
+
+// take books in a job that the reader found.
+func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case p.replay == nil:
+		if w.meetDuplicateLocked(ctx, p, e) {
+			return
+		}
+		p.expectLocked(e)
+		w.s.Push(e.Key, e.Seq, &p.Partition)
+		p.keepLocked(e)
+		w.wakeUp()
+	case !p.closing: // otherwise it is the next owner's
+		p.expectLocked(e)
+		q := w.s.Push(e.Key, e.Seq, &p.Partition)
+		p.keepLocked(e)
+		w.takeFoundLocked(ctx, p, q, e)
+	}
+}
+
+// stop ends the worker: nothing new starts, what runs may end, and what is stored about it is awaited.
+func (w *apiWorker) stop(hard context.Context) {
+	close(w.stopping)
+	w.rounds.Wait()
+	close(w.stopped)
+	w.mu.Lock()
+	unused := w.s.Stop()
+	w.mu.Unlock()
+	w.settleGrants(hard, unused)
+	w.running.Wait()
+	w.withdrawIntents(hard)
+	for _, p := range w.partitions {
+		if p != nil {
+			read := p.replay == nil
+			w.removePartition(p)
+			p.stopMarkers()
+			_ = p.writer.Wait() // what waits was answered
+			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
+				w.giveUp(hard, p)
+			}
+		}
+	}
+	w.running.Wait()
+}
+
+// laneCounts are what a worker has to do.
+type workerCounts struct {
+	schedule.Counts
+	owned int // partitions
+}
+
+func (w *apiWorker) counts() workerCounts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
+	n := workerCounts{Counts: w.s.Count(w.now(), ours)}
+	for _, p := range w.partitions {
+		if p != nil && p.Open {
+			n.owned++
+		}
+	}
+	return n
+}
+
+// ETA implements queue.Outlook.
+func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.Eta(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
+}
+
+// Room implements queue.Outlook.
+func (w *apiWorker) Room(key string) bucket.Micros {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.PlaceFree(key, w.s.KnownTAT(key), w.now())
+}
+
+// Position implements queue.Outlook.
+func (w *apiWorker) Position(key string, seq uint64) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.s.Find(key); q != nil {
+		return q.Rank(seq)
+	}
+	return 0
+}
+
+var _ queue.Outlook = (*apiWorker)(nil)

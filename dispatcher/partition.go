@@ -1,0 +1,44 @@
+package dispatcher
+
+import (
+	"context"
+	"sync/atomic"
+
+	"weir/bucket/queue"
+	"weir/dispatcher/ownership"
+	"weir/dispatcher/schedule"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// partition is one partition of an api's queue for as long as this process owns it: taken over again it is another partition.
+type partition struct {
+	schedule.Partition
+	ownership.Tenure
+	number  int
+	bucket  *queue.Partition
+	markers *queue.Markers
+	closing bool        // its calls may end, none starts any more
+	lost    atomic.Bool // somebody else may own it: nothing about it is stored any more
+
+	stopReading, stopMarkers context.CancelFunc
+	reader, writer           errgroup.Group
+
+	// cache holds messages that were read and not needed yet, as far as there is room for them. It is nil when the partition has ended.
+	cache      map[uint64]kept
+	cacheBytes int64
+	holdings   *queue.Holdings
+
+	// untold says that the owner before died and may have begun calls without an intent: it was of an earlier version.
+	untold bool
+
+	replay *replay // until all that was there at the takeover has been read
+
+	denial holdMark // of an api that denies weir
+
+	intents   []intending // jobs that want an intent
+	intending bool        // some are being stored
+}
+
+// partOf is the tenure that a queue is of.
+func partitionOf(q *schedule.KeyQueue) *partition { return q.Partition.Of.(*partition) }
