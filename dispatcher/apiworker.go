@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -211,12 +212,18 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 
 // take books in a job that the reader found.
 func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
+	if w.addOne(ctx, p, e) {
+		w.resumeKeys(p)
+	}
+}
+
+func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (resume bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case p.replay == nil:
 		if w.meetDuplicateLocked(ctx, p, e) {
-			return
+			return false
 		}
 		p.expectLocked(e)
 		w.s.Push(e.Key, e.Seq, &p.Partition)
@@ -226,8 +233,25 @@ func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
 		p.expectLocked(e)
 		q := w.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
-		w.takeFoundLocked(ctx, p, q, e)
+		return w.takeFoundLocked(ctx, p, q, e)
 	}
+	return false
+}
+
+// eachLocked does something for each of many queues under the lock, and lets others at the lock between every few: a partition with a
+// million jobs must not keep the calls of the others. It is called without the lock. Go's range over a map goes on rightly when the map
+// has changed meanwhile.
+func (w *apiWorker) eachLocked(all iter.Seq[*schedule.KeyQueue], do func(q *schedule.KeyQueue)) {
+	seen := 0
+	w.mu.Lock()
+	for q := range all {
+		do(q)
+		if seen++; seen%lookAtOnce == 0 {
+			w.mu.Unlock()
+			w.mu.Lock()
+		}
+	}
+	w.mu.Unlock()
 }
 
 // stop ends the worker: nothing new starts, what runs may end, and what is stored about it is awaited.

@@ -130,22 +130,13 @@ func (d *Dispatcher) Quiet(api string) bool {
 	if w == nil {
 		return true
 	}
-	seen := 0
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.findingLocked() {
-		return false
+	quiet := !w.findingLocked()
+	w.mu.Unlock()
+	if quiet {
+		w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) { quiet = quiet && !q.Busy() })
 	}
-	for q := range w.s.Queues() {
-		if q.Busy() {
-			return false
-		}
-		if seen++; seen%lookAtOnce == 0 {
-			w.mu.Unlock()
-			w.mu.Lock()
-		}
-	}
-	return true
+	return quiet
 }
 
 // keyDepth is what choosing the deepest keys needs.

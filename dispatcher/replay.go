@@ -18,7 +18,8 @@ import (
 // for every key it is known up to which job anything is known of it: its calls start when its jobs have been read up to
 // there. Of a key nothing is known of, the first job that is read is its oldest, and was never called.
 
-// replay is what is known of a partition's jobs before they are read.
+// replay is what is known of a partition's jobs before they are read. It is the reader's: others only look, under the lock, whether there
+// is one.
 type replay struct {
 	found   map[uint64]*found               // in the stream, by job
 	records map[uint64]ledger.LastCall      // in the ledger
@@ -138,57 +139,51 @@ func (w *apiWorker) replayMark(p *partition, e queue.Entry) {
 	}
 }
 
-// marked lets calls of a partition start, key by key as its jobs are read: all markers are known. Called once.
+// markersLoaded lets calls of a partition start, key by key as its jobs are read: all markers are known. The reader calls it once.
 func (w *apiWorker) markersLoaded(p *partition) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	r := p.replay
+	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
+	w.mu.Lock()
 	if p.markers.AfterDeath() {
 		p.untold = !p.markers.Told()
 		p.Leftover = w.leftUntilLocked(p)
 	}
-	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
-	seen := 0
+	holdsAPI := w.terms.api.Retry.HoldAPI
+	w.mu.Unlock()
 	for seq, c := range r.records {
-		if r.await(seq, c.KeySum); c.PushedBack() && w.terms.api.Retry.HoldAPI {
+		if r.await(seq, c.KeySum); c.PushedBack() && holdsAPI {
 			r.await(seq, 0)
 		}
-		w.yieldLock(&seen)
 	}
 	for seq, result := range r.results {
 		r.await(seq, result.KeySum)
-		w.yieldLock(&seen)
 	}
 	for sum, seq := range r.until {
 		r.queue = append(r.queue, awaited{seq, sum})
-		w.yieldLock(&seen)
 	}
 	slices.SortFunc(r.queue, func(a, b awaited) int { return cmp.Compare(a.seq, b.seq) })
-	for _, q := range r.held {
-		w.admitKey(p, q)
-	}
+	w.eachLocked(slices.Values(r.held), func(q *schedule.KeyQueue) { w.admitKeyLocked(p, q) })
 	if r.blind == 0 {
 		w.resumeKeys(p)
 	}
 }
 
-// letGoOn lets calls of a partition start.
+// resumeKeys lets calls of a partition start: no job is left of which a marker speaks without telling its key.
 func (w *apiWorker) resumeKeys(p *partition) {
-	p.replay.blind = 0
 	early := p.replay.early
-	p.replay.early = nil
-	seen := 0
-	for _, q := range early {
+	p.replay.blind, p.replay.early = 0, nil
+	w.eachLocked(slices.Values(early), func(q *schedule.KeyQueue) {
 		q.Met = false
-		w.admitKey(p, q)
-		w.yieldLock(&seen)
-	}
+		w.admitKeyLocked(p, q)
+	})
+	w.mu.Lock()
 	p.Open = !p.Stalled && !p.closing && !p.lost.Load()
+	w.mu.Unlock()
 	w.wakeUp()
 }
 
-// meet takes up a queue that has its first job, or its first again, and lets it be called or has it wait.
-func (w *apiWorker) admitKey(p *partition, q *schedule.KeyQueue) {
+// admitKeyLocked takes up a queue that has its first job, or its first again, and lets it be called or has it wait.
+func (w *apiWorker) admitKeyLocked(p *partition, q *schedule.KeyQueue) {
 	if q.Met {
 		return
 	}
@@ -203,13 +198,14 @@ func (w *apiWorker) admitKey(p *partition, q *schedule.KeyQueue) {
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		w.resumeKey(q)
+		w.resumeKeyLocked(q)
 	}
 }
 
-// takeFoundLocked takes up one job that was found in the stream.
-func (w *apiWorker) takeFoundLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
-	w.admitKey(p, q)
+// takeFoundLocked takes up one job that was found in the stream. It reports whether all keys may go on now that waited for it: then
+// resumeKeys is to be called.
+func (w *apiWorker) takeFoundLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
+	w.admitKeyLocked(p, q)
 	h, ok := w.jobHistoryLocked(p, e)
 	w.suspectUnloggedLocked(q, h)
 	if ok {
@@ -217,28 +213,26 @@ func (w *apiWorker) takeFoundLocked(ctx context.Context, p *partition, q *schedu
 	} else {
 		w.resumeDuplicateLocked(ctx, p, q, e)
 	}
-	w.passed(p, e.Seq)
+	return w.passedLocked(p, e.Seq)
 }
 
-// passed lets those keys go on that needed the jobs up to a sequence.
-func (w *apiWorker) passed(p *partition, seq uint64) {
+// passedLocked lets those keys go on that needed the jobs up to a sequence, and reports whether that is all of them.
+func (w *apiWorker) passedLocked(p *partition, seq uint64) (all bool) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
-			w.resumeKey(q)
+			w.resumeKeyLocked(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
 		r.queue = r.queue[1:]
 	}
-	if r.blind != 0 && r.blind <= seq {
-		w.resumeKeys(p)
-	}
+	return r.blind != 0 && r.blind <= seq
 }
 
-// goOn lets a queue be called.
-func (w *apiWorker) resumeKey(q *schedule.KeyQueue) {
+// resumeKeyLocked lets a queue be called.
+func (w *apiWorker) resumeKeyLocked(q *schedule.KeyQueue) {
 	if !w.s.Has(q) {
 		return // it came to its end meanwhile
 	}
@@ -301,12 +295,12 @@ func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory,
 // by its markers and the ledger: never called; called and known to need another call; finished, only its deletion was lost;
 // or called with an outcome that nobody knows.
 func (w *apiWorker) open(p *partition) {
+	r := p.replay
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if p.closing || p.lost.Load() {
+		w.mu.Unlock()
 		return // what was not read is the next owner's
 	}
-	r := p.replay
 	for _, f := range r.found { // of jobs that are gone
 		for _, i := range f.intents {
 			w.leaveMark(p, i.mark)
@@ -315,27 +309,15 @@ func (w *apiWorker) open(p *partition) {
 			p.bucket.Discard(m.seq)
 		}
 	}
+	w.mu.Unlock()
 	if r.blind != 0 {
 		w.resumeKeys(p)
 	}
-	seen := 0
-	for _, lines := range r.waiting {
-		for _, q := range lines {
-			w.resumeKey(q)
-			w.yieldLock(&seen)
-		}
+	for _, queues := range r.waiting {
+		w.eachLocked(slices.Values(queues), w.resumeKeyLocked)
 	}
-	for _, q := range r.late {
-		w.resumeKey(q)
-		w.yieldLock(&seen)
-	}
+	w.eachLocked(slices.Values(r.late), w.resumeKeyLocked)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	p.replay = nil
-}
-
-// breathe lets others at the lock now and then: a partition with a million jobs must not keep the calls of the others.
-func (w *apiWorker) yieldLock(seen *int) {
-	if *seen++; *seen%lookAtOnce == 0 {
-		w.mu.Unlock()
-		w.mu.Lock()
-	}
 }

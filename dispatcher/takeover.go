@@ -160,30 +160,25 @@ func (w *apiWorker) losePartition(p *partition) {
 func (w *apiWorker) shut(p *partition) (begun []*schedule.KeyQueue) {
 	w.mu.Lock()
 	p.Open = false
-	seen := 0
-	for q := range w.s.Queues() {
+	w.mu.Unlock()
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
 			begun = append(begun, q)
 		}
-		if seen++; seen%lookAtOnce == 0 {
-			w.mu.Unlock()
-			w.mu.Lock()
-		}
-	}
-	w.mu.Unlock()
+	})
 	return begun
 }
 
 // unwind takes back what can be taken back, and returns the queues that have jobs on their way still.
-func (w *apiWorker) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
 	var fx schedule.Effects
 	w.mu.Lock()
-	busy = w.s.Unwind(lines, w.now(), &fx)
+	busy = w.s.Unwind(queues, w.now(), &fx)
 	w.mu.Unlock()
 	w.settleGrants(context.Background(), fx.Unused)
 	w.restAll(fx.Stale)
 	w.mu.Lock()
-	for _, q := range lines {
+	for _, q := range queues {
 		if partitionOf(q).lost.Load() {
 			w.s.Forget(q) // what rests now
 		}
@@ -194,10 +189,10 @@ func (w *apiWorker) unwind(lines []*schedule.KeyQueue) (busy []*schedule.KeyQueu
 }
 
 // dropIdleIntents takes back the intents of calls that did not start: the next owner would hold their jobs for called.
-func (w *apiWorker) dropIdleIntents(lines []*schedule.KeyQueue) {
+func (w *apiWorker) dropIdleIntents(queues []*schedule.KeyQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, q := range lines {
+	for _, q := range queues {
 		for _, j := range q.Jobs {
 			w.dropIdleIntentsLocked(j)
 		}
@@ -222,16 +217,13 @@ func (w *apiWorker) removePartition(p *partition) {
 	p.dropAllKept()
 	p.replay = nil
 	maps.DeleteFunc(w.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
-	seen := 0
-	for q := range w.s.Queues() {
+	w.mu.Unlock()
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
 			w.s.Forget(q)
 		}
-		if seen++; seen%lookAtOnce == 0 {
-			w.mu.Unlock()
-			w.mu.Lock()
-		}
-	}
+	})
+	w.mu.Lock()
 	w.s.ForgetWaiting(&p.Partition)
 	w.mu.Unlock()
 }

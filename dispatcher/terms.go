@@ -95,17 +95,9 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.terms = next
 	w.s.Adopt(next.policy)
 	w.s.EndDenial(now)
-	lines := slices.Collect(w.s.Queues())
+	queues := slices.Collect(w.s.Queues())
 	w.mu.Unlock()
-	for len(lines) > 0 {
-		n := min(len(lines), lookAtOnce)
-		w.mu.Lock()
-		for _, q := range lines[:n] {
-			w.s.Rebind(q, now)
-		}
-		w.mu.Unlock()
-		lines = lines[n:]
-	}
+	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.Rebind(q, now) })
 	if former.call.Conns != next.call.Conns {
 		former.call.Conns.Close()
 	}
