@@ -178,13 +178,13 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	writers.Go(func() error { return d.results.Run(writing) })
 	writers.Go(func() error { return d.calls.Run(writing) })
 
-	lanes, failing := errgroup.WithContext(context.WithoutCancel(soft))
+	workers, failing := errgroup.WithContext(context.WithoutCancel(soft))
 	ctx, stopLanes := context.WithCancel(failing)
 	defer stopLanes()
 	sharing, stopSharing := context.WithCancel(failing)
 	defer stopSharing()
 	defer context.AfterFunc(soft, stopSharing)()
-	lanes.Go(func() error {
+	workers.Go(func() error {
 		defer stopLanes() // a worker works until its partitions are given up
 		if d.owner != nil {
 			return d.owner.Run(sharing, hard)
@@ -193,13 +193,13 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 		return nil
 	})
 	for _, w := range d.workersNow() {
-		lanes.Go(func() error { return w.run(ctx, hard) })
+		workers.Go(func() error { return w.run(ctx, hard) })
 	}
-	lanes.Go(func() error {
+	workers.Go(func() error {
 		for {
 			select {
 			case w := <-d.added:
-				lanes.Go(func() error { return w.run(ctx, hard) })
+				workers.Go(func() error { return w.run(ctx, hard) })
 			case err := <-d.failed:
 				return err
 			case <-ctx.Done():
@@ -207,7 +207,7 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 			}
 		}
 	})
-	err := lanes.Wait()
+	err := workers.Wait()
 	if d.owner != nil {
 		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
 		d.owner.End(last)

@@ -65,8 +65,8 @@ func lateBounds() []float64 {
 }
 
 // limiterLost says how many workers ask for slots in vain.
-func (m *metrics) limiterLost(lanes int32) {
-	if lanes > 0 {
+func (m *metrics) limiterLost(workers int32) {
+	if workers > 0 {
 		m.up.Set(0)
 		return
 	}

@@ -48,7 +48,7 @@ func TestReloadEnds(t *testing.T) {
 		if want := map[bool]int{true: 0, false: 1}[lost]; w.unlogged != want || len(w.unrecorded) != 0 {
 			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unlogged, want, len(w.unrecorded))
 		}
-		await.Return(t, "what the lane runs", w.running.Wait)
+		await.Return(t, "what the worker runs", w.running.Wait)
 	}
 }
 
@@ -84,5 +84,5 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	if _, _, near, _ := holdings.Held(); near != 0 {
 		t.Errorf("%d bytes of room are left taken", near)
 	}
-	await.Return(t, "what the lane runs", w.running.Wait)
+	await.Return(t, "what the worker runs", w.running.Wait)
 }

@@ -158,7 +158,7 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		}
 		w.open(p)
 		check(uint64(len(jobs)), true)
-		if await.Return(t, "the tasks of the lane", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
+		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
 			rt.Fatalf("%d jobs, %d were read", w.s.Unfinished(), last)
 		}
 	})

@@ -100,28 +100,28 @@ func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 }
 
 func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
-	lanes := map[string]*apiWorker{}
+	workers := map[string]*apiWorker{}
 	for p := range parts {
-		lanes[p.API] = d.worker(p.API)
+		workers[p.API] = d.worker(p.API)
 	}
-	apis := slices.Collect(maps.Keys(lanes))
+	apis := slices.Collect(maps.Keys(workers))
 	known := d.tail.IDsKnown(apis[0])
 	for _, api := range apis[1:] {
 		known = min(known, d.tail.IDsKnown(api))
 	}
 	r := &ledger.Reading{
 		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail.OrDefault(), IDsKnown: known,
-		Concerns: func(api string) bool { return lanes[api] != nil },
+		Concerns: func(api string) bool { return workers[api] != nil },
 		Wants: func(api, key string) bool {
-			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(lanes[api].partitions))}]
+			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].partitions))}]
 			return ok
 		},
-		Ended: func(api string, jobs []queue.Finished) { lanes[api].queue.Recall(jobs) },
+		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.Recall(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if d.owner == nil {
 				return c.TAT // by this clock
 			}
-			return lanes[c.API].inherit(c, stored, began)
+			return workers[c.API].inherit(c, stored, began)
 		},
 	}
 	if err := r.Run(ctx); err != nil {
@@ -150,8 +150,8 @@ func (d *Dispatcher) warnShort(r *ledger.Reading) {
 // learnAll reads the ledger's end at the start for every partition there is, where nobody else can own any.
 func (d *Dispatcher) loadTails(ctx context.Context) error {
 	parts := map[lease.PartitionID]struct{}{}
-	lanes := d.workersNow()
-	for _, w := range lanes {
+	workers := d.workersNow()
+	for _, w := range workers {
 		for number := range w.partitions {
 			parts[lease.PartitionID{API: w.name, Number: number}] = struct{}{}
 		}
@@ -162,7 +162,7 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	if err := d.readFor(ctx, parts); err != nil {
 		return err
 	}
-	for _, w := range lanes {
+	for _, w := range workers {
 		w.tailLoaded = true
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// accountRig is an api's limits and their account on a real server, without a lane: the test plants its records.
+// accountRig is an api's limits and their account on a real server, without a worker: the test plants its records.
 type accountRig struct {
 	*rig
 	w     *Worker

@@ -132,9 +132,9 @@ func (m *simulation) crash() {
 	m.after(m.upTo(30*time.Millisecond), m.reopen)
 }
 
-func sortedKeys(lines map[string]*KeyQueue) []string {
-	keys := make([]string, 0, len(lines))
-	for key := range lines {
+func sortedKeys(queues map[string]*KeyQueue) []string {
+	keys := make([]string, 0, len(queues))
+	for key := range queues {
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)

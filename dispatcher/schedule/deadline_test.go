@@ -154,6 +154,6 @@ func TestManyPausedKeysWithDeadlines(t *testing.T) {
 		}
 	}
 	if ended != keys/2 || d.unfinished != keys/2 || len(d.byKey) != keys/2 || len(d.part.deadlines) != 0 {
-		t.Errorf("%d of %d jobs expired; %d jobs, %d lines and %d deadlines are left", ended, keys/2, d.unfinished, len(d.byKey), len(d.part.deadlines))
+		t.Errorf("%d of %d jobs expired; %d jobs, %d queues and %d deadlines are left", ended, keys/2, d.unfinished, len(d.byKey), len(d.part.deadlines))
 	}
 }

@@ -18,7 +18,7 @@ const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number 
 // tenant are the keys that share a turn: all keys of an api where no tenants are named.
 type tenant struct {
 	name  string
-	lines int // of the schedule that are its own
+	queues int // of the schedule that are its own
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
 	lent        serviceTime // to its queues that have the turn and no slot yet
@@ -165,7 +165,7 @@ func (s *Schedule) join(q *KeyQueue) {
 		t = &tenant{name: name, place: notWaiting}
 		s.tenants[name] = t
 	}
-	t.lines++
+	t.queues++
 	q.tenant = t
 }
 
@@ -173,7 +173,7 @@ func (s *Schedule) join(q *KeyQueue) {
 func (s *Schedule) leave(q *KeyQueue) {
 	s.blocked.lend(q, 0)
 	t := q.tenant
-	if t.lines--; t.lines == 0 && s.tenants[t.name] == t {
+	if t.queues--; t.queues == 0 && s.tenants[t.name] == t {
 		delete(s.tenants, t.name)
 	}
 	q.tenant = nil

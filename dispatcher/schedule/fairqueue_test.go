@@ -174,7 +174,7 @@ func TestTurnsProperty(t *testing.T) {
 			n++
 		}
 		if n != waiting || w.size != waiting {
-			t.Fatalf("seed %d: %d of %d lines wait, size %d", seed, n, waiting, w.size)
+			t.Fatalf("seed %d: %d of %d queues wait, size %d", seed, n, waiting, w.size)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 	if tenants > 1 {
 		keys = 1
 		if of != nil {
-			keys = of.lines
+			keys = of.queues
 		}
 	}
 	others := max(s.unfinished-called-own+unread, 0)

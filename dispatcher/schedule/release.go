@@ -9,8 +9,8 @@ import (
 // Unwind takes back what queues are about to do: slots go back, and what was made ready rests again. It returns the queues
 // whose jobs are still on their way, and is to be called for those again: a slot may have been asked for, or a job been
 // about to become ready. Their partition is not open, so that nothing new begins.
-func (s *Schedule) Unwind(lines []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
-	for _, q := range lines {
+func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (busy []*KeyQueue) {
+	for _, q := range queues {
 		if first := firstGranted(q); first != nil {
 			s.giveBack(q, first, fx)
 		}

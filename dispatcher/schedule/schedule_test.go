@@ -184,7 +184,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 	d.add("a.1", "b.1", "c.1", "c.2", "d.1")
 	d.turn()
 	if d.blocked.size != 5 {
-		t.Fatalf("%d of 5 lines wait", d.blocked.size)
+		t.Fatalf("%d of 5 queues wait", d.blocked.size)
 	}
 	kept := d.byKey["a.1"]
 	next := *d.policy
@@ -203,7 +203,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 		d.Rebind(q, d.now)
 	}
 	if len(d.tenants) != 1 || d.tenants["a"] != kept.tenant || len(d.byKey) != 1 {
-		t.Errorf("%d tenants and %d lines are left of one", len(d.tenants), len(d.byKey))
+		t.Errorf("%d tenants and %d queues are left of one", len(d.tenants), len(d.byKey))
 	}
 }
 

@@ -378,7 +378,7 @@ func (m *simulation) check() {
 		}
 	}
 	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.kept + m.s.staged + m.s.calls; n != 0 {
-		m.t.Fatalf("something is left of finished jobs: %d lines, %d blocked, %d queued, %d jobs, %d kept lines, %d staged, %d calls",
+		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
 			len(m.s.byKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
 	}
 }
