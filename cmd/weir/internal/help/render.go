@@ -23,6 +23,7 @@ const (
 	leastWidth = 20
 	tableGap   = 2  // blanks between two columns
 	leastLast  = 32 // characters that the last column of a table must have, or rows become paragraphs
+	mostMiddle = 22 // characters of the columns in the middle, where the last one has too few otherwise
 )
 
 // Render writes Markdown for a terminal: headings bold, paragraphs, lists and tables wrapped, links as their texts, and links to
@@ -117,7 +118,8 @@ func (w *writer) paragraph(first, rest, text string) {
 	}
 }
 
-// table writes columns, the last one wrapped; or, where that would be too narrow, each row as a paragraph.
+// table writes columns, the last one as wide as there is room; or, where that would be too narrow, each row as a paragraph. Columns
+// between the first and the last are wrapped where that leaves the last one enough.
 func (w *writer) table(lines []string) {
 	var rows [][]string
 	for i, l := range lines {
@@ -125,15 +127,11 @@ func (w *writer) table(lines []string) {
 			rows = append(rows, cells(l))
 		}
 	}
-	last := len(rows[0]) - 1
-	widths, left := make([]int, last), w.style.Width
-	for c := range widths {
-		for _, row := range rows {
-			widths[c] = max(widths[c], width(row[c]))
-		}
-		left -= widths[c] + tableGap
+	widths := w.widths(rows, w.style.Width)
+	if widths == nil {
+		widths = w.widths(rows, mostMiddle)
 	}
-	if left < leastLast {
+	if widths == nil {
 		w.rows(rows)
 		return
 	}
@@ -141,23 +139,53 @@ func (w *writer) table(lines []string) {
 		if strings.Join(row, "") == "" {
 			continue // the columns have no names
 		}
-		for n, l := range wrap(row[last], left) {
+		wrapped, height := make([][]string, len(row)), 0
+		for c, cell := range row {
+			wrapped[c] = wrap(cell, widths[c])
+			height = max(height, len(wrapped[c]))
+		}
+		for n := range height {
 			line := ""
-			for c, cell := range row[:last] {
-				if n > 0 {
-					cell = ""
+			for c := range row {
+				cell := ""
+				if n < len(wrapped[c]) {
+					cell = wrapped[c][n]
 				}
 				line += pad(cell, widths[c]+tableGap)
 			}
-			if line += l; i == 0 {
+			line = strings.TrimRight(line, " ")
+			if i == 0 {
 				line = string(boldOn) + line + string(boldOff)
 			}
-			w.line(strings.TrimRight(line, " "))
+			w.line(line)
 		}
 	}
 }
 
-// rows writes each row of a table as its first cell, and below it the others with their names.
+// widths are those of a table's columns where those in the middle have at most middle; nil where the last one would have too little.
+func (w *writer) widths(rows [][]string, middle int) []int {
+	last := len(rows[0]) - 1
+	widths := make([]int, last+1)
+	widths[last] = w.style.Width
+	for c := range last {
+		for _, row := range rows {
+			if c == 0 || width(row[c]) <= middle {
+				widths[c] = max(widths[c], width(row[c]))
+				continue
+			}
+			for _, l := range wrap(row[c], middle) {
+				widths[c] = max(widths[c], width(l))
+			}
+		}
+		widths[last] -= widths[c] + tableGap
+	}
+	if widths[last] < leastLast {
+		return nil
+	}
+	return widths
+}
+
+// rows writes each row of a table as its first cell, and below it the others, with their names where they are several.
 func (w *writer) rows(rows [][]string) {
 	const indent = "    "
 	for _, row := range rows[1:] {
@@ -168,7 +196,7 @@ func (w *writer) rows(rows [][]string) {
 			if cell == "" {
 				continue
 			}
-			if name := rows[0][c+1]; c+2 < len(row) && name != "" {
+			if name := rows[0][c+1]; len(row) > 2 && name != "" {
 				cell = name + ": " + cell
 			}
 			for _, l := range wrap(cell, w.style.Width-len(indent)) {
@@ -218,7 +246,20 @@ func wrap(text string, most int) []string {
 			lines, line = append(lines, line), word
 		}
 	}
-	return append(lines, line)
+	return boldByLine(append(lines, line))
+}
+
+// boldByLine ends bold text with each line and begins it again on the next: beside it other columns may stand.
+func boldByLine(lines []string) []string {
+	open := ""
+	for i, l := range lines {
+		l = open + l
+		if open = ""; strings.LastIndexByte(l, boldOn) > strings.LastIndexByte(l, boldOff) {
+			l, open = l+string(boldOff), string(boldOn)
+		}
+		lines[i] = l
+	}
+	return lines
 }
 
 // words are what a text may be broken between: code that fits on a line is one.

@@ -35,9 +35,23 @@ func TestRenderTables(t *testing.T) {
 	if got := Render(markdown, Style{Width: 52}); got != wide {
 		t.Errorf("got\n%s\nwant\n%s", got, wide)
 	}
-	const narrow = "`rate`\n    calls in a period,\n    which may be any\n    duration\n`on`\n    default: `a | b`\n    see more\n"
+	const narrow = "`rate`\n    meaning: calls in a\n    period, which may be\n    any duration\n`on`\n    default: `a | b`\n    meaning: see more\n"
 	if got := Render(markdown, Style{Width: 24}); got != narrow {
 		t.Errorf("got\n%s\nwant\n%s", got, narrow)
+	}
+	const middle = "a  what it may be, in  **it means so much** that **it takes** two\n" +
+		"   many words          lines\n"
+	got := Render("| | | |\n|---|---|---|\n| a | what it may be, in many words | **it means so much** that **it takes** two lines |\n", Style{Width: 61})
+	if want := strings.ReplaceAll(middle, "**", ""); got != want {
+		t.Errorf("a column in the middle: got\n%s\nwant\n%s", got, want)
+	}
+	got = Render("**a b** c **d e f**\n", Style{Width: 20, Bold: true})
+	if want := "\x1b[1ma b\x1b[0m c \x1b[1md e f\x1b[0m\n"; got != want {
+		t.Errorf("bold text: got %q, want %q", got, want)
+	}
+	got = Render("one **two three four five six seven** eight\n", Style{Width: 20, Bold: true})
+	if want := "one \x1b[1mtwo three four\x1b[0m\n\x1b[1mfive six seven\x1b[0m eight\n"; got != want {
+		t.Errorf("bold text over two lines: got %q, want %q", got, want)
 	}
 	if got := Render("| | |\n|---|---|\n| a | b |\n", Style{Width: 60}); got != "a  b\n" {
 		t.Errorf("a table whose columns have no names: %q", got)
