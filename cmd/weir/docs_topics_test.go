@@ -396,23 +396,41 @@ func valuesOf(t *testing.T, kind string, dirs ...string) []string {
 }
 
 func TestDocsOfEvents(t *testing.T) {
-	data := map[string]string{
-		"throttled": "ThrottledData", "dead": "DeadData", "held": "HoldData", "resumed": "HoldData", "budget": "budgetData", "config": "configData",
-		"redriven": "OperationData", "purged": "OperationData", "unhealthy": "healthData", "healthy": "healthData",
-	}
+	data := eventData(t)
 	var named []string
 	for _, r := range tableRows(t, "events", "type") {
 		kind := inBackticks(r.cells[0])[0]
-		if named = append(named, kind); data[kind] == "" {
-			t.Errorf("topic events names %s, and this test does not know what its data are", kind)
+		if named = append(named, kind); data[kind] == nil {
+			t.Errorf("topic events names %s, and no comment says which struct is what such an event tells", kind)
 			continue
 		}
-		sameNames(t, "events ("+kind+")", fieldsOfType(t, data[kind], "deadletter", "cmd/weir"), inBackticks(r.cell("data")))
+		sameNames(t, "events ("+kind+")", data[kind], inBackticks(r.cell("data")))
 	}
 	sameNames(t, "events", valuesOf(t, "EventType", "deadletter"), named)
 	sameNames(t, "events", jsonNames(declared(t, "message", "deadletter", func(f *ast.FuncDecl) bool {
 		return f.Recv != nil && f.Recv.List[0].Type.(*ast.Ident).Name == "Event"
 	})), namedIn(tableRows(t, "events", "field")))
+}
+
+// eventData are the fields of what events tell, by their types: the struct's comment says of which.
+func eventData(t *testing.T) map[string][]string {
+	t.Helper()
+	says := regexp.MustCompile(`is what (?:an? )?(\w+)(?: and (\w+))? events? tells?\b`)
+	data := map[string][]string{}
+	for _, f := range parsedCode(t, shipped...) {
+		for _, d := range f.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.TYPE {
+				continue
+			}
+			if m := says.FindStringSubmatch(strings.Join(strings.Fields(g.Doc.Text()), " ")); m != nil {
+				for _, kind := range m[1:] {
+					data[kind] = append(data[kind], jsonNames(g)...)
+				}
+			}
+		}
+	}
+	return data
 }
 
 // fieldsOfType are the names in JSON of a struct's fields, wherever it is declared below these directories.
