@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"weir/cmd/weir/internal/help"
 )
 
 var (
@@ -30,6 +32,9 @@ func docFiles(t *testing.T) map[string]string {
 		if filepath.Ext(path) == ".md" {
 			docs["deploy/"+path] = text
 		}
+	}
+	for _, topic := range help.Topics() {
+		docs["cmd/weir/internal/help/"+topic.Name+".md"] = topic.Text()
 	}
 	return docs
 }

@@ -36,6 +36,7 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recovery"},
 	{"cmd/internal/fakeapi", ""},
 	{"cmd/internal/machine", ""},
+	{"cmd/weir/internal/help", ""},
 	{"cmd/weir/internal/terminal", ""},
 	{"cmd/weir/internal/embedded", ""},
 	{"cmd/weir/internal/config", "bucket bucket/queue"},
@@ -95,7 +96,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"},
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/console/"},
+		"embed":                           {"cmd/weir/internal/console/", "cmd/weir/internal/help/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 	}
 	seen := map[string]bool{}

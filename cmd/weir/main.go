@@ -94,6 +94,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	root.AddCommand(demoCommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
+	addHelp(root)
 	return root
 }
 

@@ -3,16 +3,10 @@ package main
 import (
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
-	"weir/deadletter"
-	"weir/dispatcher"
-	"weir/dispatcher/ledger"
 )
 
 // TestMetricsAndHealth: every series that dashboards rely on is there, no key is a label, and readiness is a write.
@@ -44,55 +38,6 @@ func TestMetricsAndHealth(t *testing.T) {
 	}
 	if strings.Contains(metrics, "secret-key") {
 		t.Error("a key is a label")
-	}
-}
-
-// TestMetricsAreDocumented: README names every metric that weir has, and what stands in the labels of a closed set.
-func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	metric := regexp.MustCompile(`(?s)(?:Name: *|counter\(|histogram\(|NewDesc\()"(weir_[a-z_]+)"`)
-	found := 0
-	for _, dir := range []string{".", "../../ingest", "../../bucket", "../../bucket/redisstore", "../../dispatcher", "../../deadletter"} {
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range metric.FindAllSubmatch(source, -1) {
-				if found++; !strings.Contains(string(text), "`"+string(m[1])+"`") {
-					t.Errorf("README does not name %s (%s)", m[1], file)
-				}
-			}
-		}
-	}
-	if found < 24 {
-		t.Errorf("only %d metrics were found in the source", found)
-	}
-	rows := map[string][]string{}
-	for line := range strings.Lines(string(text)) {
-		if cells := strings.Split(line, "|"); len(cells) == 5 {
-			rows[strings.TrimSpace(cells[1])] = append(rows[strings.TrimSpace(cells[1])], cells[3])
-		}
-	}
-	outcomes := []string{ledger.Done, dispatcher.Duplicate, dispatcher.Deleted}
-	for _, reason := range deadletter.Reasons() {
-		if reason != deadletter.Overflow { // a job that overflows was never queued
-			outcomes = append(outcomes, string(reason))
-		}
-	}
-	for metric, values := range map[string][]string{"`weir_jobs_finished_total`": outcomes, "`weir_calls_total`": {ledger.Done, "retry", ledger.PushedBack}} {
-		for _, value := range values {
-			if len(rows[metric]) != 1 || !strings.Contains(rows[metric][0], "`"+value+"`") {
-				t.Errorf("README's row of %s does not name %s", metric, value)
-			}
-		}
 	}
 }
 

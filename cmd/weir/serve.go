@@ -17,7 +17,7 @@ func serveCommand() *cobra.Command {
 		Short: "Take jobs from NATS and call the configured apis",
 		Long: `Runs weir: takes jobs on weir.jobs.<api>.<key>, queues them, and calls the apis at their rates.
 
-Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see the README).
+Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see ` + "`weir help environment`" + `).
 SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once. SIGHUP reads the
 configuration file anew: a file that has changed is put in force on every weir of the server, as a restart would do it.`,
 		Args: takes(),
