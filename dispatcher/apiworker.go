@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// worker dispatches one api: a thin shell around its schedule. The lock guards the schedule and the partitions; nothing is
+// apiWorker dispatches one api: a thin shell around its schedule. mu guards the schedule and the partitions; nothing is
 // waited for under it.
 type apiWorker struct {
 	d     *Dispatcher
@@ -33,7 +33,7 @@ type apiWorker struct {
 	changes     chan configChange // to be adopted by the loop
 	settlements settlements
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
 	terms      *terms        // in force
 	since      bucket.Micros // when they came into force
@@ -194,7 +194,7 @@ func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	}
 }
 
-// kick makes the loop step again.
+// wakeUp makes the loop step again.
 func (w *apiWorker) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
@@ -202,7 +202,7 @@ func (w *apiWorker) wakeUp() {
 	}
 }
 
-// change does something to the schedule and makes the loop look at it.
+// update does something to the schedule and makes the loop look at it.
 func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.mu.Lock()
 	do(w.s)
@@ -210,7 +210,7 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.wakeUp()
 }
 
-// take books in a job that the reader found.
+// add books in a job that the reader found.
 func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
 	if w.addOne(ctx, p, e) {
 		w.resumeKeys(p)
@@ -279,7 +279,7 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.running.Wait()
 }
 
-// laneCounts are what a worker has to do.
+// workerCounts are what a worker has to do.
 type workerCounts struct {
 	schedule.Counts
 	owned int // partitions

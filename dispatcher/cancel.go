@@ -51,7 +51,7 @@ func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiW
 		return ErrNoAPI
 	}
 	for number := range w.partitions {
-		p := w.part(number) // what others own they are asked for themselves
+		p := w.ownedPartition(number) // what others own they are asked for themselves
 		if p == nil || c.Key != "" && w.queue.Partition(c.Key) != p.bucket {
 			continue
 		}

@@ -89,7 +89,7 @@ type Dispatcher struct {
 
 	tailLoads tailLoads
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	workers []*apiWorker
 	pauses  map[string]map[string]schedule.Pause // by api and key
 }

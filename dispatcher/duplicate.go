@@ -31,7 +31,7 @@ func (w *apiWorker) rememberEnd(j *job) {
 	w.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
 }
 
-// meetTwinLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
+// meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
 func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e queue.Entry) bool {
 	likeness := p.bucket.Twin(e)
 	id := e.Header.Get(ingest.HeaderJobID)
@@ -50,7 +50,7 @@ func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e que
 	return true
 }
 
-// resumeTwinLocked does the same with a job that was found when a partition was taken over, and was never called.
+// resumeDuplicateLocked does the same with a job that was found when a partition was taken over, and was never called.
 func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Twin(e) {
 	case queue.Same:
@@ -64,7 +64,7 @@ func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *
 	}
 }
 
-// parkTwinLocked makes a letter of a job of which nobody can say whether it is one that has ended.
+// parkDuplicateLocked makes a letter of a job of which nobody can say whether it is one that has ended.
 func (w *apiWorker) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
 	j := jobLocked(q.Extract(seq))
 	j.bind(w.terms)

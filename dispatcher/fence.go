@@ -11,11 +11,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// barSubject is where the stream of results takes what keeps a result out. It is no result's, so that nobody who reads
+// fenceSubject is where the stream of results takes what keeps a result out. It is no result's, so that nobody who reads
 // results takes it for one.
 const fenceSubject = "weir.o.results"
 
-// bar keeps a result of the job from being stored any more, and then tells where one stands that was stored before, 0 for
+// fenceResult keeps a result of the job from being stored any more, and then tells where one stands that was stored before, 0 for
 // none. One may be on its way still, sent by a replica that had the right to and lost it while its connection stalled. What
 // bars it carries the result's id, which the stream takes once: for two minutes. ok is false where the job is let go of
 // meanwhile.
@@ -30,13 +30,13 @@ func (w *apiWorker) fenceResult(ctx context.Context, j *job) (at uint64, ok bool
 	return w.fenced(ctx, j, at)
 }
 
-// barred looks what has the id of a job's result, and tells where that stands if it is the result.
+// fenced looks what has the id of a job's result, and tells where that stands if it is the result.
 func (w *apiWorker) fenced(ctx context.Context, j *job, at uint64) (result uint64, ok bool) {
 	msg, ok := w.ask(ctx, j, ledger.ResultsStream, at)
 	switch {
 	case !ok:
 		return 0, false
-	case msg == nil: // what barred it before has been deleted
+	case msg == nil: // what fenced it before has been deleted
 		return 0, true
 	case msg.Subject == fenceSubject:
 		// The stream knows the id all the same. Where it is not deleted it says nothing, and goes with the results' age.

@@ -104,7 +104,7 @@ func TestNoResultAfterItsLetter(t *testing.T) {
 			t.Fatal(err) // the test's time is over
 		}
 		if info.State.Msgs == 1 {
-			return // what barred is gone
+			return // what fenced is gone
 		}
 	}
 }

@@ -64,5 +64,5 @@ func (h host) part(id lease.PartitionID) (*apiWorker, *partition) {
 	if w == nil {
 		return nil, nil
 	}
-	return w, w.part(id.Number)
+	return w, w.ownedPartition(id.Number)
 }

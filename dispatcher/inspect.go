@@ -149,7 +149,7 @@ func byDepth(a, b int, aKey, bKey string) int {
 	return cmp.Or(cmp.Compare(b, a), strings.Compare(aKey, bKey))
 }
 
-// deepest chooses the limit deepest keys. The lock is let go between every few queues: Go's range over a map goes on
+// deepestKeys chooses the limit deepest keys. The lock is let go between every few queues: Go's range over a map goes on
 // rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
 func (w *apiWorker) deepestKeys(limit int) []keyDepth {
 	var top []keyDepth

@@ -15,8 +15,8 @@ import (
 	"weir/ingest"
 )
 
-// work brings one job that is near its call through it. A goroutine of its own does that, its worker: from when the schedule wants the
-// job made ready until its outcome is stored, or until it rests.
+// work brings one job through its call, in a goroutine that is the job's: from when the schedule wants the job made ready until its
+// outcome is stored, or until it rests.
 func (w *apiWorker) work(ctx context.Context, j *job, orders <-chan order) {
 	if !w.prepare(ctx, j) {
 		return
@@ -41,15 +41,15 @@ const (
 	toOverdraw              // the budget is spent, and says to bury
 )
 
-// beginLocked starts the worker of a job that the schedule wants made ready.
+// beginLocked starts the goroutine of a job that the schedule wants made ready.
 func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
 	orders := make(chan order, 1)
 	j.orders = orders
 	w.running.Go(func() { w.work(ctx, j, orders) })
 }
 
-// orderLocked tells a ready job's worker what the schedule decided. It does not block: a worker has one order at a time, and none after
-// the one that ends its waiting.
+// orderLocked tells the goroutine of a ready job what the schedule decided. It does not block: there is one order each time that the
+// goroutine waits, and none after the one that ends its waiting.
 func (w *apiWorker) orderLocked(j *job, o order) {
 	orders := j.orders
 	if o != toCall {
@@ -61,8 +61,8 @@ func (w *apiWorker) orderLocked(j *job, o order) {
 	orders <- o
 }
 
-// awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the worker
-// stops.
+// awaitSlot blocks until the job may be called, and reports whether it may. Otherwise the job rests, or has ended, or the api's
+// worker stops.
 func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) bool {
 	var o order
 	select {
@@ -95,7 +95,7 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 	return false
 }
 
-// endLocked has a job end as the schedule decided: its worker does it, or a goroutine of its own where it has none.
+// endLocked has a job end as the schedule decided: its goroutine does it, or a new one where the job has none.
 func (w *apiWorker) endLocked(j *job, o order, end func()) {
 	if j.orders != nil {
 		w.orderLocked(j, o)
@@ -156,7 +156,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	return "", ""
 }
 
-// restLocked lets a job wait. It has no worker then.
+// restLocked lets a job wait. It has no goroutine then.
 func (w *apiWorker) restLocked(j *job, notBefore bucket.Micros) {
 	j.orders = nil
 	w.s.Rest(j.Job, notBefore)
@@ -452,7 +452,7 @@ type job struct {
 	terms    *terms       // it was last made ready by
 	message  *ingest.Job  // while near its call
 	space    *queue.Space // that it takes in memory then
-	orders   chan<- order // to its worker, nil while it has none
+	orders   chan<- order // to its goroutine, nil while it has none
 	accepted bucket.Micros
 	staged   bucket.Micros // when it began to be made ready
 	missing  int           // times its message was not found

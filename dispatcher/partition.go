@@ -40,5 +40,5 @@ type partition struct {
 	intending bool        // some are being stored
 }
 
-// partOf is the tenure that a queue is of.
+// partitionOf is the tenure that a queue is of.
 func partitionOf(q *schedule.KeyQueue) *partition { return q.Partition.Of.(*partition) }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"errors"
 	"maps"
+
 	"weir/dispatcher/schedule"
 )
 

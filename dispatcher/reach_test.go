@@ -242,7 +242,7 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	if err := w.openPartition(ctx, running, p.Number(), ownership.Tenure{Clean: true}); err != nil {
 		t.Fatal(err)
 	}
-	if w.part(p.Number()).Clean {
+	if w.ownedPartition(p.Number()).Clean {
 		t.Error("a partition that was not given up is taken for clean")
 	}
 	looping, halt := context.WithCancel(running)

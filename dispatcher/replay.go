@@ -83,7 +83,7 @@ func (r *replay) of(seq uint64) *found {
 	return f
 }
 
-// mark notes a marker found in the stream.
+// takeMarker notes a marker found in the stream.
 func (w *apiWorker) takeMarker(p *partition, e queue.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +242,7 @@ func (w *apiWorker) resumeKeyLocked(q *schedule.KeyQueue) {
 	w.wakeUp()
 }
 
-// history is what is known of a job that was found in the stream.
+// jobHistory is what is known of a job that was found in the stream.
 type jobHistory struct {
 	intent *foundIntent
 	mark   *foundMark
@@ -250,7 +250,7 @@ type jobHistory struct {
 	result *ledger.StoredResult
 }
 
-// historyOfLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
+// jobHistoryLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
 // and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
 // its sequence since.
 func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory, ok bool) {

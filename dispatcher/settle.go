@@ -319,7 +319,7 @@ func (w *apiWorker) unstall(p *partition) {
 	})
 }
 
-// tellHolds sends the events of holds that have begun or ended.
+// announceHolds sends the events of holds that have begun or ended.
 func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
 	for _, c := range all {
 		w.tellHold(c)

@@ -12,10 +12,10 @@ import (
 	"weir/dispatcher/httpcall"
 )
 
-// tellings is the most that answers of an api have told of a call, by limit. A call whose answer tells nothing is charged
+// settlements is the most that answers of an api have told of a call, by limit. A call whose answer tells nothing is charged
 // as much: what it used may be any of it. It is safe for concurrent use.
 type settlements struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	most   map[string]int64
 	silent bool // the last answer that was to tell did not
 }

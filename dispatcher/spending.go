@@ -9,7 +9,7 @@ import (
 // spending is the metric of money. It is counted in whole millionths: a sum of floats would be off from the first few calls on.
 // It is safe for concurrent use.
 type spending struct {
-	mu         sync.Mutex
+	mu         sync.Mutex       // guards what follows
 	millionths map[string]int64 // by api
 }
 

@@ -41,10 +41,10 @@ func (w *apiWorker) inherit(c *ledger.Record, stored, began time.Time) bucket.Mi
 	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
 }
 
-// learners are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
+// tailLoads are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
 // next reading, which then serves them all: it must begin after the partition was claimed.
 type tailLoads struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	reading bool
 	// toldShort says that it has been told that the ledger does not reach back as far as dedupe.
 	toldShort bool
@@ -57,7 +57,7 @@ type tailLoad struct {
 	err   error
 }
 
-// learn blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
+// loadTail blocks until the ledger's end has been read for a partition that this replica has just claimed. Where nobody
 // else can own it, it was read at the start, or is now for an api that came later.
 func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) error {
 	if w.tailLoaded {
@@ -83,7 +83,7 @@ func (d *Dispatcher) loadTail(ctx context.Context, w *apiWorker, number int) err
 	}
 }
 
-// teach reads the ledger until nobody waits for it any more.
+// loadForWaiting reads the ledger until nobody waits for it any more.
 func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 	for {
 		d.tailLoads.mu.Lock()
@@ -147,7 +147,7 @@ func (d *Dispatcher) warnShort(r *ledger.Reading) {
 	}
 }
 
-// learnAll reads the ledger's end at the start for every partition there is, where nobody else can own any.
+// loadTails reads the ledger's end at the start for every partition there is, where nobody else can own any.
 func (d *Dispatcher) loadTails(ctx context.Context) error {
 	parts := map[lease.PartitionID]struct{}{}
 	workers := d.workersNow()

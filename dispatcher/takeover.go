@@ -13,8 +13,8 @@ import (
 	"weir/dispatcher/schedule"
 )
 
-// openPart takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
-// has been read, and then the stream, which is followed until closePart or losePart. With an error nothing is left of it.
+// openPartition takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
+// has been read, and then the stream, which is followed until closePartition or losePartition. With an error nothing is left of it.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
@@ -69,7 +69,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	return fmt.Errorf("api %s: %w", w.name, err)
 }
 
-// leavePart takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
+// leavePartition takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
 // worker's stop awaits them.
 func (w *apiWorker) leavePartition(p *partition) {
 	w.mu.Lock()
@@ -101,7 +101,7 @@ func (w *apiWorker) broken(p *partition, err error) {
 // How a closing partition's state is looked at: no event tells that the last of its jobs has settled.
 const closeCheck = 5 * time.Millisecond
 
-// closePart gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
+// closePartition gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
 // It blocks until then, or until ctx ends; then the partition is not given up, and is to be lost.
 func (w *apiWorker) closePartition(ctx context.Context, p *partition) error {
 	w.mu.Lock()
@@ -139,7 +139,7 @@ func (w *apiWorker) giveUp(ctx context.Context, p *partition) {
 	}
 }
 
-// losePart lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
+// losePartition lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
 // stored: the new owner has judged their jobs by what it found. It blocks only until the stream is not read any more.
 func (w *apiWorker) losePartition(p *partition) {
 	p.lost.Store(true)
@@ -206,7 +206,7 @@ func (w *apiWorker) dropIdleIntentsLocked(t *schedule.Job) {
 	}
 }
 
-// removePart ends a partition's reading and forgets its keys.
+// removePartition ends a partition's reading and forgets its keys.
 func (w *apiWorker) removePartition(p *partition) {
 	p.stopReading()
 	_ = p.reader.Wait() // it has told its error itself
@@ -228,8 +228,8 @@ func (w *apiWorker) removePartition(p *partition) {
 	w.mu.Unlock()
 }
 
-// partition is one partition as this process owns it, nil when it does not.
-func (w *apiWorker) part(number int) *partition {
+// ownedPartition is one partition as this process owns it, nil when it does not.
+func (w *apiWorker) ownedPartition(number int) *partition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.partitions[number]
@@ -238,7 +238,7 @@ func (w *apiWorker) part(number int) *partition {
 // loseAll lets go of every partition that hangs on a lease that is lost.
 func (w *apiWorker) loseAll(lease *lease.Membership) {
 	for number := range w.partitions {
-		if p := w.part(number); p != nil && p.Lease == lease {
+		if p := w.ownedPartition(number); p != nil && p.Lease == lease {
 			w.losePartition(p)
 		}
 	}

@@ -39,7 +39,7 @@ func policyOf(api *httpcall.API) *schedule.Policy {
 // bind has a job go by an api's terms.
 func (j *job) bind(by *terms) { j.terms, j.Policy = by, by.policy }
 
-// change is a new configuration of a worker's api on its way to the loop.
+// configChange is a new configuration of a worker's api on its way to the loop.
 type configChange struct {
 	api  *httpcall.API
 	done chan error
@@ -104,7 +104,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	return nil
 }
 
-// letGo gives up what was made ready in vain.
+// restAll gives up what was made ready in vain.
 func (w *apiWorker) restAll(stale []*schedule.Job) {
 	if len(stale) == 0 {
 		return

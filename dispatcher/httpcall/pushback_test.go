@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"weir/dispatcher/schedule"
 
 	"pgregory.net/rapid"

@@ -25,7 +25,7 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 		j = q.Extract(seq)
 	}
 	switch {
-	case j.Phase == calling || j.Phase == Settling:
+	case j.Phase == calling || j.Phase == settling:
 		return nil, CancelCalling
 	case j.cancelled:
 		return j, CancelTaken
@@ -52,7 +52,7 @@ func (s *Schedule) cancelDue(q *KeyQueue, fx *Effects) {
 		case ready:
 			s.Unstage(j)
 		case resting:
-			j.Phase = Settling
+			j.Phase = settling
 		default:
 			continue
 		}

@@ -147,7 +147,7 @@ func (m *simulation) reread(q *KeyQueue) {
 	for _, j := range q.Jobs {
 		seqs = append(seqs, j.Seq)
 		r := remains{
-			seq: j.Seq, calls: j.Calls, inAir: j.Phase == calling || j.Phase == Settling || m.crashes.parked[j.Seq],
+			seq: j.Seq, calls: j.Calls, inAir: j.Phase == calling || j.Phase == settling || m.crashes.parked[j.Seq],
 			keyless: m.crashes.once || m.crashes.parked[j.Seq], cancelled: m.cancelled[j.Seq],
 		}
 		if j.Phase == resting && !j.limited {
@@ -185,7 +185,7 @@ func (m *simulation) reopen() {
 			}
 			switch {
 			case r.cancelled: // the mark of its end was stored, or it waits for its letter still
-				j.Phase = Settling
+				j.Phase = settling
 				m.after(m.upTo(3*time.Millisecond), func() { m.s.Finished(j); m.finished++ })
 			case parks:
 				m.crashes.parked[r.seq] = true

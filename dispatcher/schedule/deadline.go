@@ -56,7 +56,7 @@ func (s *Schedule) mayLapse(q *KeyQueue) bool {
 
 // expireWaiting ends a job that is not loaded.
 func (s *Schedule) expireWaiting(j *Job, fx *Effects) {
-	j.Phase, j.lapsed = Settling, true
+	j.Phase, j.lapsed = settling, true
 	s.lapsing++
 	fx.Expire = append(fx.Expire, j)
 }

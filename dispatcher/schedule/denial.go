@@ -4,7 +4,7 @@ import (
 	"weir/bucket"
 )
 
-// hearDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
+// onDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
 // were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
 func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	retry, b, probe := &j.Policy.Retry, &s.breaker, s.probe == j

@@ -8,7 +8,7 @@ import (
 	"weir/bucket"
 )
 
-// service time is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
+// serviceTime is how long a call keeps the shared limit that it burdens most, in microseconds; 1 where keys share nothing.
 // Measured so, a call that takes 20 tokens of a thousand a second weighs as much as two that take one permit of a
 // hundred: the dominant share of Ghodsi and others (NSDI 2011), counted in time.
 type serviceTime int64
@@ -17,7 +17,7 @@ const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number 
 
 // tenant are the keys that share a turn: all keys of an api where no tenants are named.
 type tenant struct {
-	name  string
+	name   string
 	queues int // of the schedule that are its own
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
@@ -29,7 +29,7 @@ type tenant struct {
 	queued      []*KeyQueue // for room, in order
 }
 
-// turns are the queues that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
+// fairQueue are the queues that wait for a shared limit, or for a call to end, in the order in which they are to be asked for
 // again: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996), first among tenants and then among the queues of
 // one. Whoever has taken least is next; who was away gets no credit for it. It is better than a deficit round robin in
 // that a costly call need not wait for its quantum to add up; a turn costs O(log n) in the queues that wait.
@@ -124,7 +124,7 @@ func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	}
 }
 
-// rota are the queues that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the queues
+// roundRobin are the queues that wait for room to make a job ready. Tenants take turns at it, a job a turn, and so do the queues
 // of each.
 type roundRobin struct {
 	tenants []*tenant
@@ -215,7 +215,7 @@ func unitsOf(r *bucket.Rules) []float64 {
 	return units
 }
 
-// tollOf is the service time of a call with these costs.
+// serviceTimeOf is the service time of a call with these costs.
 func (s *Schedule) serviceTimeOf(costs []int64) serviceTime {
 	most := 1.0
 	for i, cost := range costs {

@@ -109,7 +109,7 @@ func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	}
 }
 
-// hearFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
+// onFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
 // is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
 // for ever; but where nothing was sent it cannot be the job.
 func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {

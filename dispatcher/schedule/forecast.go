@@ -83,7 +83,7 @@ func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
 	q := s.byKey[p.Key]
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= q.count(granted, calling, Settling); p.Position < 1 {
+		if p.Position -= q.count(granted, calling, settling); p.Position < 1 {
 			return max(now, q.lastGranted()) // it has its slot, or is past it
 		}
 	}
@@ -165,7 +165,7 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.byKey), p.Keys), max(1, len(s.tenants)), 0
 	if q != nil {
-		own = q.Depth() - q.count(granted, calling, Settling)
+		own = q.Depth() - q.count(granted, calling, settling)
 	} else {
 		keys++
 	}
@@ -273,7 +273,7 @@ func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
 		took = min(s.rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
-		if q.count(Settling) > 0 {
+		if q.count(settling) > 0 {
 			return now
 		}
 		if n, first := q.flying(took); n > 0 {

@@ -40,7 +40,7 @@ func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int 
 	return n
 }
 
-// heardOfBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
+// onBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
 // so in the store, which is asked all the same; what is kept here is what to tell.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
 	switch {

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"time"
+
 	"weir/bucket"
 )
 
@@ -60,7 +61,7 @@ func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
 			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst,
 			IntervalUS: interval.Duration().Microseconds(),
 		},
-		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.count(granted, calling, Settling), now)),
+		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.count(granted, calling, settling), now)),
 		Waits:  s.waits(q, now),
 	}
 }
@@ -86,7 +87,7 @@ func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobSta
 			tasks = tasks[1:]
 			state.Seq, state.Calls, state.Phase = j.Seq, j.Calls, j.inspect()
 			switch j.Phase {
-			case calling, Settling:
+			case calling, settling:
 			case granted:
 				eta = j.At
 			default:
@@ -118,7 +119,7 @@ func (state *Job) inspect() JobPhase {
 		return JobWaits
 	case calling:
 		return JobCalling
-	case Settling:
+	case settling:
 		return JobEnding
 	}
 	return JobNext

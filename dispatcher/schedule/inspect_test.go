@@ -3,6 +3,7 @@ package schedule
 import (
 	"testing"
 	"time"
+
 	"weir/bucket"
 )
 
@@ -35,7 +36,7 @@ func TestWaits(t *testing.T) {
 		{WaitRate, 5 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { q.TAT = now + 5*second }},
 		{WaitRate, 2 * second, func(_ *Schedule, q *KeyQueue, now bucket.Micros) { task(q, granted).At = now + 2*second }},
 		{WaitInFlight, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { task(q, calling); task(q, calling) }},
-		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.first = 0; task(q, calling); task(q, Settling) }},
+		{WaitNothing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.first = 0; task(q, calling); task(q, settling) }},
 		{WaitHeld, 7 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) { s.Hold(q, now+7*second, "x") }},
 		{WaitAPIHeld, 8 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
 			s.Hold(q, now+7*second, "x")

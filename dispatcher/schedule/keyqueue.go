@@ -53,7 +53,7 @@ const (
 	asking                // a slot is being asked for
 	granted               // waits for its slot
 	calling               // its call is running
-	Settling              // its outcome is being stored
+	settling              // its outcome is being stored
 )
 
 // Job is a job that is near its call, or past one.
@@ -241,7 +241,7 @@ func (q *KeyQueue) free(now bucket.Micros) (n int64, again bucket.Micros) {
 }
 
 // Busy reports whether a call of the queue runs, is about to start, or has an outcome that is not stored yet.
-func (q *KeyQueue) Busy() bool { return q.count(granted, calling, Settling) > 0 }
+func (q *KeyQueue) Busy() bool { return q.count(granted, calling, settling) > 0 }
 
 // GoOnFrom makes the queue go on at its key's pace: from a theoretical arrival time that its store has to be told.
 func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat), true }
@@ -251,13 +251,13 @@ func (q *KeyQueue) GoOnFrom(tat bucket.Micros) { q.TAT, q.cold = max(q.TAT, tat)
 func (q *KeyQueue) Remind(theirs bucket.Micros) { q.floor, q.cold = theirs, true }
 
 // Settle has a job that was found be brought to its end before anything else comes of it.
-func (j *Job) Settle() { j.Phase = Settling }
+func (j *Job) Settle() { j.Phase = settling }
 
 // IsStaged reports whether the job is being made ready.
 func (j *Job) IsStaged() bool { return j.Phase == staging }
 
 // UnderWay reports whether the job's call runs, or what came of it is not stored yet.
-func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == Settling }
+func (j *Job) UnderWay() bool { return j.Phase == calling || j.Phase == settling }
 
 // Rests reports whether the job waits for its next call.
 func (j *Job) Rests() bool { return j.Phase == resting }

@@ -3,6 +3,7 @@ package schedule
 import (
 	"testing"
 	"time"
+
 	"weir/bucket"
 )
 

@@ -16,7 +16,7 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 	s.policy = &Policy{Rules: rules}
 	q := s.Push("k", 1, p)
 	job := q.Extract(1)
-	job.Phase = Settling
+	job.Phase = settling
 	s.Finished(job)
 	for range 10 {
 		now = now.Add(time.Hour)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"time"
+
 	"weir/bucket"
 )
 

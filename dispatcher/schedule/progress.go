@@ -21,7 +21,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 // Unstage takes a staging job back out, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
 	s.noProbe(j)
-	j.Phase = Settling
+	j.Phase = settling
 	s.staged--
 	s.Touch(j.Queue)
 }
@@ -38,7 +38,7 @@ func (s *Schedule) Unconnected(j *Job) {
 
 // Ended reports that a job's call has ended; its outcome is being stored.
 func (s *Schedule) Ended(j *Job) {
-	j.Phase = Settling
+	j.Phase = settling
 	j.called = true
 	s.calls--
 	s.settling++

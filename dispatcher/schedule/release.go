@@ -23,7 +23,7 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 		if q.count(asking) > 0 {
 			q.passed = true // what is granted now goes back at once
 		}
-		if q.count(staging, ready, asking, granted, calling, Settling) > 0 {
+		if q.count(staging, ready, asking, granted, calling, settling) > 0 {
 			busy = append(busy, q)
 		}
 	}

@@ -304,7 +304,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 	at = Never
 	passable := true
 	for _, rest := range q.Jobs {
-		if rest.Phase == Settling && rest.Unseen {
+		if rest.Phase == settling && rest.Unseen {
 			passable = false // what became of its call is being found out
 			break
 		}
@@ -334,7 +334,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
 		}
-		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == Settling || j.NotBefore > now) {
+		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
 			if j.Phase == ready {
 				again = min(again, j.NotBefore)
 			}

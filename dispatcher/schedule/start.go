@@ -79,7 +79,7 @@ func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 
 func (s *Schedule) expire(j *Job, fx *Effects) {
 	s.noProbe(j)
-	j.Phase = Settling
+	j.Phase = settling
 	s.staged--
 	fx.Expire = append(fx.Expire, j)
 }

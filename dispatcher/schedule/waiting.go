@@ -37,7 +37,7 @@ type Waiting struct {
 
 // waits says what a queue waits for at now: the first of what would keep its next job from being called.
 func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
-	running := q.count(calling, Settling)
+	running := q.count(calling, settling)
 	switch {
 	case s.drain:
 		return Waiting{For: WaitStop}
