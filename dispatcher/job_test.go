@@ -1,0 +1,87 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// TestOrderBeforeTheStop: a slot that came before the api's worker stops is used. Otherwise the job's intent would stay behind, and a
+// restart would take the job for called.
+func TestOrderBeforeTheStop(t *testing.T) {
+	for range 200 {
+		w := &apiWorker{stopped: make(chan struct{})}
+		orders := make(chan order, 1)
+		orders <- toCall
+		close(w.stopped)
+		if !w.awaitSlot(t.Context(), &job{}, orders) {
+			t.Fatal("a slot that had come was not used")
+		}
+		if w.awaitSlot(t.Context(), &job{}, orders) {
+			t.Fatal("a slot came after the stop")
+		}
+	}
+}
+
+// unstored is a worker with one job whose outcome is to be stored, and the writes of it.
+func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
+	w = &apiWorker{d: &Dispatcher{}, log: slog.New(slog.DiscardHandler), now: func() bucket.Micros { return 1 }, wake: make(chan struct{}, 1)}
+	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	p := &partition{}
+	p.Of = p
+	j = jobLocked(w.s.Push("k", 1, &p.Partition).Extract(1))
+	j.Settle()
+	return w, j, func() error {
+		err := writes[0]
+		writes = writes[1:]
+		return err
+	}
+}
+
+// TestPersistEnds: what came of a call is written until it is written; it is not, where the job's partition is lost or the process has
+// no time left, and nothing else comes of the job then.
+func TestPersistEnds(t *testing.T) {
+	failed := errors.New("no space left")
+	synctest.Test(t, func(t *testing.T) {
+		w, j, write := unstored(stream.ErrNotNow, failed, failed, nil)
+		if !w.persist(t.Context(), "result", j, write) || w.s.Unfinished() != 1 {
+			t.Error("the fourth write succeeded, and the outcome is not stored")
+		}
+		w, j, write = unstored(failed, failed)
+		j.part.lost.Store(true)
+		if w.persist(t.Context(), "result", j, write) || w.s.Unfinished() != 0 {
+			t.Error("an outcome was stored, or its job kept, of a partition that is somebody else's")
+		}
+		w, j, write = unstored(failed, failed)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if w.persist(ctx, "result", j, write) || w.s.Unfinished() != 1 {
+			t.Error("at the end of the process's time a job was let go of whose outcome is not stored")
+		}
+	})
+}
+
+// TestIDOfAJobInMemory: the id of a job is told from the message that is kept ahead, or from the one near its call.
+func TestIDOfAJobInMemory(t *testing.T) {
+	p := &partition{cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 20)}
+	p.Of = p
+	s := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
+	q := s.Push("k", 3, &p.Partition)
+	s.Push("k", 5, &p.Partition)
+	s.Push("k", 7, &p.Partition)
+	jobLocked(q.Extract(3)).message = &ingest.Job{ID: "three"}
+	p.cache[5] = pack(queue.Entry{Header: map[string][]string{ingest.HeaderJobID: {"five"}}})
+	for seq, want := range map[uint64]string{3: "three", 5: "five", 7: ""} {
+		if id := idLocked(q, seq); id != want {
+			t.Errorf("job %d is %q, want %q", seq, id, want)
+		}
+	}
+}
