@@ -8,25 +8,26 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/dispatcher"
 	"weir/ingest"
 )
 
 func cancelCommand() *cobra.Command {
 	var q cancelQuestion
-	as := forPeople
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "cancel API JOB",
 		Short: "End a job that has not been called yet",
 		Long: `Ends a job that waits: it is not called, and becomes a dead letter with the reason cancelled. A job whose call runs
 cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 		Example: "  weir cancel credit-check 0199aa00-0000-7000-8000-000000000001 --why 'customer withdrew'\n  weir cancel sms order-7 --key tenant.42",
-		Args:    takes("API", "JOB"),
+		Args:    cli.Takes("API", "JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Job = args[1]
 			if q.Key != "" {
 				if err := ingest.CheckKey(q.Key); err != nil {
-					return usage(err)
+					return cli.Usage(err)
 				}
 			}
 			return aboutAPI(cmd, args[0], func(c *connection) error {
@@ -40,7 +41,7 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 	}
 	cmd.Flags().StringVar(&q.Key, "key", "", "the job's key, where its id stands under several")
 	cmd.Flags().StringVar(&q.Why, "why", "", "why; it stands in the letter")
-	as.add(cmd.Flags(), "one JSON object a job")
+	as.Add(cmd.Flags(), "one JSON object a job")
 	return cmd
 }
 
@@ -75,12 +76,12 @@ func (c *connection) cancel(api string, q cancelQuestion) ([]dispatcher.CancelAn
 	}
 	switch len(keys) {
 	case 0:
-		return nil, notFound(fmt.Errorf("no unfinished job of %s has the id %s", api, visible(q.Job)))
+		return nil, cli.NotFound(fmt.Errorf("no unfinished job of %s has the id %s", api, cli.Visible(q.Job)))
 	case 1:
 	default:
 		slices.Sort(keys)
-		return nil, refused(fmt.Errorf("the id %s stands under %d keys of %s: name one with --key (%s)", visible(q.Job), len(keys), api,
-			visible(strings.Join(keys[:min(len(keys), 10)], ", "))))
+		return nil, cli.Refused(fmt.Errorf("the id %s stands under %d keys of %s: name one with --key (%s)", cli.Visible(q.Job), len(keys), api,
+			cli.Visible(strings.Join(keys[:min(len(keys), 10)], ", "))))
 	}
 	q.Key, q.Look = keys[0], false
 	return c.askCancel(api, q)
@@ -111,20 +112,20 @@ func (c *connection) askCancel(api string, q cancelQuestion) (found []dispatcher
 		err = failed
 	}
 	if err == nil && owned < all && len(found) == 0 {
-		err = unreachable(fmt.Errorf("nobody answered for %d of the %d partitions of %s: try again in some seconds", all-owned, all, api))
+		err = cli.Unreachable(fmt.Errorf("nobody answered for %d of the %d partitions of %s: try again in some seconds", all-owned, all, api))
 	}
 	return found, err
 }
 
-func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as format) error {
+func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as cli.Format) error {
 	late, gone := "", 0
 	for _, a := range answers {
-		if as == asJSON {
-			if err := printJSON(cmd.OutOrStdout(), a); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(cmd.OutOrStdout(), a); err != nil {
 				return err
 			}
 		}
-		name := fmt.Sprintf("%s of %s/%s", visible(job), api, visible(a.Key))
+		name := fmt.Sprintf("%s of %s/%s", cli.Visible(job), api, cli.Visible(a.Key))
 		switch a.Verdict {
 		case dispatcher.CancelTaken:
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s is cancelled, its letter is stored\n", name)
@@ -138,9 +139,9 @@ func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.Ca
 	}
 	switch {
 	case late != "":
-		return refused(errors.New(late))
+		return cli.Refused(errors.New(late))
 	case gone == len(answers):
-		return notFound(fmt.Errorf("%s of %s has ended meanwhile", visible(job), api))
+		return cli.NotFound(fmt.Errorf("%s of %s has ended meanwhile", cli.Visible(job), api))
 	}
 	return nil
 }

@@ -1,48 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/terminal"
 )
 
-// confirmation is whether a command asks before it changes something.
-type confirmation struct{ yes bool }
-
-func (c *confirmation) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&c.yes, "yes", false, "do not ask")
-}
-
-// ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
-func (c *confirmation) ask(cmd *cobra.Command, question string) error {
-	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
-	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
-		return nil
-	}
-	_, _ = fmt.Fprintf(talk, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return refused(errors.New("nothing was changed"))
-}
-
 func configApplyCommand() *cobra.Command {
-	file, as, confirm := "", forPeople, confirmation{}
+	file, as, confirm := "", cli.ForPeople, cli.Confirmation{}
 	cmd := &cobra.Command{
 		Use:   "apply",
 		Short: "Put a configuration file in force, on every running weir at once",
@@ -58,7 +28,7 @@ those already in its queue are called until weir restarts, and wait there from t
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
 		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, text, err := configText(cmd, file)
 			if err != nil {
@@ -89,8 +59,8 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
-	confirm.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object")
+	confirm.Add(cmd.Flags())
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
@@ -102,7 +72,7 @@ func (c *connection) ownConfigStore(ctx context.Context) (configStore, error) {
 	}
 	settings, err := config.ReadSettings()
 	if err != nil {
-		return store, usage(err)
+		return store, cli.Usage(err)
 	}
 	store, err = ensureConfigStore(ctx, c.js, settings.Replicas)
 	return store, c.explain(err)
@@ -132,7 +102,7 @@ type changeJSON struct {
 }
 
 // apply shows the difference, asks, stores and tells.
-func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, confirm confirmation, as format) error {
+func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, confirm cli.Confirmation, as cli.Format) error {
 	var before *config.Config
 	var told appliedJSON
 	next := runningConfig{YAML: p.text, From: p.from, Who: whoami()}
@@ -143,8 +113,8 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 	talk := cmd.ErrOrStderr()
 	for _, d := range before.Diff(p.config) {
 		told.Changes = append(told.Changes, changeJSON(d))
-		if as == forPeople {
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), visible(d.String()))
+		if as == cli.ForPeople {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(d.String()))
 		}
 	}
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
@@ -152,7 +122,7 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
 		return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, told.Version))
 	}
-	if err := confirm.ask(cmd, fmt.Sprintf("Apply %s?", count(len(told.Changes), "change"))); err != nil {
+	if err := confirm.Ask(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
 		return err
 	}
 	next.At, next.Changes = time.Now().UTC(), len(told.Changes)
@@ -201,9 +171,9 @@ func (p *proposal) takeBack(cmd *cobra.Command, c *connection, store configStore
 	return errors.Join(why, c.awaitFollowed(cmd, version))
 }
 
-func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as format) error {
-	if as == asJSON {
-		return printJSON(cmd.OutOrStdout(), told)
+func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as cli.Format) error {
+	if as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
 	return nil
 }

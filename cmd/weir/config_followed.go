@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 )
 
 // refusedConfig is a version that a follower cannot put in force, and why.
@@ -56,7 +57,7 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 			case s.Seen < version:
 				behind = s.Instance
 			case s.Version < version:
-				cannot = append(cannot, visible(s.Instance)+" ("+visible(s.Why)+")")
+				cannot = append(cannot, cli.Visible(s.Instance)+" ("+cli.Visible(s.Why)+")")
 			default:
 				follow++
 			}
@@ -69,27 +70,19 @@ func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
 			return err
 		case len(cannot) > 0:
 			return fmt.Errorf("version %d %w: %s %s on as before: %s",
-				version, errCannotFollow, count(len(cannot), "replica"), verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
+				version, errCannotFollow, cli.Count(len(cannot), "replica"), cli.Verb(len(cannot), "goes", "go"), strings.Join(cannot, "; "))
 		case behind == "" && m.complete():
 			if follow == 0 {
 				_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s\n", version, m.nobody())
 				return nil
 			}
-			_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s %s it%s\n", version, count(follow, "dispatching replica"), verb(follow, "follows", "follow"), m.overdue())
+			_, _ = fmt.Fprintf(talk, "weir: applied as version %d: %s %s it%s\n", version, cli.Count(follow, "dispatching replica"), cli.Verb(follow, "follows", "follow"), m.overdue())
 			return nil
 		case ctx.Err() != nil && behind == "":
 			return fmt.Errorf("version %d is stored, but %s: it may go on as before", version, m.missing())
 		case ctx.Err() != nil:
-			return fmt.Errorf("version %d is stored, but instance %s has not put it in force within %s: look at its log", version, visible(behind), wordTimeout)
+			return fmt.Errorf("version %d is stored, but instance %s has not put it in force within %s: look at its log", version, cli.Visible(behind), wordTimeout)
 		}
 		stream.Sleep(ctx, wordRetry)
 	}
-}
-
-// verb is the form that goes with a number.
-func verb(n int, one, more string) string {
-	if n == 1 {
-		return one
-	}
-	return more
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
 )
@@ -59,7 +60,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return unreachable(explainConnect(s.NATSURL.String(), "the server", err))
+		return cli.Unreachable(explainConnect(s.NATSURL.String(), "the server", err))
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -35,7 +36,7 @@ type connection struct {
 func dial() (*connection, error) {
 	settings, err := config.ReadSettings()
 	if err != nil {
-		return nil, usage(err)
+		return nil, cli.Usage(err)
 	}
 	return dialAs(settings)
 }
@@ -73,7 +74,7 @@ func dialAs(settings *config.Settings) (*connection, error) {
 	}
 	nc, err := nats.Connect(url, append(opts, accessOptions(settings)...)...)
 	if err != nil {
-		return nil, unreachable(explainConnect(at, "`weir serve`", err))
+		return nil, cli.Unreachable(explainConnect(at, "`weir serve`", err))
 	}
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(requestTimeout))
 	if err != nil {
@@ -94,16 +95,16 @@ func (c *connection) hangUp(error) { c.nc.Close() }
 
 // explain gives an error from NATS its exit code, and its cure where there is one.
 func (c *connection) explain(err error) error {
-	var coded *exit
+	var coded *cli.Exit
 	switch {
 	case err == nil, errors.As(err, &coded):
 		return err
 	case errors.Is(err, nats.ErrConnectionClosed) && c.denied.any():
 		return c.denied.explain(err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.at))
+		return cli.Unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.at))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed):
-		return unreachable(fmt.Errorf("the server at %s does not answer in time: %w", c.at, err))
+		return cli.Unreachable(fmt.Errorf("the server at %s does not answer in time: %w", c.at, err))
 	}
 	return err
 }
@@ -127,7 +128,7 @@ func noAPI(name string, c *config.Config) error {
 		names[i] = c.APIs[i].Name
 	}
 	if len(names) == 0 {
-		return notFound(fmt.Errorf("there is no api %q: none is configured", name))
+		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
 	}
-	return notFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
+	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 )
@@ -19,8 +20,8 @@ type letterOperation struct {
 	args    []string
 	rate    string
 	dryRun  bool
-	confirm confirmation
-	as      format
+	confirm cli.Confirmation
+	as      cli.Format
 	chosen  deadletter.Selection
 	every   *bucket.Rate // nil: none was given
 }
@@ -28,8 +29,8 @@ type letterOperation struct {
 // addTo adds the flags to a command. rate is the default, "" for none.
 func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage string) {
 	o.add(cmd.Flags())
-	o.confirm.add(cmd.Flags())
-	o.as.add(cmd.Flags(), "one JSON object")
+	o.confirm.Add(cmd.Flags())
+	o.as.Add(cmd.Flags(), "one JSON object")
 	cmd.Flags().StringVar(&o.rate, "rate", rate, rateUsage)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 }
@@ -40,7 +41,7 @@ func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx cont
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)
 		if err != nil {
-			return usage(fmt.Errorf("--rate: %w", err))
+			return cli.Usage(fmt.Errorf("--rate: %w", err))
 		}
 		o.every = &r
 	}

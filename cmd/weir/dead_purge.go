@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 )
@@ -68,7 +69,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connectio
 		told.DryRun = true
 		return f.print(cmd, told)
 	}
-	if err := f.confirm.insist(cmd, fmt.Sprintf("Delete %s for good?", count(found.Letters, "letter"))); err != nil {
+	if err := f.confirm.Insist(cmd, fmt.Sprintf("Delete %s for good?", cli.Count(found.Letters, "letter"))); err != nil {
 		return err
 	}
 	right, err := c.takeLetterRight(ctx)
@@ -76,9 +77,9 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connectio
 		return err
 	}
 	defer right.give()
-	bar := newProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.at})
-	bar.clear()
+	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
+	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.Show})
+	bar.Clear()
 	return errors.Join(f.finish(cmd, c, told), c.explain(err))
 }
 
@@ -107,18 +108,18 @@ func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) 
 }
 
 func (f *purgeFlags) print(cmd *cobra.Command, told *purgeJSON) error {
-	if f.as == asJSON {
-		return printJSON(cmd.OutOrStdout(), told)
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
-	t := &table{}
-	t.row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, brief(time.Since(*told.Oldest))))
-	t.row("bodies", count(told.Bytes, "byte"))
-	t.row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
+	t := &cli.Table{}
+	t.Row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, cli.Brief(time.Since(*told.Oldest))))
+	t.Row("bodies", cli.Count(told.Bytes, "byte"))
+	t.Row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
 	if told.DryRun {
-		t.row("cost", told.Cost+": nothing is called")
-		t.row("duration", brief(time.Duration(told.DurationMS)*time.Millisecond))
+		t.Row("cost", told.Cost+": nothing is called")
+		t.Row("duration", cli.Brief(time.Duration(told.DurationMS)*time.Millisecond))
 	} else {
-		t.row("purged", fmt.Sprint(told.Purged))
+		t.Row("purged", fmt.Sprint(told.Purged))
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -17,7 +18,7 @@ type redriveFlags struct {
 
 	includeUnknown bool
 	dropDeadline   bool
-	bar            *progressBar
+	bar            *cli.ProgressBar
 	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
 }
 
@@ -58,9 +59,9 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
 
 // redrive is the way of a redrive: count, ask, publish, tell.
 func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser) error {
-	if f.dryRun || !f.confirm.possible(cmd) {
+	if f.dryRun || !f.confirm.Possible(cmd) {
 		askedFor := f.dryRun
-		f.dryRun = askedFor || f.as == asJSON // the plan is all there is to tell
+		f.dryRun = askedFor || f.as == cli.AsJSON // the plan is all there is to tell
 		_, plan, err := f.plan(ctx, cmd, c, b, nil)
 		if err != nil || askedFor {
 			return err
@@ -68,7 +69,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 		if plan.Letters+plan.Settled == 0 {
 			return noneRedriven(plan.Skipped)
 		}
-		return f.confirm.insist(cmd, f.question(plan))
+		return f.confirm.Insist(cmd, f.question(plan))
 	}
 	right, err := c.takeLetterRight(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if plan.Letters+plan.Settled == 0 {
 		return f.tell(cmd, c, &deadletter.Tally{Skipped: plan.Skipped}, nil)
 	}
-	if err := f.confirm.insist(cmd, f.question(plan)); err != nil {
+	if err := f.confirm.Insist(cmd, f.question(plan)); err != nil {
 		return err
 	}
 	tally, err := r.Run(ctx)
@@ -90,24 +91,24 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 }
 
 func (f *redriveFlags) question(p *deadletter.Plan) string {
-	return fmt.Sprintf("Redrive %s, for %s?", count(p.Letters, "letter"), config.Money(p.Cost))
+	return fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), config.Money(p.Cost))
 }
 
 // plan reads what is to be redriven, and prints it.
 func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
 	current, ok := c.running(ctx)
 	if !ok {
-		return nil, nil, notFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
+		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
 	scope, err := c.scope(ctx, b, f.chosen)
 	if err != nil {
 		return nil, nil, err
 	}
-	f.bar = newProgressBar(cmd.ErrOrStderr(), "redriven", 0)
+	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
 		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: *f.every,
 		Valid: func() bool { return right != nil && right.lease.Valid() },
-		Told:  func(t *deadletter.Tally) { f.bar.at(t.Done()) },
+		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
 	if f.includeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns
@@ -123,7 +124,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 	if !plan.Found() {
 		return nil, nil, noLetters(f.chosen.Filter)
 	}
-	f.bar.of = max(1, plan.Letters+plan.Settled)
+	f.bar.SetTotal(plan.Letters + plan.Settled)
 	if plan.Letters+plan.Settled == 0 && !f.dryRun {
 		return r, plan, nil // the tally says as much
 	}
@@ -158,7 +159,7 @@ func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take f
 
 // tell says what came of the redrive.
 func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tally, failed error) error {
-	f.bar.clear()
+	f.bar.Clear()
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
@@ -172,18 +173,18 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
-		return unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.at))
+		return cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.at))
 	case errors.Is(failed, deadletter.ErrUnanswered):
-		return unreachable(failed)
+		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):
 		return errors.New("stopped: what was not redriven is still a letter; start it again to go on")
 	case failed != nil:
 		return c.explain(failed)
 	case t.Left > 0:
-		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", count(t.Left, "letter"))
+		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", cli.Count(t.Left, "letter"))
 	case t.Overflowed+t.Refused > 0:
-		return refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
-			count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
+		return cli.Refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
+			cli.Count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
 	case t.Redriven+t.Known+t.Settled == 0:
 		return noneRedriven(t.Skipped)
 	}
@@ -191,5 +192,5 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 }
 
 func noneRedriven(skipped map[deadletter.Skip]int) error {
-	return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
+	return cli.Refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
 }

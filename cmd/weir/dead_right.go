@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
 )
 
 // lettersLease is the lease of whoever redrives or purges. Two at once could publish a job for one of them to be queued
@@ -26,7 +27,7 @@ type letterRight struct {
 func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) {
 	kv, err := c.js.KeyValue(ctx, controlBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, notFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", controlBucket))
+		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", controlBucket))
 	} else if err != nil {
 		return nil, c.explain(err)
 	}
@@ -37,7 +38,7 @@ func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) 
 	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
 	var held *lease.HeldError
 	if errors.As(err, &held) {
-		return nil, refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
+		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
 	} else if err != nil {
 		return nil, c.explain(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
 )
@@ -31,13 +32,13 @@ type letterCount struct {
 }
 
 func deadStatsCommand() *cobra.Command {
-	flags, as := letterFlags{}, forPeople
+	flags, as := letterFlags{}, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:     "stats",
 		Short:   "Count dead letters by api, reason, status and bill",
 		Long:    "Counts dead letters by api, reason, last answer and whether the call was billed, the most frequent first.",
 		Example: "  weir dead stats\n  weir dead stats --since 1d --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(time.Now())
 			if err != nil {
@@ -56,7 +57,7 @@ func deadStatsCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
@@ -99,12 +100,12 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 	}), nil
 }
 
-func printCounts(out io.Writer, counts []*letterCount, as format, now time.Time) error {
-	t := &table{}
-	t.row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
+func printCounts(out io.Writer, counts []*letterCount, as cli.Format, now time.Time) error {
+	t := &cli.Table{}
+	t.Row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
 	for _, n := range counts {
-		if as == asJSON {
-			if err := printJSON(out, n); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(out, n); err != nil {
 				return err
 			}
 			continue
@@ -113,11 +114,11 @@ func printCounts(out io.Writer, counts []*letterCount, as format, now time.Time)
 		if n.Status > 0 {
 			status = strconv.Itoa(n.Status)
 		}
-		t.row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
-			brief(now.Sub(n.Oldest))+" ago", brief(now.Sub(n.Newest))+" ago")
+		t.Row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
+			cli.Brief(now.Sub(n.Oldest))+" ago", cli.Brief(now.Sub(n.Newest))+" ago")
 	}
-	if as == asJSON {
+	if as == cli.AsJSON {
 		return nil
 	}
-	return t.print(out)
+	return t.Print(out)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/demo"
 )
 
@@ -20,7 +21,7 @@ func demoCommand() *cobra.Command {
 		Long: `Shows weir working: a burst of jobs smoothed to the rate of a fake paid api, what does not fit kept as dead letters,
 a kill -9 survived, and the verdict of an independent check of what the api saw. Nothing is needed and nothing is left
 behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
-		Args: takes(),
+		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{
 				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(defaultNATSURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
 	"weir/ingest"
 )
 
@@ -36,7 +37,7 @@ func (s foreignStream) String() string {
 		text += " (subjects " + strings.Join(s.Subjects, ", ") + ")"
 	}
 	if s.Messages > 0 {
-		text += " with " + count(s.Messages, "message")
+		text += " with " + cli.Count(s.Messages, "message")
 	}
 	return text
 }
@@ -50,7 +51,7 @@ func (f foreignStreams) String() string {
 		names = append(names, s.String())
 	}
 	if more := len(f) - mostForeign; more > 0 {
-		names = append(names, count(more, "more stream"))
+		names = append(names, cli.Count(more, "more stream"))
 	}
 	return strings.Join(names, ", ")
 }
@@ -61,7 +62,7 @@ func (f foreignStreams) err() error {
 		return nil
 	}
 	return fmt.Errorf("%s under %s: their producers are answered before weir does, so that refusals are hidden and, while no weir runs, jobs are acknowledged that nobody calls: change its subjects or remove it (nats stream edit, nats stream rm), and look what it holds: %s",
-		verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
+		cli.Verb(len(f), "a stream that is not weir's takes jobs", "streams that are not weir's take jobs"), jobSubjects, f)
 }
 
 // streamsOver asks which streams take subjects that overlap with one of the patterns and are not among own. A stream that
@@ -84,7 +85,7 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 	slices.Sort(names)
 	var found foreignStreams
 	for _, name := range names {
-		s, listens := foreignStream{Name: visible(name)}, true
+		s, listens := foreignStream{Name: cli.Visible(name)}, true
 		if len(found) < mostForeign {
 			s, listens = describeForeign(ctx, js, name, patterns)
 		}
@@ -100,7 +101,7 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 func describeForeign(ctx context.Context, js jetstream.JetStream, name string, patterns []string) (s foreignStream, listens bool) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	s = foreignStream{Name: visible(name)}
+	s = foreignStream{Name: cli.Visible(name)}
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
 		return s, !errors.Is(err, jetstream.ErrStreamNotFound)
@@ -109,7 +110,7 @@ func describeForeign(ctx context.Context, js jetstream.JetStream, name string, p
 	s.Messages = info.State.Msgs
 	for _, subject := range info.Config.Subjects {
 		if slices.ContainsFunc(patterns, func(pattern string) bool { return overlaps(subject, pattern) }) {
-			s.Subjects = append(s.Subjects, visible(subject))
+			s.Subjects = append(s.Subjects, cli.Visible(subject))
 		}
 	}
 	return s, len(s.Subjects) > 0

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/embedded"
 	"weir/ingest/await"
 )
@@ -106,7 +107,7 @@ func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
 	}
 	for i, args := range []string{"", "--json", "--wait --timeout 1s"} { // it acknowledges two, and refuses the third
 		got := command(t, []string{"WEIR_NATS_URL=" + url}, append([]string{"submit", "pay", "vip", "--id", fmt.Sprint(i)}, strings.Fields(args)...)...)
-		if got.code != exitFailed && got.code != exitUnreachable || got.stdout != "" {
+		if got.code != cli.ExitFailed && got.code != cli.ExitUnreachable || got.stdout != "" {
 			t.Errorf("submit %s ended with %+v", args, got)
 		}
 		for _, want := range []string{"stream THEIRS", "weir.jobs.>"} {

@@ -36,6 +36,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/internal/fakeapi", ""},
 	{"cmd/internal/machine", ""},
 	{"cmd/weir/internal/terminal", ""},
+	{"cmd/weir/internal/cli", "cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/embedded", ""},
 	{"cmd/weir/internal/config", "bucket bucket/queue"},
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},

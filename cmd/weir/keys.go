@@ -11,12 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/dispatcher"
 )
 
 func keysCommand() *cobra.Command {
-	limit, as := 100, forPeople
+	limit, as := 100, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "keys API",
 		Short: "List an api's buckets, deepest first",
@@ -25,7 +26,7 @@ func keysCommand() *cobra.Command {
 DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
 if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment.`,
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
-		Args:    takes("API"),
+		Args:    cli.Takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkLimit(limit); err != nil {
 				return err
@@ -40,7 +41,7 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
@@ -71,7 +72,7 @@ func (c *connection) keys(api string, limit int) (*gathered, error) {
 		var a keysAnswer
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI:
-			failed = notFound(fmt.Errorf("there is no api %q", api))
+			failed = cli.NotFound(fmt.Errorf("there is no api %q", api))
 			return true
 		case wrong != nil:
 			failed = wrong
@@ -97,18 +98,18 @@ func (c *connection) keys(api string, limit int) (*gathered, error) {
 	return g, nil
 }
 
-func printKeys(cmd *cobra.Command, api string, g *gathered, as format) error {
+func printKeys(cmd *cobra.Command, api string, g *gathered, as cli.Format) error {
 	talk := cmd.ErrOrStderr()
 	if g.missing > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.missing, g.all, api)
 	}
 	if len(g.buckets) == 0 {
-		return notFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
+		return cli.NotFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
 	out := cmd.OutOrStdout()
-	if as == asJSON {
+	if as == cli.AsJSON {
 		for _, k := range g.buckets {
-			if err := printJSON(out, k); err != nil {
+			if err := cli.PrintJSON(out, k); err != nil {
 				return err
 			}
 		}
@@ -124,13 +125,13 @@ func printKeys(cmd *cobra.Command, api string, g *gathered, as format) error {
 }
 
 func keysTable(out io.Writer, buckets []dispatcher.KeyState) error {
-	t := &table{}
-	t.row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
+	t := &cli.Table{}
+	t.Row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
 	for _, k := range buckets {
-		t.row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
+		t.Row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
 			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), waitText(k.WaitMS), waitingText(k.Waits))
 	}
-	return t.print(out)
+	return t.Print(out)
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -144,14 +145,14 @@ func waitText(wait int64) string {
 	if wait < 0 {
 		return "-"
 	}
-	return brief(ms(wait))
+	return cli.Brief(ms(wait))
 }
 
 // waitingText says in words what a bucket's next job waits for.
 func waitingText(w dispatcher.Waiting) string {
 	until := ""
 	if w.Until != nil {
-		until = " until " + clockTime(*w.Until)
+		until = " until " + cli.ClockTime(*w.Until)
 	}
 	because := ""
 	if w.Why != "" {
@@ -171,7 +172,7 @@ func waitingText(w dispatcher.Waiting) string {
 	case dispatcher.WaitAPIHeld:
 		return "the api is held" + until + because
 	case dispatcher.WaitPaused:
-		return "`weir resume`: " + visible(w.Why)
+		return "`weir resume`: " + cli.Visible(w.Why)
 	case dispatcher.WaitSlowed:
 		return "slowed" + until + ": the api has pushed back"
 	case dispatcher.WaitRetry:

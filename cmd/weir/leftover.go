@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -62,8 +63,8 @@ func (c *connection) noAPI(ctx context.Context, name string, current *config.Con
 	ctx, done := c.denied.tolerate(ctx) // who may not count them is told the rest
 	defer done()
 	if found, err := jobsLeft(ctx, c.js, current); err == nil && found[name] > 0 {
-		return notFound(fmt.Errorf("api %s is not configured, and %s %s in its queues: configure it again to have them called",
-			name, count(found[name], "job"), verb(found[name], "waits", "wait")))
+		return cli.NotFound(fmt.Errorf("api %s is not configured, and %s %s in its queues: configure it again to have them called",
+			name, cli.Count(found[name], "job"), cli.Verb(found[name], "waits", "wait")))
 	}
 	return noAPI(name, current)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/dispatcher"
 )
 
@@ -77,7 +78,7 @@ func (l *limitShown) text() string {
 			text = "at most " + text
 		}
 		if l.Until != nil {
-			text += " until " + clockTime(*l.Until)
+			text += " until " + cli.ClockTime(*l.Until)
 		}
 	}
 	if l.Bound {

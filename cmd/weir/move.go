@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
 )
@@ -22,12 +23,12 @@ import (
 type moveFlags struct {
 	from, fromCreds, to string
 	abandon             bool
-	confirm             confirmation
-	as                  format
+	confirm             cli.Confirmation
+	as                  cli.Format
 }
 
 func moveCommand() *cobra.Command {
-	f := &moveFlags{as: forPeople}
+	f := &moveFlags{as: cli.ForPeople}
 	cmd := &cobra.Command{
 		Use:   "move --from DIR|URL [--to URL]",
 		Short: "Move everything to another NATS server: jobs, letters, results, the ledger, the configuration",
@@ -43,7 +44,7 @@ It can be broken off at any time and run again. Until it is done, weir starts on
 on the new one. The old one keeps what it had. --abandon takes a move back that is not done.`,
 		Example: "  WEIR_NATS_INBOX=_INBOX.mover weir move --from weir-data --to nats://mover@nats-1:4222\n" +
 			"  WEIR_NATS_URL=tls://nats:4222 WEIR_NATS_CREDS=mover.creds WEIR_NATS_INBOX=_INBOX.mover weir move --from /var/lib/weir/data",
-		Args: takes(),
+		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return move(cmd, f) },
 	}
 	flags := cmd.Flags()
@@ -51,8 +52,8 @@ on the new one. The old one keeps what it had. --abandon takes a move back that 
 	flags.StringVar(&f.fromCreds, "from-creds", "", "credentials file for --from, where that is an address")
 	flags.StringVar(&f.to, "to", "", "the new server's address (default WEIR_NATS_URL)")
 	flags.BoolVar(&f.abandon, "abandon", false, "take back a move that is not done: drop what was copied, and let weir start on the old server")
-	f.confirm.add(flags)
-	f.as.add(flags, "one JSON object")
+	f.confirm.Add(flags)
+	f.as.Add(flags, "one JSON object")
 	return cmd
 }
 
@@ -95,19 +96,19 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 		told.Messages += s.State.Msgs
 		told.Bytes += s.State.Bytes
 	}
-	err = f.confirm.ask(cmd, fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", count(told.Streams, "stream"), count(told.Messages, "message"),
-		config.FormatSize(int64(told.Bytes)), m.from.at, m.to.at, count(m.replicas, "replica")))
+	err = f.confirm.Ask(cmd, fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"),
+		config.FormatSize(int64(told.Bytes)), m.from.at, m.to.at, cli.Count(m.replicas, "replica")))
 	if err != nil {
 		return err
 	}
 	if err := m.run(ctx); err != nil {
 		return err
 	}
-	if f.as == asJSON {
-		return printJSON(cmd.OutOrStdout(), told)
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "moved %s with %s to %s: start weir there (WEIR_NATS_URL); %s is kept, and weir will not start on it\n",
-		count(told.Streams, "stream"), count(told.Messages, "message"), m.to.at, m.from.at)
+		cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"), m.to.at, m.from.at)
 	return err
 }
 
@@ -115,10 +116,10 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 func openMove(cmd *cobra.Command, f *moveFlags) (m *mover, stop func(), err error) {
 	settings, err := config.ReadSettingsFor(f.to)
 	if err != nil {
-		return nil, nil, usage(err)
+		return nil, nil, cli.Usage(err)
 	}
 	if settings.Embedded() || f.from == "" {
-		return nil, nil, usage(errors.New("say from where and to where: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's"))
+		return nil, nil, cli.Usage(errors.New("say from where and to where: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's"))
 	}
 	m = &mover{replicas: settings.Replicas, talk: func(format string, args ...any) {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: "+format+"\n", args...) // talk
@@ -152,13 +153,13 @@ func (m *mover) openSource(ctx context.Context, f *moveFlags, settings *config.S
 		}
 	} else {
 		if _, err := os.Stat(filepath.Join(f.from, "jetstream")); err != nil {
-			return nil, notFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.from))
+			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.from))
 		}
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: "127.0.0.1:0", Dir: f.from, SyncAlways: true, MaxPayload: maxPayload(nil), Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
-			return nil, refused(err)
+			return nil, cli.Refused(err)
 		}
 		stop, url, m.inside = server.Shutdown, server.ClientURL(), true
 	}
@@ -167,7 +168,7 @@ func (m *mover) openSource(ctx context.Context, f *moveFlags, settings *config.S
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.note(err) }))...)
 	if err != nil {
 		stop()
-		return nil, unreachable(explainConnect(at, "it", err))
+		return nil, cli.Unreachable(explainConnect(at, "it", err))
 	}
 	if at = nc.ConnectedUrlRedacted(); m.inside {
 		at = f.from
@@ -195,7 +196,7 @@ func (m *mover) run(ctx context.Context) error {
 	if own, err := readMove(ctx, m.to.js, leavingKey); err != nil {
 		return m.to.explain(err)
 	} else if own != nil && own.ID == m.note.ID {
-		return errors.Join(usage(errors.New("--from and --to are the same server")), dropMove(ctx, m.from.js, leavingKey))
+		return errors.Join(cli.Usage(errors.New("--from and --to are the same server")), dropMove(ctx, m.from.js, leavingKey))
 	}
 	if err := writeMove(ctx, m.to.js, m.replicas, arrivingKey, m.note); err != nil {
 		return fmt.Errorf("%s: %w", m.to.at, m.to.explain(err))
@@ -212,7 +213,7 @@ func (m *mover) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%w; nothing is lost: run the same command again, or --abandon", err)
 		}
-		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, count(s.State.Msgs, "message"), config.FormatSize(sent))
+		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, cli.Count(s.State.Msgs, "message"), config.FormatSize(sent))
 	}
 	if err := m.verify(ctx); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"weir/bucket/lease"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 )
 
 // How long a move waits for what must show itself.
@@ -64,7 +65,7 @@ func refuseRunning(ctx context.Context, c *connection) error {
 		case err != nil:
 			return c.explain(err)
 		case strings.Contains(string(msg.Data), `"name":"weir`):
-			return refused(fmt.Errorf("a weir runs on %s: stop it first (producers are told to try again meanwhile)", c.at))
+			return cli.Refused(fmt.Errorf("a weir runs on %s: stop it first (producers are told to try again meanwhile)", c.at))
 		}
 	}
 }
@@ -101,7 +102,7 @@ func refuseLeased(ctx context.Context, c *connection) error {
 			return err
 		}
 		if now != before {
-			return refused(fmt.Errorf("a weir dispatches on %s: stop it first", c.at))
+			return cli.Refused(fmt.Errorf("a weir dispatches on %s: stop it first", c.at))
 		}
 	}
 	return nil
@@ -145,7 +146,7 @@ func awaitCopies(ctx context.Context, c *connection, name string) (*jetstream.St
 			why = fmt.Sprintf("%d of %d replicas have all of it", current, info.Config.Replicas)
 		}
 		if time.Since(start) > settleWait {
-			return nil, fmt.Errorf("%s on %s: %s after %s: run the same command again", name, c.at, why, brief(settleWait))
+			return nil, fmt.Errorf("%s on %s: %s after %s: run the same command again", name, c.at, why, cli.Brief(settleWait))
 		}
 		if !stream.Sleep(ctx, settlePoll) {
 			return nil, context.Cause(ctx)

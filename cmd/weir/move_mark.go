@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
 )
 
 // moveBucket is where both ends of a move note it. It is never moved itself.
@@ -117,7 +118,7 @@ func refuseMoved(ctx context.Context, js jetstream.JetStream) error {
 	}
 	if arriving != nil && !arriving.Done {
 		return fmt.Errorf("jobs are being moved to this server from %s (by %s, at %s), and not all are here: end that with the same `weir move`, or take it back with `weir move --abandon`",
-			arriving.From, arriving.Who, clockTime(arriving.At))
+			arriving.From, arriving.Who, cli.ClockTime(arriving.At))
 	}
 	return nil
 }
@@ -128,5 +129,5 @@ func (n *moveNote) away() error {
 	if n.Done {
 		what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
 	}
-	return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, n.To, n.Who, clockTime(n.At), fix)
+	return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, n.To, n.Who, cli.ClockTime(n.At), fix)
 }

@@ -16,6 +16,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -35,13 +36,13 @@ func TestMoveRefuses(t *testing.T) {
 			t.Errorf("%s: ended with %+v, want %d %q", what, got, code, text)
 		}
 	}
-	refuse("a weir runs on the data", exitRefused, "another weir uses the data directory", "--from", data, "--to", url)
-	refuse("a weir runs at the source", exitRefused, "a weir runs on", "--from", source, "--to", url)
-	refuse("nothing at the source", exitNotFound, "weir has not run on", "--from", url, "--to", source)
-	refuse("a directory of another kind", exitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
-	refuse("no target", exitUsage, "--to", "--from", data)
-	refuse("nobody at the target", exitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
-	refuse("no move to take back", exitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
+	refuse("a weir runs on the data", cli.ExitRefused, "another weir uses the data directory", "--from", data, "--to", url)
+	refuse("a weir runs at the source", cli.ExitRefused, "a weir runs on", "--from", source, "--to", url)
+	refuse("nothing at the source", cli.ExitNotFound, "weir has not run on", "--from", url, "--to", source)
+	refuse("a directory of another kind", cli.ExitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
+	refuse("no target", cli.ExitUsage, "--to", "--from", data)
+	refuse("nobody at the target", cli.ExitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
+	refuse("no move to take back", cli.ExitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
 	r.stop()
@@ -49,12 +50,12 @@ func TestMoveRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuse("a weir and its streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("a weir and its streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
 	w.Stop()
 	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
-	refuse("streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
 	r.start() // it was not told to be left
 }
 
@@ -70,10 +71,10 @@ func TestMoveAbandoned(t *testing.T) {
 	if killedMove(t, data, url, 2) {
 		t.Fatal("the move ended before it could be killed")
 	}
-	if got := command(t, env, "move", "--from", data, "--to", other); got.code != exitRefused || !strings.Contains(got.stderr, "on their way to "+url) {
+	if got := command(t, env, "move", "--from", data, "--to", other); got.code != cli.ExitRefused || !strings.Contains(got.stderr, "on their way to "+url) {
 		t.Errorf("a move to elsewhere meanwhile: %+v", got)
 	}
-	if got := command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.code != exitRefused {
+	if got := command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.code != cli.ExitRefused {
 		t.Errorf("a move is taken back with its copies left: %+v", got)
 	}
 	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != 0 {
@@ -98,7 +99,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if got := command(t, env, "move", "--from", data, "--to", url); got.code != 0 {
 		t.Errorf("the same move again: %+v", got)
 	}
-	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != exitRefused {
+	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != cli.ExitRefused {
 		t.Errorf("a move that is done is taken back: %+v", got)
 	}
 }
@@ -116,11 +117,11 @@ func TestMoveBetweenServers(t *testing.T) {
 	r := rigBeside(t, w, api)
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
-	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != exitRefused {
+	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != cli.ExitRefused {
 		t.Errorf("under a weir that runs: %+v", got)
 	}
 	r.stop()
-	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != exitRefused {
+	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != cli.ExitRefused {
 		t.Errorf("onto itself: %+v", got)
 	}
 	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -20,7 +21,7 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 		return false, m.from.explain(err)
 	}
 	if len(m.streams) == 0 {
-		return false, notFound(fmt.Errorf("there is nothing to move: weir has not run on %s", m.from.at))
+		return false, cli.NotFound(fmt.Errorf("there is nothing to move: weir has not run on %s", m.from.at))
 	}
 	if err := m.checkTarget(ctx); err != nil {
 		return false, err
@@ -36,15 +37,15 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	begun := leaving != nil && arriving != nil && leaving.ID == arriving.ID
 	switch {
 	case begun && arriving.Done:
-		m.talk("everything was moved from %s to %s at %s already", m.from.at, m.to.at, clockTime(arriving.At))
+		m.talk("everything was moved from %s to %s at %s already", m.from.at, m.to.at, cli.ClockTime(arriving.At))
 		return true, m.seal(ctx)
 	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.at):
-		return false, refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.at, leaving.To))
+		return false, cli.Refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.at, leaving.To))
 	case arriving != nil && !arriving.Done && !begun:
-		return false, refused(fmt.Errorf("%s is the target of a move from %s that is not done: end that first, or take it back with --abandon", m.to.at, arriving.From))
+		return false, cli.Refused(fmt.Errorf("%s is the target of a move from %s that is not done: end that first, or take it back with --abandon", m.to.at, arriving.From))
 	case begun:
 		m.note.ID = leaving.ID
-		m.talk("going on with the move that was begun at %s", clockTime(leaving.At))
+		m.talk("going on with the move that was begun at %s", cli.ClockTime(leaving.At))
 	default:
 		if leaving != nil {
 			m.note.ID = leaving.ID
@@ -63,8 +64,8 @@ func (m *mover) refuseContent(ctx context.Context) error {
 		return m.to.explain(err)
 	}
 	if len(there) > 0 {
-		return refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
-			m.to.at, count(len(there), "stream"), there[0].Config.Name, count(there[0].State.Msgs, "message")))
+		return cli.Refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
+			m.to.at, cli.Count(len(there), "stream"), there[0].Config.Name, cli.Count(there[0].State.Msgs, "message")))
 	}
 	return nil
 }
@@ -81,13 +82,13 @@ func (m *mover) checkTarget(ctx context.Context) error {
 		return err
 	}
 	if _, err := check.account(ctx); err != nil {
-		return unreachable(err)
+		return cli.Unreachable(err)
 	}
 	var from, to [2]int
 	_, err := fmt.Sscanf(m.from.nc.ConnectedServerVersion(), "%d.%d", &from[0], &from[1])
 	_, err2 := fmt.Sscanf(m.to.nc.ConnectedServerVersion(), "%d.%d", &to[0], &to[1])
 	if err == nil && err2 == nil && (to[0] < from[0] || to[0] == from[0] && to[1] < from[1]) {
-		return refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target, it may not be able to read what the other writes",
+		return cli.Refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target, it may not be able to read what the other writes",
 			m.to.at, m.to.nc.ConnectedServerVersion(), m.from.at, m.from.nc.ConnectedServerVersion()))
 	}
 	return nil
@@ -118,7 +119,7 @@ func (m *mover) expel(ctx context.Context) error {
 	}
 	switch err := registry.ExpelAll(ctx); {
 	case errors.Is(err, lease.ErrLives):
-		return refused(fmt.Errorf("a weir dispatches on %s: stop it first", m.from.at))
+		return cli.Refused(fmt.Errorf("a weir dispatches on %s: stop it first", m.from.at))
 	case err != nil:
 		return m.from.explain(err)
 	}
@@ -220,11 +221,11 @@ func (m *mover) abandon(ctx context.Context) error {
 	}
 	switch {
 	case leaving == nil:
-		return notFound(fmt.Errorf("no move from %s was begun", m.from.at))
+		return cli.NotFound(fmt.Errorf("no move from %s was begun", m.from.at))
 	case leaving.Done || arriving != nil && arriving.ID == leaving.ID && arriving.Done:
-		return refused(fmt.Errorf("the move from %s to %s is done: weir may have called jobs there since", m.from.at, leaving.To))
+		return cli.Refused(fmt.Errorf("the move from %s to %s is done: weir may have called jobs there since", m.from.at, leaving.To))
 	case (arriving == nil || arriving.ID != leaving.ID) && leaving.To != m.to.at:
-		return refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that what was copied there goes too", m.from.at, leaving.To))
+		return cli.Refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that what was copied there goes too", m.from.at, leaving.To))
 	}
 	if arriving != nil && arriving.ID == leaving.ID {
 		if err := m.dropCopies(ctx); err != nil {

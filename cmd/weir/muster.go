@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
 )
 
 // muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
@@ -128,11 +129,11 @@ func (m *muster) complete() bool { return len(m.silent) == 0 }
 func (m *muster) missing() string {
 	var names []string
 	for _, s := range m.silent {
-		names = append(names, visible(s.instance))
+		names = append(names, cli.Visible(s.instance))
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", count(len(names), "dispatching replica"),
-		verb(len(names), "has", "have"), wordTimeout, verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
+	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", cli.Count(len(names), "dispatching replica"),
+		cli.Verb(len(names), "has", "have"), wordTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
 // nobody says when what was asked for is in force, where no replica has answered and none may call.
@@ -150,7 +151,7 @@ func (m *muster) overdue() string {
 	}
 	names := slices.Sorted(maps.Values(m.over))
 	for i := range names {
-		names[i] = visible(names[i])
+		names[i] = cli.Visible(names[i])
 	}
-	return fmt.Sprintf("; %s did not answer, and may call nothing before it has heard of it: %s", count(len(names), "replica"), strings.Join(names, ", "))
+	return fmt.Sprintf("; %s did not answer, and may call nothing before it has heard of it: %s", cli.Count(len(names), "replica"), strings.Join(names, ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
 )
@@ -20,7 +21,7 @@ func natsServerCommand() *cobra.Command {
 		Use:    "nats-server",
 		Short:  "Run a nats-server with JetStream, for tests",
 		Hidden: true,
-		Args:   takes(),
+		Args:   cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"weir/cmd/weir/internal/cli"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -65,7 +66,7 @@ const (
 // startOperator answers operators for what this process dispatches, until stop is called.
 func startOperator(w *Worker) (stop func() error, err error) {
 	service, err := micro.AddService(w.nc, micro.Config{
-		Name: operatorService, Version: version(), QueueGroupDisabled: true,
+		Name: operatorService, Version: cli.Version(), QueueGroupDisabled: true,
 		Description: "tells operators what waits, and why",
 	})
 	if err != nil {
@@ -281,9 +282,9 @@ func (c *connection) askFor(subject string, question []byte, waits answerWaits, 
 		msg, err := sub.NextMsg(wait)
 		switch {
 		case errors.Is(err, nats.ErrTimeout) && wait == waits.first:
-			return unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.at))
+			return cli.Unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.at))
 		case errors.Is(err, nats.ErrNoResponders):
-			return unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.at))
+			return cli.Unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.at))
 		case errors.Is(err, nats.ErrTimeout):
 			return nil
 		case err != nil:
@@ -302,7 +303,7 @@ func (c *connection) askFor(subject string, question []byte, waits answerWaits, 
 // checkLimit refuses a number of lines that nobody can be asked for.
 func checkLimit(limit int) error {
 	if limit < 1 || limit > dispatcher.MaxInspected {
-		return usage(errors.New("--limit is 1 to " + strconv.Itoa(dispatcher.MaxInspected)))
+		return cli.Usage(errors.New("--limit is 1 to " + strconv.Itoa(dispatcher.MaxInspected)))
 	}
 	return nil
 }

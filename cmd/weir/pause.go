@@ -10,13 +10,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/ingest"
 )
 
 func pauseCommand() *cobra.Command {
-	why, as := "", forPeople
+	why, as := "", cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "pause API [KEY]",
 		Short: "Keep an api, or one key of it, from being called",
@@ -25,18 +26,18 @@ may end. The pause is kept in NATS and survives restarts. The command returns wh
 call starts after that. One that does not answer, because it is stopped or cut off, has its right to call ended, which takes some
 seconds; one that keeps that right and does not answer is named, and the command ends with 1.`,
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42",
-		Args:    takes("API", "[KEY]"),
+		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.pause(cmd, c, why) })
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", why, "why, for those who wonder later")
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
 func resumeCommand() *cobra.Command {
-	as := forPeople
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "resume API [KEY]",
 		Short: "Let a paused api or key be called again, or try an api again that kept failing",
@@ -44,12 +45,12 @@ func resumeCommand() *cobra.Command {
 is called once at once: when that call is answered the others follow. What holds besides, an answer of the api (Retry-After) or a limit, goes on holding. Keys that were paused one by
 one stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
-		Args:    takes("API", "[KEY]"),
+		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.resume(cmd, c) })
 		},
 	}
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
@@ -70,21 +71,21 @@ func (w *word) name() string {
 	if w.Key == "" {
 		return w.API
 	}
-	return w.API + "/" + visible(w.Key)
+	return w.API + "/" + cli.Visible(w.Key)
 }
 
-func speakWord(cmd *cobra.Command, args []string, as format, speak func(c *connection, w *word) error) error {
+func speakWord(cmd *cobra.Command, args []string, as cli.Format, speak func(c *connection, w *word) error) error {
 	w := &word{API: args[0]}
 	if len(args) > 1 {
 		w.Key = args[1]
 		if err := ingest.CheckKey(w.Key); err != nil {
-			return usage(err)
+			return cli.Usage(err)
 		}
 	}
 	err := aboutAPI(cmd, w.API, func(c *connection) (err error) {
 		w.kv, err = c.js.KeyValue(cmd.Context(), controlBucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return notFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", controlBucket))
+			return cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", controlBucket))
 		} else if err != nil {
 			return c.explain(err)
 		}
@@ -93,8 +94,8 @@ func speakWord(cmd *cobra.Command, args []string, as format, speak func(c *conne
 	if err != nil {
 		return err
 	}
-	if as == asJSON {
-		return printJSON(cmd.OutOrStdout(), w)
+	if as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), w)
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func (w *word) resume(cmd *cobra.Command, c *connection) error {
 	case errors.Is(err, jetstream.ErrKeyNotFound):
 		err := w.tryNow(cmd, c)
 		if err == nil && w.Trying == 0 {
-			err = notFound(fmt.Errorf("%s is not paused, and no breaker of it is open", w.name()))
+			err = cli.NotFound(fmt.Errorf("%s is not paused, and no breaker of it is open", w.name()))
 		}
 		return err
 	case err != nil:
@@ -160,7 +161,7 @@ func (w *word) tryNow(cmd *cobra.Command, c *connection) error {
 	})
 	if w.Trying > 0 {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s kept failing or denied weir: it is called once now by %s, and by itself again when that is answered\n",
-			w.name(), count(w.Trying, "replica"))
+			w.name(), cli.Count(w.Trying, "replica"))
 	}
 	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
 		return nil // who begins to call later has no breaker open
@@ -229,7 +230,7 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 			_, _ = fmt.Fprintf(talk, "weir: %s %s; %s\n", w.name(), state, m.nobody())
 			return nil
 		case behind == "" && m.complete():
-			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force%s\n", w.name(), state, count(w.Replicas, "dispatching replica"), verb(w.Replicas, "has", "have"), m.overdue())
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force%s\n", w.name(), state, cli.Count(w.Replicas, "dispatching replica"), cli.Verb(w.Replicas, "has", "have"), m.overdue())
 			return nil
 		case ctx.Err() != nil && behind == "":
 			return fmt.Errorf("%s: the %s is stored, but %s: %s", w.name(), word, m.missing(), still)

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/ingest/await"
 )
@@ -121,7 +122,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--wait"); got.code != 0 {
 		t.Fatalf("a producer cannot submit: %+v", got)
 	}
-	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != exitFailed || !strings.Contains(got.stderr, "rejected") {
+	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "rejected") {
 		t.Fatalf("the letter's notice did not reach its producer: %+v", got)
 	}
 	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
@@ -137,7 +138,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 			{"verify --json", "pay"},
 		} {
 			got := r.as(role, strings.Fields(c.args)...)
-			if got.code != 0 && got.code != exitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
+			if got.code != 0 && got.code != cli.ExitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
 				t.Errorf("%s: weir %s ended with %+v", role, c.args, got)
 			}
 		}
@@ -166,12 +167,12 @@ func (r *roleRig) operate() {
 		{"pause pay vip --why test", 0},
 		{"resume pay vip", 0},
 		{"pause pay", 0},
-		{"cancel pay no-such-job", exitNotFound},
+		{"cancel pay no-such-job", cli.ExitNotFound},
 		{"resume pay", 0},
 		{"dead export", 0},
 		{"dead redrive 1 --yes", 0},
 		{"dead purge 2 --yes", 0},
-		{"dead purge --api pay --yes", exitNotFound},
+		{"dead purge --api pay --yes", cli.ExitNotFound},
 	} {
 		got := r.as("operator", strings.Fields(c.args)...)
 		if got.code != c.code || strings.Contains(got.stderr, "refuses") || strings.Contains(got.stderr, "could not be stored") {
@@ -211,7 +212,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		}
 		start := time.Now()
 		got := r.as(c.role, strings.Fields(c.args)...)
-		if got.code != exitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
+		if got.code != cli.ExitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
 			t.Errorf("%s: weir %s ended with %+v, want the subject %s", c.role, c.args, got, c.subject)
 		}
 		if time.Since(start) > requestTimeout {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
 )
@@ -169,7 +170,7 @@ func refuseUnsupported(c *config.Config) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	return usage(errors.Join(errs...))
+	return cli.Usage(errors.Join(errs...))
 }
 
 // logWarnings logs what a file says and probably does not mean; of the environment no file is named.

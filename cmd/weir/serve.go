@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -20,16 +21,16 @@ func serveCommand() *cobra.Command {
 Settings come from the environment (WEIR_CONFIG, WEIR_NATS_URL, WEIR_DATA_DIR, …; see the README).
 SIGTERM or Ctrl-C stops taking jobs and lets running calls end; a second one exits at once. SIGHUP reads the
 configuration file anew: a file that has changed is put in force on every weir of the server, as a restart would do it.`,
-		Args: takes(),
+		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, err := config.ReadSettings()
 			if err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
 			log := newLogger(settings)
 			logWarnings(log, "", settings.Warnings)
 			if err := setMemory(settings, log); err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
 			return serve(cmd.Context(), settings, log)
 		},
@@ -47,7 +48,7 @@ func serve(ctx context.Context, s *config.Settings, log *slog.Logger) error {
 		return classify(err)
 	}
 	logWarnings(log, w.config.File, w.config.Warnings)
-	log.Info("ready", "apis", len(w.config.APIs), "version", version())
+	log.Info("ready", "apis", len(w.config.APIs), "version", cli.Version())
 	told.ready(w)
 	return w.Wait()
 }
@@ -71,7 +72,7 @@ func newLogger(s *config.Settings) *slog.Logger {
 func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": version()},
+		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": cli.Version()},
 	})
 	info.Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)

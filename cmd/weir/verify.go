@@ -14,13 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
 )
 
 func verifyCommand() *cobra.Command {
-	api, since, as := "", "", forPeople
+	api, since, as := "", "", cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Hold every recorded call against the limits",
@@ -36,11 +37,11 @@ out, unless --since asks for them.
 It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
 did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,
 		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := readTime(since, time.Now())
 			if err != nil {
-				return usage(fmt.Errorf("--since %w", err))
+				return cli.Usage(fmt.Errorf("--since %w", err))
 			}
 			c, err := dial()
 			if err != nil {
@@ -59,7 +60,7 @@ did not, or a job was called twice that must not be, 3: the ledger has no such c
 	}
 	cmd.Flags().StringVar(&api, "api", "", "only of this api")
 	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
-	as.add(cmd.Flags(), "one JSON object a line, one for each api")
+	as.Add(cmd.Flags(), "one JSON object a line, one for each api")
 	return cmd
 }
 
@@ -138,7 +139,7 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
 	if errors.Is(err, ledger.ErrNoLedger) {
-		return notFound(err)
+		return cli.NotFound(err)
 	} else if err != nil {
 		return c.explain(err)
 	}
@@ -146,10 +147,10 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 		r.check(math.MaxInt64)
 	}
 	if strangers > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %s of apis that are not configured any more: not checked\n", count(strangers, "call"))
+		_, _ = fmt.Fprintf(talk, "weir: %s of apis that are not configured any more: not checked\n", cli.Count(strangers, "call"))
 	}
 	if unreadable > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not checked\n", count(unreadable, "record"))
+		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
 	}
 	return nil
 }
@@ -185,10 +186,10 @@ type limitJSON struct {
 	BurstAllowed int64          `json:"burst_allowed,omitempty"`
 }
 
-func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) error {
+func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as cli.Format) error {
 	failed, calls := false, 0
-	t := &table{}
-	t.row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "USED", "BURST", "VERDICT")
+	t := &cli.Table{}
+	t.Row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "USED", "BURST", "VERDICT")
 	var found []verifiedJSON
 	var silent []*replay // of apis without a call
 	for _, name := range slices.Sorted(maps.Keys(replays)) {
@@ -200,11 +201,11 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 		found = append(found, v)
 		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
 		for _, l := range v.Limits {
-			t.row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
+			t.Row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
 				amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
 		}
-		if as == asJSON {
-			if err := printJSON(cmd.OutOrStdout(), v); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(cmd.OutOrStdout(), v); err != nil {
 				return err
 			}
 		}
@@ -215,8 +216,8 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as format) err
 	for _, r := range silent {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s: no call%s\n", r.api.Name, sinceText(r.changed))
 	}
-	if as == forPeople {
-		if err := errors.Join(t.print(cmd.OutOrStdout()), tellTotals(cmd.OutOrStdout(), found)); err != nil {
+	if as == cli.ForPeople {
+		if err := errors.Join(t.Print(cmd.OutOrStdout()), tellTotals(cmd.OutOrStdout(), found)); err != nil {
 			return err
 		}
 	}
@@ -235,9 +236,9 @@ func noCalls(silent []*replay) error {
 		}
 	}
 	if changed.IsZero() {
-		return notFound(errors.New("the ledger has no such calls"))
+		return cli.NotFound(errors.New("the ledger has no such calls"))
 	}
-	return notFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
+	return cli.NotFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
 }
 
 // sinceText says from when on calls were looked at, where that is not as it was asked for.
@@ -294,9 +295,9 @@ func tellTotals(w io.Writer, found []verifiedJSON) error {
 	for _, v := range found {
 		started := ""
 		if !v.First.IsZero() {
-			started = fmt.Sprintf(", started %s to %s", clockTime(v.First), clockTime(v.Last))
+			started = fmt.Sprintf(", started %s to %s", cli.ClockTime(v.First), cli.ClockTime(v.Last))
 		}
-		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, count(v.Calls, "call"), count(v.Keys, "key"),
+		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, cli.Count(v.Calls, "call"), cli.Count(v.Keys, "key"),
 			started, v.BilledYes, v.BilledUnknown)
 		if err != nil {
 			return fmt.Errorf("write the verdict: %w", err)
@@ -312,11 +313,11 @@ func tellTotals(w io.Writer, found []verifiedJSON) error {
 			{v.Unkeyed, "call", "of these that the api could not take for the one before, by its idempotency key"},
 		} {
 			if note.n > 0 {
-				_, _ = fmt.Fprintf(w, "  %s %s\n", count(note.n, note.noun), note.text)
+				_, _ = fmt.Fprintf(w, "  %s %s\n", cli.Count(note.n, note.noun), note.text)
 			}
 		}
 		for _, r := range v.Repeated {
-			_, _ = fmt.Fprintf(w, "    job %s of key %s: call %d at %s, after %s\n", visible(r.Job), visible(r.Key), r.Call, clockTime(r.Started), visible(r.Before))
+			_, _ = fmt.Fprintf(w, "    job %s of key %s: call %d at %s, after %s\n", cli.Visible(r.Job), cli.Visible(r.Key), r.Call, cli.ClockTime(r.Started), cli.Visible(r.Before))
 		}
 	}
 	return nil

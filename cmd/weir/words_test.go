@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -46,7 +47,7 @@ func TestWrongNumberOfArguments(t *testing.T) {
 	} {
 		cmd := rootCommand()
 		cmd.Run, cmd.RunE = nil, nil
-		if got := fmt.Sprint(takes(c.names...)(cmd, make([]string, c.given))); got != c.want {
+		if got := fmt.Sprint(cli.Takes(c.names...)(cmd, make([]string, c.given))); got != c.want {
 			t.Errorf("%d for %v: %s, want %s", c.given, c.names, got, c.want)
 		}
 	}

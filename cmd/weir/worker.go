@@ -14,6 +14,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
@@ -251,7 +252,7 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
-		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
+		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
 		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
@@ -337,7 +338,7 @@ func (w *Worker) takeJobs() error {
 	}
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
-		Conn: w.nc, Version: version(), APIs: w.follower.intake,
+		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
 		Bury: w.office.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
 	})
 	if err != nil {
@@ -355,7 +356,7 @@ func (w *Worker) listenHTTP() (err error) {
 		return nil
 	}
 	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: version(), Ready: w.ready,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.ready,
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)

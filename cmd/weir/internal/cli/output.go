@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -15,40 +15,41 @@ import (
 	"weir/cmd/weir/internal/terminal"
 )
 
-// format is how a command prints its data.
-type format string
+// Format is how a command prints its data.
+type Format string
 
+// The formats.
 const (
-	forPeople format = ""
-	asJSON    format = "json"
+	ForPeople Format = ""     // tables, and sentences
+	AsJSON    Format = "json" // one object a line
 )
 
-// add makes the flag --json set the format.
-func (f *format) add(flags *pflag.FlagSet, usage string) {
+// Add makes the flag --json set the format.
+func (f *Format) Add(flags *pflag.FlagSet, usage string) {
 	flags.VarPF(f, "json", "", usage).NoOptDefVal = "true"
 }
 
 // Set implements pflag.Value.
-func (f *format) Set(text string) error {
+func (f *Format) Set(text string) error {
 	yes, err := strconv.ParseBool(text)
 	if err != nil {
 		return errors.New("--json takes no value")
 	}
-	*f = forPeople
+	*f = ForPeople
 	if yes {
-		*f = asJSON
+		*f = AsJSON
 	}
 	return nil
 }
 
 // String implements pflag.Value.
-func (f *format) String() string { return strconv.FormatBool(*f == asJSON) }
+func (f *Format) String() string { return strconv.FormatBool(*f == AsJSON) }
 
 // Type implements pflag.Value: help prints it as a flag without a value.
-func (f *format) Type() string { return "bool" }
+func (f *Format) Type() string { return "bool" }
 
-// printJSON writes one value as one line.
-func printJSON(w io.Writer, v any) error {
+// PrintJSON writes one value as one line.
+func PrintJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -57,26 +58,30 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.
-type table struct {
+// Table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.
+type Table struct {
 	rows [][]string
 }
 
-func (t *table) row(cells ...string) {
+// Size is how many rows were given since the last were written.
+func (t *Table) Size() int { return len(t.rows) }
+
+// Row adds one.
+func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
-		cells[i] = visible(c)
+		cells[i] = Visible(c)
 	}
 	t.rows = append(t.rows, cells)
 }
 
-// print writes the rows and forgets them.
-func (t *table) print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
+// Print writes the rows and forgets them.
+func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
 
-// whole is print without cutting: for what is told nowhere else.
-func (t *table) whole(w io.Writer) error { return t.printCut(w, 0) }
+// PrintWhole is Print without cutting: for what is told nowhere else.
+func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
 // printCut cuts lines to most characters; 0 is no bound.
-func (t *table) printCut(w io.Writer, most int) error {
+func (t *Table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -102,16 +107,16 @@ func (t *table) printCut(w io.Writer, most int) error {
 	return nil
 }
 
-// visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
-func visible(text string) string {
+// Visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
+func Visible(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return text
 	}
 	return strconv.Quote(text)
 }
 
-// brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
-func brief(d time.Duration) string {
+// Brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
+func Brief(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0s"
@@ -137,13 +142,21 @@ func withoutZeroSeconds(d time.Duration) string {
 	return strings.TrimSuffix(d.String(), "0s")
 }
 
-// count writes a number of things: 1 key, 2 keys.
-func count[N int | int64 | uint64](n N, noun string) string {
+// Count writes a number of things: 1 key, 2 keys.
+func Count[N int | int64 | uint64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// clockTime writes a point in time for people, in UTC, to the millisecond.
-func clockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// ClockTime writes a point in time for people, in UTC, to the millisecond.
+func ClockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Verb is the form that goes with a number.
+func Verb(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}

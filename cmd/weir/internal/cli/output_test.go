@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -11,7 +11,7 @@ func TestBrief(t *testing.T) {
 		30 * time.Second: "30s", time.Minute: "1m", 140 * time.Second: "2m20s", 5*time.Minute + 10*time.Second: "5m10s",
 		time.Hour: "1h0m", 200 * time.Minute: "3h20m", 47 * time.Hour: "47h0m", 300 * time.Hour: "12d",
 	} {
-		if got := brief(d); got != want {
+		if got := Brief(d); got != want {
 			t.Errorf("%s is written as %s, want %s", d, got, want)
 		}
 	}

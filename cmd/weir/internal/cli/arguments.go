@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// takes makes a command refuse more or fewer arguments than these. One in brackets may be left out.
-func takes(names ...string) cobra.PositionalArgs {
+// Takes makes a command refuse more or fewer arguments than these. One in brackets may be left out.
+func Takes(names ...string) cobra.PositionalArgs {
 	least, what := 0, "no arguments"
 	for i, name := range names {
 		switch {
@@ -28,7 +28,7 @@ func takes(names ...string) cobra.PositionalArgs {
 	}
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > len(names) {
-			return usage(fmt.Errorf("%s takes %s: %s", cmd.CommandPath(), what, cmd.UseLine()))
+			return Usage(fmt.Errorf("%s takes %s: %s", cmd.CommandPath(), what, cmd.UseLine()))
 		}
 		return nil
 	}
