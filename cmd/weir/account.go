@@ -15,6 +15,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher/ledger"
 )
 
@@ -127,7 +128,7 @@ func bootID() string {
 
 // recall reads the stored account, and says why it is of no use where it is not.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string) (why string, err error) {
-	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+controlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, controlBucket, accountKey(a.api)))
+	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+connect.ControlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, connect.ControlBucket, accountKey(a.api)))
 	if err != nil {
 		return "", fmt.Errorf("account of the last run: %w", err)
 	}

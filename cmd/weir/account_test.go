@@ -8,6 +8,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -27,7 +28,7 @@ func newAccountRig(t *testing.T) *accountRig {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  ext:\n    url: %s\n    bucket: {rate: 1/h, capacity: 10}\n")
 	w := &Worker{nc: r.nc, js: r.js, log: testLog(t), clock: newClock(), settings: &config.Settings{Instance: "test"}}
 	var err error
-	if w.control, err = r.js.KeyValue(t.Context(), controlBucket); err != nil {
+	if w.control, err = r.js.KeyValue(t.Context(), connect.ControlBucket); err != nil {
 		t.Fatal(err)
 	}
 	day := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: 60 * 24 * time.Hour}

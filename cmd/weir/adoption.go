@@ -18,6 +18,14 @@ type configFile struct {
 	config *config.Config
 }
 
+// configured is what the file says, nil where there is none.
+func (f *configFile) configured() *config.Config {
+	if f == nil {
+		return nil
+	}
+	return f.config
+}
+
 func readConfigFile(path string) (*configFile, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS

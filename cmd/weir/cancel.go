@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -30,8 +31,8 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 					return cli.Usage(err)
 				}
 			}
-			return aboutAPI(cmd, args[0], func(c *connection) error {
-				answers, err := c.cancel(args[0], q)
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				answers, err := cancelJob(c, args[0], q)
 				if err != nil {
 					return err
 				}
@@ -61,10 +62,10 @@ type cancelReply struct {
 	Err  string                    `json:"error,omitempty"`
 }
 
-// cancel looks first: an id that stands under several keys is nobody's in particular.
-func (c *connection) cancel(api string, q cancelQuestion) ([]dispatcher.CancelAnswer, error) {
+// cancelJob looks first: an id that stands under several keys is nobody's in particular.
+func cancelJob(c *connect.Connection, api string, q cancelQuestion) ([]dispatcher.CancelAnswer, error) {
 	q.Look = true
-	found, err := c.askCancel(api, q)
+	found, err := askCancel(c, api, q)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +85,13 @@ func (c *connection) cancel(api string, q cancelQuestion) ([]dispatcher.CancelAn
 			cli.Visible(strings.Join(keys[:min(len(keys), 10)], ", "))))
 	}
 	q.Key, q.Look = keys[0], false
-	return c.askCancel(api, q)
+	return askCancel(c, api, q)
 }
 
 // askCancel asks every replica, until the owners of all partitions have answered.
-func (c *connection) askCancel(api string, q cancelQuestion) (found []dispatcher.CancelAnswer, err error) {
+func askCancel(c *connect.Connection, api string, q cancelQuestion) (found []dispatcher.CancelAnswer, err error) {
 	owned, all, failed := 0, 1, error(nil)
-	err = c.askFor(cancelSubject+api, marshal(q), cancelWaits, func(data []byte, wrong *operatorError) bool {
+	err = askFor(c, cancelSubject+api, marshal(q), cancelWaits, func(data []byte, wrong *operatorError) bool {
 		var a cancelReply
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI:

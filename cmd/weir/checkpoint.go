@@ -16,6 +16,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/connect"
 )
 
 // checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
@@ -63,7 +64,7 @@ func newCheckpointer(ctx context.Context, w *Worker, api string, store *bucket.M
 	if last.Seq > 0 {
 		c.revision, c.own = last.Seq, last.Seq
 		if err := json.Unmarshal(last.Data, &s); err != nil {
-			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), controlBucket, err)
+			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), connect.ControlBucket, err)
 		}
 	}
 	store.Restore(s)
@@ -174,7 +175,7 @@ func (c *checkpointer) stored(revision uint64) {
 // last is the checkpoint that is stored, with no sequence where there is none. Only the leader is asked: from a replica that
 // lags a start would take an older one, and grant what has been used since.
 func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
-	m, err := stream.AskLeader(ctx, c.nc, "KV_"+controlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, controlBucket, c.key()))
+	m, err := stream.AskLeader(ctx, c.nc, "KV_"+connect.ControlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, connect.ControlBucket, c.key()))
 	if err != nil || m == nil {
 		return stream.LeaderMessage{}, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
 )
 
 // TestCheckpointIsTakenByALaterOneOnly: a worker ends when another process has stored a checkpoint after its own, and for no
@@ -16,7 +17,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  ext:\n    url: %s\n    bucket: {rate: 1/h, capacity: 10}\n")
 	w := &Worker{nc: r.nc, log: testLog(t)}
 	var err error
-	if w.control, err = r.js.KeyValue(t.Context(), controlBucket); err != nil {
+	if w.control, err = r.js.KeyValue(t.Context(), connect.ControlBucket); err != nil {
 		t.Fatal(err)
 	}
 	open := func() *checkpointer {
@@ -66,7 +67,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	put(c, `{"a":6}`, nil)
 
 	// Another process takes over. It reads from the leader: direct reads, as of a replica that lags, are not to be had.
-	stream, err := r.js.Stream(t.Context(), "KV_"+controlBucket)
+	stream, err := r.js.Stream(t.Context(), "KV_"+connect.ControlBucket)
 	if err != nil {
 		t.Fatal(err)
 	}

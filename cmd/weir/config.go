@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 func configCommand() *cobra.Command {
@@ -185,8 +186,8 @@ comments. Secrets stand in it by reference only.`,
 		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connected(func(c *connection) error {
-				v, err := c.configVersion(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				v, err := currentVersion(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -209,13 +210,13 @@ func showConfig(out io.Writer, c shownConfig, as cli.Format) error {
 	return nil
 }
 
-// configStore opens the configuration's home. It is an error with exit code 3 where there is none.
-func (c *connection) configStore(ctx context.Context) (configStore, error) {
-	kv, err := c.js.KeyValue(ctx, configBucket)
+// openConfigStore opens the configuration's home. It is an error with exit code 3 where there is none.
+func openConfigStore(ctx context.Context, c *connect.Connection) (configStore, error) {
+	kv, err := c.JetStream.KeyValue(ctx, connect.ConfigBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return configStore{}, errNeverApplied
 	} else if err != nil {
-		return configStore{}, c.explain(err)
+		return configStore{}, c.Explain(err)
 	}
 	return configStore{kv}, nil
 }
@@ -223,15 +224,15 @@ func (c *connection) configStore(ctx context.Context) (configStore, error) {
 // errNeverApplied says that there is no configuration in NATS.
 var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
 
-// configVersion reads the version in force: the newest that can be read.
-func (c *connection) configVersion(ctx context.Context) (*configVersion, error) {
-	store, err := c.configStore(ctx)
+// currentVersion reads the version in force: the newest that can be read.
+func currentVersion(ctx context.Context, c *connect.Connection) (*configVersion, error) {
+	store, err := openConfigStore(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	v, _, err := store.newest(ctx)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	if v == nil {
 		return nil, errNeverApplied

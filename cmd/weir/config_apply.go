@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 func configApplyCommand() *cobra.Command {
@@ -44,14 +45,14 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 			if file == "-" {
 				file = "stdin"
 			}
-			return connected(func(conn *connection) error {
-				store, err := conn.ownConfigStore(cmd.Context())
+			return connect.With(func(conn *connect.Connection) error {
+				store, err := makeConfigStore(cmd.Context(), conn)
 				if err != nil {
 					return err
 				}
 				current, last, err := store.newest(cmd.Context())
 				if err != nil {
-					return conn.explain(err)
+					return conn.Explain(err)
 				}
 				p := proposal{from: file, text: string(text), config: c, current: current, last: last}
 				return p.apply(cmd, conn, store, confirm, as)
@@ -64,9 +65,9 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 	return cmd
 }
 
-// ownConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
-func (c *connection) ownConfigStore(ctx context.Context) (configStore, error) {
-	store, err := c.configStore(ctx)
+// makeConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
+func makeConfigStore(ctx context.Context, c *connect.Connection) (configStore, error) {
+	store, err := openConfigStore(ctx, c)
 	if !errors.Is(err, errNeverApplied) {
 		return store, err
 	}
@@ -74,8 +75,8 @@ func (c *connection) ownConfigStore(ctx context.Context) (configStore, error) {
 	if err != nil {
 		return store, cli.Usage(err)
 	}
-	store, err = ensureConfigStore(ctx, c.js, settings.Replicas)
-	return store, c.explain(err)
+	store, err = ensureConfigStore(ctx, c.JetStream, settings.Replicas)
+	return store, c.Explain(err)
 }
 
 // proposal is a configuration that is to take the place of another.
@@ -102,7 +103,7 @@ type changeJSON struct {
 }
 
 // apply shows the difference, asks, stores and tells.
-func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, confirm cli.Confirmation, as cli.Format) error {
+func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store configStore, confirm cli.Confirmation, as cli.Format) error {
 	var before *config.Config
 	var told appliedJSON
 	next := runningConfig{YAML: p.text, From: p.from, Who: whoami()}
@@ -120,7 +121,7 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
 	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.version {
 		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
-		return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, told.Version))
+		return errors.Join(p.tell(cmd, told, as), awaitFollowed(c, cmd, told.Version))
 	}
 	if err := confirm.Ask(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
 		return err
@@ -130,11 +131,11 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 	if errors.Is(err, errLostRace) {
 		return fmt.Errorf("%w: nothing was applied; look at `weir config show` and apply again", err)
 	} else if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	told.Applied, told.Version = true, version
 	p.announce(cmd, c, next, told)
-	err = c.awaitFollowed(cmd, version)
+	err = awaitFollowed(c, cmd, version)
 	if errors.Is(err, errCannotFollow) {
 		err = p.takeBack(cmd, c, store, &told, err)
 	}
@@ -142,10 +143,10 @@ func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, c
 }
 
 // announce tells of a version that is stored.
-func (p *proposal) announce(cmd *cobra.Command, c *connection, next runningConfig, told appliedJSON) {
+func (p *proposal) announce(cmd *cobra.Command, c *connect.Connection, next runningConfig, told appliedJSON) {
 	talk := cmd.ErrOrStderr()
 	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
-	if err := data.event().Publish(cmd.Context(), c.js); err != nil {
+	if err := data.event().Publish(cmd.Context(), c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
@@ -153,7 +154,7 @@ func (p *proposal) announce(cmd *cobra.Command, c *connection, next runningConfi
 
 // takeBack puts what was in force before a version that cannot be followed in its place, unless somebody else has changed
 // the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
-func (p *proposal) takeBack(cmd *cobra.Command, c *connection, store configStore, told *appliedJSON, why error) error {
+func (p *proposal) takeBack(cmd *cobra.Command, c *connect.Connection, store configStore, told *appliedJSON, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, since there was none before it: mend that there, or apply another", why)
 	}
@@ -168,7 +169,7 @@ func (p *proposal) takeBack(cmd *cobra.Command, c *connection, store configStore
 	told.Applied, told.Version = false, version
 	p.announce(cmd, c, former, back)
 	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.version)
-	return errors.Join(why, c.awaitFollowed(cmd, version))
+	return errors.Join(why, awaitFollowed(c, cmd, version))
 }
 
 func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as cli.Format) error {

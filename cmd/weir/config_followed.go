@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 )
 
 // refusedConfig is a version that a follower cannot put in force, and why.
@@ -40,11 +41,11 @@ func (f *follower) state(instance, session string) followState {
 var errCannotFollow = errors.New("cannot be followed")
 
 // awaitFollowed returns when every replica that may call follows a version or a later one, and fails when one does not.
-func (c *connection) awaitFollowed(cmd *cobra.Command, version uint64) error {
+func awaitFollowed(c *connect.Connection, cmd *cobra.Command, version uint64) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wordTimeout)
 	defer cancel()
 	talk := cmd.ErrOrStderr()
-	m, err := c.muster(ctx)
+	m, err := newMuster(ctx, c)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 )
 
 // historyJSON is one version, as --json prints it.
@@ -33,8 +34,8 @@ func configHistoryCommand() *cobra.Command {
 		Example: "  weir config history\n  weir config history --json | jq .who",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connected(func(c *connection) error {
-				entries, err := c.configEntries(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				entries, err := configEntries(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -69,8 +70,8 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 }
 
 // configEntries reads every version that is kept, the oldest first.
-func (c *connection) configEntries(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
-	store, err := c.configStore(ctx)
+func configEntries(ctx context.Context, c *connect.Connection) ([]jetstream.KeyValueEntry, error) {
+	store, err := openConfigStore(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func (c *connection) configEntries(ctx context.Context) ([]jetstream.KeyValueEnt
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, errNeverApplied
 	}
-	return entries, c.explain(err)
+	return entries, c.Explain(err)
 }
 
 func historyOf(entry jetstream.KeyValueEntry) historyJSON {
@@ -106,8 +107,8 @@ text. The file it once came from is not touched; weir serve applies that only on
 					return cli.Usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
 				}
 			}
-			return connected(func(c *connection) error {
-				entries, err := c.configEntries(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				entries, err := configEntries(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -115,7 +116,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				store, err := c.configStore(cmd.Context())
+				store, err := openConfigStore(cmd.Context(), c)
 				if err != nil {
 					return err
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
 )
 
@@ -34,7 +35,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 				subject = sub.Subject
 			}
 			w.log.Warn("nats", "subject", subject, "err", err)
-			w.denied.note(err)
+			w.denied.Note(err)
 		}),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
@@ -46,7 +47,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
-			MaxPayload: maxPayload(file), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
+			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
 		})
 		if err != nil {
 			return err
@@ -56,11 +57,11 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		url = server.ClientURL()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
-		opts = append(opts, accessOptions(s)...)
+		opts = append(opts, connect.Options(s)...)
 	}
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return cli.Unreachable(explainConnect(s.NATSURL.String(), "the server", err))
+		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })
@@ -71,21 +72,9 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		w.room = w.server.MaxStore()
 		return refuseMoved(ctx, w.js)
 	}
-	check := serverCheck{nc: nc, js: w.js, denied: &w.denied, settings: s, file: file, log: w.log}
-	if w.room, err = check.run(ctx); err != nil {
+	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
+	if w.room, err = check.Run(ctx); err != nil {
 		return err
 	}
 	return refuseMoved(ctx, w.js)
-}
-
-// maxPayload lets every configured body in, and a larger one far enough to be told that it is too large; results as well.
-func maxPayload(file *configFile) int64 {
-	most := int64(8 << 20)
-	if file != nil {
-		most = max(most, file.config.Results.MaxBody+(1<<20))
-		for _, a := range file.config.APIs {
-			most = max(most, a.MaxBody+(1<<20))
-		}
-	}
-	return most
 }

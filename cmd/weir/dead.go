@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -114,14 +115,14 @@ func (f *letterFlags) String() string {
 	return strings.Join(parts, " ")
 }
 
-// scope ends a selection at the letters that are there now.
-func (c *connection) scope(ctx context.Context, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
+// scopeOf ends a selection at the letters that are there now.
+func scopeOf(ctx context.Context, c *connect.Connection, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
 	scope, err := b.Scope(ctx, s)
 	var missing *deadletter.MissingError
 	if errors.As(err, &missing) {
 		return nil, cli.NotFound(err)
 	}
-	return scope, c.explain(err)
+	return scope, c.Explain(err)
 }
 
 // readTime reads a point in time, or how long ago it was; zero for no text.
@@ -165,20 +166,20 @@ func readStatus(text string) (deadletter.StatusRange, error) {
 }
 
 // browse opens the letters.
-func (c *connection) browse(ctx context.Context) (*deadletter.Browser, error) {
-	b, err := deadletter.OpenBrowser(ctx, c.js)
+func browse(ctx context.Context, c *connect.Connection) (*deadletter.Browser, error) {
+	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
 		return nil, cli.NotFound(err)
 	}
-	return b, c.explain(err)
+	return b, c.Explain(err)
 }
 
 // withLetters opens the letters for a command that may take long: a signal ends its context.
-func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connection, b *deadletter.Browser) error) error {
-	return connected(func(c *connection) error {
+func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
+	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		b, err := c.browse(ctx)
+		b, err := browse(ctx, c)
 		if err != nil {
 			return err
 		}

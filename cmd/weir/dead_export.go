@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -44,13 +45,13 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 			if raw {
 				print = printBody
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-				scope, err := c.scope(ctx, b, selection)
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				scope, err := scopeOf(ctx, c, b, selection)
 				if err != nil {
 					return err
 				}
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
-					written, err := c.export(ctx, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
+					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
 						err = noLetters(selection.Filter)
 					}
@@ -67,14 +68,14 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 	return cmd
 }
 
-// export writes the letters of a scope and returns how many.
-func (c *connection) export(ctx context.Context, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
+// exportLetters writes the letters of a scope and returns how many.
+func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
 	walk, bar := scope.Walk(deadletter.Whole), cli.NewProgressBar(cmd.ErrOrStderr(), "exported", 0)
 	defer bar.Clear()
 	for {
 		chunk, err := walk.Chunk(ctx)
 		if err != nil {
-			return written, c.explain(err)
+			return written, c.Explain(err)
 		}
 		if len(chunk) == 0 {
 			return written, nil

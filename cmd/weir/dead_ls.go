@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -28,12 +29,12 @@ func deadListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			return c.listLetters(cmd, filter, limit, as)
+			return listLetters(c, cmd, filter, limit, as)
 		},
 	}
 	flags.add(cmd.Flags())
@@ -42,8 +43,8 @@ func deadListCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, limit int, as cli.Format) error {
-	b, err := c.browse(cmd.Context())
+func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter, limit int, as cli.Format) error {
+	b, err := browse(cmd.Context(), c)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (c *connection) listLetters(cmd *cobra.Command, filter deadletter.Filter, l
 		return nil
 	})
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	if listed == 0 {
 		return noLetters(filter)

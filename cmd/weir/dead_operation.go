@@ -10,6 +10,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -36,7 +37,7 @@ func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage
 }
 
 // on reads what was said, and runs do with the letters open.
-func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connection, b *deadletter.Browser) error) error {
+func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
 	o.args = args
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)

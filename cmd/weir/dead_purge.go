@@ -10,6 +10,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -28,8 +29,8 @@ to answer it does nothing, and ends with 4.`,
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-				scope, err := c.scope(ctx, b, f.chosen)
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				scope, err := scopeOf(ctx, c, b, f.chosen)
 				if err != nil {
 					return err
 				}
@@ -56,10 +57,10 @@ type purgeJSON struct {
 }
 
 // purge counts, asks, deletes, tells.
-func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connection, scope *deadletter.Scope) error {
+func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.Connection, scope *deadletter.Scope) error {
 	found, err := scope.Contents(ctx)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	if found.Letters == 0 {
 		return noLetters(f.chosen.Filter)
@@ -72,7 +73,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connectio
 	if err := f.confirm.Insist(cmd, fmt.Sprintf("Delete %s for good?", cli.Count(found.Letters, "letter"))); err != nil {
 		return err
 	}
-	right, err := c.takeLetterRight(ctx)
+	right, err := takeLetterRight(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connectio
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
 	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.Show})
 	bar.Clear()
-	return errors.Join(f.finish(cmd, c, told), c.explain(err))
+	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
 }
 
 func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
@@ -95,12 +96,12 @@ func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
 }
 
 // finish tells what was purged, here and to whoever listens.
-func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) error {
+func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *purgeJSON) error {
 	if told.Purged > 0 {
 		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
 			Who: whoami(), Selection: f.said(), Letters: told.Purged,
 		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)
 		}
 	}

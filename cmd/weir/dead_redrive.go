@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -46,7 +47,7 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
 				return f.redrive(ctx, cmd, c, b)
 			})
 		},
@@ -58,7 +59,7 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
 }
 
 // redrive is the way of a redrive: count, ask, publish, tell.
-func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser) error {
+func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
 	if f.dryRun || !f.confirm.Possible(cmd) {
 		askedFor := f.dryRun
 		f.dryRun = askedFor || f.as == cli.AsJSON // the plan is all there is to tell
@@ -71,7 +72,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 		}
 		return f.confirm.Insist(cmd, f.question(plan))
 	}
-	right, err := c.takeLetterRight(ctx)
+	right, err := takeLetterRight(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -95,18 +96,18 @@ func (f *redriveFlags) question(p *deadletter.Plan) string {
 }
 
 // plan reads what is to be redriven, and prints it.
-func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
-	current, ok := c.running(ctx)
+func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
+	current, ok := runningConfigOf(ctx, c)
 	if !ok {
 		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
-	scope, err := c.scope(ctx, b, f.chosen)
+	scope, err := scopeOf(ctx, c, b, f.chosen)
 	if err != nil {
 		return nil, nil, err
 	}
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: *f.every,
+		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every,
 		Valid: func() bool { return right != nil && right.lease.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
@@ -119,7 +120,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 	r := deadletter.NewRedrive(scope, o)
 	plan, err := r.Plan(ctx)
 	if err != nil {
-		return nil, nil, c.explain(err)
+		return nil, nil, c.Explain(err)
 	}
 	if !plan.Found() {
 		return nil, nil, noLetters(f.chosen.Filter)
@@ -144,21 +145,23 @@ func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
 	}
 }
 
-// traces reads calls from the ledger.
-func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
-	_, err := ledger.Read(ctx, c.js, f, func(r *ledger.Record, _, _ uint64) error {
-		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
-		return nil
-	})
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return nil // no call, no trace
+// tracesOf reads calls from a server's ledger.
+func tracesOf(c *connect.Connection) func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) error {
+	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
+		f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
+		_, err := ledger.Read(ctx, c.JetStream, f, func(r *ledger.Record, _, _ uint64) error {
+			take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
+			return nil
+		})
+		if errors.Is(err, ledger.ErrNoLedger) {
+			return nil // no call, no trace
+		}
+		return err
 	}
-	return err
 }
 
 // tell says what came of the redrive.
-func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tally, failed error) error {
+func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadletter.Tally, failed error) error {
 	f.bar.Clear()
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err
@@ -167,19 +170,19 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 		e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
 			Who: whoami(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
 		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)
 		}
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
-		return cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.at))
+		return cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.At))
 	case errors.Is(failed, deadletter.ErrUnanswered):
 		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):
 		return errors.New("stopped: what was not redriven is still a letter; start it again to go on")
 	case failed != nil:
-		return c.explain(failed)
+		return c.Explain(failed)
 	case t.Left > 0:
 		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", cli.Count(t.Left, "letter"))
 	case t.Overflowed+t.Refused > 0:

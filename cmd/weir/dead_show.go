@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -34,12 +35,12 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			if as == cli.AsJSON && bodyOnly {
 				return cli.Usage(errors.New("--json and --body exclude each other"))
 			}
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			k, err := c.letter(cmd, seq)
+			k, err := readLetter(c, cmd, seq)
 			if err != nil {
 				return err
 			}
@@ -63,8 +64,8 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 	return cmd
 }
 
-func (c *connection) letter(cmd *cobra.Command, seq uint64) (deadletter.Kept, error) {
-	b, err := c.browse(cmd.Context())
+func readLetter(c *connect.Connection, cmd *cobra.Command, seq uint64) (deadletter.Kept, error) {
+	b, err := browse(cmd.Context(), c)
 	if err != nil {
 		return deadletter.Kept{}, err
 	}
@@ -72,7 +73,7 @@ func (c *connection) letter(cmd *cobra.Command, seq uint64) (deadletter.Kept, er
 	if errors.Is(err, deadletter.ErrNoLetter) {
 		return k, cli.NotFound(fmt.Errorf("there is no dead letter %d: it never was, or it was redriven, purged or too old", seq))
 	}
-	return k, c.explain(err)
+	return k, c.Explain(err)
 }
 
 func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
 )
@@ -44,12 +45,12 @@ func deadStatsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			counts, err := c.countLetters(cmd, filter)
+			counts, err := countLetters(c, cmd, filter)
 			if err != nil {
 				return err
 			}
@@ -64,8 +65,8 @@ func deadStatsCommand() *cobra.Command {
 // progressEvery is after how many letters the progress is shown anew.
 const progressEvery = 10_000
 
-func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
-	b, err := c.browse(cmd.Context())
+func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
+	b, err := browse(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	if len(groups) == 0 {
 		return nil, noLetters(filter)

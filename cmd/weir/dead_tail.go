@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -30,17 +31,17 @@ the server comes back.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			b, err := c.browse(ctx)
+			b, err := browse(ctx, c)
 			if err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			return c.explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
+			return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
 				if as == cli.AsJSON {
 					return cli.PrintJSON(out, letterAsJSON(&k))
 				}

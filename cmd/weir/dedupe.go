@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/connect"
 )
 
 // dedupe is for how long ids are known by the configuration that is to be in force, and were by those before it: a job that
@@ -41,7 +42,7 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 // dedupeChanged notes that the queues' streams have been brought to the newest time for which ids are known. It is by the
 // servers' clock that jobs are stamped; while that is not to be had, jobs that either value could mean are not decided on.
 func (w *Worker) dedupeChanged(ctx context.Context) {
-	s, err := w.js.Stream(ctx, "KV_"+configBucket)
+	s, err := w.js.Stream(ctx, "KV_"+connect.ConfigBucket)
 	if err != nil {
 		w.log.Warn("the server does not say what time it is: jobs sent again under their ids may become letters unknown", "err", err)
 		return

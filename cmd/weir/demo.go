@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/demo"
 )
 
@@ -24,7 +25,7 @@ behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
 		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{
-				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(defaultNATSURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
+				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(connect.DefaultURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
 			}
 			if asJSON {
 				o.Out, o.JSON = os.Stderr, os.Stdout

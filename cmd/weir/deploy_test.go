@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/ingest/await"
 )
 
@@ -79,7 +80,7 @@ func TestDeployedVariablesExist(t *testing.T) {
 	seen := map[string]bool{}
 	for path, text := range deployFiles(t) {
 		for _, name := range regexp.MustCompile(`\bWEIR_[A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
-			if stream := slices.Contains(commonStreams(), name) || name == "WEIR_NAME"; !slices.Contains(known, name) && !stream {
+			if stream := slices.Contains(connect.CommonStreams(), name) || name == "WEIR_NAME"; !slices.Contains(known, name) && !stream {
 				t.Errorf("deploy/%s: weir knows no %s", path, name)
 			}
 			seen[name] = true

@@ -15,6 +15,7 @@ import (
 	"weir/bucket/queue"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/ingest"
 )
 
@@ -41,7 +42,6 @@ type follower struct {
 const (
 	followTimeout = 30 * time.Second // to put one version in force
 	followRetry   = 2 * time.Second  // until a version is tried again that NATS did not let us put in force
-	headerRoom    = 64 << 10         // of a message, beside the job's body
 )
 
 func newFollower(w *Worker, store configStore, present *configVersion) *follower {
@@ -131,7 +131,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	defer cancel()
 	changes := f.config.Diff(v.config)
 	if err := f.apply(ctx, v.config, changes); err != nil {
-		return fmt.Errorf("put version %d in force: %w", v.version, explainStart(explainOverlap(f.w.js, err)))
+		return fmt.Errorf("put version %d in force: %w", v.version, connect.ExplainStreams(explainOverlap(f.w.js, err)))
 	}
 	f.w.dedupeChanged(ctx)
 	f.config = v.config
@@ -156,7 +156,7 @@ func (f *follower) check(c *config.Config) error {
 			return fmt.Errorf("api %s: %w", a.Name, err)
 		}
 	}
-	if err := fitsPayload(c, f.w.nc); err != nil {
+	if err := connect.FitsPayload(c, f.w.nc); err != nil {
 		return fmt.Errorf("%w; or restart weir, if the server is its own", err)
 	}
 	if f.w.dispatch == nil {

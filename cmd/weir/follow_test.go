@@ -13,6 +13,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 // applyConfig stores a configuration as `weir config apply` does, and returns its version. yaml gets the api's url for
@@ -34,7 +35,7 @@ func (r *rig) applyConfig(yaml string) uint64 {
 
 func (r *rig) configStore() configStore {
 	r.t.Helper()
-	kv, err := r.js.KeyValue(r.t.Context(), configBucket)
+	kv, err := r.js.KeyValue(r.t.Context(), connect.ConfigBucket)
 	if err != nil {
 		r.t.Fatal(err)
 	}

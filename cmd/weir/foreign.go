@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/ingest"
 )
 
@@ -109,7 +110,7 @@ func describeForeign(ctx context.Context, js jetstream.JetStream, name string, p
 	info := stream.CachedInfo()
 	s.Messages = info.State.Msgs
 	for _, subject := range info.Config.Subjects {
-		if slices.ContainsFunc(patterns, func(pattern string) bool { return overlaps(subject, pattern) }) {
+		if slices.ContainsFunc(patterns, func(pattern string) bool { return connect.Overlaps(subject, pattern) }) {
 			s.Subjects = append(s.Subjects, cli.Visible(subject))
 		}
 	}
@@ -131,7 +132,7 @@ func explainOverlap(js jetstream.JetStream, err error) error {
 		return err
 	}
 	patterns := []string{"weir.q.>", "weir.o.>", "weir.dead.>", "weir.events.>", "weir.results.>", "weir.calls.>"}
-	for _, kv := range []string{configBucket, controlBucket, leasesBucket} {
+	for _, kv := range []string{connect.ConfigBucket, connect.ControlBucket, connect.LeasesBucket} {
 		patterns = append(patterns, "$KV."+kv+".>")
 	}
 	found, lookErr := streamsOver(context.Background(), js, weirsOwn, patterns...) // whatever ended the start, this may be asked

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -43,8 +44,8 @@ func newForeignWatch(w *Worker) *foreignWatch {
 
 // refuse looks once, before anything is changed, and says why the worker must not start. A user who may not ask is told so in
 // the log: then weir cannot know.
-func (f *foreignWatch) refuse(ctx context.Context, denied *denials) error {
-	asking, done := denied.tolerate(ctx)
+func (f *foreignWatch) refuse(ctx context.Context, denied *connect.Denials) error {
+	asking, done := denied.Tolerate(ctx)
 	defer done()
 	found, err := streamsOver(asking, f.js, nobodysOwn, jobSubjects)
 	if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher/httpcall"
 )
 
@@ -35,7 +36,7 @@ func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
 	}
 	var mark redisMark
 	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
-		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, controlBucket, err)
+		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, connect.ControlBucket, err)
 	}
 	if strings.HasSuffix(mark.Epoch, processEpoch) {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/connect"
 )
 
 // How long a replica that begins a lease waits to hear what was said before, until it begins another one, and how often it looks.
@@ -21,11 +22,11 @@ func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := w.stillHere(ctx); err != nil {
 		return err
 	}
-	err := w.awaitHeard(ctx, controlBucket, pausePrefix+">", w.pauses.heard.Load)
+	err := w.awaitHeard(ctx, connect.ControlBucket, pausePrefix+">", w.pauses.heard.Load)
 	if err != nil {
 		return fmt.Errorf("the pauses: %w", err)
 	}
-	if err := w.awaitHeard(ctx, configBucket, currentKey, w.follower.seen.Load); err != nil {
+	if err := w.awaitHeard(ctx, connect.ConfigBucket, currentKey, w.follower.seen.Load); err != nil {
 		return fmt.Errorf("the configuration: %w", err)
 	}
 	return nil

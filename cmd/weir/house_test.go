@@ -39,6 +39,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/cli", "cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/embedded", ""},
 	{"cmd/weir/internal/config", "bucket bucket/queue"},
+	{"cmd/weir/internal/connect", "bucket/lease cmd/weir/internal/cli cmd/weir/internal/config"},
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
 	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/weir/internal/terminal"},
 	{"cmd/weir", "*"},

@@ -13,6 +13,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 )
 
@@ -31,8 +32,8 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 			if err := checkLimit(limit); err != nil {
 				return err
 			}
-			return aboutAPI(cmd, args[0], func(c *connection) error {
-				found, err := c.keys(args[0], limit)
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				found, err := askKeys(c, args[0], limit)
 				if err != nil {
 					return err
 				}
@@ -45,14 +46,24 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 	return cmd
 }
 
+// aboutAPI is connected for a command about one api, which must be configured.
+func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) error) error {
+	return connect.With(func(c *connect.Connection) error {
+		if err := checkAPI(c, cmd, api); err != nil {
+			return err
+		}
+		return do(c)
+	})
+}
+
 // checkAPI finds an unknown api out before anybody is asked about it.
-func (c *connection) checkAPI(cmd *cobra.Command, name string) error {
-	current, ok := c.running(cmd.Context())
+func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
+	current, ok := runningConfigOf(cmd.Context(), c)
 	if !ok {
 		return checkAPIName(name)
 	}
 	if _, found := current.API(name); !found {
-		return c.noAPI(cmd.Context(), name, current)
+		return explainNoAPI(cmd.Context(), c, name, current)
 	}
 	return nil
 }
@@ -64,11 +75,11 @@ type gathered struct {
 	missing, all int // partitions
 }
 
-// keys gathers the deepest buckets from all owners.
-func (c *connection) keys(api string, limit int) (*gathered, error) {
+// askKeys gathers the deepest buckets from all owners.
+func askKeys(c *connect.Connection, api string, limit int) (*gathered, error) {
 	g := &gathered{all: 1, missing: 1}
 	owned, failed := 0, error(nil)
-	err := c.ask(keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
+	err := ask(c, keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
 		var a keysAnswer
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI:

@@ -11,6 +11,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 // jobsLeft counts the jobs, by api, that wait in queues of apis which are not configured: nobody calls them.
@@ -58,13 +59,37 @@ func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config) {
 	}
 }
 
-// noAPI says that an api is not configured: how many jobs wait for it all the same, or which are.
-func (c *connection) noAPI(ctx context.Context, name string, current *config.Config) error {
-	ctx, done := c.denied.tolerate(ctx) // who may not count them is told the rest
+// explainNoAPI says that an api is not configured: how many jobs wait for it all the same, or which are.
+func explainNoAPI(ctx context.Context, c *connect.Connection, name string, current *config.Config) error {
+	ctx, done := c.Denied.Tolerate(ctx) // who may not count them is told the rest
 	defer done()
-	if found, err := jobsLeft(ctx, c.js, current); err == nil && found[name] > 0 {
+	if found, err := jobsLeft(ctx, c.JetStream, current); err == nil && found[name] > 0 {
 		return cli.NotFound(fmt.Errorf("api %s is not configured, and %s %s in its queues: configure it again to have them called",
 			name, cli.Count(found[name], "job"), cli.Verb(found[name], "waits", "wait")))
 	}
 	return noAPI(name, current)
+}
+
+// runningConfigOf reads the running configuration. ok is false where there is none to be read: weir never ran on this server,
+// or these credentials may not see it.
+func runningConfigOf(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
+	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to see it
+	defer done()
+	v, err := currentVersion(ctx, c)
+	if err != nil {
+		return nil, false
+	}
+	return v.config, true
+}
+
+// noAPI says that an api is not configured, and which are.
+func noAPI(name string, c *config.Config) error {
+	names := make([]string, len(c.APIs))
+	for i := range c.APIs {
+		names[i] = c.APIs[i].Name
+	}
+	if len(names) == 0 {
+		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
+	}
+	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -196,7 +197,7 @@ func (w *levelWatch) recall(ctx context.Context) error {
 		return fmt.Errorf("what was told of budgets: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &told); err != nil {
-			return fmt.Errorf("what was told of budgets (%s in %s) cannot be read: %w", budgetKey(w.api), controlBucket, err)
+			return fmt.Errorf("what was told of budgets (%s in %s) cannot be read: %w", budgetKey(w.api), connect.ControlBucket, err)
 		}
 	}
 	w.told = told

@@ -11,6 +11,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 // budgetEvents are the budget events of an api that are kept, in order: limit, threshold, amount.
@@ -134,14 +135,14 @@ apis:
 	for range 3 {
 		r.submit("weir.jobs.pay.slow", nil, nil)
 	}
-	c, err := dial()
+	c, err := connect.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	var shown *keyShown
 	r.eventually("what show says of the limits", func() bool {
-		shown, err = c.show("pay", "slow", 1)
+		shown, err = askShow(c, "pay", "slow", 1)
 		return err == nil && len(shown.Limits) == 2 && shown.Limits[0].Held >= 8
 	})
 	var text bytes.Buffer

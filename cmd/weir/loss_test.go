@@ -14,6 +14,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
 	"weir/ingest/await"
 )
@@ -64,7 +65,7 @@ func (r *rig) awaitEnd() {
 // again.
 func TestLostMembershipIsBegunAnew(t *testing.T) {
 	r := newExternalRig(t)
-	kv, err := r.js.KeyValue(t.Context(), leasesBucket)
+	kv, err := r.js.KeyValue(t.Context(), connect.LeasesBucket)
 	if err != nil {
 		t.Fatal(err)
 	}

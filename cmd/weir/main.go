@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 )
 
 // classify gives a configuration's errors their exit code.
@@ -52,7 +53,7 @@ func rootCommand() *cobra.Command {
 		Short: "Call paid APIs never too fast, never too often, never twice",
 		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
 
-Commands that look at a running weir find its NATS server by WEIR_NATS_URL (default ` + defaultNATSURL + `),
+Commands that look at a running weir find its NATS server by WEIR_NATS_URL (default ` + connect.DefaultURL + `),
 with WEIR_NATS_CREDS and WEIR_NATS_CA where it asks for them. Data goes to stdout, all else to stderr.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,

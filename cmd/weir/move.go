@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
 )
 
@@ -59,7 +60,7 @@ on the new one. The old one keeps what it had. --abandon takes a move back that 
 
 // mover is a move under way.
 type mover struct {
-	from, to *connection
+	from, to *connect.Connection
 	inside   bool // the source is a server in this process: nobody else uses its data
 	replicas int
 	talk     func(format string, args ...any)
@@ -91,13 +92,13 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 	if err != nil || done {
 		return err
 	}
-	told := movedJSON{From: m.from.at, To: m.to.at, Streams: len(m.streams), Replicas: m.replicas}
+	told := movedJSON{From: m.from.At, To: m.to.At, Streams: len(m.streams), Replicas: m.replicas}
 	for _, s := range m.streams {
 		told.Messages += s.State.Msgs
 		told.Bytes += s.State.Bytes
 	}
 	err = f.confirm.Ask(cmd, fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"),
-		config.FormatSize(int64(told.Bytes)), m.from.at, m.to.at, cli.Count(m.replicas, "replica")))
+		config.FormatSize(int64(told.Bytes)), m.from.At, m.to.At, cli.Count(m.replicas, "replica")))
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func move(cmd *cobra.Command, f *moveFlags) error {
 		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "moved %s with %s to %s: start weir there (WEIR_NATS_URL); %s is kept, and weir will not start on it\n",
-		cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"), m.to.at, m.from.at)
+		cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"), m.to.At, m.from.At)
 	return err
 }
 
@@ -128,11 +129,11 @@ func openMove(cmd *cobra.Command, f *moveFlags) (m *mover, stop func(), err erro
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.to, err = dialAs(settings); err != nil {
+	if m.to, err = connect.DialAs(settings); err != nil {
 		stopSource()
 		return nil, nil, err
 	}
-	m.note = moveNote{From: m.from.at, To: m.to.at, Who: whoami(), At: time.Now().UTC()}
+	m.note = moveNote{From: m.from.At, To: m.to.At, Who: whoami(), At: time.Now().UTC()}
 	return m, func() { m.to.Close(); stopSource() }, nil
 }
 
@@ -156,33 +157,23 @@ func (m *mover) openSource(ctx context.Context, f *moveFlags, settings *config.S
 			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.from))
 		}
 		server, err := embedded.Start(ctx, embedded.Options{
-			Listen: "127.0.0.1:0", Dir: f.from, SyncAlways: true, MaxPayload: maxPayload(nil), Log: slog.New(slog.DiscardHandler),
+			Listen: "127.0.0.1:0", Dir: f.from, SyncAlways: true, MaxPayload: connect.MaxPayload(nil), Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return nil, cli.Refused(err)
 		}
 		stop, url, m.inside = server.Shutdown, server.ClientURL(), true
 	}
-	denied := &denials{}
-	nc, err := nats.Connect(url, append(opts, nats.Name("weir move"), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.note(err) }))...)
+	m.from, err = connect.Open(connect.Address{URL: url, At: at, Start: "it", Name: "weir move", Timeout: apiWait, Options: opts})
 	if err != nil {
 		stop()
-		return nil, cli.Unreachable(explainConnect(at, "it", err))
+		return nil, err
 	}
-	if at = nc.ConnectedUrlRedacted(); m.inside {
-		at = f.from
+	if m.from.At = m.from.Conn.ConnectedUrlRedacted(); m.inside {
+		m.from.At = f.from
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(apiWait))
-	if err != nil {
-		nc.Close()
-		stop()
-		return nil, fmt.Errorf("JetStream: %w", err)
-	}
-	m.from = &connection{nc: nc, js: js, at: at, denied: denied}
-	denied.tell(m.from.hangUp)
 	shutdown := stop
-	return func() { nc.Close(); shutdown() }, nil
+	return func() { m.from.Close(); shutdown() }, nil
 }
 
 // run copies, verifies, and only then lets weir start at the target.
@@ -190,16 +181,16 @@ func (m *mover) run(ctx context.Context) error {
 	if m.note.ID == "" {
 		m.note.ID = nuid.Next()
 	}
-	if err := writeMove(ctx, m.from.js, m.streams[0].Config.Replicas, leavingKey, m.note); err != nil {
-		return fmt.Errorf("%s: %w", m.from.at, m.from.explain(err))
+	if err := writeMove(ctx, m.from.JetStream, m.streams[0].Config.Replicas, leavingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
 	}
-	if own, err := readMove(ctx, m.to.js, leavingKey); err != nil {
-		return m.to.explain(err)
+	if own, err := readMove(ctx, m.to.JetStream, leavingKey); err != nil {
+		return m.to.Explain(err)
 	} else if own != nil && own.ID == m.note.ID {
-		return errors.Join(cli.Usage(errors.New("--from and --to are the same server")), dropMove(ctx, m.from.js, leavingKey))
+		return errors.Join(cli.Usage(errors.New("--from and --to are the same server")), dropMove(ctx, m.from.JetStream, leavingKey))
 	}
-	if err := writeMove(ctx, m.to.js, m.replicas, arrivingKey, m.note); err != nil {
-		return fmt.Errorf("%s: %w", m.to.at, m.to.explain(err))
+	if err := writeMove(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
 	}
 	// From here on no weir starts at either end. One that was just starting shows now, or by what it stores.
 	if err := m.quiet(ctx); err != nil {
@@ -219,11 +210,11 @@ func (m *mover) run(ctx context.Context) error {
 		return err
 	}
 	m.note.Done, m.note.At = true, time.Now().UTC()
-	if err := writeMove(ctx, m.from.js, 1, leavingKey, m.note); err != nil {
-		return fmt.Errorf("%s: %w", m.from.at, m.from.explain(err))
+	if err := writeMove(ctx, m.from.JetStream, 1, leavingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
 	}
-	if err := writeMove(ctx, m.to.js, m.replicas, arrivingKey, m.note); err != nil {
-		return fmt.Errorf("%s: %w", m.to.at, m.to.explain(err))
+	if err := writeMove(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
 	}
 	return m.seal(ctx)
 }

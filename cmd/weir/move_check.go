@@ -14,6 +14,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 )
 
 // How long a move waits for what must show itself.
@@ -43,19 +44,19 @@ func weirStreams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.Stre
 }
 
 // refuseRunning fails when a weir is connected to a server, or was until a moment ago.
-func refuseRunning(ctx context.Context, c *connection) error {
-	inbox := c.nc.NewRespInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
+func refuseRunning(ctx context.Context, c *connect.Connection) error {
+	inbox := c.Conn.NewRespInbox()
+	sub, err := c.Conn.SubscribeSync(inbox)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection may have gone
 	ping, err := micro.ControlSubject(micro.PingVerb, "", "")
 	if err != nil {
 		panic("the subject of pings: " + err.Error())
 	}
-	if err := c.nc.PublishRequest(ping, inbox, nil); err != nil {
-		return c.explain(err)
+	if err := c.Conn.PublishRequest(ping, inbox, nil); err != nil {
+		return c.Explain(err)
 	}
 	for {
 		msg, err := sub.NextMsg(pingWait)
@@ -63,21 +64,21 @@ func refuseRunning(ctx context.Context, c *connection) error {
 		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrTimeout):
 			return refuseLeased(ctx, c)
 		case err != nil:
-			return c.explain(err)
+			return c.Explain(err)
 		case strings.Contains(string(msg.Data), `"name":"weir`):
-			return cli.Refused(fmt.Errorf("a weir runs on %s: stop it first (producers are told to try again meanwhile)", c.at))
+			return cli.Refused(fmt.Errorf("a weir runs on %s: stop it first (producers are told to try again meanwhile)", c.At))
 		}
 	}
 }
 
 // refuseLeased fails when a lease is renewed while it looks: somebody dispatches who does not answer.
-func refuseLeased(ctx context.Context, c *connection) error {
+func refuseLeased(ctx context.Context, c *connect.Connection) error {
 	last := func() (uint64, error) {
-		s, err := c.js.Stream(ctx, "KV_"+leasesBucket)
+		s, err := c.JetStream.Stream(ctx, "KV_"+connect.LeasesBucket)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return 0, nil
 		} else if err != nil {
-			return 0, c.explain(err)
+			return 0, c.Explain(err)
 		}
 		if s.CachedInfo().State.Msgs == 0 {
 			return 0, nil
@@ -88,7 +89,7 @@ func refuseLeased(ctx context.Context, c *connection) error {
 	if err != nil || before == 0 {
 		return err
 	}
-	if kv, err := c.js.KeyValue(ctx, leasesBucket); err == nil {
+	if kv, err := c.JetStream.KeyValue(ctx, connect.LeasesBucket); err == nil {
 		if _, err := kv.Keys(ctx); errors.Is(err, jetstream.ErrNoKeysFound) {
 			return nil
 		}
@@ -102,7 +103,7 @@ func refuseLeased(ctx context.Context, c *connection) error {
 			return err
 		}
 		if now != before {
-			return cli.Refused(fmt.Errorf("a weir dispatches on %s: stop it first", c.at))
+			return cli.Refused(fmt.Errorf("a weir dispatches on %s: stop it first", c.At))
 		}
 	}
 	return nil
@@ -125,10 +126,10 @@ func differs(was, is *jetstream.StreamInfo) string {
 }
 
 // awaitCopies returns when a stream has a leader and every replica has all of it.
-func awaitCopies(ctx context.Context, c *connection, name string) (*jetstream.StreamInfo, error) {
+func awaitCopies(ctx context.Context, c *connect.Connection, name string) (*jetstream.StreamInfo, error) {
 	for start := time.Now(); ; {
 		why := ""
-		s, err := c.js.Stream(ctx, name)
+		s, err := c.JetStream.Stream(ctx, name)
 		if err != nil {
 			why = err.Error()
 		} else if info := s.CachedInfo(); info.Cluster == nil || info.Config.Replicas == 1 {
@@ -146,7 +147,7 @@ func awaitCopies(ctx context.Context, c *connection, name string) (*jetstream.St
 			why = fmt.Sprintf("%d of %d replicas have all of it", current, info.Config.Replicas)
 		}
 		if time.Since(start) > settleWait {
-			return nil, fmt.Errorf("%s on %s: %s after %s: run the same command again", name, c.at, why, cli.Brief(settleWait))
+			return nil, fmt.Errorf("%s on %s: %s after %s: run the same command again", name, c.At, why, cli.Brief(settleWait))
 		}
 		if !stream.Sleep(ctx, settlePoll) {
 			return nil, context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/connect"
 )
 
 // Bounds of copying one stream. The server at the other end gives a restore up that gets nothing for five seconds, and
@@ -96,7 +97,7 @@ func (c *streamCopy) begin(ctx context.Context, inbox string) error {
 		Error          *jetstream.APIError `json:"error"`
 	}
 	if err = errors.Join(err, readAnswer(answer, &restore)); err == nil && restore.Error != nil {
-		err = explainStart(restore.Error)
+		err = connect.ExplainStreams(restore.Error)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", c.name, err)
@@ -151,7 +152,7 @@ func (c *streamCopy) give(ctx context.Context, data []byte) error {
 		return fmt.Errorf("write %s: %w", c.name, err)
 	}
 	if answer.Error != nil {
-		return fmt.Errorf("write %s: %w", c.name, explainStart(answer.Error))
+		return fmt.Errorf("write %s: %w", c.name, connect.ExplainStreams(answer.Error))
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 )
 
 // moveBucket is where both ends of a move note it. It is never moved itself.
@@ -60,7 +61,7 @@ func writeMove(ctx context.Context, js jetstream.JetStream, replicas int, key st
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("key-value bucket %s: %w", moveBucket, explainStart(err))
+		return fmt.Errorf("key-value bucket %s: %w", moveBucket, connect.ExplainStreams(err))
 	}
 	data, err := json.Marshal(n)
 	if err != nil {

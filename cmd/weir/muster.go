@@ -11,13 +11,14 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 )
 
 // muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
 // nothing and goes on one day: so its lease is waited out, as the other replicas do, and ended for good. Before it calls under
 // another it hears what was said meanwhile (mayBegin).
 type muster struct {
-	c        *connection
+	c        *connect.Connection
 	registry *lease.Registry   // nil where no replicas share a server
 	silent   map[string]silent // by session
 	over     map[string]string // instances by session: silent ones whose lease has ended
@@ -37,12 +38,12 @@ type replica struct{ instance, session string }
 // againAnswer is how long a first answer is waited for once somebody was silent.
 const againAnswer = time.Second
 
-// muster begins one. What is asked about must be stored by then.
-func (c *connection) muster(ctx context.Context) (*muster, error) {
+// newMuster begins one. What is asked about must be stored by then.
+func newMuster(ctx context.Context, c *connect.Connection) (*muster, error) {
 	m := &muster{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
-	if m.registry, err = lease.FindRegistry(ctx, c.js); err != nil {
-		return nil, c.explain(err)
+	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
+		return nil, c.Explain(err)
 	}
 	return m, m.look(ctx, nil)
 }
@@ -51,7 +52,7 @@ func (c *connection) muster(ctx context.Context) (*muster, error) {
 // where only nobody's answer tells that somebody runs.
 func (m *muster) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
-	err := m.c.askFor(subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(m.c, subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
 		if wrong == nil {
 			answered[take(data)] = true
 		}
@@ -69,11 +70,11 @@ func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
 	if m.registry == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
 	defer cancel()
 	members, err := m.registry.Members(ctx)
 	if err != nil {
-		return m.c.explain(err)
+		return m.c.Explain(err)
 	}
 	now, before := time.Now(), m.silent
 	m.silent = map[string]silent{}
@@ -94,7 +95,7 @@ func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
 		}
 		ended, _, err := m.registry.Expel(ctx, session, s.revision)
 		if err != nil {
-			return m.c.explain(err)
+			return m.c.Explain(err)
 		}
 		if ended {
 			delete(m.silent, session)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -264,31 +265,31 @@ var errSilent = errors.New("a dispatching weir did not answer")
 
 // ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
 // satisfied or no more come. It fails with errNobody when nobody is there to answer, and with errSilent when nobody has.
-func (c *connection) ask(subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
-	return c.askFor(subject, marshal(inquiry{limit}), answerWaits{firstAnswer, nextAnswer}, take)
+func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
+	return askFor(c, subject, marshal(inquiry{limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
 
-func (c *connection) askFor(subject string, question []byte, waits answerWaits, take func(data []byte, err *operatorError) (enough bool)) error {
-	inbox := c.nc.NewRespInbox()
-	sub, err := c.nc.SubscribeSync(inbox)
+func askFor(c *connect.Connection, subject string, question []byte, waits answerWaits, take func(data []byte, err *operatorError) (enough bool)) error {
+	inbox := c.Conn.NewRespInbox()
+	sub, err := c.Conn.SubscribeSync(inbox)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	if err := c.nc.PublishRequest(subject, inbox, question); err != nil {
-		return c.explain(err)
+	if err := c.Conn.PublishRequest(subject, inbox, question); err != nil {
+		return c.Explain(err)
 	}
 	for wait := waits.first; ; wait = waits.next {
 		msg, err := sub.NextMsg(wait)
 		switch {
 		case errors.Is(err, nats.ErrTimeout) && wait == waits.first:
-			return cli.Unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.at))
+			return cli.Unreachable(fmt.Errorf("%w within %s at %s: is it stopped, or its machine overloaded?", errSilent, waits.first, c.At))
 		case errors.Is(err, nats.ErrNoResponders):
-			return cli.Unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.at))
+			return cli.Unreachable(fmt.Errorf("%w at %s: start `weir serve` with the role dispatch, or set WEIR_NATS_URL to the server it uses", errNobody, c.At))
 		case errors.Is(err, nats.ErrTimeout):
 			return nil
 		case err != nil:
-			return c.explain(err)
+			return c.Explain(err)
 		}
 		var wrong *operatorError
 		if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {

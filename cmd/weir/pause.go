@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -28,7 +29,7 @@ seconds; one that keeps that right and does not answer is named, and the command
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.pause(cmd, c, why) })
+			return speakWord(cmd, args, as, func(c *connect.Connection, w *word) error { return w.pause(cmd, c, why) })
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", why, "why, for those who wonder later")
@@ -47,7 +48,7 @@ one stay paused when their api is resumed.`,
 		Example: "  weir resume credit-check\n  weir resume sms tenant.42",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return speakWord(cmd, args, as, func(c *connection, w *word) error { return w.resume(cmd, c) })
+			return speakWord(cmd, args, as, func(c *connect.Connection, w *word) error { return w.resume(cmd, c) })
 		},
 	}
 	as.Add(cmd.Flags(), "one JSON object")
@@ -74,7 +75,7 @@ func (w *word) name() string {
 	return w.API + "/" + cli.Visible(w.Key)
 }
 
-func speakWord(cmd *cobra.Command, args []string, as cli.Format, speak func(c *connection, w *word) error) error {
+func speakWord(cmd *cobra.Command, args []string, as cli.Format, speak func(c *connect.Connection, w *word) error) error {
 	w := &word{API: args[0]}
 	if len(args) > 1 {
 		w.Key = args[1]
@@ -82,12 +83,12 @@ func speakWord(cmd *cobra.Command, args []string, as cli.Format, speak func(c *c
 			return cli.Usage(err)
 		}
 	}
-	err := aboutAPI(cmd, w.API, func(c *connection) (err error) {
-		w.kv, err = c.js.KeyValue(cmd.Context(), controlBucket)
+	err := aboutAPI(cmd, w.API, func(c *connect.Connection) (err error) {
+		w.kv, err = c.JetStream.KeyValue(cmd.Context(), connect.ControlBucket)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			return cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", controlBucket))
+			return cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", connect.ControlBucket))
 		} else if err != nil {
-			return c.explain(err)
+			return c.Explain(err)
 		}
 		return speak(c, w)
 	})
@@ -100,7 +101,7 @@ func speakWord(cmd *cobra.Command, args []string, as cli.Format, speak func(c *c
 	return nil
 }
 
-func (w *word) pause(cmd *cobra.Command, c *connection, why string) error {
+func (w *word) pause(cmd *cobra.Command, c *connect.Connection, why string) error {
 	ctx := cmd.Context()
 	p := dispatcher.Pause{At: time.Now().UTC().Truncate(time.Second), By: whoami(), Why: why}
 	w.Paused = true
@@ -109,7 +110,7 @@ func (w *word) pause(cmd *cobra.Command, c *connection, why string) error {
 	case errors.Is(err, jetstream.ErrKeyExists):
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s is paused already\n", w.name())
 	case err != nil:
-		return c.explain(err)
+		return c.Explain(err)
 	default:
 		w.Changed = true
 		w.tell(cmd, c, deadletter.HeldEvent, p.String())
@@ -117,7 +118,7 @@ func (w *word) pause(cmd *cobra.Command, c *connection, why string) error {
 	return w.awaitInForce(cmd, c)
 }
 
-func (w *word) resume(cmd *cobra.Command, c *connection) error {
+func (w *word) resume(cmd *cobra.Command, c *connect.Connection) error {
 	ctx := cmd.Context()
 	entry, err := w.kv.Get(ctx, pauseEntry(w.API, w.Key))
 	switch {
@@ -128,10 +129,10 @@ func (w *word) resume(cmd *cobra.Command, c *connection) error {
 		}
 		return err
 	case err != nil:
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	if err := w.kv.Delete(ctx, entry.Key(), jetstream.LastRevision(entry.Revision())); err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	w.Changed = true
 	w.tell(cmd, c, deadletter.ResumedEvent, "resumed by "+whoami())
@@ -148,11 +149,11 @@ type tryAnswer struct {
 }
 
 // tryNow has an api called at once wherever its breaker is open: each replica has its own.
-func (w *word) tryNow(cmd *cobra.Command, c *connection) error {
+func (w *word) tryNow(cmd *cobra.Command, c *connect.Connection) error {
 	if w.Key != "" {
 		return nil
 	}
-	err := c.ask(trySubject+w.API, 1, func(data []byte, wrong *operatorError) bool {
+	err := ask(c, trySubject+w.API, 1, func(data []byte, wrong *operatorError) bool {
 		var a tryAnswer
 		if wrong == nil && json.Unmarshal(data, &a) == nil && a.Tries {
 			w.Trying++
@@ -169,9 +170,9 @@ func (w *word) tryNow(cmd *cobra.Command, c *connection) error {
 	return err
 }
 
-func (w *word) tell(cmd *cobra.Command, c *connection, kind deadletter.EventType, why string) {
+func (w *word) tell(cmd *cobra.Command, c *connect.Connection, kind deadletter.EventType, why string) {
 	e := deadletter.Event{Type: kind, API: w.API, Key: w.Key, Data: deadletter.HoldData{Why: why}}
-	if err := e.Publish(cmd.Context(), c.js); err != nil {
+	if err := e.Publish(cmd.Context(), c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: done, but the notification could not be stored: %v\n", err)
 	}
 }
@@ -190,7 +191,7 @@ const (
 )
 
 // awaitInForce returns when every replica that may call has put the word in force.
-func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
+func (w *word) awaitInForce(cmd *cobra.Command, c *connect.Connection) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), wordTimeout)
 	defer cancel()
 	talk := cmd.ErrOrStderr()
@@ -202,7 +203,7 @@ func (w *word) awaitInForce(cmd *cobra.Command, c *connection) error {
 	if w.Paused {
 		word, still = "pause", "calls may still start there"
 	}
-	m, err := c.muster(ctx)
+	m, err := newMuster(ctx, c)
 	if err != nil {
 		return err
 	}

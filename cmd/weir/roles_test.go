@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/ingest/await"
 )
 
@@ -152,7 +153,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.get("/readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/readyz: %s", got)
 	}
-	if refused := r.worker.denied.explain(errors.New("")); r.worker.denied.any() {
+	if refused := r.worker.denied.Explain(errors.New("")); r.worker.denied.Any() {
 		t.Errorf("the worker was refused something: %v", refused)
 	}
 }
@@ -215,7 +216,7 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		if got.code != cli.ExitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
 			t.Errorf("%s: weir %s ended with %+v, want the subject %s", c.role, c.args, got, c.subject)
 		}
-		if time.Since(start) > requestTimeout {
+		if time.Since(start) > connect.RequestTimeout {
 			t.Errorf("%s: weir %s waited for an answer that nobody gives", c.role, c.args)
 		}
 	}

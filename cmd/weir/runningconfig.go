@@ -11,21 +11,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/lease"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
-// The key-value buckets that every weir on a server shares.
-const (
-	configBucket  = "weir_config"
-	controlBucket = "weir_control"
-	leasesBucket  = lease.LeasesBucket
-
-	currentKey = "current" // the running configuration; its revision is the version
-)
+// currentKey is where the running configuration stands; its revision is the version.
+const currentKey = "current"
 
 // configHistory is how many versions are kept: the most that a key-value bucket can.
 const configHistory = 64
@@ -58,7 +52,7 @@ func readVersion(entry jetstream.KeyValueEntry) (*configVersion, error) {
 		return nil, fmt.Errorf("version %d of the configuration is a deletion", v.version)
 	}
 	if err := json.Unmarshal(entry.Value(), &v.runningConfig); err != nil {
-		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.version, currentKey, configBucket, err)
+		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.version, currentKey, connect.ConfigBucket, err)
 	}
 	var err error
 	if v.config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.version, v.From)}); err != nil {
@@ -73,7 +67,7 @@ type configStore struct{ kv jetstream.KeyValue }
 // ensureConfigStore makes the bucket exist.
 func ensureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (configStore, error) {
 	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
-		Bucket: configBucket, Description: "weir: the running configuration and its history", History: configHistory, Replicas: replicas,
+		Bucket: connect.ConfigBucket, Description: "weir: the running configuration and its history", History: configHistory, Replicas: replicas,
 		MaxValueSize: 4 << 20,
 	}, nil)
 	if err != nil {
@@ -147,7 +141,7 @@ func (d configData) event() deadletter.Event {
 // ensureControl makes the bucket of operators' words and canaries.
 func ensureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
 	return stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
-		Bucket: controlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
+		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
 	}, nil)
 }
 

@@ -14,6 +14,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/redisstore"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -120,7 +121,7 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 	entry, err := s.control.Get(ctx, s.key())
 	if err == nil {
 		if err := json.Unmarshal(entry.Value(), &s.kept); err != nil {
-			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), controlBucket, err)
+			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), connect.ControlBucket, err)
 		}
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -30,15 +31,15 @@ when, and its first jobs with the times at which their calls should start.`,
 			if err := ingest.CheckKey(args[1]); err != nil {
 				return cli.Usage(err)
 			}
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			if err := c.checkAPI(cmd, args[0]); err != nil {
+			if err := checkAPI(c, cmd, args[0]); err != nil {
 				return err
 			}
-			detail, err := c.show(args[0], args[1], limit)
+			detail, err := askShow(c, args[0], args[1], limit)
 			if err != nil {
 				return err
 			}
@@ -53,11 +54,11 @@ when, and its first jobs with the times at which their calls should start.`,
 	return cmd
 }
 
-// show asks the key's owner.
-func (c *connection) show(api, key string, limit int) (*keyShown, error) {
+// askShow asks the key's owner.
+func askShow(c *connect.Connection, api, key string, limit int) (*keyShown, error) {
 	var detail *keyShown
 	failed := error(nil)
-	err := c.ask(showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
+	err := ask(c, showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong == nil:
 			detail = &keyShown{}

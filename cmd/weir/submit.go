@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/ingest"
 )
 
@@ -30,6 +31,9 @@ type submitFlags struct {
 	timeout                     time.Duration
 	dataGiven, costGiven, gotID bool
 }
+
+// submitTimeout is how long a receipt is waited for: the intake itself waits for the store.
+const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
 	f := submitFlags{timeout: time.Minute}
@@ -78,12 +82,12 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	c, err := dial()
+	c, err := connect.Dial()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if current, ok := c.running(cmd.Context()); ok {
+	if current, ok := runningConfigOf(cmd.Context(), c); ok {
 		if api, found := current.API(f.api); found {
 			if err := f.fit(&s, api); err != nil {
 				return cli.Usage(err)
@@ -92,12 +96,12 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	}
 	var results *nats.Subscription
 	if f.wait {
-		s.ReplyTo = c.nc.NewRespInbox()
-		if results, err = c.nc.SubscribeSync(s.ReplyTo); err != nil {
-			return c.explain(err)
+		s.ReplyTo = c.Conn.NewRespInbox()
+		if results, err = c.Conn.SubscribeSync(s.ReplyTo); err != nil {
+			return c.Explain(err)
 		}
 	}
-	receipt, err := c.submit(cmd, f, s)
+	receipt, err := sendJob(c, cmd, f, s)
 	if err != nil || !f.wait {
 		return err
 	}
@@ -172,22 +176,22 @@ func readData(data string, stdin io.Reader) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// submit sends the job and prints what came of it.
-func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
+// sendJob sends the job and prints what came of it.
+func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
 	msg, err := s.Message()
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), submitTimeout)
 	defer cancel()
-	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
+	answer, err := c.Conn.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.at))
+		return nil, cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.At))
 	case errors.Is(err, nats.ErrMaxPayload):
-		return nil, cli.Usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.nc.MaxPayload(), err))
-	case c.denied.any():
-		return nil, c.explain(err)
+		return nil, cli.Usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.Conn.MaxPayload(), err))
+	case c.Denied.Any():
+		return nil, c.Explain(err)
 	case err != nil:
 		return nil, cli.Unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
 	}
@@ -195,7 +199,7 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 	var foreign *ingest.ForeignAnswer
 	if errors.As(err, &foreign) {
 		return nil, fmt.Errorf("%s: either no weir runs at %s, or its own answer came too late to be heard. Change the stream's subjects or remove it, then submit the job again with --id %s",
-			cli.Visible(foreign.Error()), c.at, s.ID)
+			cli.Visible(foreign.Error()), c.At, s.ID)
 	}
 	if f.as == cli.AsJSON {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer.Data); err != nil {

@@ -16,6 +16,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
 )
@@ -43,16 +44,16 @@ did not, or a job was called twice that must not be, 3: the ledger has no such c
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}
-			c, err := dial()
+			c, err := connect.Dial()
 			if err != nil {
 				return err
 			}
 			defer c.Close()
-			replays, err := c.replays(cmd.Context(), api, from)
+			replays, err := newReplays(cmd.Context(), c, api, from)
 			if err != nil {
 				return err
 			}
-			if err := c.replay(cmd, replays, api, from); err != nil {
+			if err := readLedger(c, cmd, replays, api, from); err != nil {
 				return err
 			}
 			return tellVerdicts(cmd, replays, as)
@@ -67,17 +68,17 @@ did not, or a job was called twice that must not be, 3: the ledger has no such c
 // followGrace is how long after a change of limits calls may still go by the former ones.
 const followGrace = 2 * time.Second
 
-// replays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
+// newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
 // from does not say.
-func (c *connection) replays(ctx context.Context, only string, from time.Time) (map[string]*replay, error) {
-	current, err := c.configVersion(ctx)
+func newReplays(ctx context.Context, c *connect.Connection, only string, from time.Time) (map[string]*replay, error) {
+	current, err := currentVersion(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := current.config.API(only); only != "" && !ok {
 		return nil, noAPI(only, current.config)
 	}
-	entries, err := c.configEntries(ctx)
+	entries, err := configEntries(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -119,10 +120,10 @@ func inForceSince(versions []*configVersion, api string) time.Time {
 	return time.Time{}
 }
 
-// replay reads the ledger.
-func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api string, from time.Time) error {
+// readLedger reads the ledger.
+func readLedger(c *connect.Connection, cmd *cobra.Command, replays map[string]*replay, api string, from time.Time) error {
 	talk, strangers, shown := cmd.ErrOrStderr(), 0, false
-	unreadable, err := ledger.Read(cmd.Context(), c.js, ledger.Filter{API: api, Since: from},
+	unreadable, err := ledger.Read(cmd.Context(), c.JetStream, ledger.Filter{API: api, Since: from},
 		func(call *ledger.Record, read, of uint64) error {
 			if read%progressEvery == 0 && terminal.Watched(talk) {
 				shown = true
@@ -141,7 +142,7 @@ func (c *connection) replay(cmd *cobra.Command, replays map[string]*replay, api 
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return cli.NotFound(err)
 	} else if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	for _, r := range replays {
 		r.check(math.MaxInt64)

@@ -16,6 +16,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
 	"weir/deadletter"
@@ -37,7 +38,7 @@ type Worker struct {
 	server    *embedded.Server // nil with an external one
 	room      int64            // bytes the streams may take together, 0 where nothing says
 	holdings  *queue.Holdings  // of all apis
-	denied    denials
+	denied    connect.Denials
 	nc        *nats.Conn
 	js        jetstream.JetStream
 	control   jetstream.KeyValue
@@ -75,14 +76,14 @@ func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (sta
 func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock) (started *Worker, err error) {
 	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
 	defer func() {
-		w.denied.tell(nil)
+		w.denied.Tell(nil)
 		if err != nil {
-			err = errors.Join(w.denied.explain(explainStart(explainOverlap(w.js, err))), w.undo())
+			err = errors.Join(w.denied.Explain(connect.ExplainStreams(explainOverlap(w.js, err))), w.undo())
 		}
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
-	w.denied.tell(giveUp) // who may not do what a start needs need not wait for an answer
+	w.denied.Tell(giveUp) // who may not do what a start needs need not wait for an answer
 	w.base, w.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.hard, w.stopHard = context.WithCancelCause(w.base)
 	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
@@ -124,7 +125,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 		return nil, err
 	}
 	if w.server == nil {
-		if err := fitsPayload(w.config, w.nc); err != nil {
+		if err := connect.FitsPayload(w.config, w.nc); err != nil {
 			return nil, err
 		}
 	}
@@ -344,7 +345,7 @@ func (w *Worker) takeJobs() error {
 	if err != nil {
 		return err
 	}
-	if err := w.nc.FlushTimeout(connectTimeout); err != nil { // until then the server does not know that we take jobs
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
 		return fmt.Errorf("start the intake: %w", err)
 	}
 	return nil

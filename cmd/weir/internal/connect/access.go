@@ -1,20 +1,18 @@
-package main
+package connect
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/nats-io/nats.go"
 	"weir/cmd/weir/internal/config"
 )
 
-// accessOptions are how a server of somebody else's is asked for entry.
-func accessOptions(s *config.Settings) []nats.Option {
+// Options are how a server of somebody else's is asked for entry.
+func Options(s *config.Settings) []nats.Option {
 	var opts []nats.Option
 	if s.NATSInbox != "" {
 		opts = append(opts, nats.CustomInboxPrefix(s.NATSInbox))
@@ -28,9 +26,9 @@ func accessOptions(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// explainConnect says why there is no connection, and what to do about it: start, where nobody is there at all. at is the
+// Explain says why there is no connection, and what to do about it: start, where nobody is there at all. at is the
 // address without credentials.
-func explainConnect(at, start string, err error) error {
+func Explain(at, start string, err error) error {
 	var (
 		authority x509.UnknownAuthorityError
 		name      x509.HostnameError
@@ -57,72 +55,4 @@ func explainConnect(at, start string, err error) error {
 		return fmt.Errorf("the NATS server at %s takes no more connections: raise max_connections (of the server, or of the account): %w", at, err)
 	}
 	return fmt.Errorf("no NATS server answers at %s (%w): start %s, or set WEIR_NATS_URL to the server's address", at, err, start)
-}
-
-// maxDenials bounds how many refusals are kept for the message: the first few tell which role is missing.
-const maxDenials = 4
-
-// denials are what the server has refused to this user. NATS answers a forbidden publish with nothing at all: whoever
-// waits for a reply waits in vain, unless somebody tells. It is safe for concurrent use.
-type denials struct {
-	mu   sync.Mutex
-	list []string
-	told func(error) // of each; may be nil
-}
-
-// note keeps a refusal, and passes over any other error.
-func (d *denials) note(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	what := strings.TrimPrefix(err.Error(), nats.ErrPermissionViolation.Error()+": ")
-	d.mu.Lock()
-	if len(d.list) < maxDenials {
-		d.list = append(d.list, what)
-	}
-	told := d.told
-	d.mu.Unlock()
-	if told != nil {
-		told(err)
-	}
-}
-
-// tell makes f hear of every refusal from now on; nil ends that.
-func (d *denials) tell(f func(error)) {
-	d.mu.Lock()
-	d.told = f
-	d.mu.Unlock()
-}
-
-// any reports whether anything was refused.
-func (d *denials) any() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.list) > 0
-}
-
-// tolerate gives a context that ends when something is refused, for what may be refused. done ends that, and forgets it.
-func (d *denials) tolerate(ctx context.Context) (tolerant context.Context, done func()) {
-	tolerant, cancel := context.WithCancelCause(ctx)
-	d.mu.Lock()
-	before, kept := d.told, len(d.list)
-	d.told = cancel
-	d.mu.Unlock()
-	return tolerant, func() {
-		cancel(nil)
-		d.mu.Lock()
-		d.told, d.list = before, d.list[:kept]
-		d.mu.Unlock()
-	}
-}
-
-// explain puts what was refused before an error that it explains; without a refusal it is err.
-func (d *denials) explain(err error) error {
-	if err == nil || !d.any() {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return fmt.Errorf("the NATS server refuses this user rights that are needed (%s): give it a role of deploy/nats, or other credentials: %w",
-		strings.Join(d.list, "; "), err)
 }

@@ -1,10 +1,11 @@
-package main
+package connect
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
+	"weir/bucket/lease"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -25,7 +26,7 @@ func (s *subjects) allows(want string) bool {
 	if s == nil {
 		return true
 	}
-	if slices.ContainsFunc(s.Deny, func(denied string) bool { return overlaps(denied, want) }) {
+	if slices.ContainsFunc(s.Deny, func(denied string) bool { return Overlaps(denied, want) }) {
 		return false
 	}
 	return len(s.Allow) == 0 || slices.ContainsFunc(s.Allow, func(allowed string) bool { return covers(allowed, want) })
@@ -70,23 +71,30 @@ func workerRights(s *config.Settings) rights {
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
 	}
-	streams := append(commonStreams(), "*") // of the apis that are still to come
+	streams := append(CommonStreams(), "*") // of the apis that are still to come
 	for _, stream := range streams {
 		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.CREATE.%s", "STREAM.UPDATE.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>"} {
 			r.publish = append(r.publish, "$JS.API."+fmt.Sprintf(verb, stream))
 		}
 	}
 	r.publish = append(r.publish, "$JS.API.STREAM.PURGE.*", "$JS.API.STREAM.MSG.DELETE.*", "$JS.API.DIRECT.GET.>")
-	for _, bucket := range []string{configBucket, controlBucket, leasesBucket} {
+	for _, bucket := range []string{ConfigBucket, ControlBucket, LeasesBucket} {
 		r.publish = append(r.publish, "$KV."+bucket+".>")
 	}
 	return r
 }
 
-// commonStreams are the streams that every weir makes, whatever apis it has.
-func commonStreams() []string {
+// The key-value buckets that every weir on a server shares.
+const (
+	ConfigBucket  = "weir_config"  // the running configuration and its history
+	ControlBucket = "weir_control" // pauses, the state of limits, canaries of readiness
+	LeasesBucket  = lease.LeasesBucket
+)
+
+// CommonStreams are the streams that every weir makes, whatever apis it has.
+func CommonStreams() []string {
 	return []string{
-		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + configBucket, "KV_" + controlBucket, "KV_" + leasesBucket,
+		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + ConfigBucket, "KV_" + ControlBucket, "KV_" + LeasesBucket,
 	}
 }
 
@@ -106,8 +114,8 @@ func covers(pattern, want string) bool {
 	return len(p) == len(w)
 }
 
-// overlaps reports whether some subject is matched by both.
-func overlaps(a, b string) bool {
+// Overlaps reports whether some subject is matched by both.
+func Overlaps(a, b string) bool {
 	x, y := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(x) && i < len(y); i++ {
 		switch {

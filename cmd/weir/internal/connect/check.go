@@ -1,4 +1,4 @@
-package main
+package connect
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 )
 
@@ -21,19 +22,19 @@ const leastServer = "2.14"
 // checkWait bounds one question to the server.
 const checkWait = 5 * time.Second
 
-// serverCheck is what a worker wants to be sure of before it takes the first job: what is missing then is missing in
+// Check is what a worker wants to be sure of before it takes the first job: what is missing then is missing in
 // the night, after a call was made and paid.
-type serverCheck struct {
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	denied   *denials
-	settings *config.Settings
-	file     *configFile // nil where the configuration is in NATS already
-	log      *slog.Logger
+type Check struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Denied    *Denials
+	Settings  *config.Settings
+	Config    *config.Config // nil where it is in NATS already, and looked at when it is read
+	Log       *slog.Logger
 }
 
-// run asks the server, and returns the bytes that the account may store, 0 where nothing says.
-func (c *serverCheck) run(ctx context.Context) (room int64, err error) {
+// Run asks the server, and returns the bytes that the account may store, 0 where nothing says.
+func (c *Check) Run(ctx context.Context) (room int64, err error) {
 	if err := c.version(); err != nil {
 		return 0, err
 	}
@@ -48,11 +49,11 @@ func (c *serverCheck) run(ctx context.Context) (room int64, err error) {
 		return 0, err
 	}
 	limits := account.Limits
-	if tier, ok := account.Tiers[fmt.Sprintf("R%d", c.settings.Replicas)]; ok {
+	if tier, ok := account.Tiers[fmt.Sprintf("R%d", c.Settings.Replicas)]; ok {
 		limits = tier.Limits
 	} else if len(account.Tiers) > 0 {
 		return 0, fmt.Errorf("the account may keep no streams with %d replicas at %s: set WEIR_REPLICAS to what its tiers allow, or have a tier R%[1]d added",
-			c.settings.Replicas, c.at())
+			c.Settings.Replicas, c.at())
 	}
 	if err := c.streams(ctx, limits.MaxStreams); err != nil {
 		return 0, err
@@ -63,11 +64,22 @@ func (c *serverCheck) run(ctx context.Context) (room int64, err error) {
 	return max(0, limits.MaxStore), nil
 }
 
-func (c *serverCheck) at() string { return c.nc.ConnectedUrlRedacted() }
+// TakesCopies is the part of run that a server must pass which is only to have copies of streams.
+func (c *Check) TakesCopies(ctx context.Context) error {
+	if err := errors.Join(c.version(), c.payload()); err != nil {
+		return err
+	}
+	if _, err := c.account(ctx); err != nil {
+		return cli.Unreachable(err)
+	}
+	return nil
+}
 
-func (c *serverCheck) version() error {
+func (c *Check) at() string { return c.Conn.ConnectedUrlRedacted() }
+
+func (c *Check) version() error {
 	var major, minor int
-	version := c.nc.ConnectedServerVersion()
+	version := c.Conn.ConnectedServerVersion()
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
 		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it", c.at(), version, leastServer)
 	}
@@ -75,10 +87,10 @@ func (c *serverCheck) version() error {
 }
 
 // account asks for the account's JetStream.
-func (c *serverCheck) account(ctx context.Context) (*jetstream.AccountInfo, error) {
+func (c *Check) account(ctx context.Context) (*jetstream.AccountInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
-	info, err := c.js.AccountInfo(ctx)
+	info, err := c.JetStream.AccountInfo(ctx)
 	switch {
 	case err == nil:
 		return info, nil
@@ -91,15 +103,18 @@ func (c *serverCheck) account(ctx context.Context) (*jetstream.AccountInfo, erro
 }
 
 // payload refuses a server on which a job that is taken could not be buried: a letter is longer than its job.
-func (c *serverCheck) payload() error {
-	if c.file == nil {
-		return nil // what is in NATS is looked at when it is read
+func (c *Check) payload() error {
+	if c.Config == nil {
+		return nil
 	}
-	return fitsPayload(c.file.config, c.nc)
+	return FitsPayload(c.Config, c.Conn)
 }
 
-// fitsPayload says which bodies of a configuration the server does not take: headers are part of a message.
-func fitsPayload(c *config.Config, nc *nats.Conn) error {
+// headerRoom is what of a message is kept for headers, in bytes, beside the job's body.
+const headerRoom = 64 << 10
+
+// FitsPayload says which bodies of a configuration the server does not take: headers are part of a message.
+func FitsPayload(c *config.Config, nc *nats.Conn) error {
 	most := max(0, nc.MaxPayload()-headerRoom)
 	for _, a := range c.APIs {
 		if a.MaxBody > most {
@@ -115,21 +130,21 @@ func fitsPayload(c *config.Config, nc *nats.Conn) error {
 }
 
 // streams refuses an account that has no room for the streams that are still to be made.
-func (c *serverCheck) streams(ctx context.Context, most int) error {
-	if most <= 0 || c.file == nil {
+func (c *Check) streams(ctx context.Context, most int) error {
+	if most <= 0 || c.Config == nil {
 		return nil
 	}
 	want := map[string]struct{}{}
-	for _, a := range c.file.config.APIs {
-		for p := range c.settings.Partitions {
+	for _, a := range c.Config.APIs {
+		for p := range c.Settings.Partitions {
 			want[fmt.Sprintf("WEIR_%s_%d", a.Name, p)] = struct{}{}
 		}
 	}
-	for _, name := range commonStreams() {
+	for _, name := range CommonStreams() {
 		want[name] = struct{}{}
 	}
 	have, more := 0, len(want)
-	names := c.js.StreamNames(ctx)
+	names := c.JetStream.StreamNames(ctx)
 	for name := range names.Name() {
 		have++
 		if _, ok := want[name]; ok {
@@ -148,14 +163,14 @@ func (c *serverCheck) streams(ctx context.Context, most int) error {
 
 // rights compares what the user may do with what a worker must. A server that does not say is taken at its word later:
 // what it refuses at the start ends the start.
-func (c *serverCheck) rights(ctx context.Context) error {
+func (c *Check) rights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
-	ctx, done := c.denied.tolerate(ctx)
+	ctx, done := c.Denied.Tolerate(ctx)
 	defer done()
-	reply, err := c.nc.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+	reply, err := c.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
 	if err != nil {
-		c.log.Warn("the server does not say what this user may do: what it may not shows when it is tried", "err", err)
+		c.Log.Warn("the server does not say what this user may do: what it may not shows when it is tried", "err", err)
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
 	}
 	var answer struct {
@@ -167,7 +182,7 @@ func (c *serverCheck) rights(ctx context.Context) error {
 	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data.Permissions == nil {
 		return nil //nolint:nilerr // without permissions there are no bounds
 	}
-	missing := answer.Data.Permissions.missing(workerRights(c.settings))
+	missing := answer.Data.Permissions.missing(workerRights(c.Settings))
 	if len(missing) == 0 {
 		return nil
 	}
@@ -175,8 +190,8 @@ func (c *serverCheck) rights(ctx context.Context) error {
 		strings.Join(missing, ", nor "))
 }
 
-// explainStart says what to do about an error of JetStream that a start met.
-func explainStart(err error) error {
+// ExplainStreams says what to do about an error that JetStream answered to the making of streams. Any other it leaves as it is.
+func ExplainStreams(err error) error {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {
 		return err
@@ -201,4 +216,16 @@ func explainStart(err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", fix, err)
+}
+
+// MaxPayload is what a server of weir's own takes for a message, in bytes: it lets every configured body in, and a larger one far enough to be told that it is too large; results as well.
+func MaxPayload(c *config.Config) int64 {
+	most := int64(8 << 20)
+	if c != nil {
+		most = max(most, c.Results.MaxBody+(1<<20))
+		for _, a := range c.APIs {
+			most = max(most, a.MaxBody+(1<<20))
+		}
+	}
+	return most
 }
