@@ -21,6 +21,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -115,7 +116,7 @@ func (r *budgetRig) verified(limit string) int64 {
 }
 
 // shown is what show says of a limit, by a key that has a job.
-func (r *budgetRig) shown(key, limit string) limitShown {
+func (r *budgetRig) shown(key, limit string) limitstate.LimitShown {
 	r.t.Helper()
 	var k keyShown
 	if err := json.Unmarshal(r.weir("show", "pay", key, "--json"), &k); err != nil {
@@ -127,7 +128,7 @@ func (r *budgetRig) shown(key, limit string) limitShown {
 		}
 	}
 	r.t.Fatalf("show says nothing of %s", limit)
-	return limitShown{}
+	return limitstate.LimitShown{}
 }
 
 const idleBudget = `
@@ -360,7 +361,7 @@ func (r *budgetRig) agree(ctx context.Context) {
 	if sum != spent {
 		r.t.Errorf("verify says %d, the ledger's records add up to %d", spent, sum)
 	}
-	var shown, slide limitShown
+	var shown, slide limitstate.LimitShown
 	var metric float64
 	for range 25 { // both are looked at once a second
 		shown, slide, metric = r.shown("slow", "spend"), r.shown("slow", "slide"), r.used("spend")

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/ingest/await"
 )
@@ -29,7 +30,7 @@ type rig struct {
 	yaml   string
 	redis  config.Secret // its address; unset: limits are counted in the process
 	heldUp *machine.HeldUp
-	clock  *clock // of the worker to start; nil: the machine's
+	clock  *clock.Clock // of the worker to start; nil: the machine's
 	worker *Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
@@ -81,7 +82,7 @@ func (r *rig) start() {
 	}
 	c := r.clock
 	if c == nil {
-		c = newClock()
+		c = clock.New()
 	}
 	var err error
 	if r.worker, err = startWorkerAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
 )
 
 // budgetEvents are the budget events of an api that are kept, in order: limit, threshold, amount.
@@ -31,7 +32,7 @@ func (r *rig) budgetEvents(api string) (told []string) {
 		}
 		var e struct {
 			Type, Source string
-			Data         budgetData
+			Data         limitstate.BudgetData
 		}
 		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Type != "weir.budget.v1" || e.Source != "/weir/"+api {
 			r.t.Fatalf("%s: %v", msg.Data, err)

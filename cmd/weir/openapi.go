@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
-	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
-	"weir/dispatcher/httpcall"
 )
 
 // openAPI is one api's parts, before they run.
@@ -17,15 +17,7 @@ type openAPI struct {
 	queue *queue.Queue
 	// Where this replica dispatches:
 	lane   dispatcher.LaneOptions
-	limits keeper
-	watch  *levelWatch
-	// settled is closed when no limit counts a bound any more; nil where none ever does.
-	settled <-chan struct{}
-}
-
-// keeper keeps what one api's limits have counted where a restart finds it.
-type keeper interface {
-	run(ctx context.Context) error // until ctx ends
+	limits *limitstate.Limits
 }
 
 // openAPI makes an api's streams exist and reads what the last run left.
@@ -43,52 +35,12 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if w.dispatch == nil {
 		return opened, nil
 	}
-	if err := w.openLimits(ctx, opened, api); err != nil {
+	if opened.limits, err = limitstate.Open(ctx, w.limits, api); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
+	opened.lane = opened.limits.Lane
 	opened.lane.API, opened.lane.Queue = api, queue
 	return opened, nil
-}
-
-// openLimits opens where an api's limits are counted: in Redis, or in the process.
-func (w *Worker) openLimits(ctx context.Context, a *openAPI, api *httpcall.API) error {
-	if w.redis != nil {
-		shared, err := openSharedLimits(ctx, w, api)
-		if err != nil {
-			return err
-		}
-		a.limits, a.lane = shared, dispatcher.LaneOptions{
-			Store: shared, Clock: dispatcher.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
-		}
-		a.watch = w.newLevelWatch(a.name, shared.levels)
-		a.watch.unknown = shared.unknown
-		return nil
-	}
-	if err := w.takeOver(ctx, api); err != nil {
-		return err
-	}
-	store, err := bucket.NewMemory(api.Rules, w.clock.Now)
-	if err != nil {
-		return err
-	}
-	checkpoints, err := newCheckpointer(ctx, w, api.Name, store)
-	if err != nil {
-		return err
-	}
-	if checkpoints.accounts, err = openAccounts(ctx, w, api.Name, store); err != nil {
-		return err
-	}
-	a.limits, a.lane = checkpoints, dispatcher.LaneOptions{Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
-		tat, _ := store.TAT(key)
-		return tat
-	}}
-	a.watch = w.newLevelWatch(a.name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
-	checkpoints.accounts.changed = func() {
-		checkpoints.now()
-		a.watch.now()
-	}
-	a.settled = checkpoints.accounts.settled
-	return nil
 }
 
 func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
@@ -102,7 +54,22 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
 func (w *Worker) runAPI(a *openAPI) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
-		w.lowerGo(func() error { return a.limits.run(w.base) })
-		w.lowerGo(func() error { return a.watch.run(w.soft) })
+		w.lowerGo(func() error { return a.limits.Run(w.base) })
+		w.lowerGo(func() error { return a.limits.WatchLevels(w.soft) })
+	}
+}
+
+// accountsReady bounds what a start waits for the accounts of its limits.
+const accountsReady = 2 * time.Second
+
+// awaitAccounts waits until what limits have used is known exactly, for a while: who looks at them once jobs are taken should
+// not see a bound. Calls have begun meanwhile.
+func (w *Worker) awaitAccounts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, accountsReady)
+	defer cancel()
+	for _, a := range w.opened {
+		if !a.limits.AwaitExact(ctx) {
+			return
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -54,6 +55,12 @@ type inquiry struct {
 type keysAnswer struct {
 	dispatcher.APIState
 	Deepest []dispatcher.KeyState `json:"deepest"`
+}
+
+// keyShown is a key's bucket with the limits that all keys share, as far as they count something.
+type keyShown struct {
+	dispatcher.KeyDetail
+	Limits []limitstate.LimitShown `json:"limits,omitempty"`
 }
 
 // Error codes of an answer.
@@ -103,7 +110,7 @@ const mostSearches = 4
 
 type operator struct {
 	dispatch  *dispatcher.Dispatcher
-	levels    *levelBook
+	levels    *limitstate.Levels
 	follower  *follower
 	instance  string
 	most      int             // bytes of an answer
@@ -146,7 +153,7 @@ func (o operator) show(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	shown := keyShown{detail, o.levels.shown(api)}
+	shown := keyShown{detail, o.levels.Shown(api)}
 	data := marshal(shown)
 	for len(data) > o.most && len(shown.Next) > 1 {
 		shown.Next = shown.Next[:len(shown.Next)/2]

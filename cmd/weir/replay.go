@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -122,7 +123,7 @@ func (r *replay) charge(c *ledger.Record) {
 	for i := range r.rules.Shared {
 		l := &r.rules.Shared[i]
 		if units, in := c.Took(l); in {
-			r.account.Add(r.rules, l.Name, chargedAt(c), units)
+			r.account.Add(r.rules, l.Name, limitstate.ChargedAt(c), units)
 		}
 	}
 }

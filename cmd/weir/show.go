@@ -95,7 +95,7 @@ func printBucket(out io.Writer, d *keyShown, now time.Time) error {
 	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.Row("waits for", waitingText(d.Waits))
 	for i := range d.Limits {
-		t.Row("limit "+d.Limits[i].Limit, d.Limits[i].text())
+		t.Row("limit "+d.Limits[i].Limit, d.Limits[i].Text())
 	}
 	if err := t.Print(out); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
 )
@@ -172,19 +173,19 @@ type verifiedJSON struct {
 
 // limitJSON is what was found of one limit: of a key's own, in the worst key.
 type limitJSON struct {
-	Limit        string         `json:"limit"`
-	Key          string         `json:"key,omitempty"` // empty for one that all keys share
-	Verdict      bucket.Outcome `json:"verdict"`
-	Calls        int            `json:"calls"`
-	Units        int64          `json:"units"`
-	Worst        int64          `json:"worst"` // units in one window, or calls at once
-	Allowed      int64          `json:"allowed"`
-	Used         *int64         `json:"used,omitempty"` // of a quota or budget, now; absent with --since
-	Unit         unit           `json:"unit"`
-	Per          string         `json:"per"`
-	Shadow       bool           `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
-	Burst        float64        `json:"burst,omitempty"`
-	BurstAllowed int64          `json:"burst_allowed,omitempty"`
+	Limit        string          `json:"limit"`
+	Key          string          `json:"key,omitempty"` // empty for one that all keys share
+	Verdict      bucket.Outcome  `json:"verdict"`
+	Calls        int             `json:"calls"`
+	Units        int64           `json:"units"`
+	Worst        int64           `json:"worst"` // units in one window, or calls at once
+	Allowed      int64           `json:"allowed"`
+	Used         *int64          `json:"used,omitempty"` // of a quota or budget, now; absent with --since
+	Unit         limitstate.Unit `json:"unit"`
+	Per          string          `json:"per"`
+	Shadow       bool            `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
+	Burst        float64         `json:"burst,omitempty"`
+	BurstAllowed int64           `json:"burst_allowed,omitempty"`
 }
 
 func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as cli.Format) error {
@@ -202,8 +203,8 @@ func tellVerdicts(cmd *cobra.Command, replays map[string]*replay, as cli.Format)
 		found = append(found, v)
 		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
 		for _, l := range v.Limits {
-			t.Row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), amount(l.Worst, l.Unit),
-				amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
+			t.Row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), limitstate.Amount(l.Worst, l.Unit),
+				limitstate.Amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
 		}
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(cmd.OutOrStdout(), v); err != nil {
@@ -250,22 +251,6 @@ func sinceText(changed time.Time) string {
 	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
 }
 
-// unit is what a limit counts.
-type unit string
-
-const (
-	inUnits unit = "units"      // one a call, where nothing else is configured
-	inMoney unit = "millionths" // of the currency
-)
-
-// amount writes a number for people.
-func amount(n int64, u unit) string {
-	if u == inMoney {
-		return config.Money(n).String()
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 // verdictText says of a limit that only watches what it would have done.
 func verdictText(l limitJSON) string {
 	switch {
@@ -281,7 +266,7 @@ func usedFound(l limitJSON) string {
 	if l.Used == nil {
 		return ""
 	}
-	return amount(*l.Used, l.Unit)
+	return limitstate.Amount(*l.Used, l.Unit)
 }
 
 func burstFound(l limitJSON) string {
@@ -370,7 +355,7 @@ func (r *replay) verdict() verifiedJSON {
 func limitOf(l bucket.Limit, c *bucket.Checking) limitJSON {
 	v := c.Verdict()
 	j := limitJSON{
-		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: inUnits, Per: "at once", Shadow: l.Shadow,
+		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: limitstate.InUnits, Per: "at once", Shadow: l.Shadow,
 	}
 	switch {
 	case l.Rate != nil:
@@ -378,7 +363,7 @@ func limitOf(l bucket.Limit, c *bucket.Checking) limitJSON {
 	case l.Quota != nil:
 		j.Per = quotaPer(*l.Quota)
 	case l.Budget != nil:
-		j.Unit, j.Per = inMoney, quotaPer(l.Budget.Quota)
+		j.Unit, j.Per = limitstate.InMoney, quotaPer(l.Budget.Quota)
 	}
 	return j
 }

@@ -15,10 +15,12 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/limitstate"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
@@ -32,7 +34,7 @@ type Worker struct {
 	config   *config.Config // that it started with; follower has the present one
 	log      *slog.Logger
 	registry *prometheus.Registry
-	clock    *clock
+	clock    *clock.Clock
 	cleanups []cleanup
 
 	server    *embedded.Server // nil with an external one
@@ -46,13 +48,14 @@ type Worker struct {
 	opened    []*openAPI // at the start
 	dispatch  *dispatcher.Dispatcher
 	dedupe    *queue.Dedupe
-	levels    levelBook // of the shared limits
+	levels    limitstate.Levels // of the shared limits
 	follower  *follower
 	storeRoom *storeRoom
 	foreign   *foreignWatch
 	pauses    *pauses
-	redis     *redisLink      // nil where limits are counted in the process
-	shares    *lease.Registry // where replicas share the partitions, with an external server
+	redis     *limitstate.Redis   // nil where limits are counted in the process
+	limits    *limitstate.Options // nil where this one does not dispatch
+	shares    *lease.Registry     // where replicas share the partitions, with an external server
 	intake    *ingest.Service
 	http      *console.Server
 	reloads   chan struct{} // asks for one
@@ -70,10 +73,10 @@ type Worker struct {
 //
 // It is one straight line, since nearly every step needs what an earlier one made.
 func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
-	return startWorkerAt(ctx, s, log, newClock())
+	return startWorkerAt(ctx, s, log, clock.New())
 }
 
-func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock) (started *Worker, err error) {
+func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
 	defer func() {
 		w.denied.Tell(nil)
@@ -129,11 +132,11 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 			return nil, err
 		}
 	}
-	if w.redis, err = dialRedis(ctx, s, w.registry, log); err != nil {
+	if w.redis, err = limitstate.DialRedis(ctx, s, w.registry, log); err != nil {
 		return nil, err
 	}
 	if w.redis != nil {
-		w.onStop("redis connection", w.redis.close)
+		w.onStop("redis connection", w.redis.Close)
 	}
 	if err := w.share(ctx); err != nil {
 		return nil, err
@@ -172,7 +175,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
-	w.lowerGo(func() error { w.clock.watch(w.base, w.log); return nil })
+	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
@@ -201,6 +204,10 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 			return err
 		}
 		w.registry.MustRegister(&w.levels)
+		w.limits = &limitstate.Options{
+			Conn: w.nc, JetStream: w.js, Control: w.control, Office: w.office, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
+			Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
+		}
 	}
 	for i := range w.config.APIs {
 		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)

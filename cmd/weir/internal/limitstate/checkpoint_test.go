@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -7,26 +7,19 @@ import (
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/connect"
 )
 
 // TestCheckpointIsTakenByALaterOneOnly: a worker ends when another process has stored a checkpoint after its own, and for no
 // less: not for an older one that it is shown, nor for one of its own that it had given up.
 func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
-	r := newRig(t, fakeapi.Options{}, "apis:\n  ext:\n    url: %s\n    bucket: {rate: 1/h, capacity: 10}\n")
-	w := &Worker{nc: r.nc, log: testLog(t)}
-	var err error
-	if w.control, err = r.js.KeyValue(t.Context(), connect.ControlBucket); err != nil {
-		t.Fatal(err)
-	}
+	o := serverForLimits(t)
 	open := func() *checkpointer {
 		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, InFlight: 1, Capacity: 10}}
 		store, err := bucket.NewMemory(rules, func() bucket.Micros { return bucket.MicrosOf(time.Now()) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := newCheckpointer(t.Context(), w, "other", store)
+		c, err := newCheckpointer(t.Context(), o, "other", store)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +43,7 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 			t.Fatal("it was put")
 		}
 	}
-	if _, err := w.control.Update(t.Context(), c.key(), []byte(`{"a":3}`), c.revision); err != nil {
+	if _, err := o.Control.Update(t.Context(), c.key(), []byte(`{"a":3}`), c.revision); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.put(t.Context(), []byte(`{"a":5}`)); err == nil || errors.Is(err, errCheckpointTaken) {
@@ -67,19 +60,19 @@ func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
 	put(c, `{"a":6}`, nil)
 
 	// Another process takes over. It reads from the leader: direct reads, as of a replica that lags, are not to be had.
-	stream, err := r.js.Stream(t.Context(), "KV_"+connect.ControlBucket)
+	stream, err := o.JetStream.Stream(t.Context(), "KV_"+o.Control.Bucket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := stream.CachedInfo().Config
 	cfg.AllowDirect = false
-	if _, err := r.js.UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := o.JetStream.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	put(open(), `{"a":7}`, nil)
 	put(c, `{"a":8}`, errCheckpointTaken)
 	cfg.AllowDirect = true
-	if _, err := r.js.UpdateStream(t.Context(), cfg); err != nil {
+	if _, err := o.JetStream.UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/clock"
 )
 
 // checkpointer keeps what the shared limits of one api have used where a restart finds it. What is kept claims ahead,
@@ -24,7 +24,7 @@ import (
 type checkpointer struct {
 	api   string
 	store *bucket.Memory
-	clock *clock
+	clock *clock.Clock
 	nc    *nats.Conn
 	kv    jetstream.KeyValue
 	log   *slog.Logger
@@ -51,9 +51,9 @@ const (
 const mostTried = 4096
 
 // newCheckpointer restores what a former process left. No slot is granted before run has stored a checkpoint.
-func newCheckpointer(ctx context.Context, w *Worker, api string, store *bucket.Memory) (*checkpointer, error) {
+func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.Memory) (*checkpointer, error) {
 	c := &checkpointer{
-		api: api, store: store, clock: w.clock, nc: w.nc, kv: w.control, log: w.log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
+		api: api, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: o.Log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
 		tried: map[[sha256.Size]byte]struct{}{},
 	}
 	var s bucket.Snapshot
@@ -64,7 +64,7 @@ func newCheckpointer(ctx context.Context, w *Worker, api string, store *bucket.M
 	if last.Seq > 0 {
 		c.revision, c.own = last.Seq, last.Seq
 		if err := json.Unmarshal(last.Data, &s); err != nil {
-			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), connect.ControlBucket, err)
+			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), c.kv.Bucket(), err)
 		}
 	}
 	store.Restore(s)
@@ -175,7 +175,7 @@ func (c *checkpointer) stored(revision uint64) {
 // last is the checkpoint that is stored, with no sequence where there is none. Only the leader is asked: from a replica that
 // lags a start would take an older one, and grant what has been used since.
 func (c *checkpointer) last(ctx context.Context) (stream.LeaderMessage, error) {
-	m, err := stream.AskLeader(ctx, c.nc, "KV_"+connect.ControlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, connect.ControlBucket, c.key()))
+	m, err := stream.AskLeader(ctx, c.nc, "KV_"+c.kv.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, c.kv.Bucket(), c.key()))
 	if err != nil || m == nil {
 		return stream.LeaderMessage{}, err
 	}

@@ -1,22 +1,20 @@
-package main
+package limitstate
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
 	"weir/bucket"
-	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
 
 // accountRig is an api's limits and their account on a real server, without a lane: the test plants its records.
 type accountRig struct {
-	*rig
-	w     *Worker
+	t     *testing.T
+	o     *Options
 	rules bucket.Rules
 	store *bucket.Memory
 	*accounts
@@ -25,14 +23,9 @@ type accountRig struct {
 
 func newAccountRig(t *testing.T) *accountRig {
 	t.Helper()
-	r := newRig(t, fakeapi.Options{}, "apis:\n  ext:\n    url: %s\n    bucket: {rate: 1/h, capacity: 10}\n")
-	w := &Worker{nc: r.nc, js: r.js, log: testLog(t), clock: newClock(), settings: &config.Settings{Instance: "test"}}
-	var err error
-	if w.control, err = r.js.KeyValue(t.Context(), connect.ControlBucket); err != nil {
-		t.Fatal(err)
-	}
+	o := serverForLimits(t)
 	day := bucket.Quota{Count: 1000, Window: bucket.Fixed, Per: 60 * 24 * time.Hour}
-	return &accountRig{rig: r, w: w, rules: bucket.Rules{
+	return &accountRig{t: t, o: o, rules: bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 1000}, Capacity: 100, InFlight: 100},
 		Shared: []bucket.Limit{{Name: "day", Quota: &day}},
 	}}
@@ -42,17 +35,17 @@ func newAccountRig(t *testing.T) *accountRig {
 func (r *accountRig) live(claims int64) {
 	r.t.Helper()
 	var err error
-	if r.store, err = bucket.NewMemory(r.rules, r.w.clock.Now); err != nil {
+	if r.store, err = bucket.NewMemory(r.rules, r.o.Clock.Now); err != nil {
 		r.t.Fatal(err)
 	}
 	var s bucket.Snapshot
 	for i := range r.rules.Shared {
 		l := bucket.LimitSnapshot{Name: r.rules.Shared[i].Name, Used: claims}
-		l.Start, l.End = r.rules.Shared[i].Quota.Period(r.w.clock.Now())
+		l.Start, l.End = r.rules.Shared[i].Quota.Period(r.o.Clock.Now())
 		s.Limit = append(s.Limit, l)
 	}
 	r.store.Restore(s)
-	if r.accounts, err = openAccounts(r.t.Context(), r.w, "acc", r.store); err != nil {
+	if r.accounts, err = openAccounts(r.t.Context(), r.o, "acc", r.store); err != nil {
 		r.t.Fatal(err)
 	}
 	r.recovered = func() (int, bool) { return 0, true }
@@ -72,6 +65,17 @@ func (r *accountRig) called(n int, planned time.Time, cost int64) {
 			Sent: true, Outcome: ledger.Done, Final: true, Price: "0.00", Billed: deadletter.BilledYes, Instance: "test",
 			Limits: r.rules.Names(), Costs: costs,
 		})
+	}
+}
+
+func (r *accountRig) record(c ledger.Record) {
+	r.t.Helper()
+	data, err := json.Marshal(c)
+	if err == nil {
+		_, err = r.o.JetStream.Publish(r.t.Context(), c.Subject(), data)
+	}
+	if err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -172,7 +176,7 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 			}
 		},
 		"its old records are gone": func(r *accountRig) {
-			stream, err := r.rig.js.Stream(t.Context(), ledger.CallsStream)
+			stream, err := r.o.JetStream.Stream(t.Context(), ledger.CallsStream)
 			if err == nil {
 				err = stream.Purge(t.Context())
 			}
@@ -187,7 +191,7 @@ func TestLedgerThatDoesNotTell(t *testing.T) {
 			}
 		},
 		"a record cannot be read": func(r *accountRig) {
-			if _, err := r.rig.js.Publish(t.Context(), "weir.calls.acc.k", []byte("{")); err != nil {
+			if _, err := r.o.JetStream.Publish(t.Context(), "weir.calls.acc.k", []byte("{")); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 	"weir/cmd/weir/internal/config"
 )
 
-// redisLink is the way to the Redis that limits are shared in. It may not answer yet: jobs are taken all the same, and
+// Redis is the way to the Redis that limits are shared in. It may not answer yet: jobs are taken all the same, and
 // calls hold until it does.
-type redisLink struct {
+type Redis struct {
 	url   config.Secret
 	jumps prometheus.Counter
 
-	mu     sync.Mutex
+	mu     sync.Mutex        // of client; held while it is dialled
 	client redisstore.Client // nil until it has answered once
 }
 
-// dialRedis makes the link, and waits a while for the first answer; nil when limits are not shared. It fails only when
+// DialRedis makes the link, and waits a while for the first answer; nil when limits are not shared. It fails only when
 // Redis answers with a no.
-func dialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*redisLink, error) {
+func DialRedis(ctx context.Context, s *config.Settings, registry prometheus.Registerer, log *slog.Logger) (*Redis, error) {
 	if !s.RedisURL.IsSet() || !s.Has(config.RoleDispatch) {
 		return nil, nil //nolint:nilnil // no address is no error: limits are counted in the process
 	}
-	link := &redisLink{url: s.RedisURL, jumps: prometheus.NewCounter(prometheus.CounterOpts{
+	link := &Redis{url: s.RedisURL, jumps: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_limiter_clock_jumps_total", Help: "Times the clock of Redis jumped by more than 250 ms against ours.",
 	})}
 	registry.MustRegister(link.jumps)
@@ -43,7 +43,7 @@ func dialRedis(ctx context.Context, s *config.Settings, registry prometheus.Regi
 }
 
 // reach is the connection; it blocks for some seconds while Redis does not answer.
-func (l *redisLink) reach(ctx context.Context) (redisstore.Client, error) {
+func (l *Redis) reach(ctx context.Context) (redisstore.Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client != nil {
@@ -57,7 +57,8 @@ func (l *redisLink) reach(ctx context.Context) (redisstore.Client, error) {
 	return client, nil
 }
 
-func (l *redisLink) close() error {
+// Close ends the connection, where there is one.
+func (l *Redis) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client == nil {

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"strconv"
@@ -6,21 +6,15 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/dispatcher"
+	"weir/cmd/weir/internal/config"
 )
 
-// keyShown is a key's bucket with the limits that all keys share, as far as they count something.
-type keyShown struct {
-	dispatcher.KeyDetail
-	Limits []limitShown `json:"limits,omitempty"`
-}
-
-// limitShown is what operators see of a limit's level.
-type limitShown struct {
+// LimitShown is what operators see of a limit's level.
+type LimitShown struct {
 	Limit   string     `json:"limit"`
 	Used    int64      `json:"used"`
 	Count   int64      `json:"count"`
-	Unit    unit       `json:"unit"`
+	Unit    Unit       `json:"unit"`
 	Until   *time.Time `json:"until,omitempty"`   // of the period
 	Shadow  bool       `json:"shadow,omitempty"`  // it only watches
 	Held    int64      `json:"held,omitempty"`    // calls that it would have held
@@ -29,15 +23,15 @@ type limitShown struct {
 	Bound   bool       `json:"bound,omitempty"`   // used is the most that it can be, until calls before the start are added up
 }
 
-// shown are an api's levels for operators.
-func (b *levelBook) shown(api string) (limits []limitShown) {
-	for _, l := range b.of(api) {
-		s := limitShown{
-			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: inUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
+// Shown are an api's levels for operators.
+func (b *Levels) Shown(api string) (limits []LimitShown) {
+	for _, l := range b.Of(api) {
+		s := LimitShown{
+			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: InUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
 			Bound: l.Bound,
 		}
 		if l.Limit.Budget != nil {
-			s.Unit = inMoney
+			s.Unit = InMoney
 		}
 		if l.Start < l.End {
 			until := l.End.Time()
@@ -49,7 +43,7 @@ func (b *levelBook) shown(api string) (limits []limitShown) {
 }
 
 // why says what keeps a limit's count unknown.
-func (b *levelBook) why(api string, l bucket.Level) string {
+func (b *Levels) why(api string, l bucket.Level) string {
 	if !l.Unknown {
 		return ""
 	}
@@ -63,8 +57,8 @@ func (b *levelBook) why(api string, l bucket.Level) string {
 	return ""
 }
 
-// text says in words how much of a limit is used.
-func (l *limitShown) text() string {
+// Text says in words how much of a limit is used.
+func (l *LimitShown) Text() string {
 	text := ""
 	switch {
 	case l.Unknown:
@@ -73,7 +67,7 @@ func (l *limitShown) text() string {
 			text += ": " + l.Why
 		}
 	case l.Count > 0:
-		text = amount(l.Used, l.Unit) + " of " + amount(l.Count, l.Unit) + " used"
+		text = Amount(l.Used, l.Unit) + " of " + Amount(l.Count, l.Unit) + " used"
 		if l.Bound {
 			text = "at most " + text
 		}
@@ -91,4 +85,21 @@ func (l *limitShown) text() string {
 		text += "only watches: would have held " + strconv.FormatInt(l.Held, 10) + " calls"
 	}
 	return text
+}
+
+// Unit is what a limit counts.
+type Unit string
+
+// The units.
+const (
+	InUnits Unit = "units"      // one a call, where nothing else is configured
+	InMoney Unit = "millionths" // of the currency
+)
+
+// Amount writes a number for people.
+func Amount(n int64, u Unit) string {
+	if u == InMoney {
+		return config.Money(n).String()
+	}
+	return strconv.FormatInt(n, 10)
 }

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher/httpcall"
 )
 
@@ -25,10 +24,10 @@ import (
 // processEpoch ends the epoch of a mark that says that the process counted last.
 const processEpoch = ".process"
 
-// takeOver makes the process's checkpoint one that knows what was called while Redis counted, if it did.
-func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
+// takeOverFromRedis makes the process's checkpoint one that knows what was called while Redis counted, if it did.
+func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error {
 	key := epochKey(api.Name)
-	entry, err := w.control.Get(ctx, key)
+	entry, err := o.Control.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil
 	} else if err != nil {
@@ -36,13 +35,13 @@ func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
 	}
 	var mark redisMark
 	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
-		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, connect.ControlBucket, err)
+		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, o.Control.Bucket(), err)
 	}
 	if strings.HasSuffix(mark.Epoch, processEpoch) {
 		return nil
 	}
-	w.log.Info("limits are counted in the process again: what Redis counted is added up from the ledger", "api", api.Name)
-	s, err := w.snapshotOfLedger(ctx, api, w.clock.Now())
+	o.Log.Info("limits are counted in the process again: what Redis counted is added up from the ledger", "api", api.Name)
+	s, err := snapshotOfLedger(ctx, o, api, o.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
 		if err != nil {
 			panic("a checkpoint that JSON cannot carry: " + err.Error())
 		}
-		if _, err := w.control.Put(ctx, put.key, data); err != nil {
+		if _, err := o.Control.Put(ctx, put.key, data); err != nil {
 			return fmt.Errorf("take over the limits: %w", err)
 		}
 	}
@@ -65,7 +64,7 @@ func (w *Worker) takeOver(ctx context.Context, api *httpcall.API) error {
 
 // snapshotOfLedger is what an api's shared limits may have counted, as far as the ledger knows: a rate's burst is owed,
 // and a call may be running for every permit there is, for one lease.
-func (w *Worker) snapshotOfLedger(ctx context.Context, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
+func snapshotOfLedger(ctx context.Context, o *Options, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
 	s := bucket.Snapshot{Until: now}
 	var counted []bucket.Limit
 	since := map[string]time.Time{}
@@ -83,7 +82,7 @@ func (w *Worker) snapshotOfLedger(ctx context.Context, api *httpcall.API, now bu
 			since[l.Name] = periodStart(api.Rules, l, now).Time()
 		}
 	}
-	used, err := readUsage(ctx, w.js, api.Name, counted, since)
+	used, err := readUsage(ctx, o.JetStream, api.Name, counted, since)
 	if err != nil {
 		return s, err
 	}

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -14,8 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/clock"
 	"weir/dispatcher/ledger"
 )
 
@@ -61,25 +60,24 @@ type accounts struct {
 }
 
 const (
-	accountEvery  = 10 * time.Second
-	accountWait   = 5 * time.Second       // the longest that storing one may take
-	accountPoll   = 20 * time.Millisecond // how soon it is looked again whether all partitions are recovered
-	accountRetry  = time.Second
-	mostUnread    = 2_000_000 // records that a start reads: beyond them the bound stays
-	mostIdle      = 100_000   // records of other apis after which an account without calls is stored again
-	accountsReady = 2 * time.Second
+	accountEvery = 10 * time.Second
+	accountWait  = 5 * time.Second       // the longest that storing one may take
+	accountPoll  = 20 * time.Millisecond // how soon it is looked again whether all partitions are recovered
+	accountRetry = time.Second
+	mostUnread   = 2_000_000 // records that a start reads: beyond them the bound stays
+	mostIdle     = 100_000   // records of other apis after which an account without calls is stored again
 )
 
 func accountKey(api string) string { return "account." + api }
 
 // openAccounts finds what the ledger says of an api's limits, whose last checkpoint is restored. Nothing may have been
 // granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
-func openAccounts(ctx context.Context, w *Worker, api string, store *bucket.Memory) (*accounts, error) {
+func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory) (*accounts, error) {
 	a := &accounts{
-		api: api, store: store, js: w.js, control: w.control, instance: w.settings.Instance, now: w.clock.Now, ahead: w.clock.Ahead,
-		recovered: func() (int, bool) { return w.dispatch.Recovered(api) }, price: func() int64 { return w.dispatch.Price(api) },
+		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
+		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
 		changed: func() {}, settled: make(chan struct{}),
-		log: w.log.With("component", "limits", "api", api),
+		log: o.Log.With("component", "limits", "api", api),
 	}
 	a.shifted = a.ahead()
 	a.start = a.now() + a.shifted
@@ -89,7 +87,7 @@ func openAccounts(ctx context.Context, w *Worker, api string, store *bucket.Memo
 	}
 	a.began = extent.Last
 	boot := ""
-	if w.server != nil && w.settings.Durability != config.DurabilityAlways {
+	if o.Unsynced {
 		boot = bootID()
 	}
 	why, err := a.recall(ctx, extent, boot)
@@ -128,7 +126,7 @@ func bootID() string {
 
 // recall reads the stored account, and says why it is of no use where it is not.
 func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string) (why string, err error) {
-	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+connect.ControlBucket, fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, connect.ControlBucket, accountKey(a.api)))
+	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.api)))
 	if err != nil {
 		return "", fmt.Errorf("account of the last run: %w", err)
 	}
@@ -269,7 +267,7 @@ func (a *accounts) draft() *draft {
 	d.note.Account = a.note.Account.Clone()
 	present := a.store.Account()
 	unsure := d.note.Account.Follow(present)
-	if ahead := a.ahead(); ahead > a.shifted+clockStep { // the times that sliding quotas know are by a clock that was left
+	if ahead := a.ahead(); ahead > a.shifted+clock.Step { // the times that sliding quotas know are by a clock that was left
 		a.shifted = ahead
 		unsure = append(unsure, d.note.Account.Slide(present)...)
 	}
@@ -285,7 +283,7 @@ func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 	for i := range d.rules.Shared {
 		l := &d.rules.Shared[i]
 		if units, in := c.Took(l); in {
-			account.Add(d.rules, l.Name, chargedAt(c), units)
+			account.Add(d.rules, l.Name, ChargedAt(c), units)
 		}
 	}
 }
@@ -293,10 +291,10 @@ func (d *draft) count(account *bucket.Account, c *ledger.Record) {
 // slotAfter is how long after its intent was stored a call has started at the latest: a slot that is farther is given back.
 const slotAfter = 5 * time.Second
 
-// chargedAt is when a call counts: at its slot, by the calendar. Of one of a former process that was found without a record the
+// ChargedAt is when a call counts: at its slot, by the calendar. Of one of a former process that was found without a record the
 // slot is not known. Where nobody knows whether it was made, its record tells when it was to start at the earliest: at the edge
 // of a period it counts in the next.
-func chargedAt(c *ledger.Record) bucket.Micros {
+func ChargedAt(c *ledger.Record) bucket.Micros {
 	switch {
 	case !c.Planned.IsZero():
 		return bucket.MicrosOf(c.Planned)
@@ -370,21 +368,4 @@ func (a *accounts) correct(former *bucket.Account) {
 	}
 	close(a.settled)
 	a.changed()
-}
-
-// awaitAccounts waits until what limits have used is known exactly, for a while: who looks at them once jobs are taken should
-// not see a bound. Calls have begun meanwhile.
-func (w *Worker) awaitAccounts(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, accountsReady)
-	defer cancel()
-	for _, a := range w.opened {
-		if a.settled == nil {
-			continue
-		}
-		select {
-		case <-a.settled:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 )
 
@@ -33,9 +32,10 @@ type levelWatch struct {
 	clock   func() bucket.Micros
 	wake    chan struct{}
 
-	mu     sync.Mutex
+	told map[string]budgetTold // by limit; nil until what was told before is read
+
+	mu     sync.Mutex // of latest
 	latest []bucket.Level
-	told   map[string]budgetTold // by limit; nil until what was told before is read
 }
 
 const (
@@ -50,8 +50,8 @@ type budgetTold struct {
 	Percent int           `json:"percent"`
 }
 
-// budgetData is what a budget event tells.
-type budgetData struct {
+// BudgetData is what a budget event tells.
+type BudgetData struct {
 	Limit   string `json:"limit"`
 	Percent int    `json:"percent"` // the threshold; 100: what is left buys no further call
 	// Counted is what the budget counts: calls under way included, and after a crash those that may have been.
@@ -65,17 +65,17 @@ type budgetData struct {
 
 func budgetKey(api string) string { return "budget." + api }
 
-func (w *Worker) newLevelWatch(api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
+func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
-		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return w.dispatch.Price(api) },
-		used:   func(levels []bucket.Level) { w.dispatch.HeardOfLevels(api, levels) },
-		office: w.office, control: w.control, log: w.log.With("component", "limits", "api", api), clock: func() bucket.Micros { return w.clock.Now() + w.clock.Ahead() },
+		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return o.Caller.Price(api) },
+		used:   func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
+		office: o.Office, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
 		wake: make(chan struct{}, 1),
 	}
-	if w.redis != nil {
-		watch.heard = func(err error) { w.dispatch.HeardOfLimiter(api, err) }
+	if o.Redis != nil {
+		watch.heard = func(err error) { o.Caller.HeardOfLimiter(api, err) }
 	}
-	w.levels.add(watch)
+	o.Levels.add(watch)
 	return watch
 }
 
@@ -174,7 +174,7 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	stored := make(chan error, 1)
 	w.office.Send(deadletter.Event{
 		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%s.%d.%d.%d", w.api, l.Limit.Name, l.Count, start, percent),
-		Data: budgetData{
+		Data: BudgetData{
 			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
 			From: start.Time(), Until: end.Time(), OnExhausted: l.Limit.Budget.OnExhausted, Shadow: l.Limit.Shadow,
 		},
@@ -197,7 +197,7 @@ func (w *levelWatch) recall(ctx context.Context) error {
 		return fmt.Errorf("what was told of budgets: %w", err)
 	default:
 		if err := json.Unmarshal(entry.Value(), &told); err != nil {
-			return fmt.Errorf("what was told of budgets (%s in %s) cannot be read: %w", budgetKey(w.api), connect.ControlBucket, err)
+			return fmt.Errorf("what was told of budgets (%s in %s) cannot be read: %w", budgetKey(w.api), w.control.Bucket(), err)
 		}
 	}
 	w.told = told
@@ -215,9 +215,9 @@ func (w *levelWatch) keep(ctx context.Context) error {
 	return nil
 }
 
-// levelBook has the watches of all apis, for metrics and operators. It is safe for concurrent use.
-type levelBook struct {
-	mu      sync.Mutex
+// Levels has the watches of all apis, for metrics and operators. It is safe for concurrent use.
+type Levels struct {
+	mu      sync.Mutex // of watches
 	watches []*levelWatch
 }
 
@@ -227,14 +227,14 @@ var (
 	shadowDesc = prometheus.NewDesc("weir_shadow_holds_total", "Calls that a limit with shadow: true would have held.", []string{"api", "limit"}, nil)
 )
 
-func (b *levelBook) add(w *levelWatch) {
+func (b *Levels) add(w *levelWatch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.watches = append(b.watches, w)
 }
 
-// of are the latest levels of an api.
-func (b *levelBook) of(api string) []bucket.Level {
+// Of are the latest levels of an api.
+func (b *Levels) Of(api string) []bucket.Level {
 	b.mu.Lock()
 	watches := slices.Clone(b.watches)
 	b.mu.Unlock()
@@ -247,14 +247,14 @@ func (b *levelBook) of(api string) []bucket.Level {
 }
 
 // Describe implements prometheus.Collector.
-func (b *levelBook) Describe(ch chan<- *prometheus.Desc) {
+func (b *Levels) Describe(ch chan<- *prometheus.Desc) {
 	ch <- usedDesc
 	ch <- shadowDesc
 }
 
 // Collect implements prometheus.Collector. While limits cannot be read, or what was used before the start is being added up, their
 // series are absent.
-func (b *levelBook) Collect(ch chan<- prometheus.Metric) {
+func (b *Levels) Collect(ch chan<- prometheus.Metric) {
 	b.mu.Lock()
 	watches := slices.Clone(b.watches)
 	b.mu.Unlock()

@@ -1,4 +1,4 @@
-package main
+package limitstate
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"weir/bucket"
 	"weir/bucket/redisstore"
 	"weir/bucket/stream"
-	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -24,7 +23,7 @@ import (
 // NATS, before the first slot of it is used, and what a lost state had counted is added up from the ledger.
 type sharedLimits struct {
 	api     string
-	redis   *redisLink
+	redis   *Redis
 	store   atomic.Pointer[redisstore.Store] // nil until Redis has answered once
 	control jetstream.KeyValue
 	js      jetstream.JetStream
@@ -34,7 +33,7 @@ type sharedLimits struct {
 	beside  func() bool   // other replicas call too
 	lost    chan struct{} // the state may have been lost
 
-	mu    sync.Mutex
+	mu    sync.Mutex // of all below
 	rules bucket.Rules
 	kept  redisMark
 	doubt bool               // some of what was counted may be unknown
@@ -55,11 +54,11 @@ const (
 
 // openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls hold, and run
 // opens them when it does.
-func openSharedLimits(ctx context.Context, w *Worker, api *httpcall.API) (*sharedLimits, error) {
+func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
 	s := &sharedLimits{
-		api: api.Name, control: w.control, js: w.js, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
-		redis: w.redis, log: w.log.With("component", "limits", "api", api.Name), quiet: func() bool { return w.dispatch.Quiet(api.Name) },
-		beside: func() bool { return w.dispatch.Beside() },
+		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
+		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
+		beside: func() bool { return o.Caller.Beside() },
 	}
 	if err := s.recall(ctx); err != nil {
 		return nil, err
@@ -101,10 +100,7 @@ func (s *sharedLimits) begin(ctx context.Context) error {
 	s.doubt = true
 	s.kept = mark
 	s.store.Store(store)
-	select {
-	case s.lost <- struct{}{}:
-	default:
-	}
+	s.wake()
 	return nil
 }
 
@@ -121,7 +117,7 @@ func (s *sharedLimits) recall(ctx context.Context) error {
 	entry, err := s.control.Get(ctx, s.key())
 	if err == nil {
 		if err := json.Unmarshal(entry.Value(), &s.kept); err != nil {
-			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), connect.ControlBucket, err)
+			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), s.control.Bucket(), err)
 		}
 		return nil
 	}
@@ -169,7 +165,7 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 				s.open[g.Serial] = struct{}{}
 			}
 			if s.doubt {
-				s.soften(&answers[i])
+				s.softenLocked(&answers[i])
 			}
 		}
 	}
@@ -183,9 +179,9 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	return nil, errors.New("the limits' state in redis has changed")
 }
 
-// soften makes of a quota that may only count as used up, because nobody knows, one that is to be asked again soon: its
-// period may not be over, and no job may be buried for it. Called with the lock held.
-func (s *sharedLimits) soften(a *bucket.Answer) {
+// softenLocked makes of a quota that may only count as used up, because nobody knows, one that is to be asked again soon: its
+// period may not be over, and no job may be buried for it.
+func (s *sharedLimits) softenLocked(a *bucket.Answer) {
 	for i := range s.rules.Shared {
 		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {
 			a.Wait.Exhausted = ""
@@ -221,10 +217,7 @@ func (s *sharedLimits) Apply(rules bucket.Rules) error {
 		}
 	}
 	s.rules, s.doubt = rules, true
-	select {
-	case s.lost <- struct{}{}:
-	default:
-	}
+	s.wake()
 	return nil
 }
 
@@ -233,6 +226,11 @@ func (s *sharedLimits) suspect() {
 	s.mu.Lock()
 	s.doubt = true
 	s.mu.Unlock()
+	s.wake()
+}
+
+// wake has run look at once. It does not block.
+func (s *sharedLimits) wake() {
 	select {
 	case s.lost <- struct{}{}:
 	default:
