@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/embedded"
 	"weir/ingest/await"
 )
@@ -82,9 +83,9 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 			t.Fatalf("%s does not keep it from starting", name)
 		}
 		t.Log(err)
-		current, last, err := r.configStore().newest(t.Context())
-		if err != nil || current.version != 1 || last != 1 {
-			t.Errorf("%s: the newest version is %d of %d, %v", name, current.version, last, err)
+		current, last, err := r.configStore().Newest(t.Context())
+		if err != nil || current.Number != 1 || last != 1 {
+			t.Errorf("%s: the newest version is %d of %d, %v", name, current.Number, last, err)
 		}
 	}
 	letters := func() time.Duration {
@@ -165,16 +166,16 @@ func TestAdoptionRace(t *testing.T) {
 		return a
 	}
 	rate := func() string {
-		v, _, err := home.newest(context.Background())
+		v, _, err := home.Newest(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return config.FormatRate(v.config.APIs[0].Rules.Key.Rate)
+		return config.FormatRate(v.Config.APIs[0].Rules.Key.Rate)
 	}
 
 	late := begin(file(mine, "mine"))
 	r.applyConfig(fmt.Sprintf(oneAPI, his))
-	if told, err := late.store(t.Context()); !errors.Is(err, errLostRace) || told != nil || rate() != his {
+	if told, err := late.store(t.Context()); !errors.Is(err, control.ErrLostRace) || told != nil || rate() != his {
 		t.Errorf("a start put %s over what was applied meanwhile: %v, %v", rate(), told, err)
 	}
 
@@ -182,15 +183,15 @@ func TestAdoptionRace(t *testing.T) {
 	if told, err := one.store(t.Context()); err != nil || told == nil || told.Changes != 1 || rate() != mine {
 		t.Errorf("the first start: %v, %v", told, err)
 	}
-	if told, err := other.store(t.Context()); err != nil || told != nil || other.present.version != one.present.version {
-		t.Errorf("a start with the same file: %v, %v, version %d", told, err, other.present.version)
+	if told, err := other.store(t.Context()); err != nil || told != nil || other.present.Number != one.present.Number {
+		t.Errorf("a start with the same file: %v, %v, version %d", told, err, other.present.Number)
 	}
 
 	spoilt := begin(file(before, "again"))
-	if _, err := home.kv.Put(t.Context(), currentKey, []byte("no JSON at all")); err != nil {
+	if _, err := r.versions().Put(t.Context(), "current", []byte("no JSON at all")); err != nil {
 		t.Fatal(err)
 	}
-	if told, err := spoilt.store(t.Context()); err != nil || told == nil || told.OldVersion != one.present.version || rate() != before {
+	if told, err := spoilt.store(t.Context()); err != nil || told == nil || told.OldVersion != one.present.Number || rate() != before {
 		t.Errorf("a start over what nobody can read: %+v, %v", told, err)
 	}
 }

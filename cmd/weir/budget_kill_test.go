@@ -21,6 +21,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -118,7 +119,7 @@ func (r *budgetRig) verified(limit string) int64 {
 // shown is what show says of a limit, by a key that has a job.
 func (r *budgetRig) shown(key, limit string) limitstate.LimitShown {
 	r.t.Helper()
-	var k keyShown
+	var k control.KeyShown
 	if err := json.Unmarshal(r.weir("show", "pay", key, "--json"), &k); err != nil {
 		r.t.Fatal(err)
 	}

@@ -1,18 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 func configCommand() *cobra.Command {
@@ -187,11 +186,11 @@ comments. Secrets stand in it by reference only.`,
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return connect.With(func(c *connect.Connection) error {
-				v, err := currentVersion(cmd.Context(), c)
+				v, err := control.CurrentVersion(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
-				return showConfig(cmd.OutOrStdout(), shownConfig{v.version, v.From, v.Who, v.At, v.YAML}, as)
+				return showConfig(cmd.OutOrStdout(), shownConfig{v.Number, v.From, v.Who, v.At, v.YAML}, as)
 			})
 		},
 	}
@@ -208,34 +207,4 @@ func showConfig(out io.Writer, c shownConfig, as cli.Format) error {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
-}
-
-// openConfigStore opens the configuration's home. It is an error with exit code 3 where there is none.
-func openConfigStore(ctx context.Context, c *connect.Connection) (configStore, error) {
-	kv, err := c.JetStream.KeyValue(ctx, connect.ConfigBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return configStore{}, errNeverApplied
-	} else if err != nil {
-		return configStore{}, c.Explain(err)
-	}
-	return configStore{kv}, nil
-}
-
-// errNeverApplied says that there is no configuration in NATS.
-var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
-
-// currentVersion reads the version in force: the newest that can be read.
-func currentVersion(ctx context.Context, c *connect.Connection) (*configVersion, error) {
-	store, err := openConfigStore(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := store.newest(ctx)
-	if err != nil {
-		return nil, c.Explain(err)
-	}
-	if v == nil {
-		return nil, errNeverApplied
-	}
-	return v, nil
 }

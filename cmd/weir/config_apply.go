@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 func configApplyCommand() *cobra.Command {
@@ -46,11 +46,11 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 				file = "stdin"
 			}
 			return connect.With(func(conn *connect.Connection) error {
-				store, err := makeConfigStore(cmd.Context(), conn)
+				store, err := control.MakeConfigStore(cmd.Context(), conn)
 				if err != nil {
 					return err
 				}
-				current, last, err := store.newest(cmd.Context())
+				current, last, err := store.Newest(cmd.Context())
 				if err != nil {
 					return conn.Explain(err)
 				}
@@ -65,27 +65,13 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 	return cmd
 }
 
-// makeConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
-func makeConfigStore(ctx context.Context, c *connect.Connection) (configStore, error) {
-	store, err := openConfigStore(ctx, c)
-	if !errors.Is(err, errNeverApplied) {
-		return store, err
-	}
-	settings, err := config.ReadSettings()
-	if err != nil {
-		return store, cli.Usage(err)
-	}
-	store, err = ensureConfigStore(ctx, c.JetStream, settings.Replicas)
-	return store, c.Explain(err)
-}
-
 // proposal is a configuration that is to take the place of another.
 type proposal struct {
 	from    string
 	text    string
 	config  *config.Config
-	current *configVersion // nil for none
-	last    uint64         // the revision it was compared with
+	current *control.Version // nil for none
+	last    uint64           // the revision it was compared with
 }
 
 // appliedJSON is what became of a proposal, as --json prints it.
@@ -103,12 +89,12 @@ type changeJSON struct {
 }
 
 // apply shows the difference, asks, stores and tells.
-func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store configStore, confirm cli.Confirmation, as cli.Format) error {
+func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, confirm cli.Confirmation, as cli.Format) error {
 	var before *config.Config
 	var told appliedJSON
-	next := runningConfig{YAML: p.text, From: p.from, Who: whoami()}
+	next := control.StoredConfig{YAML: p.text, From: p.from, Who: cli.User()}
 	if p.current != nil {
-		before, told.OldVersion, next.FileSum = p.current.config, p.current.version, p.current.FileSum
+		before, told.OldVersion, next.FileSum = p.current.Config, p.current.Number, p.current.FileSum
 	}
 	told.Version, told.Changes = told.OldVersion, []changeJSON{}
 	talk := cmd.ErrOrStderr()
@@ -119,34 +105,34 @@ func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store config
 		}
 	}
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
-	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.version {
+	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.Number {
 		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
-		return errors.Join(p.tell(cmd, told, as), awaitFollowed(c, cmd, told.Version))
+		return errors.Join(p.tell(cmd, told, as), control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), told.Version))
 	}
 	if err := confirm.Ask(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
 		return err
 	}
 	next.At, next.Changes = time.Now().UTC(), len(told.Changes)
-	version, err := store.put(cmd.Context(), next, p.last)
-	if errors.Is(err, errLostRace) {
+	version, err := store.Put(cmd.Context(), next, p.last)
+	if errors.Is(err, control.ErrLostRace) {
 		return fmt.Errorf("%w: nothing was applied; look at `weir config show` and apply again", err)
 	} else if err != nil {
 		return c.Explain(err)
 	}
 	told.Applied, told.Version = true, version
 	p.announce(cmd, c, next, told)
-	err = awaitFollowed(c, cmd, version)
-	if errors.Is(err, errCannotFollow) {
+	err = control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), version)
+	if errors.Is(err, control.ErrCannotFollow) {
 		err = p.takeBack(cmd, c, store, &told, err)
 	}
 	return errors.Join(err, p.tell(cmd, told, as))
 }
 
 // announce tells of a version that is stored.
-func (p *proposal) announce(cmd *cobra.Command, c *connect.Connection, next runningConfig, told appliedJSON) {
+func (p *proposal) announce(cmd *cobra.Command, c *connect.Connection, next control.StoredConfig, told appliedJSON) {
 	talk := cmd.ErrOrStderr()
-	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
-	if err := data.event().Publish(cmd.Context(), c.JetStream); err != nil {
+	data := control.ConfigChange{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
+	if err := data.Event().Publish(cmd.Context(), c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
@@ -154,22 +140,22 @@ func (p *proposal) announce(cmd *cobra.Command, c *connect.Connection, next runn
 
 // takeBack puts what was in force before a version that cannot be followed in its place, unless somebody else has changed
 // the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
-func (p *proposal) takeBack(cmd *cobra.Command, c *connect.Connection, store configStore, told *appliedJSON, why error) error {
+func (p *proposal) takeBack(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, told *appliedJSON, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, since there was none before it: mend that there, or apply another", why)
 	}
-	former := p.current.runningConfig
-	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.version, told.Version)
-	former.Who, former.At, former.Changes = whoami(), time.Now().UTC(), len(told.Changes)
-	version, err := store.put(cmd.Context(), former, told.Version)
+	former := p.current.StoredConfig
+	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, told.Version)
+	former.Who, former.At, former.Changes = cli.User(), time.Now().UTC(), len(told.Changes)
+	version, err := store.Put(cmd.Context(), former, told.Version)
 	if err != nil {
 		return fmt.Errorf("%w; it was not taken back: %w", why, err)
 	}
 	back := appliedJSON{OldVersion: told.Version, Version: version}
 	told.Applied, told.Version = false, version
 	p.announce(cmd, c, former, back)
-	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.version)
-	return errors.Join(why, awaitFollowed(c, cmd, version))
+	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.Number)
+	return errors.Join(why, control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), version))
 }
 
 func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as cli.Format) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 // historyJSON is one version, as --json prints it.
@@ -30,12 +30,12 @@ func configHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "history",
 		Short:   "List the versions of the configuration, the present one first",
-		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", configHistory),
+		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", control.KeptVersions),
 		Example: "  weir config history\n  weir config history --json | jq .who",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return connect.With(func(c *connect.Connection) error {
-				entries, err := configEntries(cmd.Context(), c)
+				entries, err := control.ConfigHistory(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -69,25 +69,12 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 	return t.Print(out)
 }
 
-// configEntries reads every version that is kept, the oldest first.
-func configEntries(ctx context.Context, c *connect.Connection) ([]jetstream.KeyValueEntry, error) {
-	store, err := openConfigStore(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := store.kv.History(ctx, currentKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, errNeverApplied
-	}
-	return entries, c.Explain(err)
-}
-
 func historyOf(entry jetstream.KeyValueEntry) historyJSON {
-	v, err := readVersion(entry)
+	v, err := control.ReadVersion(entry)
 	if err != nil {
 		return historyJSON{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
 	}
-	return historyJSON{Version: v.version, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
+	return historyJSON{Version: v.Number, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
 }
 
 func configRollbackCommand() *cobra.Command {
@@ -108,7 +95,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				}
 			}
 			return connect.With(func(c *connect.Connection) error {
-				entries, err := configEntries(cmd.Context(), c)
+				entries, err := control.ConfigHistory(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -116,7 +103,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				store, err := openConfigStore(cmd.Context(), c)
+				store, err := control.OpenConfigStore(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -132,10 +119,10 @@ text. The file it once came from is not touched; weir serve applies that only on
 // rollback proposes the wanted version of a history, 0 for the one before that in force.
 func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, error) {
 	p := &proposal{}
-	var target *configVersion
+	var target *control.Version
 	for _, entry := range slices.Backward(entries) {
 		p.last = max(p.last, entry.Revision())
-		v, err := readVersion(entry)
+		v, err := control.ReadVersion(entry)
 		switch {
 		case err != nil && entry.Revision() == wanted:
 			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
@@ -146,7 +133,7 @@ func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, erro
 		case wanted == 0 && target == nil:
 			target = v
 		}
-		if v.version == wanted {
+		if v.Number == wanted {
 			target = v
 		}
 	}
@@ -156,6 +143,6 @@ func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, erro
 	case target == nil:
 		return nil, cli.NotFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
 	}
-	p.from, p.text, p.config = fmt.Sprintf("version %d", target.version), target.YAML, target.config
+	p.from, p.text, p.config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
 	return p, nil
 }

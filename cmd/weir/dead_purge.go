@@ -99,7 +99,7 @@ func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
 func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *purgeJSON) error {
 	if told.Purged > 0 {
 		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: whoami(), Selection: f.said(), Letters: told.Purged,
+			Who: cli.User(), Selection: f.said(), Letters: told.Purged,
 		}}
 		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -97,7 +98,7 @@ func (f *redriveFlags) question(p *deadletter.Plan) string {
 
 // plan reads what is to be redriven, and prints it.
 func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
-	current, ok := runningConfigOf(ctx, c)
+	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
@@ -168,7 +169,7 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 	}
 	if t.Redriven+t.Known+t.Overflowed+t.Refused > 0 {
 		e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: whoami(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
+			Who: cli.User(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
 		}}
 		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)

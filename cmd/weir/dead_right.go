@@ -36,7 +36,7 @@ func takeLetterRight(ctx context.Context, c *connect.Connection) (*letterRight, 
 	if err != nil {
 		host = "somewhere"
 	}
-	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
+	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
 	var held *lease.HeldError
 	if errors.As(err, &held) {
 		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))

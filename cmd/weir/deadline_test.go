@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 )
 
@@ -98,7 +99,7 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	if n := len(r.letters("pay", "k")); n != 1 {
 		t.Errorf("%d letters: a job behind another is judged when it is the first", n)
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.ended("pay", "k", 1)

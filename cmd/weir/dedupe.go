@@ -2,36 +2,35 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 // dedupe is for how long ids are known by the configuration that is to be in force, and were by those before it: a job that
 // waits was taken by the one of its time.
 func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
-	entries, err := a.home.kv.History(ctx, currentKey)
-	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	entries, err := a.home.History(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("read the former configurations: %w", err)
 	}
 	var d *queue.Dedupe
 	for _, entry := range entries {
-		v, err := readVersion(entry)
+		v, err := control.ReadVersion(entry)
 		switch {
 		case err != nil: // nobody follows it
 		case d == nil:
-			d = queue.NewDedupe(v.config.Dedupe)
+			d = queue.NewDedupe(v.Config.Dedupe)
 		default:
-			d.Changing(v.config.Dedupe, entry.Created())
+			d.Changing(v.Config.Dedupe, entry.Created())
 			d.Changed(entry.Created().Add(followTimeout))
 		}
 	}
 	if d == nil {
-		return queue.NewDedupe(a.present.config.Dedupe), nil
+		return queue.NewDedupe(a.present.Config.Dedupe), nil
 	}
 	if a.file != nil {
 		d.Changing(a.file.config.Dedupe, time.Now()) // open brings the streams to it

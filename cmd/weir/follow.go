@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,10 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/ingest"
 )
 
@@ -26,7 +29,7 @@ import (
 // the jobs in its queue still end. After a restart they wait there until the api is configured again.
 type follower struct {
 	w     *Worker
-	store configStore
+	store control.ConfigStore
 	log   *slog.Logger
 
 	seen    atomic.Uint64 // the newest version that was looked at
@@ -44,16 +47,16 @@ const (
 	followRetry   = 2 * time.Second  // until a version is tried again that NATS did not let us put in force
 )
 
-func newFollower(w *Worker, store configStore, present *configVersion) *follower {
+func newFollower(w *Worker, store control.ConfigStore, present *control.Version) *follower {
 	f := &follower{
-		w: w, store: store, log: w.log.With("component", "config"), config: present.config, queues: map[string]*queue.Queue{},
+		w: w, store: store, log: w.log.With("component", "config"), config: present.Config, queues: map[string]*queue.Queue{},
 	}
-	f.seen.Store(present.version)
-	f.version.Store(present.version)
+	f.seen.Store(present.Number)
+	f.version.Store(present.Number)
 	for _, a := range w.opened {
 		f.queues[a.name] = a.queue
 	}
-	f.takeJobsOf(present.config)
+	f.takeJobsOf(present.Config)
 	return f
 }
 
@@ -91,9 +94,9 @@ func (f *follower) run(ctx context.Context) error {
 
 // watch puts every version in force that comes, until ctx ends or the watch breaks.
 func (f *follower) watch(ctx context.Context) error {
-	watcher, err := f.store.kv.Watch(ctx, currentKey)
+	watcher, err := f.store.Watch(ctx)
 	if err != nil {
-		return fmt.Errorf("watch the configuration: %w", err)
+		return err
 	}
 	defer func() { _ = watcher.Stop() }() // it has ended with ctx, or is of no more use
 	for {
@@ -116,10 +119,10 @@ func (f *follower) watch(ctx context.Context) error {
 
 // take puts one version in force, or says in the log why not. The error is one that another try may not meet.
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
-	v, err := readVersion(entry)
+	v, err := control.ReadVersion(entry)
 	if err == nil {
-		f.w.dedupe.Changing(v.config.Dedupe, entry.Created()) // others may follow it, whatever this one does
-		err = f.check(v.config)
+		f.w.dedupe.Changing(v.Config.Dedupe, entry.Created()) // others may follow it, whatever this one does
+		err = f.check(v.Config)
 	}
 	if err != nil {
 		f.log.Error("a new configuration is not valid here; the former one stays in force", "version", entry.Revision(), "err", err)
@@ -129,17 +132,17 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	changes := f.config.Diff(v.config)
-	if err := f.apply(ctx, v.config, changes); err != nil {
-		return fmt.Errorf("put version %d in force: %w", v.version, connect.ExplainStreams(explainOverlap(f.w.js, err)))
+	changes := f.config.Diff(v.Config)
+	if err := f.apply(ctx, v.Config, changes); err != nil {
+		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(explainOverlap(f.w.js, err)))
 	}
 	f.w.dedupeChanged(ctx)
-	f.config = v.config
-	f.seen.Store(v.version)
-	f.version.Store(v.version)
-	logWarnings(f.log, v.config.File, v.config.Warnings)
-	f.log.Info("configuration applied", "version", v.version, "who", v.Who, "from", v.From, "changes", len(changes))
-	f.w.tellLeftovers(ctx, v.config)
+	f.config = v.Config
+	f.seen.Store(v.Number)
+	f.version.Store(v.Number)
+	logWarnings(f.log, v.Config.File, v.Config.Warnings)
+	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
+	f.w.tellLeftovers(ctx, v.Config)
 	return nil
 }
 
@@ -236,9 +239,58 @@ func concerns(changes []config.Change, api string) bool {
 }
 
 // tellConfig tells that this worker has applied its file.
-func (w *Worker) tellConfig(ctx context.Context, change configData) {
+func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
 	w.log.Info("configuration applied", "version", change.NewVersion, "who", change.Who, "from", change.From, "changes", change.Changes)
-	if err := change.event().Publish(ctx, w.js); err != nil {
+	if err := change.Event().Publish(ctx, w.js); err != nil {
 		w.log.Warn("an event could not be stored", "err", err)
 	}
+}
+
+// refuseUnsupported refuses to call an api when that would break a limit or lack a secret: calls without a limit that
+// was asked for are worse than no calls.
+func refuseUnsupported(c *config.Config) error {
+	var errs []error
+	for _, p := range c.MissingSecrets() {
+		errs = append(errs, errors.New(p.In(c.File)))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return cli.Usage(errors.Join(errs...))
+}
+
+// logWarnings logs what a file says and probably does not mean; of the environment no file is named.
+func logWarnings(log *slog.Logger, file string, warnings []config.Problem) {
+	for _, p := range warnings {
+		log.Warn("configuration", "problem", p.In(file))
+	}
+}
+
+// tellLeftovers warns of jobs that wait for an api which is not configured.
+func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config) {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	found, err := control.JobsLeft(ctx, w.js, c)
+	if err != nil {
+		w.log.Warn("it is not known whether jobs wait of apis that are not configured", "err", err)
+		return
+	}
+	for _, api := range slices.Sorted(maps.Keys(found)) {
+		w.log.Warn("jobs wait of an api that is not configured: configure it again to have them called", "api", api, "jobs", found[api])
+	}
+}
+
+// refusedConfig is a version that a follower cannot put in force, and why.
+type refusedConfig struct {
+	version uint64
+	why     string
+}
+
+// state is what operators are told: which replica says so is put in by who answers. It is safe to ask for from any goroutine.
+func (f *follower) state() control.ConfigState {
+	s := control.ConfigState{Seen: f.seen.Load(), Version: f.version.Load()}
+	if r := f.refused.Load(); r != nil && r.version == s.Seen {
+		s.Why = r.why
+	}
+	return s
 }

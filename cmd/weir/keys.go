@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 )
 
@@ -29,11 +27,11 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
 		Args:    cli.Takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := control.CheckLimit(limit); err != nil {
 				return err
 			}
 			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
-				found, err := askKeys(c, args[0], limit)
+				found, err := control.Keys(c, args[0], limit)
 				if err != nil {
 					return err
 				}
@@ -58,79 +56,38 @@ func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) err
 
 // checkAPI finds an unknown api out before anybody is asked about it.
 func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
-	current, ok := runningConfigOf(cmd.Context(), c)
+	current, ok := control.RunningConfig(cmd.Context(), c)
 	if !ok {
 		return checkAPIName(name)
 	}
 	if _, found := current.API(name); !found {
-		return explainNoAPI(cmd.Context(), c, name, current)
+		return control.ExplainNoAPI(cmd.Context(), c, name, current)
 	}
 	return nil
 }
 
-// gathered are the buckets of an api over all replicas.
-type gathered struct {
-	buckets      []dispatcher.KeyState
-	keys, jobs   int
-	missing, all int // partitions
-}
-
-// askKeys gathers the deepest buckets from all owners.
-func askKeys(c *connect.Connection, api string, limit int) (*gathered, error) {
-	g := &gathered{all: 1, missing: 1}
-	owned, failed := 0, error(nil)
-	err := ask(c, keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
-		var a keysAnswer
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			failed = cli.NotFound(fmt.Errorf("there is no api %q", api))
-			return true
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
-			return false
-		}
-		g.buckets = append(g.buckets, a.Deepest...)
-		g.keys, g.jobs, g.all = g.keys+a.Keys, g.jobs+a.Jobs, a.Partitions
-		owned += a.Owned
-		return owned >= a.Partitions
-	})
-	if err == nil && owned == 0 {
-		err = failed
-	}
-	if err != nil {
-		return nil, err
-	}
-	g.missing = max(0, g.all-owned)
-	slices.SortStableFunc(g.buckets, func(a, b dispatcher.KeyState) int { return b.Depth - a.Depth })
-	g.buckets = g.buckets[:min(limit, len(g.buckets))]
-	return g, nil
-}
-
-func printKeys(cmd *cobra.Command, api string, g *gathered, as cli.Format) error {
+func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format) error {
 	talk := cmd.ErrOrStderr()
-	if g.missing > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.missing, g.all, api)
+	if g.Missing > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
 	}
-	if len(g.buckets) == 0 {
+	if len(g.Buckets) == 0 {
 		return cli.NotFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
 	out := cmd.OutOrStdout()
 	if as == cli.AsJSON {
-		for _, k := range g.buckets {
+		for _, k := range g.Buckets {
 			if err := cli.PrintJSON(out, k); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := keysTable(out, g.buckets); err != nil {
+	if err := keysTable(out, g.Buckets); err != nil {
 		return err
 	}
-	if g.keys > len(g.buckets) {
-		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.buckets), g.keys, g.jobs)
+	if g.Keys > len(g.Buckets) {
+		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.Buckets), g.Keys, g.Jobs)
 	}
 	return nil
 }

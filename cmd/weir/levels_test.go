@@ -12,6 +12,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
 )
 
@@ -141,9 +142,9 @@ apis:
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var shown *keyShown
+	var shown *control.KeyShown
 	r.eventually("what show says of the limits", func() bool {
-		shown, err = askShow(c, "pay", "slow", 1)
+		shown, err = control.Show(c, "pay", "slow", 1)
 		return err == nil && len(shown.Limits) == 2 && shown.Limits[0].Held >= 8
 	})
 	var text bytes.Buffer

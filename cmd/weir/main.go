@@ -11,12 +11,13 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 // classify gives a configuration's errors their exit code.
 func classify(err error) error {
 	var wrong *config.Errors
-	if errors.As(err, &wrong) || errors.Is(err, errNoConfig) {
+	if errors.As(err, &wrong) || errors.Is(err, control.ErrNoConfig) {
 		return cli.Usage(err)
 	}
 	return err

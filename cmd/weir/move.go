@@ -133,7 +133,7 @@ func openMove(cmd *cobra.Command, f *moveFlags) (m *mover, stop func(), err erro
 		stopSource()
 		return nil, nil, err
 	}
-	m.note = moveNote{From: m.from.At, To: m.to.At, Who: whoami(), At: time.Now().UTC()}
+	m.note = moveNote{From: m.from.At, To: m.to.At, Who: cli.User(), At: time.Now().UTC()}
 	return m, func() { m.to.Close(); stopSource() }, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 )
 
 // check refuses what cannot be moved, before anything is changed. done is true where this move was made already.
@@ -76,8 +77,8 @@ func (m *mover) checkTarget(ctx context.Context) error {
 	check := connect.Check{
 		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
 	}
-	if v, err := currentVersion(ctx, m.from); err == nil {
-		check.Config = v.config
+	if v, err := control.CurrentVersion(ctx, m.from); err == nil {
+		check.Config = v.Config
 	}
 	if err := check.TakesCopies(ctx); err != nil {
 		return err

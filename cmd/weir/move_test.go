@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/control"
 	"weir/ingest/await"
 )
 
@@ -91,7 +92,7 @@ func TestMoveToACluster(t *testing.T) {
 	if _, err := r.js.CreateConsumer(t.Context(), "WEIR_RESULTS", consumer); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitCalls(10)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 )
 
@@ -20,7 +21,11 @@ apis:
 
 func (r *rig) putPause(key string) {
 	r.t.Helper()
-	if _, err := r.worker.control.Put(r.t.Context(), pauseEntry("pay", key), marshal(dispatcher.Pause{At: time.Now(), By: "test"})); err != nil {
+	word, err := json.Marshal(dispatcher.Pause{At: time.Now(), By: "test"})
+	if err == nil {
+		_, err = r.worker.control.Put(r.t.Context(), control.PauseEntry("pay", key), word)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.dispatch.Pauses("pay")[key]; return ok })
@@ -31,7 +36,7 @@ func (r *rig) whilePaused(what func()) {
 	r.t.Helper()
 	r.putPause("")
 	what()
-	if err := r.worker.control.Delete(r.t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.worker.control.Delete(r.t.Context(), control.PauseEntry("pay", "")); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -60,7 +65,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
 	}
 	r.putPause("") // the api as well, and then the key's own word is taken back
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "paused")); err != nil {
+	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "paused")); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -68,7 +73,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	if _, ok := r.worker.dispatch.Pauses("pay")["paused"]; ok || len(r.api.Arrivals("paused")) != calls {
 		t.Fatal("a pause that was taken back is in force, or a paused api was called")
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("all jobs to end", func() bool { return len(r.results("pay", "paused")) == 60 })

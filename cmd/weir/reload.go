@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"weir/cmd/weir/internal/control"
 )
 
 // Reload has the configuration file read anew and put in force as a start would do it, if it is not the one applied last from a
@@ -46,7 +48,7 @@ func (w *Worker) reload(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.follower.check(a.present.config); err != nil {
+	if err := w.follower.check(a.present.Config); err != nil {
 		return err
 	}
 	if w.dispatch != nil {
@@ -54,22 +56,22 @@ func (w *Worker) reload(ctx context.Context) error {
 	}
 	if a.file == nil {
 		w.log.Info("the configuration file is unchanged since it was applied last; secrets that it refers to are read anew for every call, "+
-			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.version)
+			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
 		return nil
 	}
 	logWarnings(w.log, file.path, file.config.Warnings)
 	told, err := a.store(ctx)
 	switch {
-	case errors.Is(err, errLostRace):
-		return fmt.Errorf("%w: look at `weir config show`, and send SIGHUP again to put the file in force", errLostRace)
+	case errors.Is(err, control.ErrLostRace):
+		return fmt.Errorf("%w: look at `weir config show`, and send SIGHUP again to put the file in force", control.ErrLostRace)
 	case err != nil:
 		return err
 	case told == nil:
-		w.log.Info("another weir has applied the same file", "file", file.path, "version", a.present.version)
+		w.log.Info("another weir has applied the same file", "file", file.path, "version", a.present.Number)
 		return nil
 	}
 	w.log.Info("the configuration file was stored: every weir follows", "file", file.path, "version", told.NewVersion, "changes", told.Changes)
-	if err := told.event().Publish(ctx, w.js); err != nil {
+	if err := told.Event().Publish(ctx, w.js); err != nil {
 		w.log.Warn("an event could not be stored", "err", err)
 	}
 	return nil

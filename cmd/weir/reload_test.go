@@ -31,19 +31,19 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	if err := second.reload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if v, _, err := r.configStore().newest(t.Context()); err != nil || v.version != 2 {
-		t.Errorf("a file that has not changed made version %d: %v", v.version, err)
+	if v, _, err := r.configStore().Newest(t.Context()); err != nil || v.Number != 2 {
+		t.Errorf("a file that has not changed made version %d: %v", v.Number, err)
 	}
 	writeFile(t, file, strings.Replace(r.yaml, "10/s", "30/s", 1))
 	second.Reload()
 	r.eventually("both to follow", func() bool {
 		return second.follower.version.Load() == 3 && r.worker.follower.version.Load() == 3
 	})
-	v, _, err := r.configStore().newest(t.Context())
+	v, _, err := r.configStore().Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := config.FormatRate(v.config.APIs[0].Rules.Key.Rate); got != "30/s" {
+	if got := config.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
 		t.Errorf("the rate in force is %s", got)
 	}
 	r.eventually("its event", func() bool { return len(r.configEvents()) > events })

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/ingest"
 )
@@ -25,7 +24,7 @@ when, and its first jobs with the times at which their calls should start.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
 		Args:    cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := control.CheckLimit(limit); err != nil {
 				return err
 			}
 			if err := ingest.CheckKey(args[1]); err != nil {
@@ -39,7 +38,7 @@ when, and its first jobs with the times at which their calls should start.`,
 			if err := checkAPI(c, cmd, args[0]); err != nil {
 				return err
 			}
-			detail, err := askShow(c, args[0], args[1], limit)
+			detail, err := control.Show(c, args[0], args[1], limit)
 			if err != nil {
 				return err
 			}
@@ -54,39 +53,7 @@ when, and its first jobs with the times at which their calls should start.`,
 	return cmd
 }
 
-// askShow asks the key's owner.
-func askShow(c *connect.Connection, api, key string, limit int) (*keyShown, error) {
-	var detail *keyShown
-	failed := error(nil)
-	err := ask(c, showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
-		switch {
-		case wrong == nil:
-			detail = &keyShown{}
-			if json.Unmarshal(data, detail) != nil {
-				detail, failed = nil, errors.New("a dispatcher's answer cannot be read: is it another version?")
-			}
-			return detail != nil
-		case wrong.code == codeNoAPI:
-			failed = cli.NotFound(fmt.Errorf("there is no api %q", api))
-			return true
-		case wrong.code == codeNoKey:
-			failed = cli.NotFound(fmt.Errorf("no job of %s waits for %s: its bucket is empty", cli.Visible(key), api))
-			return true
-		case wrong.code != codeNotOur:
-			failed = wrong
-		}
-		return false
-	})
-	if err == nil && detail == nil {
-		err = failed
-		if err == nil {
-			err = cli.Unreachable(fmt.Errorf("nobody owns the partition of %s just now: try again in some seconds", cli.Visible(key)))
-		}
-	}
-	return detail, err
-}
-
-func printBucket(out io.Writer, d *keyShown, now time.Time) error {
+func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	t := &cli.Table{}
 	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
 	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/control"
 	"weir/ingest/await"
 )
 
@@ -60,7 +61,7 @@ func TestFullStoreDrains(t *testing.T) {
 	if taken < 100 || taken > 280 {
 		t.Fatalf("%d jobs of 100 KiB were taken by a store of 32 MiB", taken)
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("every job to end", func() bool { return r.messages("WEIR_RESULTS") == taken })

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/ingest"
 )
 
@@ -87,7 +88,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 		return err
 	}
 	defer c.Close()
-	if current, ok := runningConfigOf(cmd.Context(), c); ok {
+	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 		if api, found := current.API(f.api); found {
 			if err := f.fit(&s, api); err != nil {
 				return cli.Usage(err)

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
@@ -72,26 +73,26 @@ const followGrace = 2 * time.Second
 // newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
 // from does not say.
 func newReplays(ctx context.Context, c *connect.Connection, only string, from time.Time) (map[string]*replay, error) {
-	current, err := currentVersion(ctx, c)
+	current, err := control.CurrentVersion(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := current.config.API(only); only != "" && !ok {
-		return nil, noAPI(only, current.config)
+	if _, ok := current.Config.API(only); only != "" && !ok {
+		return nil, control.NoAPI(only, current.Config)
 	}
-	entries, err := configEntries(ctx, c)
+	entries, err := control.ConfigHistory(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	var versions []*configVersion
+	var versions []*control.Version
 	for _, entry := range slices.Backward(entries) {
-		if v, err := readVersion(entry); err == nil {
+		if v, err := control.ReadVersion(entry); err == nil {
 			versions = append(versions, v)
 		}
 	}
 	replays := map[string]*replay{}
-	for i := range current.config.APIs {
-		a := &current.config.APIs[i]
+	for i := range current.Config.APIs {
+		a := &current.Config.APIs[i]
 		if only != "" && a.Name != only {
 			continue
 		}
@@ -109,10 +110,10 @@ func newReplays(ctx context.Context, c *connect.Connection, only string, from ti
 
 // inForceSince is when an api's present configuration came into force; zero if it always was. The newest version comes
 // first.
-func inForceSince(versions []*configVersion, api string) time.Time {
+func inForceSince(versions []*control.Version, api string) time.Time {
 	for i, v := range versions[1:] {
-		if concerns(v.config.Diff(versions[0].config), api) {
-			if _, existed := v.config.API(api); !existed {
+		if concerns(v.Config.Diff(versions[0].Config), api) {
+			if _, existed := v.Config.API(api); !existed {
 				return time.Time{}
 			}
 			return versions[i].At.Add(followGrace)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"weir/cmd/weir/internal/cli"
@@ -19,16 +18,6 @@ func TestMissingSecretNamesFileAndLine(t *testing.T) {
 	const want = "deploy/my.yaml:4: apis.a.headers.X: environment variable NO_SUCH_SECRET_HERE is not set: provide it where weir serve runs"
 	if err := refuseUnsupported(c); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
-	}
-}
-
-// TestHoldsAreLoggedWithoutWhatIsNotSo: a pause of a whole api has no key, and not every pause a reason.
-func TestHoldsAreLoggedWithoutWhatIsNotSo(t *testing.T) {
-	if got := whatHolds("sms", "", "by", "me", "reason", ""); !slices.Equal(got, []any{"api", "sms", "by", "me"}) {
-		t.Errorf("of an api: %v", got)
-	}
-	if got := whatHolds("sms", "k", "by", "", "reason", "x"); !slices.Equal(got, []any{"api", "sms", "key", "k", "reason", "x"}) {
-		t.Errorf("of a key: %v", got)
 	}
 }
 

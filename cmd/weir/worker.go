@@ -19,6 +19,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/deadletter"
@@ -52,7 +53,7 @@ type Worker struct {
 	follower  *follower
 	storeRoom *storeRoom
 	foreign   *foreignWatch
-	pauses    *pauses
+	pauses    *control.Pauses
 	redis     *limitstate.Redis   // nil where limits are counted in the process
 	limits    *limitstate.Options // nil where this one does not dispatch
 	shares    *lease.Registry     // where replicas share the partitions, with an external server
@@ -109,10 +110,10 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	if err := w.refuseForeign(ctx); err != nil {
 		return nil, err
 	}
-	if w.control, err = ensureControl(ctx, w.js, s.Replicas); err != nil {
+	if w.control, err = control.EnsureControl(ctx, w.js, s.Replicas); err != nil {
 		return nil, err
 	}
-	store, err := ensureConfigStore(ctx, w.js, s.Replicas)
+	store, err := control.EnsureConfigStore(ctx, w.js, s.Replicas)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	if err != nil {
 		return nil, err
 	}
-	w.config = adopted.present.config
+	w.config = adopted.present.Config
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
@@ -156,7 +157,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
-		w.lowerGo(func() error { return w.pauses.run(w.soft) })
+		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
 	if w.server == nil {
@@ -200,7 +201,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
 			return err
 		}
-		if w.pauses, err = openPauses(ctx, w); err != nil {
+		if w.pauses, err = control.OpenPauses(ctx, w.base, w.nc, w.control, w.dispatch, w.log); err != nil {
 			return err
 		}
 		w.registry.MustRegister(&w.levels)
@@ -328,7 +329,9 @@ func (w *Worker) answerOperators() error {
 	if w.dispatch == nil {
 		return nil
 	}
-	stop, err := startOperator(w)
+	stop, err := control.StartService(control.ServiceOptions{
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
+	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
@@ -396,7 +399,7 @@ func (w *Worker) ready(ctx context.Context) error {
 	if err := errors.Join(w.storeRoom.err(), w.foreign.err()); err != nil {
 		return err
 	}
-	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(stampNow())); err != nil {
+	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
 	}
 	return nil

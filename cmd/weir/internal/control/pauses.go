@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/dispatcher"
@@ -20,14 +22,15 @@ import (
 // is written = because a key-value bucket has no % in its keys.
 const pausePrefix = "pause."
 
-func pauseEntry(api, key string) string {
+// PauseEntry is the key of a pause in the control bucket; of one of a whole api, key is empty.
+func PauseEntry(api, key string) string {
 	if key == "" {
 		return pausePrefix + api
 	}
 	return pausePrefix + api + "." + strings.ReplaceAll(ingest.Token(key), "%", "=")
 }
 
-// parsePauseEntry reads what pauseEntry wrote.
+// parsePauseEntry reads what PauseEntry wrote.
 func parsePauseEntry(entry string) (api, key string, err error) {
 	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
 	if !of {
@@ -37,21 +40,25 @@ func parsePauseEntry(entry string) (api, key string, err error) {
 	return api, key, err
 }
 
-// pauses keeps a dispatching worker to the pauses in NATS.
-type pauses struct {
+// watchRetry is how long after its end a watch is begun anew.
+const watchRetry = 2 * time.Second
+
+// Pauses keeps a dispatching worker to the pauses in NATS.
+type Pauses struct {
+	nc       *nats.Conn
 	kv       jetstream.KeyValue
 	dispatch *dispatcher.Dispatcher
 	log      *slog.Logger
 	watcher  jetstream.KeyWatcher
-	heard    atomic.Uint64       // the newest word that was taken
+	applied  atomic.Uint64       // the revision of the newest word that was taken
 	inForce  map[string]struct{} // entries
 }
 
-// openPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
-// an operator has paused.
-func openPauses(ctx context.Context, w *Worker) (*pauses, error) {
-	p := &pauses{kv: w.control, dispatch: w.dispatch, log: w.log.With("component", "pauses"), inForce: map[string]struct{}{}}
-	if err := p.watch(w.base); err != nil {
+// OpenPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
+// an operator has paused. The watch ends with life.
+func OpenPauses(ctx, life context.Context, nc *nats.Conn, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
+	p := &Pauses{nc: nc, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]struct{}{}}
+	if err := p.watch(life); err != nil {
 		return nil, err
 	}
 	if err := p.catchUp(ctx); err != nil {
@@ -60,7 +67,7 @@ func openPauses(ctx context.Context, w *Worker) (*pauses, error) {
 	return p, nil
 }
 
-func (p *pauses) watch(ctx context.Context) error {
+func (p *Pauses) watch(ctx context.Context) error {
 	watcher, err := p.kv.Watch(ctx, pausePrefix+">")
 	if err != nil {
 		return fmt.Errorf("watch the pauses: %w", err)
@@ -70,7 +77,7 @@ func (p *pauses) watch(ctx context.Context) error {
 }
 
 // catchUp takes all that is there when a watch begins. What is in force and not there was resumed meanwhile.
-func (p *pauses) catchUp(ctx context.Context) error {
+func (p *Pauses) catchUp(ctx context.Context) error {
 	there := map[string]struct{}{}
 	for {
 		select {
@@ -96,15 +103,15 @@ func (p *pauses) catchUp(ctx context.Context) error {
 	}
 }
 
-// run follows until ctx ends.
-func (p *pauses) run(ctx context.Context) error {
+// Run follows until ctx ends.
+func (p *Pauses) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		if err := p.follow(ctx); err == nil {
 			continue
 		} else if ctx.Err() == nil {
 			p.log.Warn("pauses cannot be watched; those in force stay so; trying again", "err", err)
 		}
-		stream.Sleep(ctx, followRetry)
+		stream.Sleep(ctx, watchRetry)
 		if err := p.watch(ctx); err == nil {
 			err = p.catchUp(ctx)
 			if err == nil || ctx.Err() != nil {
@@ -115,7 +122,10 @@ func (p *pauses) run(ctx context.Context) error {
 	return nil
 }
 
-func (p *pauses) follow(ctx context.Context) error {
+// appliedRevision is that of the newest pause or resumption that is in force. It is safe for concurrent use.
+func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
+
+func (p *Pauses) follow(ctx context.Context) error {
 	for {
 		select {
 		case entry, open := <-p.watcher.Updates():
@@ -132,8 +142,8 @@ func (p *pauses) follow(ctx context.Context) error {
 }
 
 // take puts one word in force.
-func (p *pauses) take(entry jetstream.KeyValueEntry) {
-	defer func() { p.heard.Store(max(p.heard.Load(), entry.Revision())) }()
+func (p *Pauses) take(entry jetstream.KeyValueEntry) {
+	defer func() { p.applied.Store(max(p.applied.Load(), entry.Revision())) }()
 	if entry.Operation() != jetstream.KeyValuePut {
 		p.resume(entry.Key())
 		return
@@ -155,7 +165,7 @@ func (p *pauses) take(entry jetstream.KeyValueEntry) {
 	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
 }
 
-func (p *pauses) resume(entry string) {
+func (p *Pauses) resume(entry string) {
 	if _, ok := p.inForce[entry]; !ok {
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
 // nothing and goes on one day: so its lease is waited out, as the other replicas do, and ended for good. Before it calls under
 // another it hears what was said meanwhile (mayBegin).
-type muster struct {
+type awaitedReplicas struct {
 	c        *connect.Connection
 	registry *lease.Registry   // nil where no replicas share a server
 	silent   map[string]silent // by session
@@ -39,8 +39,8 @@ type replica struct{ instance, session string }
 const againAnswer = time.Second
 
 // newMuster begins one. What is asked about must be stored by then.
-func newMuster(ctx context.Context, c *connect.Connection) (*muster, error) {
-	m := &muster{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
+func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
+	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error
 	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
 		return nil, c.Explain(err)
@@ -50,7 +50,7 @@ func newMuster(ctx context.Context, c *connect.Connection) (*muster, error) {
 
 // ask puts the question to all replicas once and gives each answer to take, which returns who it is of. It fails with errSilent
 // where only nobody's answer tells that somebody runs.
-func (m *muster) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
+func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
 	err := askFor(m.c, subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
 		if wrong == nil {
@@ -66,7 +66,7 @@ func (m *muster) ask(ctx context.Context, subject string, take func(data []byte)
 }
 
 // look finds out who has not answered, and ends the leases of those that have not been renewed for their term and a margin.
-func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
+func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
 	if m.registry == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (m *muster) look(ctx context.Context, answered map[replica]bool) error {
 }
 
 // noteEnded notes whose lease somebody else has ended.
-func (m *muster) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
+func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
 	if answered == nil {
 		return
 	}
@@ -124,21 +124,21 @@ func (m *muster) noteEnded(before map[string]silent, answered map[replica]bool, 
 }
 
 // complete reports whether nobody may call who has not answered.
-func (m *muster) complete() bool { return len(m.silent) == 0 }
+func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
 
 // missing says who has not answered and may call all the same.
-func (m *muster) missing() string {
+func (m *awaitedReplicas) missing() string {
 	var names []string
 	for _, s := range m.silent {
 		names = append(names, cli.Visible(s.instance))
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", cli.Count(len(names), "dispatching replica"),
-		cli.Verb(len(names), "has", "have"), wordTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
+		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
 }
 
 // nobody says when what was asked for is in force, where no replica has answered and none may call.
-func (m *muster) nobody() string {
+func (m *awaitedReplicas) nobody() string {
 	if len(m.over) == 0 {
 		return "no dispatching weir runs, it is in force from its next start on"
 	}
@@ -146,7 +146,7 @@ func (m *muster) nobody() string {
 }
 
 // overdue says who did not answer and may not call any more; empty where everybody has.
-func (m *muster) overdue() string {
+func (m *awaitedReplicas) overdue() string {
 	if len(m.over) == 0 {
 		return ""
 	}
