@@ -23,6 +23,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -105,7 +106,7 @@ func (r *budgetRig) weir(args ...string) []byte {
 // verified is what verify says of a limit's present window.
 func (r *budgetRig) verified(limit string) int64 {
 	r.t.Helper()
-	var v verifiedJSON
+	var v verify.Report
 	if err := json.Unmarshal(r.weir("verify", "--json", "--api", "pay"), &v); err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -186,7 +185,7 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 				return err
 			}
 			added = append(added, opened)
-		case concerns(changes, a.Name):
+		case config.Concerns(changes, a.Name):
 			if err := q.Raise(ctx, f.w.queueSettings(a, next)); err != nil {
 				return fmt.Errorf("api %s: %w", a.Name, err)
 			}
@@ -225,17 +224,6 @@ func (f *follower) change(ctx context.Context, a *config.API, next *config.Confi
 		return nil
 	}
 	return f.w.dispatch.Apply(ctx, api)
-}
-
-// concerns reports whether one of the changes is one of the api's, or of all apis.
-func concerns(changes []config.Change, api string) bool {
-	path := "apis." + api
-	for _, c := range changes {
-		if c.Path == path || strings.HasPrefix(c.Path, path+".") || c.Path == "results.max_body" || c.Path == "dedupe" {
-			return true
-		}
-	}
-	return false
 }
 
 // tellConfig tells that this worker has applied its file.

@@ -2,16 +2,12 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/dispatcher/httpcall"
 	"weir/ingest"
 )
-
-// leastJitter is what even an operator who allows none must allow: timers of an operating system are not finer.
-const leastJitter = time.Millisecond
 
 // ingestRule is what the intake must know of an api.
 func ingestRule(a *config.API) *ingest.Rule {
@@ -29,10 +25,8 @@ func ingestRule(a *config.API) *ingest.Rule {
 
 // dispatchAPI is what the dispatcher must know of an api.
 func dispatchAPI(a *config.API, c *config.Config) *httpcall.API {
-	rules := a.Rules
-	rules.Jitter = max(rules.Jitter, leastJitter)
 	api := &httpcall.API{
-		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: rules,
+		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: a.CallRules(),
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
 		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
 		Retry: httpcall.Retry{

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher/ledger"
 )
 
@@ -117,7 +118,7 @@ func (r *termsRig) seen() map[string]*seenJob {
 }
 
 // verified runs weir verify and returns what it says of the api.
-func (r *termsRig) verified() (v verifiedJSON) {
+func (r *termsRig) verified() (v verify.Report) {
 	r.t.Helper()
 	got := r.command("verify", "--json", "--since", "1h")
 	if err := json.Unmarshal([]byte(got.stdout), &v); err != nil {

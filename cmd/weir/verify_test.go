@@ -13,13 +13,14 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/verify"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
 
 // verify runs the command against the rig's server and returns what it said of each api, and its exit code.
-func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
+func (r *rig) verify(args ...string) (found map[string]verify.Report, code int) {
 	r.t.Helper()
 	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
 	root := rootCommand()
@@ -28,9 +29,9 @@ func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
 	root.SetErr(&bytes.Buffer{})
 	root.SetArgs(append([]string{"verify", "--json"}, args...))
 	err := root.ExecuteContext(await.Context(r.t, "weir verify"))
-	found = map[string]verifiedJSON{}
+	found = map[string]verify.Report{}
 	for line := range strings.Lines(out.String()) {
-		var v verifiedJSON
+		var v verify.Report
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
 		}
@@ -58,7 +59,7 @@ func (r *rig) record(c ledger.Record) {
 	}
 }
 
-func limitFound(t *testing.T, v verifiedJSON, name string) limitJSON {
+func limitFound(t *testing.T, v verify.Report, name string) verify.LimitReport {
 	t.Helper()
 	for _, l := range v.Limits {
 		if l.Limit == name {
@@ -66,7 +67,7 @@ func limitFound(t *testing.T, v verifiedJSON, name string) limitJSON {
 		}
 	}
 	t.Fatalf("nothing is said of limit %s: %+v", name, v)
-	return limitJSON{}
+	return verify.LimitReport{}
 }
 
 const verifiedYAML = `

@@ -1,4 +1,4 @@
-package main
+package verify
 
 import (
 	"cmp"
@@ -37,12 +37,12 @@ type replay struct {
 	newest   time.Time
 	horizon  time.Duration
 	jobs     jobsSeen
-	repeated []secondCall // the first of those that are Unkeyed
-	verified
+	repeated []SecondCall // the first of those that are Unkeyed
+	Counts
 }
 
-// verified are a replay's counts.
-type verified struct {
+// Counts are a replay's counts.
+type Counts struct {
 	Calls    int `json:"calls"`    // that left
 	Unsent   int `json:"unsent"`   // attempts of which nothing left
 	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows when
@@ -58,8 +58,8 @@ type verified struct {
 
 type keyReplay struct{ rate, inFlight *bucket.Checking }
 
-// secondCall is a call that should not have been made, unless the api calls a job once however often it is sent.
-type secondCall struct {
+// SecondCall is a call that should not have been made, unless the api calls a job once however often it is sent.
+type SecondCall struct {
 	Job     string    `json:"job"`
 	Key     string    `json:"key"`
 	Call    int       `json:"call"`
@@ -75,11 +75,9 @@ const (
 
 func newReplay(a *config.API, since time.Time) *replay {
 	r := &replay{
-		api: a, since: since, jitter: max(a.Rules.Jitter, leastJitter), keys: map[string]*keyReplay{},
+		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{},
 		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
 	}
-	r.rules = a.Rules
-	r.rules.Jitter = r.jitter
 	for _, l := range a.Rules.Shared {
 		r.shared = append(r.shared, bucket.NewChecking(bucket.Claim{Limit: l, Jitter: r.jitter}))
 	}
@@ -155,7 +153,7 @@ func (r *replay) count(c *ledger.Record) {
 		r.Repeats++
 		if !r.sameCall(before.identity, c.Idempotency) {
 			if r.Unkeyed++; len(r.repeated) < mostRepeats {
-				r.repeated = append(r.repeated, secondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
+				r.repeated = append(r.repeated, SecondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
 			}
 		}
 	}
