@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/move"
 )
 
 // A server that is gone without a word, as behind a pulled cable, is noticed after three pings. Until then a connection looks
@@ -70,11 +71,11 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	}
 	if w.server != nil {
 		w.room = w.server.MaxStore()
-		return refuseMoved(ctx, w.js)
+		return move.RefuseElsewhere(ctx, w.js)
 	}
 	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
 	if w.room, err = check.Run(ctx); err != nil {
 		return err
 	}
-	return refuseMoved(ctx, w.js)
+	return move.RefuseElsewhere(ctx, w.js)
 }

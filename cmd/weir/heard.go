@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/move"
 )
 
 // mayBegin is asked when a lease has begun and before anything is called by it. A replica that was stopped, or cut off, goes
 // on here: pauses and configurations that were in force everywhere else by then must be so here too.
 func (w *Worker) mayBegin(ctx context.Context) error {
-	if err := w.stillHere(ctx); err != nil {
+	if err := move.CheckStillHere(ctx, w.nc); err != nil {
 		return err
 	}
 	if err := w.pauses.AwaitApplied(ctx); err != nil {

@@ -17,6 +17,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/move"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -89,7 +90,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := weirStreams(t.Context(), js); err != nil || len(left) > 0 {
+	if left, err := move.Streams(t.Context(), js); err != nil || len(left) > 0 {
 		t.Errorf("%d streams are left at the target, %v", len(left), err)
 	}
 	r.start()

@@ -8,6 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/move"
 	"weir/dispatcher"
 )
 
@@ -72,4 +73,24 @@ func (w *Worker) awaitAccounts(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// rememberMoved makes queues, results and letters know the ids of what was moved here, as long as that matters: a server that
+// restores a stream has its messages and does not know their ids.
+func (w *Worker) rememberMoved(ctx context.Context) error {
+	arrived, err := move.ArrivedAt(ctx, w.js)
+	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {
+		return err
+	}
+	for _, a := range w.opened {
+		if err := a.queue.Remember(ctx); err != nil {
+			return fmt.Errorf("api %s: %w", a.name, err)
+		}
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Remember(ctx); err != nil {
+			return err
+		}
+	}
+	return w.office.Remember(ctx, w.js)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/move"
 	"weir/ingest/await"
 )
 
@@ -50,7 +51,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 
 func (r *rig) streams() []*jetstream.StreamInfo {
 	r.t.Helper()
-	all, err := weirStreams(r.t.Context(), r.js)
+	all, err := move.Streams(r.t.Context(), r.js)
 	if err != nil {
 		r.t.Fatal(err)
 	}

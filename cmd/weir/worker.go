@@ -22,6 +22,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/move"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
@@ -161,7 +162,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
 	if w.server == nil {
-		w.lowerGo(func() error { return w.watchMove(w.soft) })
+		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
 	}

@@ -1,4 +1,4 @@
-package main
+package move
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 
 // check refuses what cannot be moved, before anything is changed. done is true where this move was made already.
 func (m *mover) check(ctx context.Context) (done bool, err error) {
-	if m.streams, err = weirStreams(ctx, m.from.JetStream); err != nil {
+	if m.streams, err = Streams(ctx, m.from.JetStream); err != nil {
 		return false, m.from.Explain(err)
 	}
 	if len(m.streams) == 0 {
@@ -28,11 +28,11 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 	if err := m.checkTarget(ctx); err != nil {
 		return false, err
 	}
-	leaving, err := readMove(ctx, m.from.JetStream, leavingKey)
+	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
 	if err != nil {
 		return false, m.from.Explain(err)
 	}
-	arriving, err := readMove(ctx, m.to.JetStream, arrivingKey)
+	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
 	if err != nil {
 		return false, m.to.Explain(err)
 	}
@@ -61,7 +61,7 @@ func (m *mover) check(ctx context.Context) (done bool, err error) {
 
 // refuseContent fails when the target has streams of weir.
 func (m *mover) refuseContent(ctx context.Context) error {
-	there, err := weirStreams(ctx, m.to.JetStream)
+	there, err := Streams(ctx, m.to.JetStream)
 	if err != nil {
 		return m.to.Explain(err)
 	}
@@ -122,7 +122,7 @@ func (m *mover) expel(ctx context.Context) error {
 	case err != nil:
 		return m.from.Explain(err)
 	}
-	m.streams, err = weirStreams(ctx, m.from.JetStream) // the leases have changed
+	m.streams, err = Streams(ctx, m.from.JetStream) // the leases have changed
 	return m.from.Explain(err)
 }
 
@@ -158,7 +158,7 @@ const codeRestoreNameInUse = 10130
 
 // verify compares every stream with its copy, and the source with what it was when the move began.
 func (m *mover) verify(ctx context.Context) error {
-	now, err := weirStreams(ctx, m.from.JetStream)
+	now, err := Streams(ctx, m.from.JetStream)
 	if err != nil {
 		return m.from.Explain(err)
 	}
@@ -210,11 +210,11 @@ func (m *mover) seal(ctx context.Context) error {
 
 // abandon takes back a move that is not done.
 func (m *mover) abandon(ctx context.Context) error {
-	leaving, err := readMove(ctx, m.from.JetStream, leavingKey)
+	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
 	if err != nil {
 		return m.from.Explain(err)
 	}
-	arriving, err := readMove(ctx, m.to.JetStream, arrivingKey)
+	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
 	if err != nil {
 		return m.to.Explain(err)
 	}
@@ -231,7 +231,7 @@ func (m *mover) abandon(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := dropMove(ctx, m.from.JetStream, leavingKey); err != nil {
+	if err := dropNote(ctx, m.from.JetStream, leavingKey); err != nil {
 		return m.from.Explain(err)
 	}
 	m.talk("the move to %s is taken back: weir starts on %s again", m.to.At, m.from.At)
@@ -243,7 +243,7 @@ func (m *mover) dropCopies(ctx context.Context) error {
 	if err := refuseRunning(ctx, m.to); err != nil {
 		return err
 	}
-	copies, err := weirStreams(ctx, m.to.JetStream)
+	copies, err := Streams(ctx, m.to.JetStream)
 	if err != nil {
 		return m.to.Explain(err)
 	}
@@ -252,5 +252,5 @@ func (m *mover) dropCopies(ctx context.Context) error {
 			return fmt.Errorf("remove %s from %s: %w", s.Config.Name, m.to.At, m.to.Explain(err))
 		}
 	}
-	return m.to.Explain(dropMove(ctx, m.to.JetStream, arrivingKey))
+	return m.to.Explain(dropNote(ctx, m.to.JetStream, arrivingKey))
 }

@@ -1,4 +1,4 @@
-package main
+package move
 
 import (
 	"context"
@@ -26,13 +26,13 @@ const (
 	leaseSilent = lease.Term + 2*time.Second // after that a lease that was not renewed is nobody's
 )
 
-// weirStreams are the streams of weir on a server, by name, as they are now.
-func weirStreams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
+// Streams are the streams of weir on a server, by name, as they are now.
+func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamInfo, error) {
 	lister := js.ListStreams(ctx)
 	var all []*jetstream.StreamInfo
 	for info := range lister.Info() {
 		name := info.Config.Name
-		if (strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")) && name != "KV_"+moveBucket {
+		if (strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")) && name != "KV_"+noteBucket {
 			all = append(all, info)
 		}
 	}
