@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/move"
 )
 
@@ -78,4 +79,16 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		return err
 	}
 	return move.RefuseElsewhere(ctx, w.js)
+}
+
+// refuseForeign refuses a start beside a stream that takes jobs. The server inside stops with weir, so it is said how to get at
+// a stream that stands there.
+func (w *Worker) refuseForeign(ctx context.Context) error {
+	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
+	err := w.foreign.Refuse(ctx, &w.denied)
+	if err == nil || w.server == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w. The stream is in weir's own store: run `weir nats-server --dir %s`, change or remove the stream there, stop that server, and start weir again",
+		err, w.settings.DataDir)
 }

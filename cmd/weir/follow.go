@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/foreign"
 	"weir/ingest"
 )
 
@@ -133,7 +134,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	defer cancel()
 	changes := f.config.Diff(v.Config)
 	if err := f.apply(ctx, v.Config, changes); err != nil {
-		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(explainOverlap(f.w.js, err)))
+		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.w.js, err)))
 	}
 	f.w.dedupeChanged(ctx)
 	f.config = v.Config

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
 	"weir/ingest/await"
 )
 
@@ -119,7 +120,7 @@ func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
 }
 
 // health reads the next event of a kind, and what it tells.
-func health(t *testing.T, events *nats.Subscription) (kind string, data healthData) {
+func health(t *testing.T, events *nats.Subscription) (kind string, data foreign.HealthData) {
 	t.Helper()
 	msg, err := events.NextMsg(patience)
 	if err != nil {
@@ -127,7 +128,7 @@ func health(t *testing.T, events *nats.Subscription) (kind string, data healthDa
 	}
 	var e struct {
 		Type string
-		Data healthData
+		Data foreign.HealthData
 	}
 	if err := json.Unmarshal(msg.Data, &e); err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 			t.Errorf("%d errors in the log, want %d:\n%s", n, lines, log.String())
 		}
 	}
-	look := func() { w.foreign.look(t.Context()) }
+	look := func() { w.foreign.Look(t.Context()) }
 	look()
 	state("200", 0, 0)
 	theirs, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"weir.jobs.pay.>"}})
@@ -227,8 +228,8 @@ func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
-	if w.foreign.every > 30*time.Second {
-		t.Errorf("it looks every %s: one look that fails and a minute is over", w.foreign.every)
+	if foreign.LookEvery > 30*time.Second {
+		t.Errorf("it looks every %s: one look that fails and a minute is over", foreign.LookEvery)
 	}
 	occupy(t, url, "weir.jobs.>")
 	r := &rig{t: t, js: js}
@@ -301,7 +302,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			w.foreign.look(ctx)
+			w.foreign.Look(ctx)
 			cancel()
 			if n := strings.Count(log.String(), "weir cannot look"); n != 1 {
 				t.Errorf("the log says %d times what cannot be known:\n%s", n, log.String())

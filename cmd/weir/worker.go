@@ -21,6 +21,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
 	"weir/deadletter"
@@ -53,7 +54,7 @@ type Worker struct {
 	levels    limitstate.Levels // of the shared limits
 	follower  *follower
 	storeRoom *storeRoom
-	foreign   *foreignWatch
+	foreign   *foreign.Watch
 	pauses    *control.Pauses
 	redis     *limitstate.Redis   // nil where limits are counted in the process
 	limits    *limitstate.Options // nil where this one does not dispatch
@@ -83,7 +84,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
-			err = errors.Join(w.denied.Explain(connect.ExplainStreams(explainOverlap(w.js, err))), w.undo())
+			err = errors.Join(w.denied.Explain(connect.ExplainStreams(foreign.ExplainOverlap(w.js, err))), w.undo())
 		}
 	}()
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -175,7 +176,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	}
 	w.storeRoom.look(ctx)
 	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
-	w.lowerGo(func() error { return w.foreign.run(w.soft) })
+	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
@@ -397,7 +398,7 @@ func (w *Worker) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := errors.Join(w.storeRoom.err(), w.foreign.err()); err != nil {
+	if err := errors.Join(w.storeRoom.err(), w.foreign.Err()); err != nil {
 		return err
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {

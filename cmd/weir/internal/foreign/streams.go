@@ -1,4 +1,4 @@
-package main
+package foreign
 
 import (
 	"context"
@@ -25,14 +25,15 @@ const (
 	mostForeign     = 8               // streams that are described; more are counted
 )
 
-// foreignStream is a stream of somebody else's that takes subjects which are weir's.
-type foreignStream struct {
+// Stream is a stream of somebody else's that takes subjects which are weir's.
+type Stream struct {
 	Name     string   `json:"name"`
 	Subjects []string `json:"subjects,omitempty"` // those that are in the way; none where the server does not say
 	Messages uint64   `json:"messages"`           // in the stream: some may be jobs
 }
 
-func (s foreignStream) String() string {
+// String names the stream with what it takes and holds.
+func (s Stream) String() string {
 	text := s.Name
 	if len(s.Subjects) > 0 {
 		text += " (subjects " + strings.Join(s.Subjects, ", ") + ")"
@@ -43,10 +44,11 @@ func (s foreignStream) String() string {
 	return text
 }
 
-// foreignStreams are those found by one look, sorted by name.
-type foreignStreams []foreignStream
+// Streams are those found by one look, sorted by name.
+type Streams []Stream
 
-func (f foreignStreams) String() string {
+// String names the first of them, and says how many more there are.
+func (f Streams) String() string {
 	names := make([]string, 0, min(len(f), mostForeign)+1)
 	for _, s := range f[:min(len(f), mostForeign)] {
 		names = append(names, s.String())
@@ -58,7 +60,7 @@ func (f foreignStreams) String() string {
 }
 
 // err says what the streams do to producers, and what to do about them; nil for no stream.
-func (f foreignStreams) err() error {
+func (f Streams) err() error {
 	if len(f) == 0 {
 		return nil
 	}
@@ -68,7 +70,7 @@ func (f foreignStreams) err() error {
 
 // streamsOver asks which streams take subjects that overlap with one of the patterns and are not among own. A stream that
 // copies another (a mirror, a source) and has no subjects of its own takes nothing.
-func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name string) bool, patterns ...string) (foreignStreams, error) {
+func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name string) bool, patterns ...string) (Streams, error) {
 	listing, cancel := context.WithTimeout(ctx, foreignTimeout)
 	defer cancel()
 	var names []string
@@ -84,9 +86,9 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 		}
 	}
 	slices.Sort(names)
-	var found foreignStreams
+	var found Streams
 	for _, name := range names {
-		s, listens := foreignStream{Name: cli.Visible(name)}, true
+		s, listens := Stream{Name: cli.Visible(name)}, true
 		if len(found) < mostForeign {
 			s, listens = describeForeign(ctx, js, name, patterns)
 		}
@@ -99,10 +101,10 @@ func streamsOver(ctx context.Context, js jetstream.JetStream, own func(name stri
 
 // describeForeign asks a stream for its subjects. Where the server does not tell them the name must do. listens is false where
 // the stream has gone, or its subjects have been changed, since it was listed.
-func describeForeign(ctx context.Context, js jetstream.JetStream, name string, patterns []string) (s foreignStream, listens bool) {
+func describeForeign(ctx context.Context, js jetstream.JetStream, name string, patterns []string) (s Stream, listens bool) {
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	s = foreignStream{Name: cli.Visible(name)}
+	s = Stream{Name: cli.Visible(name)}
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
 		return s, !errors.Is(err, jetstream.ErrStreamNotFound)
@@ -125,8 +127,8 @@ func weirsOwn(name string) bool {
 	return strings.HasPrefix(name, "WEIR_") || strings.HasPrefix(name, "KV_weir_")
 }
 
-// explainOverlap names the streams that stand where weir's own are to be made. err is what the server said of it.
-func explainOverlap(js jetstream.JetStream, err error) error {
+// ExplainOverlap names the streams that stand where weir's own are to be made. err is what the server said of it.
+func ExplainOverlap(js jetstream.JetStream, err error) error {
 	var api *jetstream.APIError
 	if js == nil || !errors.As(err, &api) || api.ErrorCode != codeOverlap {
 		return err
