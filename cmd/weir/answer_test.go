@@ -85,7 +85,7 @@ results: {max_body: `+kept+"}\n")
 			r.submitMany("llm", "k", 6)
 			r.eventually("three calls, and results of them", func() bool { return calls.Load() >= 3 && r.messages("WEIR_RESULTS") >= 3 })
 			r.eventually("the units of three calls to be counted", func() bool {
-				levels := r.worker.levels.Of("llm")
+				levels := r.worker.Parts().Levels.Of("llm")
 				return calls.Load() > 3 || len(levels) == 1 && levels[0].Used >= 1200
 			})
 			if n := calls.Load(); n != 3 {

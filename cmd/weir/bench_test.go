@@ -17,6 +17,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -199,7 +200,7 @@ type benchRig struct {
 	b        *testing.B
 	api      *fakeapi.API
 	settings config.Settings
-	worker   *Worker
+	worker   *worker.Worker
 }
 
 func newBenchRig(b *testing.B, d config.Durability, extra string) *benchRig {
@@ -224,7 +225,7 @@ func (r *benchRig) run(roles ...config.Role) {
 	s := r.settings
 	s.Roles = roles
 	var err error
-	r.worker, err = StartWorker(r.b.Context(), &s, slog.New(slog.DiscardHandler))
+	r.worker, err = worker.Start(r.b.Context(), &s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.b.Fatal(err)
 	}

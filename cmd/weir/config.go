@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -98,17 +97,7 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 		}
 		return text, nil
 	}
-	return readConfigBytes(file)
-}
-
-func readConfigBytes(file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, cli.NotFound(fmt.Errorf("configuration: %w", err))
-	} else if err != nil {
-		return nil, cli.Usage(fmt.Errorf("configuration: %w", err))
-	}
-	return text, nil
+	return control.ReadFile(file)
 }
 
 // checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.

@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/worker"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -141,7 +142,7 @@ func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
 			return deadletter.Terms{}, false
 		}
 		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: dispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: worker.DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
 		}, true
 	}
 }

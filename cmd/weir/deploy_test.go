@@ -22,6 +22,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -296,7 +297,7 @@ func TestComposeClusterForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
-	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (r *rig) follow(yaml string) (from, by int64) {
 	r.t.Helper()
 	from = int64(time.Since(r.api.Started()))
 	version := r.applyConfig(yaml)
-	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() >= version })
+	r.eventually("the configuration to be followed", func() bool { return r.worker.ConfigState().Version >= version })
 	return from, int64(time.Since(r.api.Started()))
 }
 
@@ -259,7 +259,7 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 func TestInvalidConfigChangesNothing(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	versions := r.versions()
-	present := r.worker.follower.version.Load()
+	present := r.worker.ConfigState().Version
 	for _, value := range []string{
 		"no JSON at all",
 		`{"yaml":"apis: {pay: {url: nowhere}}"}`,
@@ -272,8 +272,8 @@ func TestInvalidConfigChangesNothing(t *testing.T) {
 	if err := versions.Delete(t.Context(), "current"); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("every version to be looked at", func() bool { return r.worker.follower.seen.Load() == present+4 })
-	if got := r.worker.follower.version.Load(); got != present {
+	r.eventually("every version to be looked at", func() bool { return r.worker.ConfigState().Seen == present+4 })
+	if got := r.worker.ConfigState().Version; got != present {
 		t.Errorf("version %d is in force, want %d", got, present)
 	}
 	r.submitMany("pay", "k", 5)
@@ -289,7 +289,7 @@ func TestInvalidConfigChangesNothing(t *testing.T) {
 func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "10/s"))
 	rate := func() string {
-		return config.FormatRate(r.worker.config.APIs[0].Rules.Key.Rate)
+		return config.FormatRate(r.worker.Config().APIs[0].Rules.Key.Rate)
 	}
 	r.follow(fmt.Sprintf(oneAPI, "30/s"))
 	r.stop()

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -51,7 +52,7 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			writeFile(t, file, unreachableAPI)
-			w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+			w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 			if err == nil {
 				w.Stop()
 				_ = await.Result(t, "the worker to stop", w.Wait)
@@ -88,7 +89,7 @@ func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, unreachableAPI)
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +152,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n", api.URL()))
 	log := &book{}
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 			t.Errorf("%d errors in the log, want %d:\n%s", n, lines, log.String())
 		}
 	}
-	look := func() { w.foreign.Look(t.Context()) }
+	look := func() { w.Parts().Foreign.Look(t.Context()) }
 	look()
 	state("200", 0, 0)
 	theirs, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"weir.jobs.pay.>"}})
@@ -223,7 +224,7 @@ func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 	url, js := plainServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, unreachableAPI)
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,8 +234,8 @@ func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 	}
 	occupy(t, url, "weir.jobs.>")
 	r := &rig{t: t, js: js}
-	r.eventually("the stream to be found", func() bool { return w.ready(t.Context()) != nil })
-	if err := w.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "THEIRS") {
+	r.eventually("the stream to be found", func() bool { return w.Ready(t.Context()) != nil })
+	if err := w.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "THEIRS") {
 		t.Errorf("it is not ready because: %v", err)
 	}
 }
@@ -244,7 +245,7 @@ func TestForeignStreamInside(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n")
 	occupy(t, r.worker.NATSURL(), "weir.jobs.>")
 	r.stop()
-	_, err := StartWorker(t.Context(), r.settings(), testLog(t))
+	_, err := worker.Start(t.Context(), r.settings(), testLog(t))
 	if want := "weir nats-server --dir " + filepath.Join(r.dir, "data"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("%v\ndoes not say %q", err, want)
 	}
@@ -291,7 +292,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			writeFile(t, file, unreachableAPI)
 			log := &book{}
-			w, err := StartWorker(t.Context(), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+			w, err := worker.Start(t.Context(), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 			if c.refusal != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refusal) {
 					t.Errorf("%v does not say %q", err, c.refusal)
@@ -302,7 +303,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			w.foreign.Look(ctx)
+			w.Parts().Foreign.Look(ctx)
 			cancel()
 			if n := strings.Count(log.String(), "weir cannot look"); n != 1 {
 				t.Errorf("the log says %d times what cannot be known:\n%s", n, log.String())

@@ -19,6 +19,8 @@ import (
 	"weir/cmd/internal/machine"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -31,7 +33,7 @@ type rig struct {
 	redis  config.Secret // its address; unset: limits are counted in the process
 	heldUp *machine.HeldUp
 	clock  *clock.Clock // of the worker to start; nil: the machine's
-	worker *Worker
+	worker *worker.Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
 }
@@ -85,7 +87,7 @@ func (r *rig) start() {
 		c = clock.New()
 	}
 	var err error
-	if r.worker, err = startWorkerAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
+	if r.worker, err = worker.StartAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
@@ -160,6 +162,16 @@ func (r *rig) seen() string {
 		fmt.Fprintf(&text, "; the streams are not known: %v", err)
 	}
 	return text.String()
+}
+
+// control is where pauses are kept.
+func (r *rig) control() jetstream.KeyValue {
+	r.t.Helper()
+	kv, err := r.js.KeyValue(r.t.Context(), connect.ControlBucket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return kv
 }
 
 // messages is how many messages a stream holds.

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -70,7 +71,7 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 // replica starts a weir, and gives what stops it.
 func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 	r.t.Helper()
-	w, err := StartWorker(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
+	w, err := worker.Start(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
 	if err != nil {
 		r.t.Fatal(err)
 	}

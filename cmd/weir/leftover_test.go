@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -62,7 +63,7 @@ func TestLeftoversAreTold(t *testing.T) {
 
 	log := &logLines{}
 	start := func() {
-		w, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+		w, err := worker.Start(await.Context(t, "a worker to start"), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -38,7 +39,7 @@ func newExternalRig(t *testing.T) *rig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", r.api.URL()))
 	s := externalSettings(t, server.ClientURL(), file, "first")
 	s.ShutdownTimeout = 2 * time.Second
-	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
+	if r.worker, err = worker.Start(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(server.ClientURL()); err != nil {
@@ -55,7 +56,7 @@ func newExternalRig(t *testing.T) *rig {
 func (r *rig) awaitEnd() {
 	r.t.Helper()
 	select {
-	case <-r.worker.done:
+	case <-r.worker.Done():
 	case <-time.After(patience):
 		r.t.Fatal("the worker does not end")
 	}
@@ -93,8 +94,8 @@ func TestLostMembershipIsBegunAnew(t *testing.T) {
 	r.awaitCalls(1)
 	r.worker.Stop()
 	r.awaitEnd()
-	if r.worker.err != nil {
-		t.Error(r.worker.err)
+	if err := await.Result(t, "the end of the worker", r.worker.Wait); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/worker"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -47,7 +48,7 @@ func TestMoveRefuses(t *testing.T) {
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
 	r.stop()
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestMoveBetweenServers(t *testing.T) {
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, from, file, "first"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, from, file, "first"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestMoveBetweenServers(t *testing.T) {
 	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if w, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
+	if w, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	r = rigBeside(t, w, api)
@@ -155,7 +156,7 @@ func TestMovedLettersStandOnce(t *testing.T) {
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,10 +188,10 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 	}
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	file := filepath.Join(r.dir, "weir.yaml")
-	if _, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+	if _, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
 		t.Errorf("weir starts on the server in the middle: %v", err)
 	}
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -176,7 +177,7 @@ func TestRecoveryAfterMove(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	s := externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there")
-	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -93,7 +94,7 @@ func newRoleRig(t *testing.T) *roleRig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	s := externalSettings(t, address("worker"), file, "w")
-	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,11 +150,11 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("operator", "config", "apply", "--yes", "-f", r.file); got.code != 0 || strings.Contains(got.stderr, "could not be stored") {
 		t.Errorf("an operator cannot apply a configuration: %+v", got)
 	}
-	r.eventually("the worker follows", func() bool { return r.worker.follower.version.Load() == 2 })
+	r.eventually("the worker follows", func() bool { return r.worker.ConfigState().Version == 2 })
 	if got := r.get("/readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/readyz: %s", got)
 	}
-	if refused := r.worker.denied.Explain(errors.New("")); r.worker.denied.Any() {
+	if refused := r.worker.Parts().Denied.Explain(errors.New("")); r.worker.Parts().Denied.Any() {
 		t.Errorf("the worker was refused something: %v", refused)
 	}
 }
@@ -300,7 +301,7 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		writeFile(t, conf, whole[:begin]+role+whole[end:])
 		address := roleServer(t, conf)
 		t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
 		if err == nil {
 			w.Stop()
 			_ = await.Result(t, "the end of the worker", w.Wait)
@@ -321,7 +322,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	writeFile(t, conf, whole)
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-	_, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
+	_, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"weir/cmd/weir/internal/worker"
 )
 
 // signals are what the operating system tells a serving weir. SIGTERM and SIGINT stop it in order, a second one at once. SIGHUP
@@ -18,7 +20,7 @@ type signals struct {
 	pipes  chan os.Signal // nobody reads it
 
 	mu       sync.Mutex
-	worker   *Worker // nil while it starts
+	worker   *worker.Worker // nil while it starts
 	stopping bool
 	reload   bool // a SIGHUP came during the start
 }
@@ -70,7 +72,7 @@ func (s *signals) hear(sig os.Signal) {
 }
 
 // ready lets the signals reach the worker, also those that came while it started.
-func (s *signals) ready(w *Worker) {
+func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker = w

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -19,7 +20,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n")
 	run := func(look func(r *rig)) {
-		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}

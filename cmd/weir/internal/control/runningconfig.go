@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,4 +90,15 @@ func NoAPI(name string, c *config.Config) error {
 		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
 	}
 	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
+}
+
+// ReadFile reads the text of a configuration file. It is an error with exit code 3 where there is none.
+func ReadFile(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, cli.NotFound(fmt.Errorf("configuration: %w", err))
+	} else if err != nil {
+		return nil, cli.Usage(fmt.Errorf("configuration: %w", err))
+	}
+	return text, nil
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"math"
@@ -58,7 +58,7 @@ func TestFindMemory(t *testing.T) {
 			if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 				t.Fatal(err)
 			}
-			writeFile(t, path, text)
+			writeText(t, path, text)
 		}
 		if c.goMax == 0 {
 			c.goMax = math.MaxInt64
@@ -76,7 +76,7 @@ func TestFindMemory(t *testing.T) {
 // TestTooLittleMemory says at the start, and clearly, that there is not enough memory to work with.
 func TestTooLittleMemory(t *testing.T) {
 	root := t.TempDir()
-	writeFile(t, filepath.Join(root, "nothing"), "")
+	writeText(t, filepath.Join(root, "nothing"), "")
 	_, err := findMemory(0, surroundings{root: root, goLimit: 10 << 20})
 	if err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT allows 10 MiB of memory, weir needs 96") {
 		t.Errorf("10 MiB: %v", err)

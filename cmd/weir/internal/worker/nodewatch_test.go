@@ -1,7 +1,8 @@
-package main
+package worker
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // TestNodeWatch: a node through which JetStream does not answer is left for one through which it does, and that one is not.
 func TestNodeWatch(t *testing.T) {
 	start := func(withJetStream bool) *server.Server {
-		return startNATS(t, &server.Options{
+		return runNATS(t, &server.Options{
 			Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: withJetStream, StoreDir: t.TempDir(),
 		})
 	}
@@ -32,7 +33,7 @@ func TestNodeWatch(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	watch := nodeWatch{nc: nc, js: js, silent: 200 * time.Millisecond, log: testLog(t)}
+	watch := nodeWatch{nc: nc, js: js, silent: 200 * time.Millisecond, log: slog.New(slog.DiscardHandler)}
 	go func() { done <- watch.run(ctx) }()
 	limit := time.After(30 * time.Second)
 	for nc.ConnectedUrl() != answering.ClientURL() {

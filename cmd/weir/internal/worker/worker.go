@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/lease"
@@ -40,28 +41,28 @@ type Worker struct {
 	clock    *clock.Clock
 	cleanups []cleanup
 
-	server    *embedded.Server // nil with an external one
-	room      int64            // bytes the streams may take together, 0 where nothing says
-	holdings  *queue.Holdings  // of all apis
-	denied    connect.Denials
-	nc        *nats.Conn
-	js        jetstream.JetStream
-	control   jetstream.KeyValue
-	office    *deadletter.Office
-	opened    []*openAPI // at the start
-	dispatch  *dispatcher.Dispatcher
-	dedupe    *queue.Dedupe
-	levels    limitstate.Levels // of the shared limits
-	follower  *follower
-	storeRoom *storeRoom
-	foreign   *foreign.Watch
-	pauses    *control.Pauses
-	redis     *limitstate.Redis   // nil where limits are counted in the process
-	limits    *limitstate.Options // nil where this one does not dispatch
-	shares    *lease.Registry     // where replicas share the partitions, with an external server
-	intake    *ingest.Service
-	http      *console.Server
-	reloads   chan struct{} // asks for one
+	server   *embedded.Server // nil with an external one
+	room     int64            // bytes the streams may take together, 0 where nothing says
+	holdings *queue.Holdings  // of all apis
+	denied   connect.Denials
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	control  jetstream.KeyValue
+	office   *deadletter.Office
+	opened   []*openAPI // at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits
+	follower *follower
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *control.Pauses
+	redis    *limitstate.Redis   // nil where limits are counted in the process
+	limits   *limitstate.Options // nil where this one does not dispatch
+	shares   *lease.Registry     // where replicas share the partitions, with an external server
+	intake   *ingest.Service
+	http     *console.Server
+	reloads  chan struct{} // asks for one
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -72,14 +73,16 @@ type Worker struct {
 	err                          error
 }
 
-// StartWorker starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
+// Start starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
 //
-// It is one straight line, since nearly every step needs what an earlier one made.
-func StartWorker(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
-	return startWorkerAt(ctx, s, log, clock.New())
+// It is one straight line, since nearly every step needs what an earlier one made. Running calls may go on for the shutdown timeout
+// after an error.
+func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+	return StartAt(ctx, s, log, clock.New())
 }
 
-func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
+// StartAt is Start by a given clock.
+func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
 	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
 	defer func() {
 		w.denied.Tell(nil)
@@ -154,8 +157,10 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	for _, a := range w.opened {
 		w.runAPI(a)
 	}
-	w.storeRoom = newStoreRoom(w.js, w.room, w.log)
-	w.follower = newFollower(w, store, adopted.present)
+	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.follower = newFollower(followerOptions{
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, log: w.log,
+	}, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
@@ -174,8 +179,8 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 		}
 		w.awaitAccounts(ctx)
 	}
-	w.storeRoom.look(ctx)
-	w.lowerGo(func() error { return w.storeRoom.run(w.base) })
+	w.guard.look(ctx)
+	w.lowerGo(func() error { return w.guard.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
@@ -185,7 +190,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
-	w.tellLeftovers(ctx, w.config)
+	tellLeftovers(ctx, w.js, w.config, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
 	w.serveHTTP()
 	go w.watch()
@@ -234,7 +239,7 @@ func (w *Worker) settle(ctx context.Context, a *adoption) error {
 	if err != nil {
 		return err
 	}
-	w.dedupeChanged(ctx)
+	dedupeChanged(ctx, w.js, w.dedupe, w.log)
 	if told != nil {
 		w.tellConfig(ctx, *told)
 	}
@@ -369,7 +374,7 @@ func (w *Worker) listenHTTP() (err error) {
 		return nil
 	}
 	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.ready,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)
@@ -387,9 +392,9 @@ func (w *Worker) serveHTTP() {
 	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
 }
 
-// ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
+// Ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
 // acknowledge.
-func (w *Worker) ready(ctx context.Context) error {
+func (w *Worker) Ready(ctx context.Context) error {
 	if w.soft.Err() != nil {
 		return errStopped
 	}
@@ -398,13 +403,38 @@ func (w *Worker) ready(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := errors.Join(w.storeRoom.err(), w.foreign.Err()); err != nil {
+	if err := errors.Join(w.guard.err(), w.foreign.Err()); err != nil {
 		return err
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
 	}
 	return nil
+}
+
+// Config is the configuration that the worker started with.
+func (w *Worker) Config() *config.Config { return w.config }
+
+// ConfigState says which version of the configuration the worker has looked at, and which is in force. It is safe for concurrent use.
+func (w *Worker) ConfigState() control.ConfigState { return w.follower.state() }
+
+// Parts are what a running worker consists of, as far as somebody looks into it from outside: tests of the whole do. They may be
+// asked, and nothing of them may be closed.
+type Parts struct {
+	Dispatcher *dispatcher.Dispatcher // nil where the worker does not dispatch
+	Queues     []*queue.Queue         // of the apis that it started with
+	Levels     *limitstate.Levels
+	Foreign    *foreign.Watch
+	Denied     *connect.Denials // what the server refused
+}
+
+// Parts gives them.
+func (w *Worker) Parts() Parts {
+	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
+	for _, a := range w.opened {
+		p.Queues = append(p.Queues, a.queue)
+	}
+	return p
 }
 
 // NATSURL is where producers connect.
@@ -421,4 +451,15 @@ func (w *Worker) HTTPAddr() string {
 		return ""
 	}
 	return w.http.Addr()
+}
+
+// newRegistry is where every part registers its metrics.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": cli.Version()},
+	})
+	info.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return r
 }

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type openAPI struct {
 
 // openAPI makes an api's streams exist and reads what the last run left.
 func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
-	api := dispatchAPI(a, c)
+	api := DispatchAPI(a, c)
 	queue, err := queue.OpenQueue(ctx, queue.Options{
 		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
 		Others: w.server == nil, Holdings: w.holdings,

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -27,7 +28,7 @@ func TestFullStoreDrains(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    max_body: 200KiB\n    bucket: {rate: 2000/s, capacity: 1000}\n", api.URL()))
 	r := &rig{t: t, api: api}
-	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "small"), testLog(t)); err != nil {
+	if r.worker, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, file, "small"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(url); err != nil {
@@ -40,7 +41,6 @@ func TestFullStoreDrains(t *testing.T) {
 	r.putPause("")
 	body, taken := make([]byte, 100<<10), 0
 	r.eventually("a worker that takes no job to be unready", func() bool {
-		counted := r.worker.storeRoom.since.Load() == 0 // nothing twice
 		a := r.submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": fmt.Sprint("j", taken)})
 		switch {
 		case a.Error == nil:
@@ -48,11 +48,11 @@ func TestFullStoreDrains(t *testing.T) {
 		case a.Error.Code != 503 || a.Letter != 0: // jobs that came just now may be counted twice until it looks again
 			t.Fatalf("a full store answers %+v", a.Error)
 		default:
-			return counted && r.worker.storeRoom.err() != nil
+			return r.worker.Ready(t.Context()) != nil
 		}
 		return false
 	})
-	if err := r.worker.ready(t.Context()); err == nil {
+	if err := r.worker.Ready(t.Context()); err == nil {
 		t.Error("a worker that takes no job is ready")
 	}
 	if a := r.submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": "late"}); a.Error == nil || a.Error.Code != 503 {
@@ -61,7 +61,7 @@ func TestFullStoreDrains(t *testing.T) {
 	if taken < 100 || taken > 280 {
 		t.Fatalf("%d jobs of 100 KiB were taken by a store of 32 MiB", taken)
 	}
-	if err := r.worker.control.Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
+	if err := r.control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("every job to end", func() bool { return r.messages("WEIR_RESULTS") == taken })

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (w *Worker) reloading(ctx context.Context) error {
 	for {
 		select {
 		case <-w.reloads:
-			if err := w.reload(ctx); err != nil && ctx.Err() == nil {
+			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
 				w.log.Error("the configuration file was not put in force; the present configuration stays", "file", w.settings.Config, "err", err)
 			}
 		case <-ctx.Done():
@@ -31,9 +31,9 @@ func (w *Worker) reloading(ctx context.Context) error {
 	}
 }
 
-// reload checks everything before it stores anything: the file, its secrets, and whether this worker can run by it. What it
+// ReloadNow is Reload that waits, and says what was wrong. It checks everything before it stores anything: the file, its secrets, and whether this worker can run by it. What it
 // stores every weir follows, this one too.
-func (w *Worker) reload(ctx context.Context) error {
+func (w *Worker) ReloadNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	if w.settings.Config == "" {
@@ -59,7 +59,7 @@ func (w *Worker) reload(ctx context.Context) error {
 			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
 		return nil
 	}
-	logWarnings(w.log, file.path, file.config.Warnings)
+	LogWarnings(w.log, file.path, file.config.Warnings)
 	told, err := a.store(ctx)
 	switch {
 	case errors.Is(err, control.ErrLostRace):

@@ -1,10 +1,12 @@
-package main
+package worker
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -40,11 +42,11 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 
 // dedupeChanged notes that the queues' streams have been brought to the newest time for which ids are known. It is by the
 // servers' clock that jobs are stamped; while that is not to be had, jobs that either value could mean are not decided on.
-func (w *Worker) dedupeChanged(ctx context.Context) {
-	s, err := w.js.Stream(ctx, "KV_"+connect.ConfigBucket)
+func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
+	s, err := js.Stream(ctx, "KV_"+connect.ConfigBucket)
 	if err != nil {
-		w.log.Warn("the server does not say what time it is: jobs sent again under their ids may become letters unknown", "err", err)
+		log.Warn("the server does not say what time it is: jobs sent again under their ids may become letters unknown", "err", err)
 		return
 	}
-	w.dedupe.Changed(s.CachedInfo().TimeStamp)
+	dedupe.Changed(s.CachedInfo().TimeStamp)
 }

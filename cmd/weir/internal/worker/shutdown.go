@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -92,6 +92,9 @@ func (w *Worker) Wait() error {
 	<-w.done
 	return w.err
 }
+
+// Done is closed when the worker has stopped.
+func (w *Worker) Done() <-chan struct{} { return w.done }
 
 func (w *Worker) onStop(name string, do func() error) {
 	w.cleanups = append(w.cleanups, cleanup{name, do})

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ func ingestRule(a *config.API) *ingest.Rule {
 	return rule
 }
 
-// dispatchAPI is what the dispatcher must know of an api.
-func dispatchAPI(a *config.API, c *config.Config) *httpcall.API {
+// DispatchAPI is what the dispatcher must know of an api.
+func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	api := &httpcall.API{
 		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: a.CallRules(),
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },

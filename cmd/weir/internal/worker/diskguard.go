@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"weir/ingest"
 )
 
-// storeRoom keeps intake from taking the room that ends need: in a store full of jobs no result, record or letter could be
+// diskGuard keeps intake from taking the room that ends need: in a store full of jobs no result, record or letter could be
 // stored, and so no job could be let go of. It refuses jobs while seven eighths of the store are used; the streams of
 // results, records, events and letters have bounds of their own within it.
-type storeRoom struct {
+type diskGuard struct {
 	js   jetstream.JetStream
 	most int64 // bytes that may be used for a job to be taken; 0: no bound is known
 	log  *slog.Logger
@@ -31,16 +31,16 @@ const (
 	jobOverhead = 1 << 10                // of a stored job, beside its body
 )
 
-func newStoreRoom(js jetstream.JetStream, room int64, log *slog.Logger) *storeRoom {
-	return &storeRoom{js: js, most: room / 8 * 7, log: log.With("component", "store")}
+func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGuard {
+	return &diskGuard{js: js, most: room / 8 * 7, log: log.With("component", "store")}
 }
 
 // run looks how much is used until ctx ends.
-func (r *storeRoom) run(ctx context.Context) error {
+func (g *diskGuard) run(ctx context.Context) error {
 	tick := time.NewTicker(roomCheck)
 	defer tick.Stop()
 	for {
-		r.look(ctx)
+		g.look(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -49,68 +49,68 @@ func (r *storeRoom) run(ctx context.Context) error {
 	}
 }
 
-func (r *storeRoom) look(ctx context.Context) {
-	if r.most == 0 {
+func (g *diskGuard) look(ctx context.Context) {
+	if g.most == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	settled, before := r.looked, r.since.Load()
-	info, err := r.js.AccountInfo(ctx)
+	settled, before := g.looked, g.since.Load()
+	info, err := g.js.AccountInfo(ctx)
 	if err != nil {
 		return // what it was is what is known; without JetStream nothing is taken anyway
 	}
-	r.since.Add(-settled) // what was let through by the last question is stored by now, or was refused
-	r.looked = before - settled
-	r.used.Store(int64(info.Store))
-	full := r.used.Load() >= r.most/16*15 // a large job may not fit any more
-	switch was := r.full.Swap(full); {
+	g.since.Add(-settled) // what was let through by the last question is stored by now, or was refused
+	g.looked = before - settled
+	g.used.Store(int64(info.Store))
+	full := g.used.Load() >= g.most/16*15 // a large job may not fit any more
+	switch was := g.full.Swap(full); {
 	case full && !was:
-		r.log.Error("the store is nearly full: no job is taken until there is room again; let more be called, delete results or letters, or enlarge it",
-			"used_bytes", r.used.Load(), "most_bytes", r.most)
+		g.log.Error("the store is nearly full: no job is taken until there is room again; let more be called, delete results or letters, or enlarge it",
+			"used_bytes", g.used.Load(), "most_bytes", g.most)
 	case was && !full:
-		r.log.Info("there is room in the store again: jobs are taken", "used_bytes", r.used.Load(), "most_bytes", r.most)
+		g.log.Info("there is room in the store again: jobs are taken", "used_bytes", g.used.Load(), "most_bytes", g.most)
 	}
 }
 
 // err says that no job can be taken for want of room, nil when one can.
-func (r *storeRoom) err() error {
-	if r.full.Load() {
-		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", r.used.Load(), r.most)
+func (g *diskGuard) err() error {
+	if g.full.Load() {
+		return fmt.Errorf("the store is nearly full: %d of %d bytes that jobs may take are used", g.used.Load(), g.most)
 	}
 	return nil
 }
 
 // let counts a job that there is room for. One that is refused does not count: producers that try again keep nobody out.
-func (r *storeRoom) let(size int64) bool {
+func (g *diskGuard) let(size int64) bool {
 	for {
-		since := r.since.Load()
-		if r.used.Load()+since+size > r.most {
+		since := g.since.Load()
+		if g.used.Load()+since+size > g.most {
 			return false
 		}
-		if r.since.CompareAndSwap(since, since+size) {
+		if g.since.CompareAndSwap(since, since+size) {
 			return true
 		}
 	}
 }
 
 // before puts the room before a queue.
-func (r *storeRoom) before(q ingest.Queue) ingest.Queue {
-	if r.most == 0 {
+func (g *diskGuard) before(q ingest.Queue) ingest.Queue {
+	if g.most == 0 {
 		return q
 	}
-	return roomyQueue{q, r}
+	return guardedQueue{q, g}
 }
 
-// roomyQueue is a queue that takes jobs while there is room.
-type roomyQueue struct {
+// guardedQueue is a queue that takes jobs while there is room.
+type guardedQueue struct {
 	ingest.Queue
-	room *storeRoom
+	guard *diskGuard
 }
 
 // Put implements ingest.Queue.
-func (q roomyQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	if !q.room.let(int64(len(j.Body)) + jobOverhead) {
+func (q guardedQueue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
+	if !q.guard.let(int64(len(j.Body)) + jobOverhead) {
 		done(ingest.Receipt{}, &ingest.Refusal{
 			Code: ingest.Unavailable, Description: fmt.Sprintf("the store of api %s is nearly full: nothing was kept, try again later", j.API),
 		})

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
 	}
-	text, err := readConfigBytes(path)
+	text, err := control.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

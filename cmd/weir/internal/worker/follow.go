@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
@@ -19,6 +20,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/foreign"
+	"weir/dispatcher"
 	"weir/ingest"
 )
 
@@ -28,9 +30,7 @@ import (
 // An api that is taken out is refused at the intake from then on; its lane goes on with its last configuration, so that
 // the jobs in its queue still end. After a restart they wait there until the api is configured again.
 type follower struct {
-	w     *Worker
-	store control.ConfigStore
-	log   *slog.Logger
+	followerOptions
 
 	seen    atomic.Uint64 // the newest version that was looked at
 	version atomic.Uint64 // in force
@@ -47,13 +47,32 @@ const (
 	followRetry   = 2 * time.Second  // until a version is tried again that NATS did not let us put in force
 )
 
-func newFollower(w *Worker, store control.ConfigStore, present *control.Version) *follower {
-	f := &follower{
-		w: w, store: store, log: w.log.With("component", "config"), config: present.Config, queues: map[string]*queue.Queue{},
-	}
+// followerOptions are what a follower puts a configuration in force with.
+type followerOptions struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	store    control.ConfigStore
+	host     apiHost
+	dispatch *dispatcher.Dispatcher // nil where this one does not dispatch
+	dedupe   *queue.Dedupe
+	guard    *diskGuard
+	log      *slog.Logger
+}
+
+// apiHost opens the apis of a configuration and runs them, and keeps the streams that they share.
+type apiHost interface {
+	ensureStreams(ctx context.Context, from, to *config.Config) error
+	openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error)
+	runAPI(a *openAPI)
+	queueSettings(a *config.API, c *config.Config) queue.Settings
+}
+
+func newFollower(o followerOptions, opened []*openAPI, present *control.Version) *follower {
+	o.log = o.log.With("component", "config")
+	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
 	f.seen.Store(present.Number)
 	f.version.Store(present.Number)
-	for _, a := range w.opened {
+	for _, a := range opened {
 		f.queues[a.name] = a.queue
 	}
 	f.takeJobsOf(present.Config)
@@ -67,7 +86,7 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	apis := map[string]*ingest.API{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.w.storeRoom.before(f.queues[a.Name])}
+		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.guard.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
 	takers := maps.Clone(f.queues)
@@ -121,7 +140,7 @@ func (f *follower) watch(ctx context.Context) error {
 func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) error {
 	v, err := control.ReadVersion(entry)
 	if err == nil {
-		f.w.dedupe.Changing(v.Config.Dedupe, entry.Created()) // others may follow it, whatever this one does
+		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // others may follow it, whatever this one does
 		err = f.check(v.Config)
 	}
 	if err != nil {
@@ -134,15 +153,15 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	defer cancel()
 	changes := f.config.Diff(v.Config)
 	if err := f.apply(ctx, v.Config, changes); err != nil {
-		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.w.js, err)))
+		return fmt.Errorf("put version %d in force: %w", v.Number, connect.ExplainStreams(foreign.ExplainOverlap(f.js, err)))
 	}
-	f.w.dedupeChanged(ctx)
+	dedupeChanged(ctx, f.js, f.dedupe, f.log)
 	f.config = v.Config
 	f.seen.Store(v.Number)
 	f.version.Store(v.Number)
-	logWarnings(f.log, v.Config.File, v.Config.Warnings)
+	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
 	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
-	f.w.tellLeftovers(ctx, v.Config)
+	tellLeftovers(ctx, f.js, v.Config, f.log)
 	return nil
 }
 
@@ -154,24 +173,24 @@ func (f *follower) check(c *config.Config) error {
 	rules := map[string]bucket.Rules{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		rules[a.Name] = dispatchAPI(a, c).Rules
+		rules[a.Name] = DispatchAPI(a, c).Rules
 		if err := rules[a.Name].Validate(); err != nil {
 			return fmt.Errorf("api %s: %w", a.Name, err)
 		}
 	}
-	if err := connect.FitsPayload(c, f.w.nc); err != nil {
+	if err := connect.FitsPayload(c, f.nc); err != nil {
 		return fmt.Errorf("%w; or restart weir, if the server is its own", err)
 	}
-	if f.w.dispatch == nil {
+	if f.dispatch == nil {
 		return nil
 	}
-	return f.w.dispatch.CheckShared(rules)
+	return f.dispatch.CheckShared(rules)
 }
 
 // apply changes the running worker. What can fail comes first; whatever has been done of it when something fails only
 // lets more in than the former configuration asks for, and every step can be done again.
 func (f *follower) apply(ctx context.Context, next *config.Config, changes []config.Change) error {
-	if err := f.w.ensureStreams(ctx, f.config, next); err != nil {
+	if err := f.host.ensureStreams(ctx, f.config, next); err != nil {
 		return err
 	}
 	var added []*openAPI
@@ -181,13 +200,13 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 		q, known := f.queues[a.Name]
 		switch {
 		case !known:
-			opened, err := f.w.openAPI(ctx, a, next)
+			opened, err := f.host.openAPI(ctx, a, next)
 			if err != nil {
 				return err
 			}
 			added = append(added, opened)
 		case config.Concerns(changes, a.Name):
-			if err := q.Raise(ctx, f.w.queueSettings(a, next)); err != nil {
+			if err := q.Raise(ctx, f.host.queueSettings(a, next)); err != nil {
 				return fmt.Errorf("api %s: %w", a.Name, err)
 			}
 			changed = append(changed, a)
@@ -208,23 +227,23 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 }
 
 func (f *follower) start(ctx context.Context, a *openAPI) error {
-	f.w.runAPI(a)
+	f.host.runAPI(a)
 	f.queues[a.name] = a.queue
-	if f.w.dispatch == nil {
+	if f.dispatch == nil {
 		return nil
 	}
-	return f.w.dispatch.StartLane(ctx, a.lane)
+	return f.dispatch.StartLane(ctx, a.lane)
 }
 
 func (f *follower) change(ctx context.Context, a *config.API, next *config.Config) error {
-	api := dispatchAPI(a, next)
+	api := DispatchAPI(a, next)
 	if err := f.queues[a.Name].SetRules(api.Rules); err != nil {
 		return fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	if f.w.dispatch == nil {
+	if f.dispatch == nil {
 		return nil
 	}
-	return f.w.dispatch.Apply(ctx, api)
+	return f.dispatch.Apply(ctx, api)
 }
 
 // tellConfig tells that this worker has applied its file.
@@ -248,24 +267,17 @@ func refuseUnsupported(c *config.Config) error {
 	return cli.Usage(errors.Join(errs...))
 }
 
-// logWarnings logs what a file says and probably does not mean; of the environment no file is named.
-func logWarnings(log *slog.Logger, file string, warnings []config.Problem) {
-	for _, p := range warnings {
-		log.Warn("configuration", "problem", p.In(file))
-	}
-}
-
 // tellLeftovers warns of jobs that wait for an api which is not configured.
-func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config) {
+func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
-	found, err := control.JobsLeft(ctx, w.js, c)
+	found, err := control.JobsLeft(ctx, js, c)
 	if err != nil {
-		w.log.Warn("it is not known whether jobs wait of apis that are not configured", "err", err)
+		log.Warn("it is not known whether jobs wait of apis that are not configured", "err", err)
 		return
 	}
 	for _, api := range slices.Sorted(maps.Keys(found)) {
-		w.log.Warn("jobs wait of an api that is not configured: configure it again to have them called", "api", api, "jobs", found[api])
+		log.Warn("jobs wait of an api that is not configured: configure it again to have them called", "api", api, "jobs", found[api])
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package worker
 
 import (
 	"context"
@@ -23,9 +23,9 @@ type memory struct {
 	soft   int64  // what the Go runtime keeps its memory within
 }
 
-// setMemory finds out how much the process may hold, and has the collector keep within it: without that it leaves as much
+// SetMemory finds out how much the process may hold, and has the collector keep within it: without that it leaves as much
 // unused as is used, and the kernel ends a process that would have had room. A GOMEMLIMIT stays as it is set.
-func setMemory(s *config.Settings, log *slog.Logger) error {
+func SetMemory(s *config.Settings, log *slog.Logger) error {
 	m, err := findMemory(s.Memory, surroundings{root: "/", goLimit: debug.SetMemoryLimit(-1)})
 	if err != nil {
 		return err
