@@ -16,10 +16,10 @@ import (
 type signals struct {
 	log    *slog.Logger
 	cancel func() // ends a start
-	heard  chan os.Signal
+	taken  chan os.Signal
 	pipes  chan os.Signal // nobody reads it
 
-	mu       sync.Mutex
+	mu       sync.Mutex     // of all below
 	worker   *worker.Worker // nil while it starts
 	stopping bool
 	reload   bool // a SIGHUP came during the start
@@ -27,15 +27,15 @@ type signals struct {
 
 // listen takes the signals from now on. quit gives them back.
 func (s *signals) listen() (quit func()) {
-	s.heard, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
-	signal.Notify(s.heard, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	s.taken, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
+	signal.Notify(s.taken, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	signal.Notify(s.pipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case sig := <-s.heard:
-				s.hear(sig)
+			case sig := <-s.taken:
+				s.take(sig)
 			case <-done:
 				return
 			}
@@ -43,12 +43,12 @@ func (s *signals) listen() (quit func()) {
 	}()
 	return func() {
 		close(done)
-		signal.Stop(s.heard)
+		signal.Stop(s.taken)
 		signal.Stop(s.pipes)
 	}
 }
 
-func (s *signals) hear(sig os.Signal) {
+func (s *signals) take(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

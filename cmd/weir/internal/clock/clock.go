@@ -32,7 +32,7 @@ func StartingAt(start time.Time) *Clock {
 // Now is the time that slots are reckoned by. It never goes back.
 func (c *Clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
-// clockNoise is what two clocks that are read one after the other may seem to be apart, in microseconds.
+// noise is what two clocks that are read one after the other may seem to be apart, in microseconds.
 const noise = 1000
 
 // Ahead is by how much the wall clock is ahead of Now, or was: it never shrinks, since a calendar that goes back would give

@@ -46,7 +46,7 @@ type Server struct {
 	opts     Options
 	close    func() error // once
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of all below
 	checked time.Time
 	answer  error
 }

@@ -14,9 +14,9 @@ import (
 	"weir/cmd/weir/internal/connect"
 )
 
-// muster asks all replicas that dispatch until each has answered or may not call any more. One that is stopped or cut off says
-// nothing and goes on one day: so its lease is waited out, as the other replicas do, and ended for good. Before it calls under
-// another it hears what was said meanwhile (mayBegin).
+// awaitedReplicas are all that dispatch: they are asked until each has answered or may not call any more. One that is stopped or
+// cut off says nothing and goes on one day. So its lease is waited out, as the other replicas do, and ended for good. Before it
+// calls under another it puts in force what was said meanwhile (AwaitApplied, AwaitConfigApplied).
 type awaitedReplicas struct {
 	c        *connect.Connection
 	registry *lease.Registry   // nil where no replicas share a server
@@ -38,7 +38,7 @@ type replica struct{ instance, session string }
 // againAnswer is how long a first answer is waited for once somebody was silent.
 const againAnswer = time.Second
 
-// newMuster begins one. What is asked about must be stored by then.
+// awaitReplicas begins to ask. What is asked about must be stored by then.
 func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
 	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
 	var err error

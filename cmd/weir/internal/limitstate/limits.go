@@ -44,13 +44,13 @@ type Limits struct {
 	// Lane is what a lane needs of them: its api and its queue are still to be put in.
 	Lane dispatcher.LaneOptions
 
-	state   stateStore
+	state   limitStore
 	watch   *levelWatch
 	settled <-chan struct{}
 }
 
 // limitStore keeps what one api's limits have counted where a restart finds it.
-type stateStore interface {
+type limitStore interface {
 	run(ctx context.Context) error // until ctx ends
 }
 

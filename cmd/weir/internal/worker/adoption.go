@@ -78,7 +78,7 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 }
 
 // store puts the file in force on every weir of the server, and returns what is to be told of it; nil where nothing was
-// to be stored, or another replica that starts with the same file was first. It fails with errLostRace where somebody
+// to be stored, or another replica that starts with the same file was first. It fails with control.ErrLostRace where somebody
 // has changed the configuration since adopt: his word is the later one, and this start was made up without it.
 func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 	if a.file == nil {

@@ -62,12 +62,12 @@ type followerOptions struct {
 // apiHost opens the apis of a configuration and runs them, and keeps the streams that they share.
 type apiHost interface {
 	ensureStreams(ctx context.Context, from, to *config.Config) error
-	openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error)
-	runAPI(a *openAPI)
+	openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error)
+	runAPI(a *apiParts)
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
-func newFollower(o followerOptions, opened []*openAPI, present *control.Version) *follower {
+func newFollower(o followerOptions, opened []*apiParts, present *control.Version) *follower {
 	o.log = o.log.With("component", "config")
 	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
 	f.seen.Store(present.Number)
@@ -193,7 +193,7 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 	if err := f.host.ensureStreams(ctx, f.config, next); err != nil {
 		return err
 	}
-	var added []*openAPI
+	var added []*apiParts
 	var changed []*config.API
 	for i := range next.APIs {
 		a := &next.APIs[i]
@@ -226,7 +226,7 @@ func (f *follower) apply(ctx context.Context, next *config.Config, changes []con
 	return nil
 }
 
-func (f *follower) start(ctx context.Context, a *openAPI) error {
+func (f *follower) start(ctx context.Context, a *apiParts) error {
 	f.host.runAPI(a)
 	f.queues[a.name] = a.queue
 	if f.dispatch == nil {

@@ -3,19 +3,14 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
-	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
@@ -27,8 +22,6 @@ import (
 	"weir/cmd/weir/internal/move"
 	"weir/deadletter"
 	"weir/dispatcher"
-	"weir/dispatcher/ledger"
-	"weir/dispatcher/ownership"
 	"weir/ingest"
 )
 
@@ -49,7 +42,7 @@ type Worker struct {
 	js       jetstream.JetStream
 	control  jetstream.KeyValue
 	office   *deadletter.Office
-	opened   []*openAPI // at the start
+	opened   []*apiParts // at the start
 	dispatch *dispatcher.Dispatcher
 	dedupe   *queue.Dedupe
 	levels   limitstate.Levels // of the shared limits
@@ -150,7 +143,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.open(ctx, adopted.former); err != nil {
 		return nil, err
 	}
-	if err := w.settle(ctx, adopted); err != nil {
+	if err := w.putInForce(ctx, adopted); err != nil {
 		return nil, err
 	}
 	w.lowerGo(func() error { return w.office.Run(w.base) })
@@ -197,221 +190,6 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	return w, nil
 }
 
-// open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
-func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
-	if w.office, err = deadletter.Open(ctx, w.officeOptions(former)); err != nil {
-		return err
-	}
-	if w.settings.Has(config.RoleDispatch) {
-		opts := w.dispatchOptions(w.config)
-		opts.ResultsAge = former.Results.MaxAge
-		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
-			return err
-		}
-		if w.pauses, err = control.OpenPauses(ctx, w.base, w.nc, w.control, w.dispatch, w.log); err != nil {
-			return err
-		}
-		w.registry.MustRegister(&w.levels)
-		w.limits = &limitstate.Options{
-			Conn: w.nc, JetStream: w.js, Control: w.control, Office: w.office, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
-			Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
-		}
-	}
-	for i := range w.config.APIs {
-		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
-		if err != nil {
-			return err
-		}
-		w.opened = append(w.opened, a)
-		if w.dispatch != nil {
-			w.dispatch.AddLane(a.lane)
-		}
-	}
-	if err := w.fitsMemory(); err != nil {
-		return err
-	}
-	return w.rememberMoved(ctx)
-}
-
-// settle puts the configuration in force that the worker starts by: the last thing that is done before calls begin.
-func (w *Worker) settle(ctx context.Context, a *adoption) error {
-	told, err := a.store(ctx)
-	if err != nil {
-		return err
-	}
-	dedupeChanged(ctx, w.js, w.dedupe, w.log)
-	if told != nil {
-		w.tellConfig(ctx, *told)
-	}
-	return w.ensureStreams(ctx, a.former, w.config)
-}
-
-// ensureStreams brings the streams that all apis share from the ages and sizes of one configuration to those of another.
-func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
-	if to.DeadLetters != from.DeadLetters {
-		if err := deadletter.EnsureStreams(ctx, w.officeOptions(to)); err != nil {
-			return err
-		}
-	}
-	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
-		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
-	}
-	return nil
-}
-
-func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
-	return deadletter.Options{
-		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
-	}
-}
-
-func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
-	return dispatcher.Options{
-		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
-		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
-		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
-	}
-}
-
-// maxStore bounds what one stream may ask of the store, 0 for no bound: the letters get twice as much, the queues what is
-// left.
-func (w *Worker) maxStore() int64 {
-	return w.room / 8
-}
-
-// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. An
-// embedded server has nobody else who dispatches: its leases stay empty.
-func (w *Worker) share(ctx context.Context) error {
-	if !w.settings.Has(config.RoleDispatch) {
-		return nil
-	}
-	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
-	if err != nil || w.server != nil {
-		return err
-	}
-	w.shares = shares
-	rules := map[string]bucket.Rules{}
-	for i := range w.config.APIs {
-		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
-	}
-	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
-}
-
-// sharedBy tells the other replicas where this one counts shared limits.
-func (w *Worker) sharedBy() string {
-	if w.redis != nil {
-		return sharedByRedis
-	}
-	return ""
-}
-
-// sharedByRedis is how a replica tells the others that it counts limits in Redis.
-const sharedByRedis = "redis"
-
-// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
-const ledgerAge = 62 * 24 * time.Hour
-
-// awaitDispatch waits until the queues have been read, or their reading failed.
-func (w *Worker) awaitDispatch(ctx context.Context) error {
-	failed := make(chan error, 1)
-	go func() { failed <- w.upper.Wait() }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ready := make(chan error, 1)
-	go func() { ready <- w.dispatch.Ready(ctx) }()
-	select {
-	case err := <-ready:
-		return err
-	case err := <-failed:
-		if err == nil {
-			err = errStopped
-		}
-		return err
-	}
-}
-
-// answerOperators starts to tell operators what waits.
-func (w *Worker) answerOperators() error {
-	if w.dispatch == nil {
-		return nil
-	}
-	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
-	})
-	if err == nil {
-		w.onStop("operators' service", stop)
-	}
-	return err
-}
-
-// takeJobs starts the intake.
-func (w *Worker) takeJobs() error {
-	if !w.settings.Has(config.RoleIngest) {
-		return nil
-	}
-	if w.server == nil { // else the server's memory ends only with ours
-		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
-		w.lowerGo(func() error { return ends.Run(w.soft) })
-	}
-	var err error
-	w.intake, err = ingest.Start(ingest.Options{
-		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
-		Bury: w.office.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
-		return fmt.Errorf("start the intake: %w", err)
-	}
-	return nil
-}
-
-// listenHTTP takes the address of the HTTP side, or says why it cannot be had.
-func (w *Worker) listenHTTP() (err error) {
-	if w.settings.HTTPListen == "" {
-		return nil
-	}
-	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
-	})
-	if err == nil {
-		w.onStop("http listener", w.http.Close)
-	}
-	return err
-}
-
-// serveHTTP answers from then on.
-func (w *Worker) serveHTTP() {
-	if w.http == nil {
-		return
-	}
-	w.http.Serve()
-	w.onStop("http", w.http.Close) // before what it asks
-	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
-}
-
-// Ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
-// acknowledge.
-func (w *Worker) Ready(ctx context.Context) error {
-	if w.soft.Err() != nil {
-		return errStopped
-	}
-	if w.dispatch != nil {
-		if err := w.dispatch.Ready(ctx); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(w.guard.err(), w.foreign.Err()); err != nil {
-		return err
-	}
-	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
-		return fmt.Errorf("JetStream does not store: %w", err)
-	}
-	return nil
-}
-
 // Config is the configuration that the worker started with.
 func (w *Worker) Config() *config.Config { return w.config }
 
@@ -451,15 +229,4 @@ func (w *Worker) HTTPAddr() string {
 		return ""
 	}
 	return w.http.Addr()
-}
-
-// newRegistry is where every part registers its metrics.
-func newRegistry() *prometheus.Registry {
-	r := prometheus.NewRegistry()
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": cli.Version()},
-	})
-	info.Set(1)
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
-	return r
 }

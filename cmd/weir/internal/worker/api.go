@@ -12,8 +12,8 @@ import (
 	"weir/dispatcher"
 )
 
-// openAPI is one api's parts, before they run.
-type openAPI struct {
+// apiParts are one api's parts, before they run.
+type apiParts struct {
 	name  string
 	queue *queue.Queue
 	// Where this replica dispatches:
@@ -22,7 +22,7 @@ type openAPI struct {
 }
 
 // openAPI makes an api's streams exist and reads what the last run left.
-func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*openAPI, error) {
+func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
 	api := DispatchAPI(a, c)
 	queue, err := queue.OpenQueue(ctx, queue.Options{
 		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
@@ -32,7 +32,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
 	w.office.Announce(a.Name)
-	opened := &openAPI{name: a.Name, queue: queue}
+	opened := &apiParts{name: a.Name, queue: queue}
 	if w.dispatch == nil {
 		return opened, nil
 	}
@@ -52,7 +52,7 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
 }
 
 // runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
-func (w *Worker) runAPI(a *openAPI) {
+func (w *Worker) runAPI(a *apiParts) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {
 		w.lowerGo(func() error { return a.limits.Run(w.base) })
