@@ -17,13 +17,13 @@ import (
 func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := FindConfigStore(ctx, c.JetStream)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return ConfigStore{}, ErrNeverApplied
+		return ConfigStore{}, errNeverApplied
 	}
 	return store, c.Explain(err)
 }
 
-// ErrNeverApplied says that there is no configuration in NATS.
-var ErrNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
+// errNeverApplied says that there is no configuration in NATS.
+var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
 
 // CurrentVersion reads the version in force: the newest that can be read.
 func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
@@ -36,7 +36,7 @@ func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error
 		return nil, c.Explain(err)
 	}
 	if v == nil {
-		return nil, ErrNeverApplied
+		return nil, errNeverApplied
 	}
 	return v, nil
 }
@@ -44,7 +44,7 @@ func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error
 // MakeConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
 func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
 	store, err := OpenConfigStore(ctx, c)
-	if !errors.Is(err, ErrNeverApplied) {
+	if !errors.Is(err, errNeverApplied) {
 		return store, err
 	}
 	settings, err := config.ReadSettings()
@@ -63,7 +63,7 @@ func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyV
 	}
 	entries, err := store.History(ctx)
 	if err == nil && len(entries) == 0 {
-		return nil, ErrNeverApplied
+		return nil, errNeverApplied
 	}
 	return entries, c.Explain(err)
 }

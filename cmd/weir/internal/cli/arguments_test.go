@@ -1,12 +1,13 @@
-package main
+package cli
 
 import (
 	"fmt"
 	"testing"
 
-	"weir/cmd/weir/internal/cli"
+	"github.com/spf13/cobra"
 )
 
+// TestWrongNumberOfArguments is told with what the command takes.
 func TestWrongNumberOfArguments(t *testing.T) {
 	for _, c := range []struct {
 		names []string
@@ -20,9 +21,7 @@ func TestWrongNumberOfArguments(t *testing.T) {
 		{[]string{"[VERSION]"}, 0, "<nil>"},
 		{nil, 1, "weir takes no arguments: weir"},
 	} {
-		cmd := rootCommand()
-		cmd.Run, cmd.RunE = nil, nil
-		if got := fmt.Sprint(cli.Takes(c.names...)(cmd, make([]string, c.given))); got != c.want {
+		if got := fmt.Sprint(Takes(c.names...)(&cobra.Command{Use: "weir"}, make([]string, c.given))); got != c.want {
 			t.Errorf("%d for %v: %s, want %s", c.given, c.names, got, c.want)
 		}
 	}
