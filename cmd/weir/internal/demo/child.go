@@ -166,8 +166,8 @@ type listening struct{ what, addr string }
 type childLog struct {
 	listening chan listening
 
-	mu    sync.Mutex
-	part  []byte // of a line
+	mu    sync.Mutex // of all below
+	part  []byte     // of a line
 	lines []string
 }
 
