@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
 )
 

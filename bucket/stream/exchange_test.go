@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 )
 
 // TestReadAck is what a stream may answer, and what it means for the message.
