@@ -3,26 +3,16 @@ package dispatcher
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/bucket/stream"
 	"weir/dispatcher/ledger"
-	"weir/ingest"
 )
 
 // A partition may have been out of service for longer than the ledger's end reaches back: its stream had no leader, or no replica
 // had its api, while others were called. What came of its last calls is then looked up by their keys.
-
-// traces are what came of one call.
-type traces struct {
-	record *ledger.Record
-	result uint64 // where it stands, 0 for none
-}
 
 // lookUp looks for a result and a record of a job that has an intent, where that is older than what has been read. It reports
 // whether there is none: otherwise the job is brought to the end it had, or will be looked up again.
@@ -31,22 +21,24 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 	if t.intendedAt.IsZero() || l.d.tail.Knows(l.name, since) {
 		return true
 	}
-	found, err := l.tracesOf(ctx, t, since)
+	found, err := ledger.LookUp(ctx, l.d.opts.JetStream, ledger.Job{
+		API: l.name, Key: t.line.key, ID: t.job.ID, Stream: t.line.part.bucket.Name(), Seq: t.seq, Accepted: t.accepted,
+	}, since)
 	if err != nil {
 		l.log.Error("what came of a call could not be looked up; trying again", "key", t.line.key, "seq", t.seq, "err", err)
 		l.later(ctx, func() { l.settleLost(ctx, t) })
 		return false
 	}
 	t.intendedAt = time.Time{}
-	c := found.record
+	c := found.Record
 	switch {
 	case c != nil && c.Final:
 		l.mu.Lock()
 		t.doubt.recall(c.Billed, c.Idempotency)
 		l.mu.Unlock()
 		l.endAgain(ctx, t, c.Last())
-	case found.result != 0:
-		l.endWithResult(ctx, t, found.result)
+	case found.Result != 0:
+		l.endWithResult(ctx, t, found.Result)
 	case c != nil && c.Call >= t.calls: // it was to be called again
 		l.accountedFor(t)
 		l.change(func(s *schedule) {
@@ -62,70 +54,14 @@ func (l *lane) lookUp(ctx context.Context, t *task) (none bool) {
 	return false
 }
 
-// tracesOf reads what was stored since a time of the job's key. It blocks until it has.
-func (l *lane) tracesOf(ctx context.Context, t *task, since time.Time) (found traces, err error) {
-	source := t.line.part.bucket.Name()
-	c := ledger.Record{API: l.name, Key: t.line.key}
-	err = l.readSince(ctx, ledger.CallsStream, c.Subject(), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		c := ledger.Record{At: meta.Sequence.Stream}
-		mine := json.Unmarshal(msg.Data(), &c) == nil && c.Stream == source && c.Seq == t.seq && bucket.MicrosOf(c.Accepted) == t.accepted
-		if mine && (found.record == nil || c.Call >= found.record.Call) {
-			found.record = &c
-		}
-		return nil
-	})
-	if err != nil {
-		return found, fmt.Errorf("ledger: %w", err)
-	}
-	err = l.readSince(ctx, ledger.ResultsStream, ledger.ResultSubject(l.name, t.line.key), since, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		of, seq, accepted, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
-		if ok && of == source && seq == t.seq && (accepted == 0 || accepted == t.accepted) && msg.Headers().Get(ingest.HeaderJobID) == t.job.ID {
-			found.result = meta.Sequence.Stream
-		}
-		return nil
-	})
-	if err != nil {
-		return found, fmt.Errorf("results: %w", err)
-	}
-	return found, nil
-}
-
-// readSince reads what a stream's leader holds of one subject since a time.
-func (l *lane) readSince(
-	ctx context.Context, name, subject string, since time.Time, take func(jetstream.Msg, *jetstream.MsgMetadata) error,
-) error {
-	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
-	defer cancel()
-	last, err := stream.LastOf(ctx, l.d.opts.Conn, name, subject)
-	if err != nil || last == 0 {
-		return err
-	}
-	source, err := l.d.opts.JetStream.Stream(ctx, name)
-	if err != nil {
-		return err
-	}
-	return stream.ReadUntil(ctx, stream.Until{Conn: l.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
-		HeadersOnly: name == ledger.ResultsStream,
-	}}, take)
-}
-
-// lookUpTimeout bounds one look at a stream; what takes longer is tried again.
-const lookUpTimeout = time.Minute
-
 // notRecorded is the earliest theoretical arrival time of a key of which the ledger holds no record: 0 where it never was
 // called, and otherwise what a call just before the ledger's beginning would have come to.
 func (l *lane) notRecorded(ctx context.Context, drain time.Duration) (bucket.Micros, error) {
-	stream, err := l.d.opts.JetStream.Stream(ctx, ledger.CallsStream)
-	if err != nil {
-		return 0, fmt.Errorf("ledger: %w", err)
+	reached, err := ledger.ExtentOf(ctx, l.d.opts.JetStream)
+	if err != nil || reached.Begins.IsZero() {
+		return 0, err
 	}
-	info := stream.CachedInfo()
-	begins := ledger.Beginning(info)
-	if begins.IsZero() {
-		return 0, nil
-	}
-	begun := l.now().Add(ledger.ServerSkew - info.TimeStamp.Sub(begins))
+	begun := l.now().Add(ledger.ServerSkew - reached.Asked.Sub(reached.Begins))
 	if free := begun.Add(drain); free > l.now() {
 		l.mu.Lock()
 		told := l.shortTold
@@ -133,7 +69,7 @@ func (l *lane) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 		l.mu.Unlock()
 		if !told {
 			l.log.Warn("the ledger begins so late that slow keys which it does not know may have been called before: they wait as if they had; "+
-				"a larger store keeps more of it", "begins", begins, "until", free.Time())
+				"a larger store keeps more of it", "begins", reached.Begins, "until", free.Time())
 		}
 		return free, nil
 	}
@@ -146,16 +82,12 @@ func (l *lane) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 func (l *lane) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	c := ledger.Record{API: l.name, Key: key}
-	msg, err := stream.AskLeader(ctx, l.d.opts.Conn, ledger.CallsStream, fmt.Sprintf(`{"last_by_subj":%q}`, c.Subject()))
+	c, err := ledger.Newest(ctx, l.d.opts.JetStream, l.name, key)
 	if err != nil {
 		return 0, err
 	}
-	if msg == nil {
+	if c == nil {
 		return l.notRecorded(ctx, drain)
-	}
-	if err := json.Unmarshal(msg.Data, &c); err != nil {
-		return 0, fmt.Errorf("ledger: record %d: %w", msg.Seq, err)
 	}
 	switch {
 	case l.d.owner == nil:
@@ -163,11 +95,11 @@ func (l *lane) lastTAT(ctx context.Context, key string, known bucket.Micros, dra
 	case known != 0 && c.Instance == l.d.opts.Instance:
 		return known, nil
 	}
-	calls, err := l.d.opts.JetStream.Stream(ctx, ledger.CallsStream)
+	reached, err := ledger.ExtentOf(ctx, l.d.opts.JetStream)
 	if err != nil {
-		return 0, fmt.Errorf("ledger: %w", err)
+		return 0, err
 	}
-	return l.inherit(&c, msg.Time, calls.CachedInfo().TimeStamp), nil
+	return l.inherit(c, c.Stored, reached.Asked), nil
 }
 
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }

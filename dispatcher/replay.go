@@ -9,7 +9,6 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
-	"weir/ingest"
 )
 
 // Calls of a partition that is taken over start while its queue is still being read: a long one would keep every key waiting.
@@ -287,7 +286,7 @@ func (l *lane) historyOfLocked(p *part, e queue.Entry) (h history, ok bool) {
 		}
 	}
 	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
-	if c, ok := r.records[e.Seq]; ok && c.ID == e.Header.Get(ingest.HeaderMsgID) && c.Accepted == stored {
+	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
 		h.last = &c
 	}
 	if s, ok := r.results[e.Seq]; ok && s.Of(e) {

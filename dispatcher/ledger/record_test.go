@@ -1,0 +1,46 @@
+package ledger
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"weir/bucket"
+	"weir/deadletter"
+)
+
+// TestUnits: what a lost count is rebuilt from. What nobody wrote down counts as what every call takes.
+func TestUnits(t *testing.T) {
+	tokens := &bucket.Limit{Name: "tokens", Quota: &bucket.Quota{Count: 1000}}
+	spend := &bucket.Limit{Name: "spend", Budget: &bucket.Budget{}}
+	for name, c := range map[string]struct {
+		record        Record
+		tokens, spend int64
+	}{
+		"written down":      {Record{Sent: true, Price: "0.40", Limits: []string{"spend", "tokens"}, Costs: []int64{0, 7}}, 7, 0},
+		"of other limits":   {Record{Sent: true, Price: "0.40", Limits: []string{"former"}, Costs: []int64{9}, Billed: deadletter.BilledYes}, 1, 400_000},
+		"not known":         {Record{Sent: true, Price: "0.40", Limits: []string{"spend", "tokens"}, Billed: deadletter.BilledUnknown}, 1, 400_000},
+		"free":              {Record{Sent: true, Price: "0.40", Billed: deadletter.NotBilled}, 1, 0},
+		"never reached it":  {Record{Price: "0.40", Limits: []string{"tokens"}, Costs: []int64{7}, Billed: deadletter.NotBilled}, 0, 0},
+		"price of no money": {Record{Sent: true, Price: "?", Billed: deadletter.BilledYes}, 1, 0},
+	} {
+		if got := c.record.Units(tokens); got != c.tokens {
+			t.Errorf("%s: %d tokens, want %d", name, got, c.tokens)
+		}
+		if got := c.record.Units(spend); got != c.spend {
+			t.Errorf("%s: %d of the budget, want %d", name, got, c.spend)
+		}
+	}
+}
+
+// TestRecordIsSmall: the ledger keeps the beginning of an answer. The letter that is written next has all of it still.
+func TestRecordIsSmall(t *testing.T) {
+	c := &Record{Answer: &deadletter.Answer{Status: 500, Body: []byte(strings.Repeat("x", deadletter.MaxAnswer))}}
+	var stored Record
+	if err := json.Unmarshal(c.Message().Data, &stored); err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.Answer.Body) != recordedAnswer || !stored.Answer.Cut || len(c.Answer.Body) != deadletter.MaxAnswer {
+		t.Errorf("the ledger keeps %d bytes", len(stored.Answer.Body))
+	}
+}
