@@ -189,8 +189,11 @@ func InDoubt(err error) error {
 	return err
 }
 
-// Sleep waits for d and reports false when ctx ended first.
+// Sleep blocks for d and reports true, or false when ctx has ended before. Where d is not positive it does not block.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

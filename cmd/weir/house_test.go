@@ -30,7 +30,7 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/internal/seeds", ""},
 	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
 	{"dispatcher/httpcall", "ingest bucket deadletter dispatcher/ledger"},
-	{"dispatcher/ownership", "bucket bucket/lease bucket/queue"},
+	{"dispatcher/ownership", "bucket bucket/stream bucket/lease bucket/queue"},
 	{"dispatcher/recovery", ""},
 	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recovery"},
 	{"cmd/internal/fakeapi", ""},
@@ -41,7 +41,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
 	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/weir/internal/terminal"},
 	{"cmd/weir", "*"},
-	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // way is how a configuration is put in force.
@@ -85,7 +86,7 @@ func newChanges(r *rand.Rand, o *Options) []change {
 // reconfigure makes the plan's changes one after another.
 func (s *stage) reconfigure(ctx, faults context.Context) error {
 	for n, c := range s.plan.changes {
-		if !sleep(faults, c.pause) {
+		if !stream.Sleep(faults, c.pause) {
 			return nil
 		}
 		s.awaitWorker(ctx)
@@ -110,7 +111,7 @@ func (s *stage) change(ctx context.Context, c change) error {
 	if !c.terms.gone {
 		return nil
 	}
-	if !sleep(ctx, c.absent) {
+	if !stream.Sleep(ctx, c.absent) {
 		return nil
 	}
 	c.terms.gone, c.way = false, byApply
@@ -165,7 +166,7 @@ func (s *stage) apply(ctx context.Context, text string) error {
 		if p.cmd.ProcessState.Success() {
 			return nil
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
+		if !stream.Sleep(ctx, 200*time.Millisecond) {
 			return fmt.Errorf("config apply: %s", lastLine(p.watch.tail()))
 		}
 	}
@@ -189,7 +190,7 @@ func (s *stage) applyAndKill(ctx context.Context, text string, c change) error {
 	if c.late {
 		p.gone(ctx, appliesWithin)
 	}
-	sleep(ctx, c.kill)
+	stream.Sleep(ctx, c.kill)
 	s.fell()
 	if !p.gone(ctx, appliesWithin) {
 		p.kill()
@@ -223,7 +224,7 @@ func (s *stage) changeFile(ctx context.Context, text string, w way) error {
 		if p != nil && p.began.After(written) && p.isReady() {
 			return nil
 		}
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !stream.Sleep(ctx, 5*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
@@ -241,7 +242,7 @@ func (s *stage) awaitStored(ctx context.Context, text string) error {
 		if isStored(ctx, js, text) {
 			return nil
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

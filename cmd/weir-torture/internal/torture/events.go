@@ -6,12 +6,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // happen does the plan's events, each when its part of the lives is over.
 func (s *stage) happen(ctx, faults context.Context) error {
 	for _, e := range s.plan.events {
-		if !s.awaitLives(ctx, e.after) || !sleep(faults, e.pause) {
+		if !s.awaitLives(ctx, e.after) || !stream.Sleep(faults, e.pause) {
 			return nil // no more: the time is over, or the lives have failed
 		}
 		if err := s.do(ctx, e); err != nil {
@@ -24,7 +26,7 @@ func (s *stage) happen(ctx, faults context.Context) error {
 // awaitLives waits until so much of the lives is over.
 func (s *stage) awaitLives(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.plan.lives)) {
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return false
 		}
 	}
@@ -74,7 +76,7 @@ func (s *stage) replaceServer(ctx context.Context, server *process, after time.D
 	s.mu.Lock()
 	s.kills = append(s.kills, Kill{What: "server", At: now})
 	s.mu.Unlock()
-	sleep(ctx, after)
+	stream.Sleep(ctx, after)
 	if err := s.startServer(ctx); err != nil {
 		return fmt.Errorf("after a kill: %w", err)
 	}
@@ -87,7 +89,7 @@ func (s *stage) fill(ctx context.Context, server *process, last time.Duration) e
 	if err := s.disk.fill(); err != nil {
 		return err
 	}
-	sleep(ctx, last)
+	stream.Sleep(ctx, last)
 	if err := s.disk.free(); err != nil {
 		return fmt.Errorf("free the disk: %w", err)
 	}
@@ -107,7 +109,7 @@ func (s *stage) awaitWorker(ctx context.Context) {
 			default:
 			}
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return
 		}
 	}
@@ -116,7 +118,7 @@ func (s *stage) awaitWorker(ctx context.Context) {
 // pause stops a process for a while.
 func pause(ctx context.Context, p *process, last time.Duration) {
 	p.signal(syscall.SIGSTOP)
-	sleep(ctx, last)
+	stream.Sleep(ctx, last)
 	p.signal(syscall.SIGCONT)
 }
 

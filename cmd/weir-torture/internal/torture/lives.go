@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/fault"
+	"weir/bucket/stream"
 )
 
 // Bounds of one life.
@@ -94,7 +95,7 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 			return err
 		default:
 			s.endedByItself(p, err)
-			if !sleep(ctx, retryStart) {
+			if !stream.Sleep(ctx, retryStart) {
 				return ctx.Err()
 			}
 		}
@@ -241,7 +242,7 @@ func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) b
 		s.kill(p, "")
 		return true
 	}
-	sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
+	stream.Sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
 	p.signal(syscall.SIGCONT)
 	if !p.gone(ctx, clingsFor) {
 		p.kill()
@@ -304,7 +305,7 @@ func (s *stage) steady(ctx context.Context) (*process, error) {
 			return nil, errors.Join(err, p.stop(stopWithin))
 		}
 		s.endedByItself(p, err)
-		if !sleep(ctx, retryStart) {
+		if !stream.Sleep(ctx, retryStart) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // revoked is the file that has the api answer 401 as long as it is there.
@@ -16,7 +18,7 @@ func (s *stage) revoke(ctx context.Context, last time.Duration) error {
 	if err := os.WriteFile(s.revoked(), nil, 0o600); err != nil {
 		return fmt.Errorf("revoke credentials: %w", err)
 	}
-	sleep(ctx, last)
+	stream.Sleep(ctx, last)
 	if err := os.Remove(s.revoked()); err != nil {
 		return fmt.Errorf("give credentials back: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/fault"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 )
@@ -259,7 +260,7 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 			return 0, nil
 		case time.Since(since) > stuckAfter:
 			return waiting, err
-		case !sleep(ctx, 200*time.Millisecond):
+		case !stream.Sleep(ctx, 200*time.Millisecond):
 			return waiting, context.Cause(ctx)
 		}
 	}
