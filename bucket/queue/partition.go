@@ -231,16 +231,7 @@ func (p *Partition) abandon() {
 func (p *Partition) takeGroup() []*entrant {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(p.waiting) && n < stream.MaxGroup && (n == 0 || bytes < stream.MaxGroupBytes) {
-		bytes += p.waiting[n].size
-		n++
-	}
-	group := append([]*entrant(nil), p.waiting[:n]...)
-	rest := copy(p.waiting, p.waiting[n:])
-	clear(p.waiting[rest:])
-	p.waiting = p.waiting[:rest]
-	return group
+	return stream.TakeGroup(&p.waiting, func(e **entrant) int { return (*e).size })
 }
 
 // storeGroup asks the stream to take a group and answers its producers, in the order the jobs came.
