@@ -35,13 +35,14 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recovery"},
 	{"cmd/internal/fakeapi", ""},
 	{"cmd/internal/machine", ""},
+	{"cmd/internal/child", "cmd/internal/machine"},
 	{"cmd/weir/internal/terminal", ""},
 	{"cmd/weir/internal/embedded", ""},
 	{"cmd/weir/internal/config", "bucket bucket/queue"},
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
-	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/child cmd/weir/internal/terminal"},
 	{"cmd/weir", "*"},
-	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
 }
 

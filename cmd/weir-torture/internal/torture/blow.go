@@ -167,7 +167,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 // roll replaces each replica in turn.
 func (f *fleet) roll(ctx context.Context) error {
 	for _, r := range f.replicas {
-		if err := f.takeAway(r).stop(stopWithin); err != nil {
+		if err := f.takeAway(r).Stop(stopWithin); err != nil {
 			f.note("rolling restart: %v", err)
 		}
 		if err := f.startReplica(r); err != nil {
@@ -185,7 +185,7 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 	switch s.kind {
 	case killNode:
 		now := time.Now()
-		n.process.kill()
+		n.process.Kill()
 		f.killed(Kill{What: "server", At: now}, nil)
 		stream.Sleep(ctx, s.last)
 		return n.name, f.startNode(ctx, n)
@@ -205,7 +205,7 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 
 func (f *fleet) rollNodes(ctx context.Context) error {
 	for _, n := range f.nodes {
-		if err := n.process.stop(stopWithin); err != nil {
+		if err := n.process.Stop(stopWithin); err != nil {
 			f.note("rolling restart: %v", err)
 		}
 		if err := f.startNode(ctx, n); err != nil {
@@ -219,7 +219,7 @@ func (f *fleet) rollNodes(ctx context.Context) error {
 }
 
 func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
-	f.redis.process.kill()
+	f.redis.process.Kill()
 	if s.kind == loseRedis {
 		if err := os.RemoveAll(f.redisDir()); err != nil {
 			return fmt.Errorf("lose what Redis had: %w", err)

@@ -160,14 +160,14 @@ func (s *stage) apply(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		if !p.gone(ctx, appliesWithin) {
-			p.kill()
+		if !p.Gone(ctx, appliesWithin) {
+			p.Kill()
 		}
-		if p.cmd.ProcessState.Success() {
+		if p.State().Success() {
 			return nil
 		}
 		if !stream.Sleep(ctx, 200*time.Millisecond) {
-			return fmt.Errorf("config apply: %s", lastLine(p.watch.tail()))
+			return fmt.Errorf("config apply: %s", lastLine(p.Tail()))
 		}
 	}
 }
@@ -188,12 +188,12 @@ func (s *stage) applyAndKill(ctx context.Context, text string, c change) error {
 		return err
 	}
 	if c.late {
-		p.gone(ctx, appliesWithin)
+		p.Gone(ctx, appliesWithin)
 	}
 	stream.Sleep(ctx, c.kill)
 	s.fell()
-	if !p.gone(ctx, appliesWithin) {
-		p.kill()
+	if !p.Gone(ctx, appliesWithin) {
+		p.Kill()
 	}
 	return s.apply(ctx, text) // it may have failed; where it has not it finds nothing to change, and waits until weir follows
 }
@@ -209,7 +209,7 @@ func (s *stage) changeFile(ctx context.Context, text string, w way) error {
 		p := s.worker
 		s.mu.Unlock()
 		if p != nil {
-			p.signal(syscall.SIGHUP)
+			p.Signal(syscall.SIGHUP)
 		}
 		if err := s.awaitStored(ctx, text); err != nil {
 			return err

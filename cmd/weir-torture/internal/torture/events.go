@@ -72,7 +72,7 @@ func (s *stage) do(ctx context.Context, e event) error {
 // replaceServer kills the server and starts it after a while.
 func (s *stage) replaceServer(ctx context.Context, server *process, after time.Duration) error {
 	now := time.Now()
-	server.kill()
+	server.Kill()
 	s.mu.Lock()
 	s.kills = append(s.kills, Kill{What: "server", At: now})
 	s.mu.Unlock()
@@ -117,9 +117,9 @@ func (s *stage) awaitWorker(ctx context.Context) {
 
 // pause stops a process for a while.
 func pause(ctx context.Context, p *process, last time.Duration) {
-	p.signal(syscall.SIGSTOP)
+	p.Signal(syscall.SIGSTOP)
 	stream.Sleep(ctx, last)
-	p.signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGCONT)
 }
 
 func (s *stage) count(k kind) {

@@ -52,12 +52,12 @@ func (s *stage) killIdle(ctx context.Context, l life, name string) error {
 		if err != nil {
 			return err
 		}
-		if p.gone(ctx, l.delay) {
+		if p.Gone(ctx, l.delay) {
 			s.endedByItself(p, nil)
 			continue
 		}
 		now := time.Now()
-		p.kill()
+		p.Kill()
 		s.killed(Kill{What: idle, At: now}, p)
 		s.count(killIdle)
 	}

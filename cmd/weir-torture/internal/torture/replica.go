@@ -72,7 +72,7 @@ func (f *fleet) keepUp(ctx context.Context) {
 			f.mu.Lock()
 			p, away := r.process, r.away
 			f.mu.Unlock()
-			if away || !p.gone(ctx, 0) {
+			if away || !p.Gone(ctx, 0) {
 				continue
 			}
 			f.endedByItself(p, nil)
