@@ -44,3 +44,28 @@ func TestRecordIsSmall(t *testing.T) {
 		t.Errorf("the ledger keeps %d bytes", len(stored.Answer.Body))
 	}
 }
+
+// TestResultID: results are read under the ids of this version and of earlier ones, and nothing else is.
+func TestResultID(t *testing.T) {
+	type result struct {
+		source   string
+		seq      uint64
+		accepted bucket.Micros
+		ok       bool
+	}
+	for id, want := range map[string]result{
+		"result." + OriginOf("Q", 7, 9): {"Q", 7, 9, true},
+		"result.Q.7":                    {"Q", 7, 0, true},
+		"":                              {},
+		"result.Q":                      {},
+		"result.Q.7.9.1":                {},
+		"letter.Q.7":                    {},
+		"result.Q.seven":                {source: "Q"},
+		"result.Q.7.nine":               {source: "Q", seq: 7},
+	} {
+		var got result
+		if got.source, got.seq, got.accepted, got.ok = parseResultID(id); got != want {
+			t.Errorf("%q is read as %+v, want %+v", id, got, want)
+		}
+	}
+}
