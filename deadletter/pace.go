@@ -12,7 +12,7 @@ import (
 // pace lets one after another go, at even intervals. It is safe for concurrent use; the zero value does not wait.
 type pace struct {
 	every time.Duration
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
 	next  time.Time
 }
 

@@ -54,7 +54,7 @@ type run struct {
 	*Redrive
 
 	pace   pace
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	tally  Tally
 	looked map[place]look
 }

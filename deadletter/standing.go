@@ -60,7 +60,7 @@ type Trace struct {
 
 // registry is the jobs that have a selected letter. It is safe for concurrent use.
 type registry struct {
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows
 	jobs map[identity]standing
 }
 
@@ -95,11 +95,11 @@ func (p places) add(k *Kept) {
 func (r *registry) add(k *Kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest(identify(k.API, k.Key, k.JobID), k)
+	r.newestLocked(identify(k.API, k.Key, k.JobID), k)
 }
 
-// newest notes a letter unless a later life of the job has one, or a later refusal. Called with the lock held.
-func (r *registry) newest(id identity, k *Kept) {
+// newestLocked notes a letter unless a later life of the job has one, or a later refusal.
+func (r *registry) newestLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
 		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
@@ -122,11 +122,11 @@ func (r *registry) met(api string, t Trace) {
 	if !known || t.Stored.UnixNano() <= s.stored || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
-	r.goneOn(identify(api, t.Key, t.Job), t.Redrives)
+	r.goneOnLocked(identify(api, t.Key, t.Job), t.Redrives)
 }
 
-// goneOn notes that a job waits or was called since. Called with the lock held.
-func (r *registry) goneOn(id identity, redrives int) {
+// goneOnLocked notes that a job waits or was called since.
+func (r *registry) goneOnLocked(id identity, redrives int) {
 	s, known := r.jobs[id]
 	if !known {
 		return
@@ -175,7 +175,7 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, redrives := range waiting {
-		r.goneOn(id, redrives)
+		r.goneOnLocked(id, redrives)
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (r *registry) laterLetters(ctx context.Context, b *Browser, api string, at 
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if _, known := r.jobs[id]; known {
-				r.newest(id, &k)
+				r.newestLocked(id, &k)
 			}
 			return nil
 		})

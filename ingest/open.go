@@ -5,7 +5,7 @@ import "sync"
 // open counts the jobs that were taken and not answered yet. NATS goes on delivering what it had read ahead when the
 // service stops; such a job is not let in any more.
 type open struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	n      int
 	closed bool
 	empty  chan struct{} // closed when the last has left; nil until close is called

@@ -22,7 +22,7 @@ import (
 type presence struct {
 	host string // this machine since it started, and this network namespace; empty where that cannot be told
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	showed []net.PacketConn
 }
 

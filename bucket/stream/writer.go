@@ -21,11 +21,11 @@ type Writer struct {
 	max      int // messages
 	maxBytes int
 	known    map[string]uint64 // sequences by message id, of what the stream has and does not know; not changed while Run runs
+	wake     chan struct{}     // has a value when something may wait
 
 	mu      sync.Mutex // guards what follows, and max
 	waiting []writing
 	bytes   int
-	wake    chan struct{}
 }
 
 type writing struct {

@@ -24,10 +24,10 @@ type Connections struct {
 	tls       *tls.Config // nil for http
 	dialer    net.Dialer
 
-	mu      sync.Mutex
-	spare   []spare // dialled ahead, for the transport to take, oldest first
-	alive   int     // all open ones
-	claimed int     // claims, each for one call to come or running
+	mu      sync.Mutex // guards what follows
+	spare   []spare    // dialled ahead, for the transport to take, oldest first
+	alive   int        // all open ones
+	claimed int        // claims, each for one call to come or running
 }
 
 // spare is a connection that nobody reads from: that the server closes it is not noticed.
