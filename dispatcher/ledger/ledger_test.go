@@ -496,6 +496,36 @@ func TestTailIsReadAgain(t *testing.T) {
 	}
 }
 
+// TestIDsReachFurther: ends are told as far back as ids are known, though only the newest record is kept, and each of them once. Where
+// ids are known no longer than records are kept, nothing is read beyond those.
+func TestIDsReachFurther(t *testing.T) {
+	r := newTailReader(t)
+	r.bounds.Age = time.Nanosecond
+	write := func(first, last uint64) {
+		for seq := first; seq <= last; seq++ {
+			r.write(done(call(fmt.Sprint("k", seq), seq, 1)))
+		}
+	}
+	write(1, 5)
+	r.readTail()
+	write(6, 8)
+	r.readTail()
+	if want := map[uint64]int{1: 1, 2: 1, 3: 1, 4: 1, 5: 1, 6: 1, 7: 1, 8: 1}; !maps.Equal(r.ended, want) {
+		t.Errorf("told of %v, want each once", r.ended)
+	}
+	if records, _ := r.Detach("Q"); len(records) != 1 { // what the first reading found is outdated
+		t.Errorf("%d records are kept", len(records))
+	}
+	short := newTailReader(t)
+	short.bounds.Age, short.dedupe = time.Nanosecond, 0
+	r = short
+	write(1, 5)
+	r.readTail()
+	if want := map[uint64]int{5: 1}; !maps.Equal(r.ended, want) {
+		t.Errorf("told of %v, want %v", r.ended, want)
+	}
+}
+
 // TestCutTail: beyond the bound the older records go, and the tail tells how far it reaches.
 func TestCutTail(t *testing.T) {
 	r := newTailReader(t)
