@@ -15,18 +15,18 @@ const (
 	lookBack = 10 * time.Second
 )
 
-// place is a key of an api.
-type place struct{ api, key string }
+// jobKey is a key of an api.
+type jobKey struct{ api, key string }
 
-// look is when the traces of a key's jobs were looked for.
-type look struct {
+// lastLook is when the traces of a key's jobs were looked for.
+type lastLook struct {
 	at     time.Time // by our clock
 	server time.Time // by the server's
 }
 
-// look reads what became of the jobs of a letter's key since it was last read.
-func (x *run) look(ctx context.Context, k *Kept) error {
-	name := place{k.API, k.Key}
+// lookAgain reads what became of the jobs of a letter's key since it was last read.
+func (x *run) lookAgain(ctx context.Context, k *Kept) error {
+	name := jobKey{k.API, k.Key}
 	x.mu.Lock()
 	last, before := x.looked[name]
 	x.mu.Unlock()
@@ -36,12 +36,12 @@ func (x *run) look(ctx context.Context, k *Kept) error {
 	if !before {
 		last.server = x.traced
 	}
-	next := look{at: time.Now()}
+	next := lastLook{at: time.Now()}
 	var err error
 	if next.server, err = x.opts.Browser.now(ctx); err != nil {
 		return err
 	}
-	where := places{k.API: {keys: map[string]struct{}{k.Key: {}}, since: last.server.Add(-lookBack)}}
+	where := historyScope{k.API: {keys: map[string]struct{}{k.Key: {}}, since: last.server.Add(-lookBack)}}
 	if err := x.found.trace(ctx, x.opts.Browser, x.opts.Calls, where); err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func (x *run) look(ctx context.Context, k *Kept) error {
 	return nil
 }
 
-// leave forgets a key whose letters of a chunk are dealt with.
-func (x *run) leave(name place) {
+// forgetKey forgets a key whose letters of a chunk are dealt with.
+func (x *run) forgetKey(name jobKey) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.looked, name)

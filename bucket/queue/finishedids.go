@@ -92,7 +92,7 @@ func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
 	}
 	k := x.seeds.ID(id)
 	if later, ok := x.at(k); ok && later.accepted > e.accepted {
-		return // the ledger is told in the order of ends
+		return // the ledger has ends in their order
 	}
 	x.young[k] = e
 	x.youngLast = max(x.youngLast, e.accepted)

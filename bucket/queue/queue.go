@@ -43,7 +43,7 @@ type Options struct {
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe is how long ids are known, here and in what else hears of ends; nil: as Settings say, for good.
+	// Dedupe is how long ids are known, here and wherever else ends are known; nil: as Settings say, for good.
 	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
 	// counted for every job then, since the book does not know at once what they store.
@@ -247,7 +247,7 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownRoom is when a producer is told to come back to a bucket that is full while nobody can say until when.
+// unknownFree is when a producer is told to come back to a bucket that is full while nobody can say until when.
 const unknownFree = time.Minute
 
 // nextFree is in how long the key's bucket should have room again.

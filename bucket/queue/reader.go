@@ -35,7 +35,7 @@ type Entry struct {
 }
 
 // Reading bounds: how many bytes NATS may push ahead of the reader, at least as many as one message may have, and how soon a
-// reader that hears nothing, not even a heartbeat, is set up anew.
+// reader that gets nothing, not even a heartbeat, is set up anew.
 const (
 	readBytes     = 512 << 10
 	leastMessage  = 128 // bytes, with its subjects and an id
@@ -272,7 +272,7 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	return entry.Seq
 }
 
-// noteRead books a message in, and reports whether it is news: a reader that was set up anew repeats itself.
+// noteRead books a message in, and reports whether it is new: a reader that was set up anew repeats itself.
 func (p *Partition) noteRead(e Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,8 +32,8 @@ func identify(api, key, job string) (id identity) {
 	return id
 }
 
-// standing is what is known of a job that has a letter.
-type standing struct {
+// jobHistory is what is known of a job that has a letter.
+type jobHistory struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
 	stored   int64  // of that letter, in nanoseconds since 1970
@@ -58,75 +58,75 @@ type Trace struct {
 	Stored   time.Time // by the server
 }
 
-// registry is the jobs that have a selected letter. It is safe for concurrent use.
-type registry struct {
+// histories are those of the jobs that have a selected letter. They are safe for concurrent use.
+type histories struct {
 	mu   sync.Mutex // guards what follows
-	jobs map[identity]standing
+	jobs map[identity]jobHistory
 }
 
-// places is where traces are looked for, by api.
-type places map[string]*reach
+// historyScope is where traces are looked for, by api.
+type historyScope map[string]*apiScope
 
-// reach is where traces of one api's jobs are looked for.
-type reach struct {
-	keys  map[string]struct{} // nil: all; there are more than maxReach
+// apiScope is where traces of one api's jobs are looked for.
+type apiScope struct {
+	keys  map[string]struct{} // nil: all; there are more than maxScopeKeys
 	since time.Time           // when the first letter was stored
 }
 
-// maxReach is how many keys are looked up each on its own; beyond it the whole api is read.
-const maxReach = 16
+// maxScopeKeys is how many keys are looked up each on its own; beyond it the whole api is read.
+const maxScopeKeys = 16
 
 // add notes a key that has a letter.
-func (p places) add(k *Kept) {
+func (p historyScope) add(k *Kept) {
 	at := p[k.API]
 	if at == nil {
-		at = &reach{keys: map[string]struct{}{}, since: k.Stored}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.Stored}
 		p[k.API] = at
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
-		if len(at.keys) > maxReach {
+		if len(at.keys) > maxScopeKeys {
 			at.keys = nil
 		}
 	}
 }
 
 // add notes a letter that may be redriven, or superseded by another.
-func (r *registry) add(k *Kept) {
+func (r *histories) add(k *Kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newestLocked(identify(k.API, k.Key, k.JobID), k)
+	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k)
 }
 
-// newestLocked notes a letter unless a later life of the job has one, or a later refusal.
-func (r *registry) newestLocked(id identity, k *Kept) {
+// addLetterLocked notes a letter unless a later life of the job has one, or a later refusal.
+func (r *histories) addLetterLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
+		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
 	}
 }
 
 // of is what is known of a letter's job.
-func (r *registry) of(k *Kept) (s standing, known bool) {
+func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known = r.jobs[identify(k.API, k.Key, k.JobID)]
 	return s, known
 }
 
-// met notes a call of a job.
-func (r *registry) met(api string, t Trace) {
+// addCall notes a call of a job.
+func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.jobs[identify(api, t.Key, t.Job)]
 	if !known || t.Stored.UnixNano() <= s.stored || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
-	r.goneOnLocked(identify(api, t.Key, t.Job), t.Redrives)
+	r.addProgressLocked(identify(api, t.Key, t.Job), t.Redrives)
 }
 
-// goneOnLocked notes that a job waits or was called since.
-func (r *registry) goneOnLocked(id identity, redrives int) {
+// addProgressLocked notes that a job waits or was called since.
+func (r *histories) addProgressLocked(id identity, redrives int) {
 	s, known := r.jobs[id]
 	if !known {
 		return
@@ -144,7 +144,7 @@ func hashed(origin string) uint64 {
 }
 
 // trace looks for what became of the jobs.
-func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, where places) error {
+func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) error {
 	waiting := map[identity]int{}
 	for api, at := range where {
 		for _, key := range at.each() {
@@ -166,7 +166,7 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 			return err
 		}
 		for _, key := range at.each() {
-			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.met(api, t) })
+			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.addCall(api, t) })
 			if err != nil {
 				return fmt.Errorf("what became of the jobs of api %s: %w", api, err)
 			}
@@ -175,13 +175,13 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, redrives := range waiting {
-		r.goneOnLocked(id, redrives)
+		r.addProgressLocked(id, redrives)
 	}
 	return nil
 }
 
 // each is the keys to look up; "" stands for all.
-func (at *reach) each() []string {
+func (at *apiScope) each() []string {
 	if at.keys == nil {
 		return []string{""}
 	}
@@ -193,14 +193,14 @@ func (at *reach) each() []string {
 }
 
 // laterLetters finds letters of the same jobs that are not selected.
-func (r *registry) laterLetters(ctx context.Context, b *Browser, api string, at *reach) error {
+func (r *histories) laterLetters(ctx context.Context, b *Browser, api string, at *apiScope) error {
 	for _, key := range at.each() {
 		err := b.Each(ctx, Filter{API: api, Key: key, Since: at.since}, func(k Kept, _, _ uint64) error {
 			id := identify(api, k.Key, k.JobID)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if _, known := r.jobs[id]; known {
-				r.newestLocked(id, &k)
+				r.addLetterLocked(id, &k)
 			}
 			return nil
 		})
