@@ -526,6 +526,41 @@ func TestIDsReachFurther(t *testing.T) {
 	}
 }
 
+// TestTailOfTwoAPIs: of apis that are read together, the ends are read from where those of both are known. Arrival times that have
+// passed are let go of.
+func TestTailOfTwoAPIs(t *testing.T) {
+	r := newTailReader(t)
+	r.bounds.Age = time.Nanosecond
+	pay, other := done(call("k", 1, 1)), done(call("k", 2, 1))
+	other.API, other.TAT = "other", bucket.MicrosOf(now.Add(-TailAge-time.Minute))
+	pay.TAT = bucket.MicrosOf(now)
+	r.write(other)
+	r.write(pay)
+	r.readTail() // of pay alone
+	told := map[string]int{}
+	options := TailOptions{
+		JetStream: r.js, Dedupe: r.dedupe, Bounds: r.bounds, APIs: []string{"pay", "other"}, Wants: func(string, string) bool { return true },
+		Ended: func(api string, jobs []queue.Finished) { told[api] += len(jobs) },
+		TATOf: func(c *Record, _, _ time.Time) bucket.Micros { return c.TAT }, Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
+	}
+	if _, err := r.Read(t.Context(), options); err != nil || told["other"] != 1 {
+		t.Errorf("told of %v, %v", told, err)
+	}
+	options.Bounds.Age = time.Hour
+	if _, err := r.Read(t.Context(), options); err != nil {
+		t.Fatal(err)
+	}
+	later := options
+	later.Now = func() bucket.Micros { return bucket.MicrosOf(now.Add(TailAge + time.Minute)) }
+	later.Wants = func(string, string) bool { return false }
+	if r.TAT("pay", "k") == 0 {
+		t.Error("an arrival time within ten minutes is forgotten")
+	}
+	if _, err := r.Read(t.Context(), later); err != nil || r.TAT("pay", "k") != 0 || r.TAT("other", "k") != 0 {
+		t.Errorf("arrival times that have passed are kept: %v, %v, %v", r.TAT("pay", "k"), r.TAT("other", "k"), err)
+	}
+}
+
 // TestCutTail: beyond the bound the older records go, and the tail tells how far it reaches.
 func TestCutTail(t *testing.T) {
 	r := newTailReader(t)
