@@ -413,7 +413,9 @@ func TestTail(t *testing.T) {
 	again.Dedupe, again.Accepted = "another id of the same call", accepted(3)
 	r.write(again)
 	r.spoil()
-	r.write(done(call("k", 2, 1)))
+	ended := done(call("k", 2, 1))
+	ended.Idempotency = "once"
+	r.write(ended)
 	r.write(done(call("unwanted", 3, 1)))
 	old := done(call("k", 4, 1))
 	old.Accepted = now.Add(-2 * time.Hour)
@@ -450,7 +452,7 @@ func TestTail(t *testing.T) {
 	if !last.Of(entry(1)) || last.Of(moved) || last.Of(renamed) {
 		t.Error("a record is not taken for its job's, or for another's")
 	}
-	if done := records[2]; !done.Final || done.Outcome != Done || done.At != 0 || done.KeySum != queue.KeySum("k") {
+	if done := records[2]; !done.Final || done.Outcome != Done || done.At != 0 || done.Identity != "" || done.KeySum != queue.KeySum("k") {
 		t.Errorf("the call of a job that has ended: %+v", done)
 	}
 	if again, _ := r.Detach("Q"); again != nil {
@@ -523,6 +525,30 @@ func TestIDsReachFurther(t *testing.T) {
 	r.readTail()
 	if want := map[uint64]int{5: 1}; !maps.Equal(r.ended, want) {
 		t.Errorf("told of %v, want %v", r.ended, want)
+	}
+}
+
+// TestShorterReadingCounts: of two readings the one that reached less far counts, since it may be the one that a partition was read by.
+func TestShorterReadingCounts(t *testing.T) {
+	whole := Bounds{Age: 2 * time.Hour, Leeway: 2 * time.Hour}
+	for name, c := range map[string]struct {
+		first                  Bounds
+		knows, coversBeginning bool
+	}{
+		"as far":        {whole, true, true},
+		"fewer records": {Bounds{Age: time.Nanosecond, Leeway: 2 * time.Hour}, false, false},
+		"fewer results": {Bounds{Age: 2 * time.Hour, Leeway: time.Nanosecond}, false, true},
+	} {
+		r := newTailReader(t)
+		for seq := range uint64(3) {
+			r.write(call("k", seq+1, 1))
+		}
+		for _, r.bounds = range []Bounds{c.first, whole} {
+			r.readTail()
+		}
+		if knows, covers := r.Knows("pay", now.Add(-time.Hour)), r.Covers("pay", 0); knows != c.knows || covers != c.coversBeginning {
+			t.Errorf("%s: knows what was stored an hour ago: %v, covers all: %v", name, knows, covers)
+		}
 	}
 }
 
