@@ -180,10 +180,7 @@ func (d *Dispatcher) Quiet(api string) bool {
 		if line.count(granted, calling, settling) > 0 {
 			return false
 		}
-		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
-		}
+		l.breathe(&seen)
 	}
 	return true
 }

@@ -163,10 +163,7 @@ func (l *lane) shut(p *part) (begun []*line) {
 		if line.part == p && len(line.tasks) > 0 {
 			begun = append(begun, line)
 		}
-		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
-		}
+		l.breathe(&seen)
 	}
 	l.mu.Unlock()
 	return begun
@@ -220,10 +217,7 @@ func (l *lane) removePart(p *part) {
 		if line.part == p {
 			l.s.forget(line)
 		}
-		if seen++; seen%lookAtOnce == 0 {
-			l.mu.Unlock()
-			l.mu.Lock()
-		}
+		l.breathe(&seen)
 	}
 	l.s.forgetWaiting(p)
 	l.mu.Unlock()
