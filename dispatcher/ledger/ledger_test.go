@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,24 +207,49 @@ func TestReadCharges(t *testing.T) {
 	}
 }
 
+// failing is a JetStream that answers the first looks at a stream with errors.
+type failing struct {
+	jetstream.JetStream
+	errs chan error
+}
+
+func (f failing) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	select {
+	case err := <-f.errs:
+		return nil, err
+	default:
+		return f.JetStream.Stream(ctx, name)
+	}
+}
+
+// lines are what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
 // TestFollow: whoever follows the ledger is told of all jobs that ended, those before and those after the beginning, also where there is
-// no ledger yet. It is told of nothing else.
+// no ledger yet, or it cannot be read. It is told of nothing else. That there is no ledger is no news, that it cannot be read is.
 func TestFollow(t *testing.T) {
-	b := &book{t, natstest.JetStream(t)}
+	b := newBook(t)
+	b.spoil()
+	b.write(call("k", 1, 1))
+	b.write(done(call("k", 2, 1)))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	defer cancel()
+	js, logged := failing{b.js, make(chan error, 2)}, make(lines, 100)
+	js.errs <- jetstream.ErrStreamNotFound
+	js.errs <- errors.New("no answer")
 	told, ended := make(chan queue.Finished, 100), make(chan error, 1)
-	f := Follower{JetStream: b.js, Dedupe: queue.NewDedupe(time.Hour), Log: slog.New(slog.DiscardHandler), Tell: func(api string, f queue.Finished) {
+	f := Follower{JetStream: js, Dedupe: queue.NewDedupe(time.Hour), Log: slog.New(slog.NewTextHandler(logged, nil)), Tell: func(api string, f queue.Finished) {
 		if api != "pay" {
 			t.Errorf("told of api %q", api)
 		}
 		told <- f
 	}}
 	go func() { ended <- f.Run(ctx) }()
-	b.create()
-	b.spoil()
-	b.write(call("k", 1, 1))
-	b.write(done(call("k", 2, 1)))
 	want := queue.Finished{Key: "k", DedupeID: "id-2", Seq: 2, Accepted: accepted(2)}
 	if got := await.Receive(t, "a job that had ended", told); got != want {
 		t.Errorf("told of %+v, want %+v", got, want)
@@ -233,9 +259,15 @@ func TestFollow(t *testing.T) {
 	if got := await.Receive(t, "a job that ends", told); got.Seq != 4 {
 		t.Errorf("told of %+v", got)
 	}
+	if line := await.Receive(t, "the log", logged); !strings.Contains(line, "no answer") || len(logged) > 0 {
+		t.Errorf("logged %q, and %d lines more", line, len(logged))
+	}
 	cancel()
 	if err := await.Receive(t, "the follower's end", ended); err != nil {
 		t.Error(err)
+	}
+	if len(logged) > 0 {
+		t.Errorf("%d lines are logged at its end", len(logged))
 	}
 }
 
