@@ -1,4 +1,4 @@
-// Package stream holds what weir does with any JetStream stream: make it exist, write to it, read it up to a place.
+// Package stream holds what weir does with any JetStream stream: make it exist, write to it, read it up to a place, follow it.
 //
 // EnsureStream makes a stream exist and only ever adds to one that is there, since replicas of two versions may share it.
 // An Exchange sends many requests at once and tells of each message whether it is stored, refused, or that nobody knows; a
