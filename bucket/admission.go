@@ -114,26 +114,26 @@ func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 }
 
 // TakeBack undoes what a job of that cost counted which was let in, and then not taken after all.
-func (x *Admitter) TakeBack(key string, let Admittance, cost int64) {
+func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	cost = max(1, cost)
 	per := Micros(ceilMicros(x.Admission.Rate.Per))
 	if x.Admission.Elastic {
-		x.together.takeBack(let.at, per, cost)
+		x.together.takeBack(admitted.at, per, cost)
 	}
 	s := x.recent[key]
 	if s == nil {
 		s = x.older[key]
 	}
-	if s == nil || let.Verdict == Borrowed || let.Verdict == Refused {
+	if s == nil || admitted.Verdict == Borrowed || admitted.Verdict == Refused {
 		return
 	}
 	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:
-		s.window.takeBack(let.at, per, cost)
+		s.window.takeBack(admitted.at, per, cost)
 	case SlidingLog:
-		s.log.giveBack(let.at, cost, 0)
+		s.log.giveBack(admitted.at, cost, 0)
 	default:
 		s.bucket.untake(x.interval, cost)
 	}

@@ -93,11 +93,11 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 // reading is one Read of a partition.
 type reading struct {
 	ReadOptions
-	p     *Partition
-	fence uint64 // to be read before it has caught up, 0 when it has
-	marks uint64 // how far Mark has been given what there is
-	known bool   // Mark has been given all
-	last  uint64 // what the watchdog found missing: still so at its next look, the reader has stalled
+	p            *Partition
+	fence        uint64 // to be read before it has caught up, 0 when it has
+	marks        uint64 // how far Mark has been given what there is
+	markersKnown bool   // Mark has been given all
+	last         uint64 // what the watchdog found missing: still so at its next look, the reader has stalled
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
 	connection uint64
 }
@@ -113,11 +113,11 @@ var errReadOtherwise = errors.New("bodies are of use no more, or again, or may b
 func (r *reading) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if r.fence > 0 && !r.known {
+	if r.fence > 0 && !r.markersKnown {
 		if err := r.readMarkers(ctx); err != nil {
 			return err
 		}
-		r.known = true
+		r.markersKnown = true
 		r.Marked()
 	}
 	bare := r.fence > 0 && !r.Bodies()

@@ -41,7 +41,7 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	r.num(s.seen)
 	s.mu.Unlock()
 	r.num(int64(s.rules.LeaseMicros()))
-	r.num(s.far.Load())
+	r.num(s.horizon.Load())
 	r.num(int64(len(s.rules.Shared)))
 	for i := range s.rules.Shared {
 		s.limitLocked(r, &s.rules.Shared[i])

@@ -61,11 +61,11 @@ type Options struct {
 
 // Store is a bucket.Store in Redis. It is safe for concurrent use.
 type Store struct {
-	client redis.UniversalClient
-	prefix string
-	now    func() bucket.Micros // only in tests: the time instead of Redis TIME
-	far    atomic.Int64         // microseconds
-	offset atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
+	client  redis.UniversalClient
+	prefix  string
+	now     func() bucket.Micros // only in tests: the time instead of Redis TIME
+	horizon atomic.Int64         // the farthest that any replica asks ahead, in microseconds
+	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
 
 	rulesMu sync.RWMutex // guards rules and orders; it is held for reading over a round trip, so that costs and grants belong to the same rules
 	rules   bucket.Rules
@@ -96,7 +96,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.Horizon = time.Second
 	}
 	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked}
-	s.far.Store(int64(o.Horizon / time.Microsecond))
+	s.horizon.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }
 
