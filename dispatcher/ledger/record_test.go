@@ -69,3 +69,27 @@ func TestResultID(t *testing.T) {
 		}
 	}
 }
+
+// TestTook: a call is charged to the limits that were in force when it was made, and to no others.
+func TestTook(t *testing.T) {
+	c := Record{Sent: true, Limits: []string{"tokens"}, Costs: []int64{7}}
+	if units, in := c.Took(&bucket.Limit{Name: "tokens"}); units != 7 || !in {
+		t.Errorf("it took %d units, in force: %v", units, in)
+	}
+	if units, in := c.Took(&bucket.Limit{Name: "later"}); units != 0 || in {
+		t.Errorf("it took %d units of a limit that was not in force: %v", units, in)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for millionths, want := range map[int64]string{0: "0.00", 1: "0.000001", 400_000: "0.40", 1_230_000: "1.23", 1_234_500: "1.2345", 70_000_000: "70.00"} {
+		if got := Money(millionths); got != want {
+			t.Errorf("%d millionths are written %q, want %q", millionths, got, want)
+		}
+	}
+	for text, want := range map[string]string{"short": "short", "exactly8": "exactly8", "longer than that": "longer t", "sieben\u00fc\u00fc": "sieben\u00fc", "sieben\u00fc": "sieben\u00fc", "seven77\u00fc": "seven77"} {
+		if got := Clip(text, 8); got != want {
+			t.Errorf("%q is clipped to %q, want %q", text, got, want)
+		}
+	}
+}
