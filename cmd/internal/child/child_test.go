@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || !strings.HasPrefix(os.Args[1], "child-") {
 		os.Exit(m.Run())
 	}
-	stubborn := os.Args[1] == "child-stubborn"
-	if stubborn {
+	ended := make(chan os.Signal, 1)
+	if signal.Notify(ended, syscall.SIGTERM); os.Args[1] == "child-stubborn" {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	for i := range 30 {
@@ -29,11 +29,6 @@ func TestMain(m *testing.M) {
 	fmt.Fprintf(os.Stderr, "WEIR_CONFIG=%q OWN=%q", os.Getenv("WEIR_CONFIG"), os.Getenv("OWN"))
 	fmt.Fprintln(os.Stderr, "!")
 	if os.Args[1] != "child-ends" {
-		ended := make(chan os.Signal, 1)
-		signal.Notify(ended, syscall.SIGINT)
-		if !stubborn {
-			signal.Notify(ended, syscall.SIGTERM)
-		}
 		select {
 		case <-ended:
 		case <-time.After(await.Patience): // its parent has gone
