@@ -40,7 +40,7 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 		{100, 74, 45, Admitted},
 	} {
 		x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
-		x.state("k", minute).window = windowCount{minute, c.before, c.present}
+		x.stateLocked("k", minute).window = windowCount{minute, c.before, c.present}
 		if got := x.Admit("k", minute+c.elapsed*second, 1); got.Verdict != c.want {
 			t.Errorf("%d before, %d now, %d s in: %v, want %v", c.before, c.present, c.elapsed, got, c.want)
 		}

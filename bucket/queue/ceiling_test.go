@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest"
 	"weir/ingest/await"
 )

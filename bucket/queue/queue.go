@@ -43,7 +43,7 @@ type Options struct {
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe is how long ids are known, here and in what else hears of ends; nil: as Settings say, for good.
+	// Dedupe is how long ids are known, here and wherever else ends are known; nil: as Settings say, for good.
 	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
 	// counted for every job then, since the book does not know at once what they store.
@@ -65,12 +65,12 @@ type Queue struct {
 	holdings   *Holdings
 	largest    atomic.Int64 // bytes that a message of the streams may have
 	ceiling    ceiling
-	house      atomic.Pointer[house]
+	rules      atomic.Pointer[intakeRules]
 	outlook    atomic.Pointer[Outlook]
 }
 
-// house is what the queue lets in by: the rules and the state of their admission limits. It is not changed but replaced.
-type house struct {
+// intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
+type intakeRules struct {
 	rules     bucket.Rules
 	admitters []*bucket.Admitter
 }
@@ -127,9 +127,9 @@ func (q *Queue) Run(ctx context.Context) error {
 // SetRules changes what the queue lets in; it touches no job that is in. An admission limit that stays as it was keeps
 // its counts. An error changes nothing. Where a capacity rises above every former one, Raise comes first.
 func (q *Queue) SetRules(r bucket.Rules) error {
-	next := &house{rules: r}
+	next := &intakeRules{rules: r}
 	var kept []*bucket.Admitter
-	if old := q.house.Load(); old != nil {
+	if old := q.rules.Load(); old != nil {
 		kept = slices.Clone(old.admitters)
 	}
 	for _, a := range r.Admit {
@@ -144,7 +144,7 @@ func (q *Queue) SetRules(r bucket.Rules) error {
 		}
 		next.admitters = append(next.admitters, x)
 	}
-	q.house.Store(next)
+	q.rules.Store(next)
 	return nil
 }
 
@@ -210,20 +210,20 @@ func (q *Queue) Stream(key string) string { return q.Partition(key).name }
 
 // Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	h := q.house.Load()
+	h := q.rules.Load()
 	limits := h.rules.For(j.Key)
-	let, refusal := q.admit(j, h.admitters, limits)
-	if let != nil {
-		done = let.answered(done)
+	admitted, refusal := q.admit(j, h.admitters, limits)
+	if admitted != nil {
+		done = admitted.answered(done)
 	}
 	q.Partition(j.Key).put(j, limits, refusal, done)
 }
 
 // admit asks the admission limits.
-func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket.KeyLimits) (*letIn, *ingest.Refusal) {
-	let, no := letThrough(j, admitters)
+func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket.KeyLimits) (*admissions, *ingest.Refusal) {
+	admitted, no := admitAll(j, admitters)
 	if no == nil {
-		return let, nil
+		return admitted, nil
 	}
 	return nil, &ingest.Refusal{
 		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
@@ -236,7 +236,7 @@ func (q *Queue) eta(limits bucket.KeyLimits, key string, position, own int) buck
 		jobs, keys := q.load()
 		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
 	}
-	return bucket.Forecast(limits, q.house.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
+	return bucket.Forecast(limits, q.rules.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
 }
 
 // load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
@@ -247,11 +247,11 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownRoom is when a producer is told to come back to a bucket that is full while nobody can say until when.
-const unknownRoom = time.Minute
+// unknownFree is when a producer is told to come back to a bucket that is full while nobody can say until when.
+const unknownFree = time.Minute
 
-// room is in how long the key's bucket should have room again.
-func (q *Queue) room(limits bucket.KeyLimits, key string) time.Duration {
+// nextFree is in how long the key's bucket should have room again.
+func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
 	if o := q.outlook.Load(); o != nil {
 		at = (*o).Room(key)
@@ -259,7 +259,7 @@ func (q *Queue) room(limits bucket.KeyLimits, key string) time.Duration {
 		at = q.eta(limits, key, 1, 0)
 	}
 	if at == 0 {
-		return unknownRoom
+		return unknownFree
 	}
 	return max(leastRetry, now.Until(at))
 }

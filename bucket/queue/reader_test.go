@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
 )
 
@@ -70,7 +70,7 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 	}()
 	select {
 	case err := <-deaf:
-		if !errors.Is(err, errDeaf) {
+		if !errors.Is(err, errStalled) {
 			t.Errorf("it was set up anew because of: %v", err)
 		}
 	case <-time.After(90 * time.Second):

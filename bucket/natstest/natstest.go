@@ -1,4 +1,4 @@
-// Package natstest starts real nats-servers for the tests of the rooms under bucket.
+// Package natstest starts real nats-servers for tests.
 package natstest
 
 import (

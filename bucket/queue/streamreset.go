@@ -10,19 +10,19 @@ import (
 )
 
 // errSetBack says that a stream does not hold any more what was read from it.
-var errSetBack = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
+var errStreamReset = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
 
 // place is how far a stream has been read: the last sequence, and when the newest message up to there was stored.
-type place struct {
+type readPosition struct {
 	seq    uint64
 	newest time.Time
 }
 
-// setBack reports whether the stream was set back behind what had been read, as a power cut does to a server that had not
+// streamReset reports whether the stream was reset behind what had been read, as a power cut does to a server that had not
 // synced. New jobs get sequences then that the reader has passed, and would never be called. Two signs tell: once after each
 // time the connection was lost, the stream's last sequence stands before what had been read until then; or a message that is
 // newer than all of that does. The second depends on the server's clock, the first is missed where new jobs came quickly.
-func (r *reading) setBack(ctx context.Context) (bool, error) {
+func (r *reading) streamReset(ctx context.Context) (bool, error) {
 	connection := r.p.reconnects()
 	read := r.p.readUntil()
 	if connection != r.connection && read.seq > 0 {
@@ -35,7 +35,7 @@ func (r *reading) setBack(ctx context.Context) (bool, error) {
 		}
 	}
 	if read.seq == 0 {
-		r.p.sound(connection)
+		r.p.noteIntact(connection)
 		return false, nil
 	}
 	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
@@ -47,37 +47,37 @@ func (r *reading) setBack(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	r.connection = connection
-	r.p.sound(connection)
+	r.p.noteIntact(connection)
 	return false, nil
 }
 
 // readUntil is how far the stream had been read when the connection was lost, if that has not been looked into yet, and
 // otherwise now.
-func (p *Partition) readUntil() place {
+func (p *Partition) readUntil() readPosition {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sweeper.before.seq > 0 {
 		return p.sweeper.before
 	}
-	return place{p.sweeper.read, p.sweeper.newest}
+	return readPosition{p.sweeper.read, p.sweeper.newest}
 }
 
-// sound notes that the stream was not set back up to a connection: what is finished may be deleted.
-func (p *Partition) sound(connection uint64) {
+// noteIntact notes that the stream was not reset up to a connection: what is finished may be deleted.
+func (p *Partition) noteIntact(connection uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.sweeper.connection <= connection {
-		p.sweeper.before = place{}
+		p.sweeper.before = readPosition{}
 	}
-	p.sweeper.sound = max(p.sweeper.sound, connection)
+	p.sweeper.intact = max(p.sweeper.intact, connection)
 	p.sweeper.kick()
 }
 
-// passed notes how far the stream has been read. It is called with the partition's lock held.
-func (s *sweeper) passed(e Entry) {
+// passedLocked notes how far the stream has been read.
+func (s *sweeper) passedLocked(e Entry) {
 	if connection := s.p.reconnects(); connection != s.connection {
 		if s.connection = connection; s.before.seq == 0 {
-			s.before = place{s.read, s.newest}
+			s.before = readPosition{s.read, s.newest}
 		}
 	}
 	s.read = e.Seq

@@ -19,10 +19,10 @@ func TestMet(t *testing.T) {
 		{"sent again, while the letter's replica was an hour ahead", Trace{Origin: "WEIR_pay_0.9.200", Stored: diedAt.Add(time.Second)}, resubmitted},
 		{"redriven", Trace{Origin: "WEIR_pay_0.9.200", Redrives: 2, Stored: diedAt.Add(time.Second)}, redriven},
 	} {
-		r := registry{jobs: map[identity]standing{}}
+		r := histories{jobs: map[identity]jobHistory{}}
 		r.add(letter)
 		c.trace.Key, c.trace.Job = "k", "j"
-		r.met("pay", c.trace)
+		r.addCall("pay", c.trace)
 		if s, _ := r.of(letter); s.since != c.want {
 			t.Errorf("%s: %d, want %d", c.what, s.since, c.want)
 		}

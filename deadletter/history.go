@@ -18,7 +18,7 @@ import (
 // the letter's deletion; or its producer, told 429, has sent the same job again, and it was called. JetStream's memory of
 // message ids is too short to tell, so before anything is published the queue, the letters and the ledger are read for
 // traces of the same jobs. The queue comes first: a job leaves it only once its letter or its record is stored. While a
-// redrive runs producers go on, and so it looks again before each letter (look.go).
+// redrive runs producers go on, and so it looks again before each letter.
 //
 // What came before a letter and what came after it the servers' stamps tell, and not the replicas' clocks; a call of the
 // life that the letter ended names the same origin.
@@ -32,8 +32,8 @@ func identify(api, key, job string) (id identity) {
 	return id
 }
 
-// standing is what is known of a job that has a letter.
-type standing struct {
+// jobHistory is what is known of a job that has a letter.
+type jobHistory struct {
 	seq      uint64 // its newest letter
 	redrives int    // of that letter
 	stored   int64  // of that letter, in nanoseconds since 1970
@@ -58,75 +58,75 @@ type Trace struct {
 	Stored   time.Time // by the server
 }
 
-// registry is the jobs that have a selected letter. It is safe for concurrent use.
-type registry struct {
-	mu   sync.Mutex
-	jobs map[identity]standing
+// histories are those of the jobs that have a selected letter. They are safe for concurrent use.
+type histories struct {
+	mu   sync.Mutex // guards what follows
+	jobs map[identity]jobHistory
 }
 
-// places is where traces are looked for, by api.
-type places map[string]*reach
+// historyScope is where traces are looked for, by api.
+type historyScope map[string]*apiScope
 
-// reach is where traces of one api's jobs are looked for.
-type reach struct {
-	keys  map[string]struct{} // nil: all; there are more than maxReach
+// apiScope is where traces of one api's jobs are looked for.
+type apiScope struct {
+	keys  map[string]struct{} // nil: all; there are more than maxScopeKeys
 	since time.Time           // when the first letter was stored
 }
 
-// maxReach is how many keys are looked up each on its own; beyond it the whole api is read.
-const maxReach = 16
+// maxScopeKeys is how many keys are looked up each on its own; beyond it the whole api is read.
+const maxScopeKeys = 16
 
 // add notes a key that has a letter.
-func (p places) add(k *Kept) {
+func (p historyScope) add(k *Kept) {
 	at := p[k.API]
 	if at == nil {
-		at = &reach{keys: map[string]struct{}{}, since: k.Stored}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.Stored}
 		p[k.API] = at
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
-		if len(at.keys) > maxReach {
+		if len(at.keys) > maxScopeKeys {
 			at.keys = nil
 		}
 	}
 }
 
 // add notes a letter that may be redriven, or superseded by another.
-func (r *registry) add(k *Kept) {
+func (r *histories) add(k *Kept) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest(identify(k.API, k.Key, k.JobID), k)
+	r.addLetterLocked(identify(k.API, k.Key, k.JobID), k)
 }
 
-// newest notes a letter unless a later life of the job has one, or a later refusal. Called with the lock held.
-func (r *registry) newest(id identity, k *Kept) {
+// addLetterLocked notes a letter unless a later life of the job has one, or a later refusal.
+func (r *histories) addLetterLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		r.jobs[id] = standing{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
+		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
 	}
 }
 
 // of is what is known of a letter's job.
-func (r *registry) of(k *Kept) (s standing, known bool) {
+func (r *histories) of(k *Kept) (s jobHistory, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known = r.jobs[identify(k.API, k.Key, k.JobID)]
 	return s, known
 }
 
-// met notes a call of a job.
-func (r *registry) met(api string, t Trace) {
+// addCall notes a call of a job.
+func (r *histories) addCall(api string, t Trace) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, known := r.jobs[identify(api, t.Key, t.Job)]
 	if !known || t.Stored.UnixNano() <= s.stored || t.Origin != "" && hashed(t.Origin) == s.origin {
 		return // the life that the letter ended, or an earlier one
 	}
-	r.goneOn(identify(api, t.Key, t.Job), t.Redrives)
+	r.addProgressLocked(identify(api, t.Key, t.Job), t.Redrives)
 }
 
-// goneOn notes that a job waits or was called since. Called with the lock held.
-func (r *registry) goneOn(id identity, redrives int) {
+// addProgressLocked notes that a job waits or was called since.
+func (r *histories) addProgressLocked(id identity, redrives int) {
 	s, known := r.jobs[id]
 	if !known {
 		return
@@ -144,7 +144,7 @@ func hashed(origin string) uint64 {
 }
 
 // trace looks for what became of the jobs.
-func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, where places) error {
+func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) error {
 	waiting := map[identity]int{}
 	for api, at := range where {
 		for _, key := range at.each() {
@@ -166,7 +166,7 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 			return err
 		}
 		for _, key := range at.each() {
-			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.met(api, t) })
+			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.addCall(api, t) })
 			if err != nil {
 				return fmt.Errorf("what became of the jobs of api %s: %w", api, err)
 			}
@@ -175,13 +175,13 @@ func (r *registry) trace(ctx context.Context, b *Browser, calls CallsReader, whe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, redrives := range waiting {
-		r.goneOn(id, redrives)
+		r.addProgressLocked(id, redrives)
 	}
 	return nil
 }
 
 // each is the keys to look up; "" stands for all.
-func (at *reach) each() []string {
+func (at *apiScope) each() []string {
 	if at.keys == nil {
 		return []string{""}
 	}
@@ -193,14 +193,14 @@ func (at *reach) each() []string {
 }
 
 // laterLetters finds letters of the same jobs that are not selected.
-func (r *registry) laterLetters(ctx context.Context, b *Browser, api string, at *reach) error {
+func (r *histories) laterLetters(ctx context.Context, b *Browser, api string, at *apiScope) error {
 	for _, key := range at.each() {
 		err := b.Each(ctx, Filter{API: api, Key: key, Since: at.since}, func(k Kept, _, _ uint64) error {
 			id := identify(api, k.Key, k.JobID)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if _, known := r.jobs[id]; known {
-				r.newest(id, &k)
+				r.addLetterLocked(id, &k)
 			}
 			return nil
 		})
@@ -218,4 +218,65 @@ func redrivesIn(h nats.Header) int {
 		return 0
 	}
 	return n
+}
+
+// Bounds of looking again while a redrive runs.
+const (
+	// freshLook is how old a look for traces may be when a letter of its key is published. Of what comes in between the
+	// queue itself tells where the job was never taken: it knows the id.
+	freshLook = 250 * time.Millisecond
+	// lookBack is how much farther back the next look goes: servers' clocks differ.
+	lookBack = 10 * time.Second
+)
+
+// jobKey is a key of an api.
+type jobKey struct{ api, key string }
+
+// lastLook is when the traces of a key's jobs were looked for.
+type lastLook struct {
+	at     time.Time // by our clock
+	server time.Time // by the server's
+}
+
+// lookAgain reads what became of the jobs of a letter's key since it was last read.
+func (x *run) lookAgain(ctx context.Context, k *Kept) error {
+	name := jobKey{k.API, k.Key}
+	x.mu.Lock()
+	last, before := x.looked[name]
+	x.mu.Unlock()
+	if before && time.Since(last.at) < freshLook {
+		return nil
+	}
+	if !before {
+		last.server = x.traced
+	}
+	next := lastLook{at: time.Now()}
+	var err error
+	if next.server, err = x.opts.Browser.now(ctx); err != nil {
+		return err
+	}
+	where := historyScope{k.API: {keys: map[string]struct{}{k.Key: {}}, since: last.server.Add(-lookBack)}}
+	if err := x.found.trace(ctx, x.opts.Browser, x.opts.Calls, where); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.looked[name] = next
+	x.mu.Unlock()
+	return nil
+}
+
+// forgetKey forgets a key whose letters of a chunk are dealt with.
+func (x *run) forgetKey(name jobKey) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.looked, name)
+}
+
+// now is the time by the server that keeps the letters.
+func (b *Browser) now(ctx context.Context) (time.Time, error) {
+	info, err := b.stream.Info(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("what time it is for the dead letters: %w", err)
+	}
+	return info.TimeStamp, nil
 }

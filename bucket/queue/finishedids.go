@@ -2,10 +2,13 @@ package queue
 
 import (
 	"cmp"
+	"context"
+	"strings"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/internal/keyhash"
+	"weir/bucket/stream"
 	"weir/ingest"
 )
 
@@ -25,9 +28,9 @@ func (q *Queue) Recall(jobs []Finished) {
 	for _, f := range jobs {
 		p := q.Partition(f.Key)
 		p.mu.Lock()
-		before := p.endings.forgot
-		p.endings.add(ingest.StoredID(f.Key, f.DedupeID), ending{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}, since)
-		forgot := p.endings.forgot && !before
+		before := p.finishedIDs.forgot
+		p.finishedIDs.add(ingest.StoredID(f.Key, f.DedupeID), finishedID{f.Seq, bucket.MicrosOf(f.Accepted), f.waits}, since)
+		forgot := p.finishedIDs.forgot && !before
 		p.mu.Unlock()
 		if forgot && q.log != nil {
 			q.log.Warn("more jobs have ended than there is room for their ids: one that is sent again after a restart of its server may be called again; "+
@@ -49,7 +52,7 @@ func (q *Queue) Ended(f Finished) {
 // deletion. Calling that would call the job twice. What is Another has nothing to do with any job that has ended.
 func (p *Partition) Twin(e Entry) Likeness {
 	p.mu.Lock()
-	first, ok := p.endings.find(e.Header.Get(ingest.HeaderMsgID))
+	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
 	p.mu.Unlock()
 	at := bucket.MicrosOf(e.Time)
 	switch {
@@ -65,48 +68,48 @@ func (p *Partition) Twin(e Entry) Likeness {
 // ten minutes. At twice as many the older half is forgotten, and the log says so.
 const SureIDs = 1 << 21
 
-// endings are finished jobs by their message ids, in two generations: the old one goes when none of it can matter any more.
+// finishedIDs are finished jobs by their message ids, in two generations: the old one goes when none of it can matter any more.
 // Its owner locks it.
-type endings struct {
+type finishedIDs struct {
 	seeds              keyhash.Seeds
-	young, old         map[keyhash.ID]ending
+	young, old         map[keyhash.ID]finishedID
 	youngLast, oldLast bucket.Micros // when the newest of each was accepted
 	sure               int           // 0 for SureIDs
 	forgot             bool          // some have been forgotten before their time
 }
 
-type ending struct {
+type finishedID struct {
 	seq      uint64
 	accepted bucket.Micros
 	waits    bool
 }
 
 // add notes a job. What was accepted before since does not matter any more.
-func (x *endings) add(id string, e ending, since bucket.Micros) {
+func (x *finishedIDs) add(id string, e finishedID, since bucket.Micros) {
 	if e.accepted <= since {
 		return
 	}
 	x.turn(since)
 	if x.young == nil {
-		x.young = map[keyhash.ID]ending{}
+		x.young = map[keyhash.ID]finishedID{}
 	}
 	k := x.seeds.ID(id)
 	if later, ok := x.at(k); ok && later.accepted > e.accepted {
-		return // the ledger is told in the order of ends
+		return // the ledger has ends in their order
 	}
 	x.young[k] = e
 	x.youngLast = max(x.youngLast, e.accepted)
 }
 
 // find looks for the newest job that had an id.
-func (x *endings) find(id string) (ending, bool) {
+func (x *finishedIDs) find(id string) (finishedID, bool) {
 	if len(x.young)+len(x.old) == 0 {
-		return ending{}, false
+		return finishedID{}, false
 	}
 	return x.at(x.seeds.ID(id))
 }
 
-func (x *endings) at(k keyhash.ID) (ending, bool) {
+func (x *finishedIDs) at(k keyhash.ID) (finishedID, bool) {
 	e, ok := x.young[k]
 	if !ok {
 		e, ok = x.old[k]
@@ -114,11 +117,37 @@ func (x *endings) at(k keyhash.ID) (ending, bool) {
 	return e, ok
 }
 
-func (x *endings) turn(since bucket.Micros) {
+func (x *finishedIDs) turn(since bucket.Micros) {
 	if since < x.oldLast && len(x.young) < cmp.Or(x.sure, SureIDs) {
 		return
 	}
 	x.forgot = x.forgot || since < x.oldLast
 	x.old, x.oldLast = x.young, x.youngLast
 	x.young, x.youngLast = nil, 0
+}
+
+// Remember makes the queue know the ids of the jobs that wait in it, where its streams do not: after they were restored.
+// It must be called before the intake starts.
+func (q *Queue) Remember(ctx context.Context) error {
+	now := time.Now()
+	for _, p := range q.partitions {
+		found, err := stream.Remember(ctx, q.js, p.name, now.Add(-q.dedupe.Reach(now)))
+		if err != nil {
+			return err
+		}
+		var waiting []Finished
+		for _, m := range found {
+			kind, token, ok := parseQueueSubject(m.Subject)
+			if !ok || kind != kindJob {
+				continue
+			}
+			key, err := ingest.ParseToken(token)
+			_, id, stored := strings.Cut(m.ID, "/")
+			if err == nil && stored {
+				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.Seq, Accepted: m.At, waits: true})
+			}
+		}
+		q.Recall(waiting)
+	}
+	return nil
 }

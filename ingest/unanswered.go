@@ -2,17 +2,17 @@ package ingest
 
 import "sync"
 
-// open counts the jobs that were taken and not answered yet. NATS goes on delivering what it had read ahead when the
+// unanswered counts the jobs that were taken and not answered yet. NATS goes on delivering what it had read ahead when the
 // service stops; such a job is not let in any more.
-type open struct {
-	mu     sync.Mutex
+type unanswered struct {
+	mu     sync.Mutex // guards what follows
 	n      int
 	closed bool
 	empty  chan struct{} // closed when the last has left; nil until close is called
 }
 
 // enter counts one more, and reports false when that is over.
-func (o *open) enter() bool {
+func (o *unanswered) enter() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed {
@@ -21,7 +21,7 @@ func (o *open) enter() bool {
 	return !o.closed
 }
 
-func (o *open) leave() {
+func (o *unanswered) leave() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.n--; o.n == 0 && o.closed {
@@ -30,7 +30,7 @@ func (o *open) leave() {
 }
 
 // close lets nobody in any more; the channel it returns is closed when the last has left.
-func (o *open) close() <-chan struct{} {
+func (o *unanswered) close() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed {

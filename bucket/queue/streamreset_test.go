@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
 )
 
@@ -43,7 +43,7 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 			p.publishJobs(t, 60, 60+more)
 			select {
 			case err := <-ended:
-				if !errors.Is(err, errSetBack) {
+				if !errors.Is(err, errStreamReset) {
 					t.Errorf("its reading ended with: %v", err)
 				}
 			case <-time.After(90 * time.Second):
@@ -63,23 +63,23 @@ func TestNothingIsDeletedOfAnotherJob(t *testing.T) {
 		p.beginReading()
 		p.mu.Lock()
 		for seq := range uint64(11) {
-			p.sweeper.passed(Entry{Seq: seq + 1, Time: time.Now()})
+			p.sweeper.passedLocked(Entry{Seq: seq + 1, Time: time.Now()})
 		}
 		p.mu.Unlock()
 		restart(fate)
 		if fate == backToCopy {
 			p.publishJobs(t, 11, 12) // gets the sequence of the one before
 		}
-		if p.sweeper.sure() {
+		if p.sweeper.mayDelete() {
 			t.Error("a job would be deleted of which nobody knows whether it is still the same")
 		}
 		r := &reading{p: p}
-		back, err := r.setBack(t.Context())
+		back, err := r.streamReset(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if set := fate == backToCopy; back != set || p.sweeper.sure() == set {
-			t.Errorf("set back: %t, taken for it: %t, deletes: %t", set, back, p.sweeper.sure())
+		if set := fate == backToCopy; back != set || p.sweeper.mayDelete() == set {
+			t.Errorf("set back: %t, taken for it: %t, deletes: %t", set, back, p.sweeper.mayDelete())
 		}
 	}
 }
