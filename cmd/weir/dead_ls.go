@@ -30,12 +30,7 @@ func deadListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := connect.Dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return listLetters(c, cmd, filter, limit, as)
+			return connect.With(func(c *connect.Connection) error { return listLetters(c, cmd, filter, limit, as) })
 		},
 	}
 	flags.add(cmd.Flags())

@@ -46,16 +46,13 @@ func deadStatsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := connect.Dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			counts, err := countLetters(c, cmd, filter)
-			if err != nil {
-				return err
-			}
-			return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
+			return connect.With(func(c *connect.Connection) error {
+				counts, err := countLetters(c, cmd, filter)
+				if err != nil {
+					return err
+				}
+				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
+			})
 		},
 	}
 	flags.add(cmd.Flags())

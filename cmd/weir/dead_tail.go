@@ -1,9 +1,8 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -30,26 +29,17 @@ the server comes back.`,
 			if flags.until != "" {
 				return cli.Usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			c, err := connect.Dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			b, err := browse(ctx, c)
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
-				if as == cli.AsJSON {
-					return cli.PrintJSON(out, letterAsJSON(&k))
-				}
-				t := &cli.Table{}
-				t.Row(letterRow(&k, cli.ClockTime(k.Stored))...)
-				return t.Print(out)
-			}))
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				out := cmd.OutOrStdout()
+				return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
+					if as == cli.AsJSON {
+						return cli.PrintJSON(out, letterAsJSON(&k))
+					}
+					t := &cli.Table{}
+					t.Row(letterRow(&k, cli.ClockTime(k.Stored))...)
+					return t.Print(out)
+				}))
+			})
 		},
 	}
 	flags.add(cmd.Flags())

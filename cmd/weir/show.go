@@ -31,22 +31,16 @@ when, and its first jobs with the times at which their calls should start.`,
 			if err := ingest.CheckKey(args[1]); err != nil {
 				return cli.Usage(err)
 			}
-			c, err := connect.Dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := checkAPI(c, cmd, args[0]); err != nil {
-				return err
-			}
-			detail, err := control.Show(c, args[0], args[1], limit)
-			if err != nil {
-				return err
-			}
-			if as == cli.AsJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), detail)
-			}
-			return printBucket(cmd.OutOrStdout(), detail, time.Now())
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				detail, err := control.Show(c, args[0], args[1], limit)
+				if err != nil {
+					return err
+				}
+				if as == cli.AsJSON {
+					return cli.PrintJSON(cmd.OutOrStdout(), detail)
+				}
+				return printBucket(cmd.OutOrStdout(), detail, time.Now())
+			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many jobs to list")

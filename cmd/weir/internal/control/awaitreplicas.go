@@ -49,7 +49,7 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 }
 
 // ask puts the question to all replicas once and gives each answer to take, which returns who it is of. It fails with errSilent
-// where only nobody's answer tells that somebody runs.
+// where nobody has answered and no leases tell who runs.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
 	err := askFor(m.c, subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {

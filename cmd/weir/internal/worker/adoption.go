@@ -43,8 +43,8 @@ func readConfigFile(path string) (*configFile, error) {
 	return &configFile{path: path, text: text, sum: fmt.Sprintf("%x", sha256.Sum256(text)), config: c}, nil
 }
 
-// adoption is what a start is to run by. A file that is to take effect is in it, and not in NATS before store: every
-// running weir follows what is there, also when this one does not start.
+// adoption is the configuration that a start is to run by. A file that is to take effect is not in NATS before store: every
+// running weir follows what is in NATS, also when this one does not start.
 type adoption struct {
 	present *control.Version // its version is 0 while it is still to be stored
 	former  *config.Config   // what others run by until then; present's own where nothing is to be stored, or nothing ran
@@ -79,7 +79,7 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 
 // store puts the file in force on every weir of the server, and returns what is to be told of it; nil where nothing was
 // to be stored, or another replica that starts with the same file was first. It fails with control.ErrLostRace where somebody
-// has changed the configuration since adopt: his word is the later one, and this start was made up without it.
+// has changed the configuration since adopt: that is the later word, and this start does not know it.
 func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 	if a.file == nil {
 		return nil, nil //nolint:nilnil // nothing is to be told
@@ -111,6 +111,6 @@ func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
 			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
 				control.ErrLostRace, a.file.path)
 		}
-		a.last = last // by what nobody can read: no word of anybody's
+		a.last = last // what stands there cannot be read: it is replaced
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"weir/cmd/weir/internal/move"
 )
 
-// mayBegin is asked when a lease has begun and before anything is called by it. A replica that was stopped, or cut off, goes
-// on here: pauses and configurations that were in force everywhere else by then must be so here too.
+// mayBegin is asked when a lease has begun and before anything is called under it. A replica that was stopped or cut off goes on
+// here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
 func (w *Worker) mayBegin(ctx context.Context) error {
 	if err := move.CheckStillHere(ctx, w.nc); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"weir/cmd/weir/internal/control"
 )
 
-// dedupe is for how long ids are known by the configuration that is to be in force, and were by those before it: a job that
-// waits was taken by the one of its time.
+// dedupe is for how long ids are known by the configuration that is to be in force, and for how long they were known by the
+// versions before it: a job that waits was taken under the version of its time.
 func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	entries, err := a.home.History(ctx)
 	if err != nil {
@@ -40,8 +40,9 @@ func (a *adoption) dedupe(ctx context.Context) (*queue.Dedupe, error) {
 	return d, nil
 }
 
-// dedupeChanged notes that the queues' streams have been brought to the newest time for which ids are known. It is by the
-// servers' clock that jobs are stamped; while that is not to be had, jobs that either value could mean are not decided on.
+// dedupeChanged notes that the queues' streams know ids for as long as the newest configuration says. Jobs are stamped by the
+// servers' clock, so the server is asked for the time. While it does not tell, nothing is decided about jobs for which the old and
+// the new configuration differ.
 func dedupeChanged(ctx context.Context, js jetstream.JetStream, dedupe *queue.Dedupe, log *slog.Logger) {
 	s, err := js.Stream(ctx, "KV_"+connect.ConfigBucket)
 	if err != nil {

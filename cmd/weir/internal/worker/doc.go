@@ -11,5 +11,6 @@
 // What always holds: when one part ends, the worker ends, since half a worker is worse than none. A configuration that this worker
 // cannot run by changes nothing.
 //
-// The Worker is wired once and passed to nobody: its parts are given what they need. The package does not know the commands.
+// The Worker is wired once and passed to nobody: its parts are given values, or a small interface of what they need (apiHost). The
+// package does not know the commands.
 package worker

@@ -24,8 +24,9 @@ import (
 	"weir/ingest"
 )
 
-// follower keeps a running worker to the configuration in NATS. What a new version says is checked first, then all that
-// can fail is done, and only then does anything change. A version that is not valid changes nothing.
+// follower keeps a running worker to the configuration in NATS. A new version is checked first, then all that can fail is done, and
+// only then does anything change. A version that is not valid changes nothing. Only run writes its fields; what is atomic may be
+// read from any goroutine.
 //
 // An api that is taken out is refused at the intake from then on; its lane goes on with its last configuration, so that
 // the jobs in its queue still end. After a restart they wait there until the api is configured again.
