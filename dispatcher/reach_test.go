@@ -87,7 +87,7 @@ func (w *apiWorker) wait(t *testing.T, key string) time.Duration {
 }
 
 func (w *apiWorker) hasEnded(key, id string) bool {
-	return w.queue.Partition(key).Twin(queue.Entry{
+	return w.queue.Partition(key).Duplicate(queue.Entry{
 		Kind: queue.JobEntry, Seq: 1 << 40, Key: key, Time: time.Now(), Header: nats.Header{ingest.HeaderMsgID: {ingest.StoredID(key, id)}},
 	}) == queue.Same
 }

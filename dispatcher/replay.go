@@ -144,7 +144,7 @@ func (w *apiWorker) markersLoaded(p *partition) {
 	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
 	w.mu.Lock()
 	if p.markers.AfterDeath() {
-		p.untold = !p.markers.Told()
+		p.untold = !p.markers.IntendsEveryCall()
 		p.Leftover = w.leftUntilLocked(p)
 	}
 	holdsAPI := w.terms.api.Retry.HoldAPI

@@ -166,7 +166,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		return
 	}
 	if w.persist(ctx, "dead letter", j, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Office.Bury(letter, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(letter, done) })
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
@@ -346,7 +346,7 @@ func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	}
 	e.Data = data
 	w.log.Info(string(e.Type), attrs...)
-	w.d.opts.Office.Send(e, func(err error) {
+	w.d.opts.Letters.Send(e, func(err error) {
 		if err != nil {
 			w.log.Warn("an event could not be stored", "err", err)
 		}

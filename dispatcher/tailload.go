@@ -110,7 +110,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].partitions))}]
 			return ok
 		},
-		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.Recall(jobs) },
+		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if d.owner == nil {
 				return c.TAT // by this clock

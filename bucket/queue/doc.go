@@ -48,7 +48,7 @@
 // there again, the owner knows. Until a connection that was lost has been looked at so, nothing is deleted: the sequence may
 // be another job's by then.
 //
-// The package knows nothing of HTTP, letters or the schedule; it asks an Outlook when a job's call may start.
+// The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //
 // # What must hold
 //

@@ -21,8 +21,8 @@ type Finished struct {
 	waits         bool      // it has not ended: only its id is forgotten
 }
 
-// Recall makes the queue know finished jobs by their ids. It is safe for concurrent use.
-func (q *Queue) Recall(jobs []Finished) {
+// AddFinished makes the queue know finished jobs by their ids. It is safe for concurrent use.
+func (q *Queue) AddFinished(jobs []Finished) {
 	now := time.Now()
 	since := bucket.MicrosOf(now.Add(-q.dedupe.Reach(now)))
 	for _, f := range jobs {
@@ -43,14 +43,14 @@ func (q *Queue) Recall(jobs []Finished) {
 // process. It must be called before Finish.
 func (q *Queue) Ended(f Finished) {
 	if q.others {
-		q.Recall([]Finished{f})
+		q.AddFinished([]Finished{f})
 	}
 }
 
-// Twin says what a message that was just read is to a job that has ended and had its id, or is that job: Same where its stream
+// Duplicate says what a message that was just read is to a job that has ended and had its id, or is that job: Same where its stream
 // took it for a new one because its server had forgotten the id, or where it has come back with a server that lost its
 // deletion. Calling that would call the job twice. What is Another has nothing to do with any job that has ended.
-func (p *Partition) Twin(e Entry) Likeness {
+func (p *Partition) Duplicate(e Entry) Likeness {
 	p.mu.Lock()
 	first, ok := p.finishedIDs.find(e.Header.Get(ingest.HeaderMsgID))
 	p.mu.Unlock()
@@ -147,7 +147,7 @@ func (q *Queue) Remember(ctx context.Context) error {
 				waiting = append(waiting, Finished{Key: key, DedupeID: id, Seq: m.Seq, Accepted: m.At, waits: true})
 			}
 		}
-		q.Recall(waiting)
+		q.AddFinished(waiting)
 	}
 	return nil
 }

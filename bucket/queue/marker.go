@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // ErrFenced says that another owner has taken the partition: this one may start no call there any more.
@@ -85,20 +86,20 @@ type RetryMark struct {
 
 // Markers writes one partition's markers. It is safe for concurrent use.
 type Markers struct {
-	p     *Partition
-	w     *stream.Writer
-	epoch uint64 // its sequence
-	fence string // the same, as a header has it
-	died  bool
-	told  bool          // by the owner before, which died: every call that it began has an intent
-	held  time.Duration // by the owner before, which died
+	p                *Partition
+	w                *stream.Writer
+	epoch            uint64 // its sequence
+	fence            string // the same, as a header has it
+	died             bool
+	intendsEveryCall bool          // by the owner before, which died: every call that it began has an intent
+	held             time.Duration // by the owner before, which died
 }
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Told reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
-func (m *Markers) Told() bool { return m.told }
+// IntendsEveryCall reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
+func (m *Markers) IntendsEveryCall() bool { return m.intendsEveryCall }
 
 // Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up.
 func (m *Markers) Held() time.Duration { return m.held }
@@ -162,7 +163,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	}
 	return &Markers{
 		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil, held: held,
-		told: intendsAll(earlier),
+		intendsEveryCall: intendsAll(earlier),
 	}, nil
 }
 

@@ -9,21 +9,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
-// Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
+// Forecaster says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
 // are judged by the key's rate alone, and receipts of known ids have no position.
-type Outlook interface {
+type Forecaster interface {
 	// ETA is when the call of the job at a place should start; 0 when nobody can say, because an operator has paused it.
 	ETA(Place) bucket.Micros
-	// Room is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
-	Room(key string) bucket.Micros
+	// NextFree is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
+	NextFree(key string) bucket.Micros
 	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
 	Position(key string, seq uint64) int
 }
@@ -66,7 +67,7 @@ type Queue struct {
 	largest    atomic.Int64 // bytes that a message of the streams may have
 	ceiling    ceiling
 	rules      atomic.Pointer[intakeRules]
-	outlook    atomic.Pointer[Outlook]
+	forecaster atomic.Pointer[Forecaster]
 }
 
 // intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
@@ -182,8 +183,8 @@ func (q *Queue) enlarge(size int64) {
 	}
 }
 
-// SetOutlook tells the queue whom to ask about times and positions.
-func (q *Queue) SetOutlook(o Outlook) { q.outlook.Store(&o) }
+// SetForecaster tells the queue whom to ask about times and positions.
+func (q *Queue) SetForecaster(o Forecaster) { q.forecaster.Store(&o) }
 
 // Holdings bound what is held of the queue's jobs in memory.
 func (q *Queue) Holdings() *Holdings { return q.holdings }
@@ -232,7 +233,7 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 }
 
 func (q *Queue) eta(limits bucket.KeyLimits, key string, position, own int) bucket.Micros {
-	if o := q.outlook.Load(); o != nil {
+	if o := q.forecaster.Load(); o != nil {
 		jobs, keys := q.load()
 		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
 	}
@@ -253,8 +254,8 @@ const unknownFree = time.Minute
 // nextFree is in how long the key's bucket should have room again.
 func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
-	if o := q.outlook.Load(); o != nil {
-		at = (*o).Room(key)
+	if o := q.forecaster.Load(); o != nil {
+		at = (*o).NextFree(key)
 	} else {
 		at = q.eta(limits, key, 1, 0)
 	}
@@ -268,7 +269,7 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 const leastRetry = time.Millisecond
 
 func (q *Queue) position(key string, seq uint64) int {
-	if o := q.outlook.Load(); o != nil {
+	if o := q.forecaster.Load(); o != nil {
 		return (*o).Position(key, seq)
 	}
 	return 0

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // EntryKind is what a message of a queue stream is.
@@ -48,15 +49,15 @@ const (
 type ReadOptions struct {
 	// Mark is given every marker that was in the stream when this process took it over, in order, before any job.
 	Mark func(Entry)
-	// Marked is called once, when Mark has been given all.
-	Marked func()
-	Take   func(Entry) // every job, in order
+	// MarkersLoaded is called once, when Mark has been given all.
+	MarkersLoaded func()
+	Take          func(Entry) // every job, in order
 	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
 	Bodies func() bool
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
-	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
-	Deaf func(err error)
+	// Stalled is called when the reader is set up anew because it had gone quiet before messages that are there.
+	Stalled func(err error)
 }
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
@@ -69,7 +70,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
 	p.mu.Unlock()
 	if r.fence == 0 {
-		r.Marked()
+		r.MarkersLoaded()
 		p.hasCaughtUp()
 		r.CaughtUp()
 	}
@@ -83,7 +84,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStreamReset):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
-		o.Deaf(err)
+		o.Stalled(err)
 		if !stream.Sleep(ctx, readRetry) {
 			return nil
 		}
@@ -118,7 +119,7 @@ func (r *reading) listen(ctx context.Context) error {
 			return err
 		}
 		r.markersKnown = true
-		r.Marked()
+		r.MarkersLoaded()
 	}
 	bare := r.fence > 0 && !r.Bodies()
 	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{

@@ -30,8 +30,8 @@ func TestSetBackStreamIsNotReadOn(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- p.Read(t.Context(), ReadOptions{
-					Mark: func(Entry) {}, Marked: func() {}, Take: func(Entry) { seen.Add(1) }, Bodies: func() bool { return true },
-					CaughtUp: func() {}, Deaf: func(error) {},
+					Mark: func(Entry) {}, MarkersLoaded: func() {}, Take: func(Entry) { seen.Add(1) }, Bodies: func() bool { return true },
+					CaughtUp: func() {}, Stalled: func(error) {},
 				})
 			}()
 			p.publishJobs(t, 10, 50)
@@ -100,8 +100,8 @@ func TestFinishedIsDeletedAfterReconnect(t *testing.T) {
 	}
 	work.Go(func() {
 		_ = p.Read(ctx, ReadOptions{
-			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true },
-			Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Deaf: func(error) {},
+			Mark: func(Entry) {}, MarkersLoaded: func() {}, Bodies: func() bool { return true },
+			Take: func(Entry) { seen.Add(1) }, CaughtUp: func() {}, Stalled: func(error) {},
 		})
 	})
 	p.publishJobs(t, 0, 10)

@@ -249,7 +249,7 @@ func (m *Manager) watch(ctx context.Context) {
 
 var errDeafWatch = errors.New("this replica does not see its own renewals")
 
-// watchOnce follows the registry until the watch breaks, or goes deaf.
+// watchOnce follows the registry until the watch breaks, or stalls.
 func (m *Manager) watchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

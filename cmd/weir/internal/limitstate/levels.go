@@ -10,11 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/prometheus/client_golang/prometheus"
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // levelWatch looks at how much of one api's shared limits is used, for metrics and operators, and tells when a part of a
@@ -26,7 +27,7 @@ type levelWatch struct {
 	unknown func() string // why what was used of a limit is not known
 	price   func() int64
 	used    func([]bucket.Level) // what was read, for forecasts
-	office  *deadletter.Office
+	letters *deadletter.Writer
 	control jetstream.KeyValue
 	log     *slog.Logger
 	clock   func() bucket.Micros
@@ -68,8 +69,8 @@ func budgetKey(api string) string { return "budget." + api }
 func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
 		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return o.Caller.Price(api) },
-		used:   func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
-		office: o.Office, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
+		used:    func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
+		letters: o.Letters, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
 		wake: make(chan struct{}, 1),
 	}
 	if o.Redis != nil {
@@ -172,7 +173,7 @@ func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, sta
 	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "counted", config.Money(l.Used).String(),
 		"budget", config.Money(l.Count).String(), "until", end.Time())
 	stored := make(chan error, 1)
-	w.office.Send(deadletter.Event{
+	w.letters.Send(deadletter.Event{
 		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%s.%d.%d.%d", w.api, l.Limit.Name, l.Count, start, percent),
 		Data: BudgetData{
 			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),

@@ -20,7 +20,7 @@ type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Control   jetstream.KeyValue // where marks, checkpoints and accounts are kept
-	Office    *deadletter.Office // for the events of budgets
+	Letters   *deadletter.Writer // for the events of budgets
 	Caller    Caller
 	Clock     *clock.Clock
 	Redis     *Redis  // nil where limits are counted in the process

@@ -79,7 +79,7 @@ func newReplay(a *config.API, since time.Time) *replay {
 		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
 	}
 	for _, l := range a.Rules.Shared {
-		r.shared = append(r.shared, bucket.NewChecking(bucket.Claim{Limit: l, Jitter: r.jitter}))
+		r.shared = append(r.shared, bucket.NewChecking(bucket.Expectation{Limit: l, Jitter: r.jitter}))
 	}
 	return r
 }
@@ -205,8 +205,8 @@ func (r *replay) key(name string) *keyReplay {
 	if k == nil {
 		limits := r.api.Rules.For(name)
 		k = &keyReplay{
-			rate:     bucket.NewChecking(bucket.Claim{Limit: bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, Jitter: r.jitter}),
-			inFlight: bucket.NewChecking(bucket.Claim{Limit: bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}}),
+			rate:     bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, Jitter: r.jitter}),
+			inFlight: bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}}),
 		}
 		r.keys[name] = k
 	}

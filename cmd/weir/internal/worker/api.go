@@ -31,7 +31,7 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	w.office.Announce(a.Name)
+	w.letters.Announce(a.Name)
 	opened := &apiParts{name: a.Name, queue: queue}
 	if w.dispatch == nil {
 		return opened, nil
@@ -92,5 +92,5 @@ func (w *Worker) rememberMoved(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.office.Remember(ctx, w.js)
+	return w.letters.Remember(ctx, w.js)
 }

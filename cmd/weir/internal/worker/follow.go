@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/bucket/stream"
@@ -22,6 +20,9 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/dispatcher"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // follower keeps a running worker to the configuration in NATS. A new version is checked first, then all that can fail is done, and
@@ -97,7 +98,7 @@ func (f *follower) takeJobsOf(c *config.Config) {
 // recall lets a queue know a job that has ended, here or in another replica.
 func (f *follower) recall(api string, job queue.Finished) {
 	if q := (*f.takers.Load())[api]; q != nil {
-		q.Recall([]queue.Finished{job})
+		q.AddFinished([]queue.Finished{job})
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
 func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
-	if w.office, err = deadletter.Open(ctx, w.officeOptions(former)); err != nil {
+	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
 		return err
 	}
 	if w.settings.Has(config.RoleDispatch) {
@@ -31,7 +31,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		}
 		w.registry.MustRegister(&w.levels)
 		w.limits = &limitstate.Options{
-			Conn: w.nc, JetStream: w.js, Control: w.control, Office: w.office, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
+			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
 			Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
 		}
 	}
@@ -67,7 +67,7 @@ func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
 // ensureStreams brings the streams that all apis share from the ages and sizes of one configuration to those of another.
 func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
 	if to.DeadLetters != from.DeadLetters {
-		if err := deadletter.EnsureStreams(ctx, w.officeOptions(to)); err != nil {
+		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 	return nil
 }
 
-func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
+func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
 	return deadletter.Options{
 		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
 		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
@@ -86,7 +86,7 @@ func (w *Worker) officeOptions(c *config.Config) deadletter.Options {
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
-		Conn: w.nc, JetStream: w.js, Office: w.office, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
+		Conn: w.nc, JetStream: w.js, Letters: w.letters, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
 		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}

@@ -63,7 +63,7 @@ func (w *Worker) takeJobs() error {
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
-		Bury: w.office.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
 	})
 	if err != nil {
 		return err

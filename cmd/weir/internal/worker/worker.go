@@ -42,7 +42,7 @@ type Worker struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	control  jetstream.KeyValue
-	office   *deadletter.Office
+	letters  *deadletter.Writer
 	opened   []*apiParts // at the start
 	dispatch *dispatcher.Dispatcher
 	dedupe   *queue.Dedupe
@@ -60,7 +60,7 @@ type Worker struct {
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
-	lower                        errgroup.Group  // queues and office
+	lower                        errgroup.Group  // queues and letters
 	upper                        *errgroup.Group // dispatch
 	done                         chan struct{}
 	failed                       chan error // of a lower part
@@ -147,7 +147,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.putInForce(ctx, adopted); err != nil {
 		return nil, err
 	}
-	w.lowerGo(func() error { return w.office.Run(w.base) })
+	w.lowerGo(func() error { return w.letters.Run(w.base) })
 	for _, a := range w.opened {
 		w.runAPI(a)
 	}

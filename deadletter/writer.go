@@ -7,13 +7,14 @@ import (
 	"log/slog"
 	"time"
 
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/ingest"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"weir/bucket/fault"
-	"weir/bucket/stream"
-	"weir/ingest"
 )
 
 // The streams.
@@ -35,7 +36,7 @@ const (
 	maxEventsBytes  = 1 << 30
 )
 
-// Options of an Office. All but Registerer and MaxWaiting are required.
+// Options of a Writer. All but Registerer and MaxWaiting are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -50,8 +51,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Office buries letters and sends events. It is safe for concurrent use.
-type Office struct {
+// Writer buries letters and sends events. It is safe for concurrent use.
+type Writer struct {
 	nc      *nats.Conn
 	log     *slog.Logger
 	letters *stream.Writer
@@ -59,8 +60,8 @@ type Office struct {
 	buried  *prometheus.CounterVec
 }
 
-// Open makes the streams exist. Run makes the office work.
-func Open(ctx context.Context, o Options) (*Office, error) {
+// Open makes the streams exist. Run makes the Writer work.
+func Open(ctx context.Context, o Options) (*Writer, error) {
 	if err := EnsureStreams(ctx, o); err != nil {
 		return nil, err
 	}
@@ -76,30 +77,30 @@ func Open(ctx context.Context, o Options) (*Office, error) {
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	office := &Office{
+	writer := &Writer{
 		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
 	}
 	if o.Registerer != nil {
-		o.Registerer.MustRegister(office.buried, &kept{js: o.JetStream})
+		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
-	office.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return office, nil
+	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
+	return writer, nil
 }
 
 // Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
 // miss that one's increase.
-func (o *Office) Announce(api string) {
+func (o *Writer) Announce(api string) {
 	for _, reason := range Reasons() {
 		o.buried.WithLabelValues(ingest.Token(api), string(reason))
 	}
 }
 
-// Remember makes the office know the letters that stand in a stream which does not know them itself: after it was
+// Remember makes the Writer know the letters that stand in a stream which does not know them itself: after it was
 // restored. It must be called before Run.
-func (o *Office) Remember(ctx context.Context, js jetstream.JetStream) error {
+func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
 	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
@@ -107,7 +108,7 @@ func (o *Office) Remember(ctx context.Context, js jetstream.JetStream) error {
 }
 
 // Run stores letters and events until ctx ends.
-func (o *Office) Run(ctx context.Context) error {
+func (o *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.letters.Run(ctx) })
 	group.Go(func() error { return o.events.Run(ctx) })
@@ -117,7 +118,7 @@ func (o *Office) Run(ctx context.Context) error {
 // Bury stores a letter, then its event, then sends the notice to the job's reply subject, and calls done once with the
 // letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
 // where it is, or its producer told to try again. Bury does not block.
-func (o *Office) Bury(l *Letter, done func(seq uint64, err error)) {
+func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
 	o.bury(l, func(seq uint64) Event {
 		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
 			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
@@ -127,7 +128,7 @@ func (o *Office) Bury(l *Letter, done func(seq uint64, err error)) {
 }
 
 // BuryRefused is Bury for a job that was not taken.
-func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	if fault.Planted(fault.AnswerFirst) {
 		done(1, nil)
 		time.AfterFunc(100*time.Millisecond, func() { o.buryRefused(r, func(uint64, error) {}) })
@@ -136,7 +137,7 @@ func (o *Office) BuryRefused(r ingest.Refused, done func(seq uint64, err error))
 	o.buryRefused(r, done)
 }
 
-func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error)) {
 	fault.Pass(fault.RefusalNext)
 	l := &Letter{
 		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
@@ -164,7 +165,7 @@ func (o *Office) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 
 // orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
 // nothing was kept, and tries again.
-func (o *Office) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
+func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
 	return func(seq uint64, err error) {
 		if err != nil && seq > 0 {
 			request := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
@@ -176,7 +177,7 @@ func (o *Office) orTakenBack(done func(seq uint64, err error)) func(seq uint64, 
 	}
 }
 
-func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
+func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
 	o.letters.Write(l.Message(), func(seq uint64, err error) {
 		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
 			less := *l
@@ -207,7 +208,7 @@ func (o *Office) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 }
 
 // Send stores an event and calls done once.
-func (o *Office) Send(e Event, done func(err error)) {
+func (o *Writer) Send(e Event, done func(err error)) {
 	o.events.Write(e.message(time.Now()), func(_ uint64, err error) {
 		if err != nil {
 			err = fmt.Errorf("event %s: %w", e.Type, err)
