@@ -395,6 +395,7 @@ type tailReader struct {
 	bounds Bounds
 	dedupe time.Duration
 	ended  map[uint64]int // how often, by sequence
+	tells  int            // how often it was told of some
 }
 
 func newTailReader(t *testing.T) *tailReader {
@@ -411,6 +412,7 @@ func (r *tailReader) readTail() Extent {
 			if api != "pay" || len(jobs) > tellAtOnce {
 				r.t.Errorf("told of %d jobs of %s at once", len(jobs), api)
 			}
+			r.tells++
 			for _, f := range jobs {
 				r.ended[f.Seq]++
 			}
@@ -505,8 +507,8 @@ func TestTailIsReadAgain(t *testing.T) {
 	}
 	await.Receive(t, "the records to be stored", r.js.PublishAsyncComplete())
 	r.readTail()
-	if len(r.ended) != jobs {
-		t.Fatalf("told of %d jobs of %d", len(r.ended), jobs)
+	if len(r.ended) != jobs || r.tells != 2 {
+		t.Fatalf("told of %d jobs of %d, %d times", len(r.ended), jobs, r.tells)
 	}
 	records, _ := r.Detach("Q")
 	if len(records) != jobs {
@@ -554,6 +556,8 @@ func TestIDsReachFurther(t *testing.T) {
 	short.bounds.Age, short.dedupe = time.Nanosecond, 0
 	r = short
 	write(1, 5)
+	r.readTail()
+	r.write(done(call("unwanted", 6, 1)))
 	r.readTail()
 	if want := map[uint64]int{5: 1}; !maps.Equal(r.ended, want) {
 		t.Errorf("told of %v, want %v", r.ended, want)
@@ -638,6 +642,10 @@ func TestCutTail(t *testing.T) {
 	}
 	if !r.Covers("pay", bucket.MicrosOf(time.Now().Add(time.Minute))) || !r.Knows("pay", time.Now()) {
 		t.Error("the tail does not cover its own end")
+	}
+	early, err := At(t.Context(), r.js, 5)
+	if err != nil || r.Knows("pay", early.Stored) {
+		t.Errorf("the fifth record was let go of, and the tail knows what was stored since: %v", err)
 	}
 	if r.TAT("pay", "k0") != 0 || r.TAT("pay", "k33") == 0 {
 		t.Error("arrival times of the wrong records are kept")
