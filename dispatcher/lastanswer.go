@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"weir/bucket/stream"
+
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
@@ -14,7 +16,7 @@ func (w *apiWorker) recallAnswer(ctx context.Context, j *job, letter *deadletter
 	c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)
 	for err != nil && !errors.Is(err, ledger.ErrUnreadable) {
 		w.log.Error("the api's last answer could not be read in the ledger; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !sleep(ctx, loadRetry) {
+		if !stream.Sleep(ctx, loadRetry) {
 			return false
 		}
 		c, err = ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"weir/bucket/stream"
+
 	"weir/bucket"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -28,7 +30,7 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 	found, err := ledger.LookUp(ctx, w.d.opts.JetStream, of, since)
 	for err != nil {
 		w.log.Error("what came of a call could not be looked up; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !sleep(ctx, loadRetry) {
+		if !stream.Sleep(ctx, loadRetry) {
 			return false // the next start finds the job again
 		}
 		found, err = ledger.LookUp(ctx, w.d.opts.JetStream, of, since)

@@ -250,25 +250,13 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 				"seq", j.Seq, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
-			sleep(ctx, leaseCheck)
+			stream.Sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
 			w.update(func(s *schedule.Schedule) { s.Hold(nil, w.now().Add(2*persistRetry), "outcomes cannot be stored") })
 			w.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
-			sleep(ctx, persistRetry)
+			stream.Sleep(ctx, persistRetry)
 		}
-	}
-}
-
-// sleep blocks for a time, or until ctx ends, and reports whether it was the time.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
