@@ -10,7 +10,9 @@ import (
 	"weir/ingest"
 )
 
-// Reason is why a job became a letter: a closed set, also a metric's label.
+// Reason is why a job became a letter: a closed set, also a metric's label. A new one is listed in Reasons; neverTaken must know it where
+// refused jobs can have it, or their redrive gets an id of its own; Writer.BuryRefused and the dispatcher's examine say when it is given;
+// the topics dead-letters, jobs and metrics name it.
 type Reason string
 
 // The reasons.

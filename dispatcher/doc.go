@@ -57,7 +57,7 @@
 //	a job                    a final record in the ledger                       deleted: only its deletion was lost
 //	a job, a retry mark                                                         waits for its time, with its attempts
 //	a job, the mark of an    nothing else                                       the letter that was being written: expired,
-//	  end                                                                         cancelled, over budget
+//	  end                                                                         invalid, cancelled, over budget
 //	                         an intent behind the mark, or of a later owner     as with an intent alone: the mark was late
 //	a job, an intent         a result                                           finished
 //	                         no outcome; its call carried no idempotency key    a record, and a letter unknown
@@ -93,6 +93,8 @@
 //	retry.attempts, min, max, breaker   say only when a job is called again that may be
 //	headers       credentials change at any time, and are no part of a key's identity: who moves to another account of the
 //	              same api should drain it before
+//	methods, forward_headers   a waiting job that they forbid now becomes a letter invalid when it is made ready
+//	max_body      binds at the door only: what waits is called. results.max_body binds from the next answer on
 //	dedupe        see duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold
