@@ -45,6 +45,7 @@ func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 		return
 	}
 	r.marks = seq
+	r.given++
 	r.Mark(Entry{Kind: kindOf(kind), Seq: seq, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp})
 }
 

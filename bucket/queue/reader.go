@@ -53,6 +53,9 @@ type ReadOptions struct {
 	Take   func(Entry) // every job, in order
 	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
 	Bodies func() bool
+	// Damaged is called before CaughtUp where the stream counts more than it gave, or its server threw messages away: see
+	// Partition.Damage. It may be called where nothing is lost.
+	Damaged func()
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
 	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
@@ -93,11 +96,14 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 // reading is one Read of a partition.
 type reading struct {
 	ReadOptions
-	p     *Partition
-	fence uint64 // to be read before it has caught up, 0 when it has
-	marks uint64 // how far Mark has been given what there is
-	known bool   // Mark has been given all
-	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
+	p       *Partition
+	fence   uint64 // to be read before it has caught up, 0 when it has
+	marks   uint64 // how far Mark has been given what there is
+	known   bool   // Mark has been given all
+	last    uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
+	counted bool   // held is known
+	held    held   // when the reading began
+	given   uint64 // of that, so far
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not set back.
 	connection uint64
 }
@@ -110,9 +116,15 @@ var errOtherwise = errors.New("bodies are of use no more, or again, or may be la
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
 // that it has gone deaf.
-func (r *reading) listen(ctx context.Context) error {
+func (r *reading) listen(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if r.fence > 0 && !r.counted {
+		if r.held, err = r.p.countHeld(ctx, r.fence); err != nil {
+			return err
+		}
+		r.counted = true
+	}
 	if r.fence > 0 && !r.known {
 		if err := r.readMarkers(ctx); err != nil {
 			return err
@@ -153,7 +165,10 @@ func (r *reading) listen(ctx context.Context) error {
 		}
 		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
 		// lags can make the reader think that it has seen all.
-		if read := r.p.deliver(msg, bare, r.Take); r.fence > 0 && read >= r.fence {
+		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
+			if r.given < r.held.msgs || r.held.dropped > 0 {
+				r.Damaged()
+			}
 			r.fence = 0
 			r.p.hasCaughtUp()
 			r.CaughtUp()
@@ -162,6 +177,14 @@ func (r *reading) listen(ctx context.Context) error {
 			return errOtherwise
 		}
 	}
+}
+
+// take hands a job on and counts it.
+func (r *reading) take(e Entry) {
+	if e.Seq < r.fence {
+		r.given++
+	}
+	r.Take(e)
 }
 
 // watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and

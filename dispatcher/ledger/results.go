@@ -90,15 +90,24 @@ func (r StoredResult) Of(e queue.Entry) bool {
 
 // ParseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
 func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
-	parts := strings.Split(id, ".") // no stream's name has a dot
-	if len(parts) < 3 || len(parts) > 4 || parts[0] != "result" {
+	origin, ok := strings.CutPrefix(id, "result.")
+	if !ok {
 		return "", 0, 0, false
 	}
-	seq, err := strconv.ParseUint(parts[2], 10, 64)
-	if err == nil && len(parts) == 4 {
+	return ParseOrigin(origin)
+}
+
+// ParseOrigin reads what OriginOf wrote, also where it does not name the time.
+func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micros, ok bool) {
+	parts := strings.Split(origin, ".") // no stream's name has a dot
+	if len(parts) < 2 || len(parts) > 3 {
+		return "", 0, 0, false
+	}
+	seq, err := strconv.ParseUint(parts[1], 10, 64)
+	if err == nil && len(parts) == 3 {
 		var micros int64
-		micros, err = strconv.ParseInt(parts[3], 10, 64)
+		micros, err = strconv.ParseInt(parts[2], 10, 64)
 		accepted = bucket.Micros(micros)
 	}
-	return parts[1], seq, accepted, err == nil
+	return parts[0], seq, accepted, err == nil
 }
