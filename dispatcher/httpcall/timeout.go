@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// A process that was stopped, or a machine that slept, finds on its return that a call's time is up, and its answer in the socket. Which
-// of the two it sees first is chance. So a timeout that comes late, because nothing ran when it was due, leaves time for reading what is
-// there.
+// A process that was stopped finds, when it goes on, that a call's time is up, and the call's answer in the socket. Which of the two it
+// sees first is chance. So a timeout that comes late, because nothing ran when it was due, leaves time for reading what is there.
 const (
 	lateTimeout = 20 * time.Millisecond // from when on a timer was held up by more than other work
 	readingTime = time.Second           // for what stands in the socket
