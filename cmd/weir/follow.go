@@ -140,7 +140,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.version.Store(v.version)
 	logWarnings(f.log, v.config.File, v.config.Warnings)
 	f.log.Info("configuration applied", "version", v.version, "who", v.Who, "from", v.From, "changes", len(changes))
-	f.w.tellLeftovers(ctx, v.config)
+	f.w.tellLeftovers(ctx, v.config, leftRunning)
 	return nil
 }
 

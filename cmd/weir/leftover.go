@@ -43,8 +43,14 @@ func jobsLeft(ctx context.Context, js jetstream.JetStream, c *config.Config) (ma
 	return found, nil
 }
 
-// tellLeftovers warns of jobs that wait for an api which is not configured.
-func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config) {
+// What is told of jobs that are left of an api which is not configured: at a start, and when the api is taken out of a weir that runs.
+const (
+	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
+	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
+)
+
+// tellLeftovers warns of jobs that are left of an api which is not configured.
+func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config, what string) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	found, err := jobsLeft(ctx, w.js, c)
@@ -53,7 +59,7 @@ func (w *Worker) tellLeftovers(ctx context.Context, c *config.Config) {
 		return
 	}
 	for _, api := range slices.Sorted(maps.Keys(found)) {
-		w.log.Warn("jobs wait of an api that is not configured: configure it again to have them called", "api", api, "jobs", found[api])
+		w.log.Warn(what, "api", api, "jobs", found[api])
 	}
 }
 

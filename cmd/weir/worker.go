@@ -178,7 +178,7 @@ func startWorkerAt(ctx context.Context, s *config.Settings, log *slog.Logger, c 
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
-	w.tellLeftovers(ctx, w.config)
+	w.tellLeftovers(ctx, w.config, leftAtStart)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
 	w.serveHTTP()
 	go w.watch()
