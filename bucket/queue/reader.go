@@ -132,14 +132,20 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		r.known = true
 		r.Marked()
 	}
-	bare := r.fence > 0 && !r.Bodies()
+	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
+	roomless := false // for as large messages as these
+	if ahead > readBytes {
+		space := r.p.queue.holdings.ahead.try(int64(ahead))
+		defer space.Release()
+		roomless = space == nil
+	}
+	bare := roomless || r.fence > 0 && !r.Bodies()
 	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1, HeadersOnly: bare,
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
-	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
 	// The number of messages must never bind: the client has places for as many, and none for the word that a request has ended.
 	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(readHeartbeat))
 	if err != nil {
@@ -173,7 +179,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 			r.p.hasCaughtUp()
 			r.CaughtUp()
 		}
-		if bare != (r.fence > 0 && !r.Bodies()) {
+		if bare != (roomless || r.fence > 0 && !r.Bodies()) {
 			return errOtherwise
 		}
 	}
@@ -324,8 +330,15 @@ func (p *Partition) noteRead(e Entry) bool {
 	return true
 }
 
-// Get loads one job's message again.
+// Get loads one job's message again. Where messages may be large it waits until not too many others are being loaded.
 func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
+	if most := p.queue.largest.Load(); most > readBytes {
+		space, err := p.queue.holdings.loading.await(ctx, most)
+		if err != nil {
+			return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+		}
+		defer space.Release()
+	}
 	msg, err := p.stream.GetMsg(ctx, seq)
 	if err != nil {
 		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
