@@ -195,9 +195,7 @@ func readLetter(subject string, h nats.Header) Kept {
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
 		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h),
 	}
-	if origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix); ok && strings.Contains(origin, ".") {
-		l.Origin = origin
-	}
+	l.Origin = OriginIn(h)
 	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
 		l.Accepted = at
 	}
@@ -224,6 +222,15 @@ func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "weir-dead-") || OfAnswer(name) || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
 		lower == "weir-job-id" && l.JobID != ""
+}
+
+// OriginIn is the origin of a letter's job as the letter's headers tell it; "" where they do not.
+func OriginIn(h nats.Header) string {
+	origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix)
+	if !ok || !strings.Contains(origin, ".") {
+		return ""
+	}
+	return origin
 }
 
 func cleanDetail(s string) string {

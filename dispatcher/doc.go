@@ -65,6 +65,9 @@
 //	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
 //	a job                    a result, and no record                            finished
 //
+// What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
+// has no name.
+//
 // # Changes of configuration
 //
 // An api's configuration and its connections are its terms (terms.go), replaced as a whole by the worker's loop while no

@@ -53,7 +53,7 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 			j.doubt.recall(c.Billed, c.Idempotency)
 			j.answeredAt = cmp.Or(c.Last().At, j.answeredAt)
 			w.dropIntentsLocked(j)
-			w.restLocked(j, max(c.NotBefore, 1))
+			w.restLocked(j, max(w.heldAtMostLocked(c.NotBefore), 1))
 		})
 	default:
 		return true
