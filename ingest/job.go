@@ -81,14 +81,20 @@ type Message struct {
 	Key    string // from the subject, "" when it names none
 	Header nats.Header
 	Body   []byte
+	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
+	Redrive bool
 }
 
-// Parse reads a job that a producer sent at the time now under its api's rule. With a refusal the job holds all that
-// could be read all the same, and always an id: its letter is to say whose it is.
+// Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
+// all the same, and always an id: its letter is to say whose it is. A producer's claim to be a redrive is not among it.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	tooLarge := int64(len(m.Body)) > rule.MaxBody
 	refusal := j.readHeader(m.Header, rule, now)
+	if forged := checkClaims(m); forged != nil {
+		j.ID, j.DedupeID, j.Redrives = "", "", 0
+		refusal = forged
+	}
 	if err := checkHeaders(m.Header); err != nil {
 		refusal = refuse(Invalid, "%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/config"
+	"weir/ingest"
 )
 
 // permissions are a user's rights as the server tells them.
@@ -65,7 +66,7 @@ func workerRights(s *config.Settings) rights {
 		subscribe: []string{inbox + ".>", "$SRV.>"},
 	}
 	if s.Has(config.RoleIngest) {
-		r.subscribe = append(r.subscribe, "weir.jobs.>")
+		r.subscribe = append(r.subscribe, jobSubjects, ingest.RedrivePrefix+">")
 	}
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")
