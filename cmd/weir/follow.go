@@ -65,7 +65,9 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	apis := map[string]*ingest.API{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.w.storeRoom.before(f.queues[a.Name])}
+		rule := ingestRule(a, c)
+		rule.ReplyTo.Inbox = f.w.settings.NATSInbox
+		apis[a.Name] = &ingest.API{Rule: rule, Queue: f.w.storeRoom.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
 	takers := maps.Clone(f.queues)

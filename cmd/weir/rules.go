@@ -15,9 +15,10 @@ import (
 const leastJitter = time.Millisecond
 
 // ingestRule is what the intake must know of an api.
-func ingestRule(a *config.API) *ingest.Rule {
+func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
 	rule := &ingest.Rule{
 		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(),
+		ReplyTo: ingest.ReplySubjects{Open: c.ReplyTo},
 	}
 	switch a.Key.From {
 	case config.KeyFromHeader:
@@ -33,7 +34,7 @@ func dispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	rules := a.Rules
 	rules.Jitter = max(rules.Jitter, leastJitter)
 	api := &httpcall.API{
-		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a), Rules: rules,
+		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a, c), Rules: rules,
 		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
 		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
 		Retry: httpcall.Retry{
