@@ -227,7 +227,7 @@ func TestDeathsAreReckonedUp(t *testing.T) {
 		r := newReckoning(t, quotasOf(t), rapid.Uint64().Draw(t, "seed"))
 		died += r.run(rapid.SampledFrom([]int{0, 3, 15}).Draw(t, "deaths in a thousand steps"))
 		for _, l := range r.rules.Shared {
-			if v := Check(r.all, Claim{Limit: l}); v.Outcome != Pass {
+			if v := Check(r.all, Expectation{Limit: l}); v.Outcome != Pass {
 				t.Fatalf("%s: %v", l.Name, v)
 			}
 		}
@@ -262,7 +262,7 @@ func TestForgottenCallsAreCaught(t *testing.T) {
 		r := newReckoning(t, Rules{Key: fast, Shared: accountLimits[2:3]}, seed)
 		r.forget = true
 		r.run(3)
-		if v := Check(r.all, Claim{Limit: r.rules.Shared[0]}); v.Outcome != Pass {
+		if v := Check(r.all, Expectation{Limit: r.rules.Shared[0]}); v.Outcome != Pass {
 			return
 		}
 	}

@@ -45,7 +45,7 @@ type Admitter struct {
 	interval  Interval
 	length    Micros // of a generation: after so long a key's count is nothing
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows, and what is in it
 	clock    Micros
 	recent   map[string]*admitState
 	older    map[string]*admitState
@@ -82,20 +82,20 @@ func NewAdmitter(a Admission) (*Admitter, error) {
 func (x *Admitter) Admit(key string, now Micros, cost int64) Admittance {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.admit(key, now, max(1, cost))
+	return x.admitLocked(key, now, max(1, cost))
 }
 
-func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
+func (x *Admitter) admitLocked(key string, now Micros, cost int64) Admittance {
 	x.clock = max(x.clock, now)
 	now = x.clock
-	s := x.state(key, now)
-	if x.fits(s, now, cost, x.hard) <= now {
-		x.count(s, now, cost)
+	s := x.stateLocked(key, now)
+	if x.fitsLocked(s, now, cost, x.hard) <= now {
+		x.countLocked(s, now, cost)
 		return Admittance{Verdict: Admitted, at: now}
 	}
-	retry := x.fits(s, now, cost, x.soft)
+	retry := x.fitsLocked(s, now, cost, x.soft)
 	if retry <= now {
-		x.count(s, now, cost)
+		x.countLocked(s, now, cost)
 		return Admittance{Verdict: OverSoft, at: now}
 	}
 	if x.Admission.Elastic {
@@ -114,33 +114,33 @@ func (x *Admitter) admit(key string, now Micros, cost int64) Admittance {
 }
 
 // TakeBack undoes what a job of that cost counted which was let in, and then not taken after all.
-func (x *Admitter) TakeBack(key string, let Admittance, cost int64) {
+func (x *Admitter) TakeBack(key string, admitted Admittance, cost int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	cost = max(1, cost)
 	per := Micros(ceilMicros(x.Admission.Rate.Per))
 	if x.Admission.Elastic {
-		x.together.takeBack(let.at, per, cost)
+		x.together.takeBack(admitted.at, per, cost)
 	}
 	s := x.recent[key]
 	if s == nil {
 		s = x.older[key]
 	}
-	if s == nil || let.Verdict == Borrowed || let.Verdict == Refused {
+	if s == nil || admitted.Verdict == Borrowed || admitted.Verdict == Refused {
 		return
 	}
 	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:
-		s.window.takeBack(let.at, per, cost)
+		s.window.takeBack(admitted.at, per, cost)
 	case SlidingLog:
-		s.log.giveBack(let.at, cost, 0)
+		s.log.giveBack(admitted.at, cost, 0)
 	default:
 		s.bucket.untake(x.interval, cost)
 	}
 }
 
-// state finds a key's state or makes it, and turns the generations.
-func (x *Admitter) state(key string, now Micros) *admitState {
+// stateLocked finds a key's state or makes it, and turns the generations.
+func (x *Admitter) stateLocked(key string, now Micros) *admitState {
 	if now-x.turned >= x.length {
 		x.older, x.recent = x.recent, map[string]*admitState{}
 		if now-x.turned >= 2*x.length {
@@ -164,8 +164,8 @@ func (x *Admitter) state(key string, now Micros) *admitState {
 	return s
 }
 
-// fits is the first time, now or later, at which cost fits under limit.
-func (x *Admitter) fits(s *admitState, now Micros, cost, limit int64) Micros {
+// fitsLocked is the first time, now or later, at which cost fits under limit.
+func (x *Admitter) fitsLocked(s *admitState, now Micros, cost, limit int64) Micros {
 	if cost > limit {
 		return maxMicros
 	}
@@ -187,8 +187,8 @@ func (x *Admitter) fits(s *admitState, now Micros, cost, limit int64) Micros {
 	}
 }
 
-// count charges an admitted job.
-func (x *Admitter) count(s *admitState, now Micros, cost int64) {
+// countLocked charges an admitted job.
+func (x *Admitter) countLocked(s *admitState, now Micros, cost int64) {
 	per := Micros(ceilMicros(x.Admission.Rate.Per))
 	switch x.Admission.Algorithm {
 	case FixedWindow, SlidingWindowCounter:

@@ -40,7 +40,7 @@ func TestSlidingWindowCounterVectors(t *testing.T) {
 		{100, 74, 45, Admitted},
 	} {
 		x := newAdmitter(t, perMinute(SlidingWindowCounter, 100, 1))
-		x.state("k", minute).window = windowCount{minute, c.before, c.present}
+		x.stateLocked("k", minute).window = windowCount{minute, c.before, c.present}
 		if got := x.Admit("k", minute+c.elapsed*second, 1); got.Verdict != c.want {
 			t.Errorf("%d before, %d now, %d s in: %v, want %v", c.before, c.present, c.elapsed, got, c.want)
 		}
@@ -60,7 +60,7 @@ func TestSlidingWindowCounterAtItsWorst(t *testing.T) {
 			in = append(in, Arrival{At: int64(at) * 1000})
 		}
 	}
-	if v := Check(in, Claim{Limit: sliding(199, time.Minute)}); v.Worst != 199 {
+	if v := Check(in, Expectation{Limit: sliding(199, time.Minute)}); v.Worst != 199 {
 		t.Errorf("%d in the worst minute, want 199", v.Worst)
 	}
 }
@@ -183,7 +183,7 @@ func TestAdmittedInAnyWindow(t *testing.T) {
 			TokenBucket: a.Rate.Burst + a.Rate.Count, LeakyBucket: a.Rate.Burst + a.Rate.Count,
 			FixedWindow: 2 * a.Rate.Count, SlidingLog: a.Rate.Count, SlidingWindowCounter: 2 * a.Rate.Count,
 		}[a.Algorithm]
-		if v := Check(in, Claim{Limit: sliding(limit, time.Minute)}); v.Outcome != Pass {
+		if v := Check(in, Expectation{Limit: sliding(limit, time.Minute)}); v.Outcome != Pass {
 			t.Fatalf("%s: %v", a.Algorithm, v)
 		}
 	})

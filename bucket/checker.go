@@ -14,8 +14,8 @@ type Arrival struct {
 	Cost int64 // units; 0 counts as 1
 }
 
-// Claim is what arrivals are held against.
-type Claim struct {
+// Expectation is what arrivals are held against.
+type Expectation struct {
 	Limit Limit
 	// Jitter is how much later than planned a call may have arrived: it blurs a rate's burst (B <= Burst + R*Jitter), never
 	// the count in a window.
@@ -40,7 +40,7 @@ type Verdict struct {
 	Calls   int
 	Units   int64
 	// Worst is the most units found in one window (of a rate, a quota or a budget) or at once (in flight), Allowed the most
-	// the claim allows; From and To are the first and last arrival of it, counted in order of time from 0.
+	// the expectation allows; From and To are the first and last arrival of it, counted in order of time from 0.
 	Worst, Allowed int64
 	From, To       int
 	// Burst, for a rate, is B*: the smallest burst with which the arrivals conform to Count per Per, reached by the
@@ -63,29 +63,29 @@ func (v Verdict) String() string {
 // worst is looked at, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
 // and does not change them.
 //
-// A rate is two claims. In any window of Per lie at most Count units (Burst + Count where the burst is larger than the
+// A rate is two expectations. In any window of Per lie at most Count units (Burst + Count where the burst is larger than the
 // count); and the burst B* is at most Burst, blurred by Jitter. B* comes from the virtual queue
 //
 //	Q = max(0, Q - R*dt) + cost        B* = max Q
 //
 // which is exact: B* <= B if and only if every interval holds at most B + R*length.
-func Check(arrivals []Arrival, claim Claim) Verdict {
+func Check(arrivals []Arrival, expected Expectation) Verdict {
 	a := inOrder(arrivals)
 	v := Verdict{Outcome: Pass, Calls: len(a)}
 	for _, x := range a {
 		v.Units += x.Cost
 	}
-	l := claim.Limit
+	l := expected.Limit
 	switch {
 	case l.Rate != nil:
-		v.checkRate(a, *l.Rate, claim)
+		v.checkRate(a, *l.Rate, expected)
 	case l.Quota != nil:
-		v.checkQuota(a, *l.Quota, claim.Eps)
+		v.checkQuota(a, *l.Quota, expected.Eps)
 	case l.Budget != nil:
-		v.checkQuota(a, l.Budget.Quota, claim.Eps)
+		v.checkQuota(a, l.Budget.Quota, expected.Eps)
 	default:
 		v.Allowed = l.InFlight
-		v.checkInFlight(a, claim.Eps)
+		v.checkInFlight(a, expected.Eps)
 	}
 	return v
 }
@@ -102,13 +102,13 @@ func inOrder(arrivals []Arrival) []Arrival {
 	return a
 }
 
-func (v *Verdict) checkRate(a []Arrival, r Rate, claim Claim) {
+func (v *Verdict) checkRate(a []Arrival, r Rate, expected Expectation) {
 	v.Allowed = r.Count
 	if r.Burst > r.Count {
 		v.Allowed += r.Burst
 	}
-	v.checkSliding(a, r.Per, claim.Eps)
-	v.checkBurst(a, r, claim)
+	v.checkSliding(a, r.Per, expected.Eps)
+	v.checkBurst(a, r, expected)
 }
 
 func (v *Verdict) checkQuota(a []Arrival, q Quota, eps time.Duration) {
@@ -225,7 +225,7 @@ func mostAtOnce(a []Arrival, eps time.Duration) (most int64, from, to int) {
 }
 
 // checkBurst finds B*. Q is kept in units times Per, in 128 bits: a unit is Per, a nanosecond drains Count.
-func (v *Verdict) checkBurst(a []Arrival, r Rate, claim Claim) {
+func (v *Verdict) checkBurst(a []Arrival, r Rate, expected Expectation) {
 	g := gcd(r.Count, int64(r.Per))
 	count, per := uint64(r.Count/g), uint64(int64(r.Per)/g)
 	var q, most wide
@@ -245,11 +245,11 @@ func (v *Verdict) checkBurst(a []Arrival, r Rate, claim Claim) {
 		}
 	}
 	v.Burst = most.float() / float64(per)
-	allowed := mul(uint64(r.Burst), per).add(mul(count, uint64(claim.Jitter)))
+	allowed := mul(uint64(r.Burst), per).add(mul(count, uint64(expected.Jitter)))
 	if most.cmp(allowed) <= 0 {
 		return
 	}
-	if most.cmp(allowed.add(mul(count, uint64(claim.Eps)))) > 0 {
+	if most.cmp(allowed.add(mul(count, uint64(expected.Eps)))) > 0 {
 		v.worsen(Fail)
 		return
 	}

@@ -42,28 +42,28 @@ func TestCheckVectors(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		a     []Arrival
-		claim Claim
+		claim Expectation
 		want  Outcome
 		worst int64
 		burst float64
 	}{
-		{"virtual queue", at(0, 0, 0, 100*ms, 200*ms, 300*ms), Claim{Limit: rateOf(10, time.Second, 3)}, Pass, 6, 3},
-		{"virtual queue, one too many", at(0, 0, 0, 100*ms, 200*ms, 300*ms), Claim{Limit: rateOf(10, time.Second, 2)}, Fail, 6, 3},
-		{"jitter blurs a burst", at(0, 100*ms, 195*ms), Claim{Limit: rateOf(10, time.Second, 1), Jitter: 5 * time.Millisecond}, Pass, 3, 1.05},
-		{"stamps in doubt", at(0, 100*ms, 195*ms), Claim{Limit: rateOf(10, time.Second, 1), Eps: 5 * time.Millisecond}, Inconclusive, 3, 1.05},
-		{"edge burst of a fixed window, told sliding", edge, Claim{Limit: sliding(100, time.Minute)}, Fail, 200, 0},
-		{"edge burst of a fixed window, told fixed", edge, Claim{Limit: fixed(100, time.Minute)}, Pass, 100, 0},
-		{"an arrival a window old is outside", at(0, 1000*ms), Claim{Limit: sliding(1, time.Second)}, Pass, 1, 0},
-		{"a nanosecond younger is inside", at(0, 1000*ms-1), Claim{Limit: sliding(1, time.Second)}, Fail, 2, 0},
-		{"unless stamps are no better", at(0, 1000*ms-1), Claim{Limit: sliding(1, time.Second), Eps: time.Microsecond}, Inconclusive, 2, 0},
-		{"t = 60.000 belongs to the new window", at(59999*ms, 60000*ms), Claim{Limit: fixed(1, time.Minute)}, Pass, 1, 0},
-		{"the worst window begins late", at(0, 900*ms, 1000*ms, 1100*ms), Claim{Limit: sliding(3, time.Second)}, Pass, 3, 0},
-		{"costs", []Arrival{{At: 0, Cost: 5}, {At: 50 * ms, Cost: 20}, {At: 60 * ms, Cost: 1}}, Claim{Limit: rateOf(100, time.Second, 20)}, Pass, 26, 20},
-		{"naive spacing", append(at(0, 0, 0, 0, 0, 0, 0, 0, 0, 0), spread(100, 10*ms, 10*ms)...), Claim{Limit: rateOf(100, time.Second, 10)}, Fail, 109, 10},
-		{"in flight", []Arrival{{At: 0, End: 10}, {At: 5, End: 20}, {At: 10, End: 30}}, Claim{Limit: Limit{InFlight: 2}}, Pass, 2, 0},
-		{"in flight, one never answered", []Arrival{{At: 7, End: 0}, {At: 12, End: 20}, {At: 15, End: 30}}, Claim{Limit: Limit{InFlight: 2}}, Fail, 3, 0},
-		{"in flight, in doubt", []Arrival{{At: 0, End: 11}, {At: 10, End: 20}}, Claim{Limit: Limit{InFlight: 1}, Eps: 1}, Inconclusive, 2, 0},
-		{"nothing", nil, Claim{Limit: rateOf(1, time.Second, 1)}, Pass, 0, 0},
+		{"virtual queue", at(0, 0, 0, 100*ms, 200*ms, 300*ms), Expectation{Limit: rateOf(10, time.Second, 3)}, Pass, 6, 3},
+		{"virtual queue, one too many", at(0, 0, 0, 100*ms, 200*ms, 300*ms), Expectation{Limit: rateOf(10, time.Second, 2)}, Fail, 6, 3},
+		{"jitter blurs a burst", at(0, 100*ms, 195*ms), Expectation{Limit: rateOf(10, time.Second, 1), Jitter: 5 * time.Millisecond}, Pass, 3, 1.05},
+		{"stamps in doubt", at(0, 100*ms, 195*ms), Expectation{Limit: rateOf(10, time.Second, 1), Eps: 5 * time.Millisecond}, Inconclusive, 3, 1.05},
+		{"edge burst of a fixed window, told sliding", edge, Expectation{Limit: sliding(100, time.Minute)}, Fail, 200, 0},
+		{"edge burst of a fixed window, told fixed", edge, Expectation{Limit: fixed(100, time.Minute)}, Pass, 100, 0},
+		{"an arrival a window old is outside", at(0, 1000*ms), Expectation{Limit: sliding(1, time.Second)}, Pass, 1, 0},
+		{"a nanosecond younger is inside", at(0, 1000*ms-1), Expectation{Limit: sliding(1, time.Second)}, Fail, 2, 0},
+		{"unless stamps are no better", at(0, 1000*ms-1), Expectation{Limit: sliding(1, time.Second), Eps: time.Microsecond}, Inconclusive, 2, 0},
+		{"t = 60.000 belongs to the new window", at(59999*ms, 60000*ms), Expectation{Limit: fixed(1, time.Minute)}, Pass, 1, 0},
+		{"the worst window begins late", at(0, 900*ms, 1000*ms, 1100*ms), Expectation{Limit: sliding(3, time.Second)}, Pass, 3, 0},
+		{"costs", []Arrival{{At: 0, Cost: 5}, {At: 50 * ms, Cost: 20}, {At: 60 * ms, Cost: 1}}, Expectation{Limit: rateOf(100, time.Second, 20)}, Pass, 26, 20},
+		{"naive spacing", append(at(0, 0, 0, 0, 0, 0, 0, 0, 0, 0), spread(100, 10*ms, 10*ms)...), Expectation{Limit: rateOf(100, time.Second, 10)}, Fail, 109, 10},
+		{"in flight", []Arrival{{At: 0, End: 10}, {At: 5, End: 20}, {At: 10, End: 30}}, Expectation{Limit: Limit{InFlight: 2}}, Pass, 2, 0},
+		{"in flight, one never answered", []Arrival{{At: 7, End: 0}, {At: 12, End: 20}, {At: 15, End: 30}}, Expectation{Limit: Limit{InFlight: 2}}, Fail, 3, 0},
+		{"in flight, in doubt", []Arrival{{At: 0, End: 11}, {At: 10, End: 20}}, Expectation{Limit: Limit{InFlight: 1}, Eps: 1}, Inconclusive, 2, 0},
+		{"nothing", nil, Expectation{Limit: rateOf(1, time.Second, 1)}, Pass, 0, 0},
 	} {
 		v := Check(c.a, c.claim)
 		if v.Outcome != c.want || v.Worst != c.worst || c.burst != 0 && (v.Burst < c.burst-1e-9 || v.Burst > c.burst+1e-9) {
@@ -88,7 +88,7 @@ func TestCheckAgainstAllPairs(t *testing.T) {
 				Cost: rapid.Int64Range(1, 5).Draw(t, "cost"),
 			})
 		}
-		v := Check(a, Claim{Limit: Limit{Rate: &r}})
+		v := Check(a, Expectation{Limit: Limit{Rate: &r}})
 		a = inOrder(a)
 		burst, worst := new(big.Rat), int64(0)
 		for i := range a {

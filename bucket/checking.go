@@ -8,8 +8,8 @@ import (
 // Checking is Check for arrivals that come one by one, in the order of their times and with exact stamps: it keeps what
 // lies within one period, or what is under way, and nothing of what is past. It is not safe for concurrent use.
 type Checking struct {
-	claim   Claim
-	verdict Verdict
+	expected Expectation
+	verdict  Verdict
 
 	window []counted // arrivals that may share a window with the next, the oldest first
 	sum    int64     // units in the window
@@ -30,10 +30,10 @@ type counted struct {
 	index    int
 }
 
-// NewChecking begins a check. The claim's Eps is not used.
-func NewChecking(claim Claim) *Checking {
-	c := &Checking{claim: claim, verdict: Verdict{Outcome: Pass}}
-	switch l := claim.Limit; {
+// NewChecking begins a check. The expectation's Eps is not used.
+func NewChecking(expected Expectation) *Checking {
+	c := &Checking{expected: expected, verdict: Verdict{Outcome: Pass}}
+	switch l := expected.Limit; {
 	case l.Rate != nil:
 		g := gcd(l.Rate.Count, int64(l.Rate.Per))
 		c.count, c.per = uint64(l.Rate.Count/g), uint64(int64(l.Rate.Per)/g)
@@ -59,7 +59,7 @@ func (c *Checking) Add(a Arrival) {
 	index := c.verdict.Calls
 	c.verdict.Calls++
 	c.verdict.Units += a.Cost
-	switch l := c.claim.Limit; {
+	switch l := c.expected.Limit; {
 	case l.Rate != nil:
 		c.slide(a, int64(l.Rate.Per), index)
 		c.fill(a, l.Rate.Burst, index)
@@ -151,7 +151,7 @@ func (c *Checking) fill(a Arrival, burst int64, index int) {
 		return
 	}
 	c.most, c.verdict.BurstFrom, c.verdict.BurstTo = c.queue, c.start, index
-	if c.most.cmp(mul(uint64(burst), c.per).add(mul(c.count, uint64(c.claim.Jitter)))) > 0 {
+	if c.most.cmp(mul(uint64(burst), c.per).add(mul(c.count, uint64(c.expected.Jitter)))) > 0 {
 		c.verdict.worsen(Fail)
 	}
 }

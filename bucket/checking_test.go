@@ -25,7 +25,7 @@ func TestCheckingAgrees(t *testing.T) {
 			{Budget: &Budget{Quota: quota}},
 			{InFlight: count},
 		}[rnd.IntN(6)]
-		claim := Claim{Limit: limit, Jitter: time.Duration(rnd.Int64N(int64(5 * time.Millisecond)))}
+		claim := Expectation{Limit: limit, Jitter: time.Duration(rnd.Int64N(int64(5 * time.Millisecond)))}
 		var arrivals []Arrival
 		for at := int64(1_700_000_000_000_000_000); len(arrivals) < 60; at += rnd.Int64N(int64(per)/count*5 + 1) {
 			arrivals = append(arrivals, Arrival{At: at, End: at + rnd.Int64N(int64(time.Second)), Cost: rnd.Int64N(3)})
@@ -54,7 +54,7 @@ func TestCheckingAgrees(t *testing.T) {
 
 // TestCheckingForgets what no window can hold any more.
 func TestCheckingForgets(t *testing.T) {
-	c := NewChecking(Claim{Limit: Limit{Rate: &Rate{Count: 10, Per: time.Second, Burst: 1}}})
+	c := NewChecking(Expectation{Limit: Limit{Rate: &Rate{Count: 10, Per: time.Second, Burst: 1}}})
 	for i := range int64(100_000) {
 		c.Add(Arrival{At: i * int64(100*time.Millisecond)})
 	}

@@ -11,7 +11,7 @@
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
 //	snapshot.go                 how a restart goes on without ever having counted too little
 //	admission.go                what is asked of a job when it comes in
-//	checker.go, checker_pace.go recorded arrivals held against the limits, exactly
+//	checker.go, quality.go      recorded arrivals held against the limits, exactly
 //
 // The package knows nothing of NATS, HTTP, letters or calls. Time comes in as an argument or as a function.
 //

@@ -47,7 +47,7 @@ func ExampleCheck() {
 	}
 	for _, w := range []bucket.Window{bucket.Fixed, bucket.Sliding} {
 		limit := bucket.Limit{Quota: &bucket.Quota{Count: 100, Window: w, Per: time.Minute}}
-		v := bucket.Check(arrivals, bucket.Claim{Limit: limit})
+		v := bucket.Check(arrivals, bucket.Expectation{Limit: limit})
 		fmt.Println(w, v.Outcome, v.Worst)
 	}
 	// Output:

@@ -14,7 +14,7 @@ import (
 type Memory struct {
 	now func() Micros
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	engine engine
 }
 

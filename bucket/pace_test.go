@@ -67,7 +67,7 @@ func TestTheWorstWindow(t *testing.T) {
 					arrivals[i].At = int64(t0.Add(c.jitter)) * 1000 // late, as all may be until the first window begins
 				}
 			}
-			return Check(arrivals, Claim{Limit: rateOf(c.rate.Count, c.rate.Per, c.rate.Burst), Jitter: c.jitter}).Worst
+			return Check(arrivals, Expectation{Limit: rateOf(c.rate.Count, c.rate.Per, c.rate.Burst), Jitter: c.jitter}).Worst
 		}
 		if got := worst(Interval{c.rate.Per.Microseconds() / c.rate.Count, 1}); got != c.naive {
 			t.Errorf("%s: %d in a window at the obvious interval, want %d", c.name, got, c.naive)

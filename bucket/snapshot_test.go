@@ -76,7 +76,7 @@ func TestCrashesNeverUndercount(t *testing.T) {
 			}
 		}
 		for _, l := range rules.Shared {
-			if v := Check(all, Claim{Limit: l}); v.Outcome != Pass {
+			if v := Check(all, Expectation{Limit: l}); v.Outcome != Pass {
 				t.Fatalf("%s: %v", l.Name, v)
 			}
 		}

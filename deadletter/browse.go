@@ -250,31 +250,20 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 	} else {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
 	}
-	consumer, err := b.stream.OrderedConsumer(ctx, cfg)
-	if err != nil {
-		return fmt.Errorf("follow the dead letters: %w", err)
-	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(batch))
-	if err != nil {
-		return fmt.Errorf("follow the dead letters: %w", err)
-	}
-	defer msgs.Stop()
-	for {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout):
-			continue // the ordered consumer sets itself up anew
-		case err != nil:
-			return fmt.Errorf("follow the dead letters: %w", err)
-		}
+	var failed error
+	err := stream.Follow(ctx, b.stream, cfg, func(msg jetstream.Msg) error {
 		if k, ok := readKept(msg); ok && f.chooses(&k) {
-			if err := take(k); err != nil {
-				return err
-			}
+			failed = take(k)
 		}
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil:
+		return nil
 	}
+	return fmt.Errorf("follow the dead letters: %w", err)
 }
 
 // readKept reads a letter; a listed one has no body.

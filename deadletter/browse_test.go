@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/natstest"
 	"weir/deadletter"
 	"weir/ingest/await"
 )
@@ -20,31 +20,12 @@ import (
 // openStream starts a nats-server and makes the letters' stream exist.
 func openStream(t *testing.T) jetstream.JetStream {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(90 * time.Second) {
-		t.Fatal("the nats-server did not start")
-	}
-	nc, err := nats.Connect(ns.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t)
 	if _, err := deadletter.OpenBrowser(t.Context(), js); !errors.Is(err, deadletter.ErrNoStream) {
 		t.Fatalf("before there were letters: %v", err)
 	}
-	_, err = deadletter.Open(t.Context(), deadletter.Options{
-		Conn: nc, JetStream: js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 30, Log: slog.New(slog.DiscardHandler),
+	_, err := deadletter.Open(t.Context(), deadletter.Options{
+		Conn: js.Conn(), JetStream: js, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 30, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@
 //
 // A redrive publishes a letter's job again and then deletes the letter, in this order. What keeps a job from being called
 // twice by it, and why it reads the queue, the letters and the ledger first, in the order in which a job moves, stands in
-// standing.go; look.go says how it looks again. What is newer the servers' stamps tell, not the replicas' clocks.
+// history.go, and how it looks again. What is newer the servers' stamps tell, not the replicas' clocks.
 //
 //   - A redrive's message id is <job>.r<n>, kept apart from ids that producers choose, on a subject of its own
 //     (ingest/redrive.go); the job's id stays.

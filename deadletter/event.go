@@ -78,7 +78,7 @@ type HoldData struct {
 	Why   string     `json:"why"`
 }
 
-// Publish stores an event from outside an office: from a command. It blocks until the stream has it, or ctx ends.
+// Publish stores an event without a Writer: from a command. It blocks until the stream has it, or ctx ends.
 func (e Event) Publish(ctx context.Context, js jetstream.JetStream) error {
 	if _, err := js.PublishMsg(ctx, e.message(time.Now())); err != nil {
 		return fmt.Errorf("event: %w", err)

@@ -25,7 +25,7 @@ var (
 type kept struct {
 	js jetstream.JetStream
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows; it is held while the stream is asked
 	counted time.Time
 	letters map[[2]string]uint64 // by api and reason
 	oldest  map[string]time.Time // by api
@@ -44,7 +44,7 @@ func (k *kept) Collect(ch chan<- prometheus.Metric) {
 	if time.Since(k.counted) > countEvery {
 		ctx, cancel := context.WithTimeout(context.Background(), countWait)
 		defer cancel()
-		if err := k.count(ctx); err != nil {
+		if err := k.countLocked(ctx); err != nil {
 			return
 		}
 		k.counted = time.Now()
@@ -57,7 +57,7 @@ func (k *kept) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (k *kept) count(ctx context.Context) error {
+func (k *kept) countLocked(ctx context.Context) error {
 	stream, err := k.js.Stream(ctx, Stream)
 	if err != nil {
 		return err

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // pace lets one after another go, at even intervals. It is safe for concurrent use; the zero value does not wait.
 type pace struct {
 	every time.Duration
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
 	next  time.Time
 }
 
@@ -29,18 +31,8 @@ func (p *pace) wait(ctx context.Context) error {
 
 // rest blocks for d, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) error {
-	if ctx.Err() != nil {
+	if !stream.Sleep(ctx, d) {
 		return fmt.Errorf("stopped: %w", context.Cause(ctx))
 	}
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("stopped: %w", context.Cause(ctx))
-	}
+	return nil
 }

@@ -75,7 +75,7 @@ type RedriveOptions struct {
 type Redrive struct {
 	opts  RedriveOptions
 	scope *Scope
-	found registry
+	found histories
 	// traced is when the traces were looked for, by the server.
 	traced time.Time
 }
@@ -111,13 +111,13 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
-	return &Redrive{opts: o, scope: scope, found: registry{jobs: map[identity]standing{}}}
+	return &Redrive{opts: o, scope: scope, found: histories{jobs: map[identity]jobHistory{}}}
 }
 
 // Plan reads the selection and what became of its jobs since. It changes nothing.
 func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	now := time.Now()
-	where := places{}
+	where := historyScope{}
 	err := r.eachHeader(ctx, func(k *Kept) error {
 		if _, skip := r.exclude(k, now); skip != "" {
 			return nil

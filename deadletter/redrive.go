@@ -54,16 +54,16 @@ type run struct {
 	*Redrive
 
 	pace   pace
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	tally  Tally
-	looked map[place]look
+	looked map[jobKey]lastLook
 }
 
 // Run redrives what Plan found. Letters of one key go one after another, in the order of their sequences; each is
 // published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can be
 // stored; what was done by then is in the tally in any case.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
-	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}, looked: map[place]look{}}
+	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}, looked: map[jobKey]lastLook{}}
 	x.pace.every = r.opts.Rate.Per / time.Duration(max(1, r.opts.Rate.Count))
 	walk := r.scope.Walk(Whole)
 	for {
@@ -78,12 +78,12 @@ func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
 }
 
 func (x *run) chunk(ctx context.Context, chunk []Kept) error {
-	var order []place
-	byKey := map[place][]*Kept{}
+	var order []jobKey
+	byKey := map[jobKey][]*Kept{}
 	for i := range chunk {
 		k := &chunk[i]
 		x.address(k)
-		name := place{k.API, k.Key}
+		name := jobKey{k.API, k.Key}
 		if byKey[name] == nil {
 			order = append(order, name)
 		}
@@ -93,7 +93,7 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	group.SetLimit(keysAtOnce)
 	for _, name := range order {
 		group.Go(func() error {
-			defer x.leave(name)
+			defer x.forgetKey(name)
 			for _, k := range byKey[name] {
 				if err := x.letter(ctx, k); err != nil {
 					return err
@@ -118,7 +118,7 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	if err := x.pace.wait(ctx); err != nil {
 		return err
 	}
-	if err := x.look(ctx, k); err != nil {
+	if err := x.lookAgain(ctx, k); err != nil {
 		return err
 	}
 	if done, err := x.settled(ctx, k); done || err != nil {

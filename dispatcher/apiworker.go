@@ -298,21 +298,21 @@ func (w *apiWorker) counts() workerCounts {
 	return n
 }
 
-// ETA implements queue.Outlook.
+// ETA implements queue.Forecaster.
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.s.Eta(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
 }
 
-// Room implements queue.Outlook.
-func (w *apiWorker) Room(key string) bucket.Micros {
+// NextFree implements queue.Forecaster.
+func (w *apiWorker) NextFree(key string) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.s.PlaceFree(key, w.s.KnownTAT(key), w.now())
 }
 
-// Position implements queue.Outlook.
+// Position implements queue.Forecaster.
 func (w *apiWorker) Position(key string, seq uint64) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -322,4 +322,4 @@ func (w *apiWorker) Position(key string, seq uint64) int {
 	return 0
 }
 
-var _ queue.Outlook = (*apiWorker)(nil)
+var _ queue.Forecaster = (*apiWorker)(nil)

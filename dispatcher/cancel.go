@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"weir/bucket/stream"
+
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
@@ -130,7 +132,7 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 			return false // in want of room a restart finds the job again
 		}
 		w.log.Error("a job's message could not be loaded; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !sleep(ctx, loadRetry) {
+		if !stream.Sleep(ctx, loadRetry) {
 			return false
 		}
 		if j.part.lost.Load() {

@@ -31,7 +31,7 @@ import (
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
-	Office    *deadletter.Office
+	Letters   *deadletter.Writer
 	Instance  string // this replica's name
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
@@ -152,7 +152,7 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 
 func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	w := newWorker(d, o)
-	o.Queue.SetOutlook(w)
+	o.Queue.SetForecaster(w)
 	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()

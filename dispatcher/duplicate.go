@@ -33,7 +33,7 @@ func (w *apiWorker) rememberEnd(j *job) {
 
 // meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
 func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e queue.Entry) bool {
-	likeness := p.bucket.Twin(e)
+	likeness := p.bucket.Duplicate(e)
 	id := e.Header.Get(ingest.HeaderJobID)
 	switch likeness {
 	case queue.Same:
@@ -52,7 +52,7 @@ func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e que
 
 // resumeDuplicateLocked does the same with a job that was found when a partition was taken over, and was never called.
 func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
-	switch p.bucket.Twin(e) {
+	switch p.bucket.Duplicate(e) {
 	case queue.Same:
 		j := jobLocked(q.Extract(e.Seq))
 		j.bind(w.terms)

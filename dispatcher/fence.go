@@ -60,7 +60,7 @@ func (w *apiWorker) ask(ctx context.Context, j *job, name string, at uint64) (ms
 			return msg, true
 		}
 		w.log.Error("what came of a call could not be read; trying again", "stream", name, "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !sleep(ctx, loadRetry) {
+		if !stream.Sleep(ctx, loadRetry) {
 			return nil, false // the next start finds the job again
 		}
 	}

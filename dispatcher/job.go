@@ -129,7 +129,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.update(func(s *schedule.Schedule) { j.orders = nil; s.Postpone(j.Job, slot) })
 		return false
 	}
-	if err := j.terms.call.Conns.Claim(ctx); err != nil {
+	if err := j.terms.call.Conns.Acquire(ctx); err != nil {
 		w.unconnected(ctx, j, err)
 		return false
 	}

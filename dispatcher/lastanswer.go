@@ -2,22 +2,27 @@ package dispatcher
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+
+	"weir/bucket/stream"
 
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 )
 
-// recallAnswer gives a letter the last answer that the api gave to its job, as the ledger has it, if its call brought none. It
-// reports false where the worker stops before the ledger has answered.
+// recallAnswer gives a letter the last answer that the api gave to its job, as the ledger has it, if its call brought none. It blocks
+// until the ledger has answered, and reports false where the worker stops before.
 func (w *apiWorker) recallAnswer(ctx context.Context, j *job, letter *deadletter.Letter) bool {
-	msg, ok := w.ask(ctx, j, ledger.CallsStream, j.answeredAt)
-	if !ok {
-		return false
+	c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)
+	for err != nil && !errors.Is(err, ledger.ErrUnreadable) {
+		w.log.Error("the api's last answer could not be read in the ledger; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		if !stream.Sleep(ctx, loadRetry) {
+			return false
+		}
+		c, err = ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)
 	}
 	j.answeredAt = 0
-	var c ledger.Record
-	if msg == nil || json.Unmarshal(msg.Data, &c) != nil || c.Stream != j.part.bucket.Name() || c.Seq != j.Seq || c.Status == 0 {
+	if c == nil || c.Stream != j.part.bucket.Name() || c.Seq != j.Seq || c.Status == 0 {
 		return true // the ledger has let go of it
 	}
 	if letter.Answer = c.Answer; letter.Answer == nil {

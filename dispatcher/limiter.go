@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"weir/bucket/stream"
+
 	"weir/bucket"
 	"weir/dispatcher/schedule"
 )
@@ -183,9 +185,7 @@ func (w *apiWorker) tellEnded(ctx context.Context) {
 		err := w.store.Settle(trip, uses)
 		cancel()
 		if err != nil {
-			select {
-			case <-time.After(wait):
-			case <-ctx.Done():
+			if !stream.Sleep(ctx, wait) {
 				w.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
 				return
 			}

@@ -7,38 +7,18 @@ import (
 	"time"
 
 	"weir/bucket"
+	"weir/bucket/natstest"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
-
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newShared is a dispatcher that shares partitions with others, on a nats-server of the test's.
 func newShared(t *testing.T) *Dispatcher {
 	t.Helper()
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns.Start()
-	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
-	if !ns.ReadyForConnections(90 * time.Second) {
-		t.Fatal("the nats-server did not start")
-	}
-	nc, err := nats.Connect(ns.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t)
 	d := &Dispatcher{tail: ledger.NewTail(), opts: Options{
-		Conn: nc, JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
+		Conn: js.Conn(), JetStream: js, Replicas: 1, Instance: "weir-0", Now: func() bucket.Micros { return bucket.MicrosOf(time.Now()) },
 		Ahead: func() bucket.Micros { return 0 },
 	}}
 	if err := EnsureStreams(t.Context(), d.opts); err != nil {

@@ -10,7 +10,6 @@ import (
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // Calls of a partition that is taken over start while its queue is still being read: a long one would keep every key waiting.
@@ -145,7 +144,7 @@ func (w *apiWorker) markersLoaded(p *partition) {
 	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
 	w.mu.Lock()
 	if p.markers.AfterDeath() {
-		p.untold = !p.markers.Told()
+		p.untold = !p.markers.IntendsEveryCall()
 		p.Leftover = w.leftUntilLocked(p)
 	}
 	holdsAPI := w.terms.api.Retry.HoldAPI
@@ -282,7 +281,7 @@ func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory,
 		}
 	}
 	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
-	if c, ok := r.records[e.Seq]; ok && c.ID == e.Header.Get(ingest.HeaderMsgID) && c.Accepted == stored {
+	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
 		h.last = &c
 	}
 	if s, ok := r.results[e.Seq]; ok && s.Of(e) {

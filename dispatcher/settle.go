@@ -166,7 +166,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		return
 	}
 	if w.persist(ctx, "dead letter", j, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Office.Bury(letter, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(letter, done) })
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
@@ -250,25 +250,13 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 				"seq", j.Seq, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
-			sleep(ctx, leaseCheck)
+			stream.Sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
 			w.update(func(s *schedule.Schedule) { s.Hold(nil, w.now().Add(2*persistRetry), "outcomes cannot be stored") })
 			w.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
-			sleep(ctx, persistRetry)
+			stream.Sleep(ctx, persistRetry)
 		}
-	}
-}
-
-// sleep blocks for a time, or until ctx ends, and reports whether it was the time.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -346,7 +334,7 @@ func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	}
 	e.Data = data
 	w.log.Info(string(e.Type), attrs...)
-	w.d.opts.Office.Send(e, func(err error) {
+	w.d.opts.Letters.Send(e, func(err error) {
 		if err != nil {
 			w.log.Warn("an event could not be stored", "err", err)
 		}

@@ -104,37 +104,30 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 	for p := range parts {
 		workers[p.API] = d.worker(p.API)
 	}
-	apis := slices.Collect(maps.Keys(workers))
-	known := d.tail.IDsKnown(apis[0])
-	for _, api := range apis[1:] {
-		known = min(known, d.tail.IDsKnown(api))
-	}
-	r := &ledger.Reading{
-		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail.OrDefault(), IDsKnown: known,
-		Concerns: func(api string) bool { return workers[api] != nil },
+	reached, err := d.tail.Read(ctx, ledger.TailOptions{
+		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail, APIs: slices.Collect(maps.Keys(workers)), Now: d.opts.Now,
 		Wants: func(api, key string) bool {
 			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].partitions))}]
 			return ok
 		},
-		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.Recall(jobs) },
+		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if d.owner == nil {
 				return c.TAT // by this clock
 			}
 			return workers[c.API].inherit(c, stored, began)
 		},
-	}
-	if err := r.Run(ctx); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	d.tail.Adopt(r, apis, d.opts.Now())
-	d.warnShort(r)
+	d.warnShort(reached)
 	return nil
 }
 
 // warnShort tells where the ledger does not reach back as far as ids are to be known.
-func (d *Dispatcher) warnShort(r *ledger.Reading) {
-	if !r.Begins.After(r.Began.Add(-d.opts.Dedupe.Known())) {
+func (d *Dispatcher) warnShort(reached ledger.Extent) {
+	if !reached.Begins.After(reached.Asked.Add(-d.opts.Dedupe.Known())) {
 		return
 	}
 	d.tailLoads.mu.Lock()
@@ -143,7 +136,7 @@ func (d *Dispatcher) warnShort(r *ledger.Reading) {
 	d.tailLoads.mu.Unlock()
 	if !told {
 		d.log.Warn("the ledger does not reach back as far as ids are to be known: a job that ended before it begins, and is sent again, may be "+
-			"called again; lower dedupe, or give it a larger store", "begins", r.Begins)
+			"called again; lower dedupe, or give it a larger store", "begins", reached.Begins)
 	}
 }
 

@@ -41,9 +41,9 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, queue.ReadOptions{
-			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, Marked: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
+			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, MarkersLoaded: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
 			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { w.open(p); close(caughtUp) },
-			Deaf: func(err error) { w.deaf(p, err) },
+			Stalled: func(err error) { w.deaf(p, err) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {

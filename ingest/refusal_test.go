@@ -100,7 +100,7 @@ func TestRefusalAnswer(t *testing.T) {
 
 // TestOpen is the end of the intake: nobody comes in after the close, which is over when the last has left.
 func TestOpen(t *testing.T) {
-	var o open
+	var o unanswered
 	for range 2 {
 		if !o.enter() {
 			t.Fatal("nobody may come in")
@@ -119,7 +119,7 @@ func TestOpen(t *testing.T) {
 	o.leave()
 	await.Receive(t, "the end after the last has left", closed)
 	await.Receive(t, "the end, asked for again", o.close())
-	var empty open
+	var empty unanswered
 	await.Receive(t, "the end where nobody is in", empty.close())
 }
 

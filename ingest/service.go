@@ -72,13 +72,13 @@ type Options struct {
 // Service is the intake: it reads jobs, has them stored, and answers when the stream has answered. It never waits for
 // one job before it reads the next.
 type Service struct {
-	opts     Options
-	log      *slog.Logger
-	micro    micro.Service
-	open     open // jobs not answered yet
-	accepted *prometheus.CounterVec
-	refused  *prometheus.CounterVec
-	overSoft *prometheus.CounterVec
+	opts       Options
+	log        *slog.Logger
+	micro      micro.Service
+	unanswered unanswered // jobs not answered yet
+	accepted   *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+	overSoft   *prometheus.CounterVec
 }
 
 // Start begins to take jobs.
@@ -137,7 +137,7 @@ func (s *Service) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop the intake: %w", err)
 	}
 	select {
-	case <-s.open.close():
+	case <-s.unanswered.close():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("stop the intake: some jobs are not answered yet: %w", context.Cause(ctx))
@@ -159,7 +159,7 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	name, tokens, _ := strings.Cut(address, ".")
 	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
-	if !s.open.enter() {
+	if !s.unanswered.enter() {
 		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
 		return
 	}
@@ -242,7 +242,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 	case Unsure:
 		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
 			"err", refusal.Description)
-		in.service.open.leave()
+		in.service.unanswered.leave()
 		return
 	}
 	if refusal.Code == TooLarge {
@@ -270,7 +270,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 }
 
 func (in *submission) answer(data []byte) {
-	defer in.service.open.leave()
+	defer in.service.unanswered.leave()
 	in.send(data)
 }
 

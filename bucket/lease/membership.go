@@ -38,14 +38,14 @@ type Membership struct {
 	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
 	ended    atomic.Bool
 
-	mu       sync.Mutex // held over a renewal
+	mu       sync.Mutex // guards what follows; it is held over a renewal
 	member   Member
 	revision uint64
 }
 
 // Join begins a lease. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
-	l := &Membership{registry: r, session: r.here.show(nuid.Next()), member: m}
+	l := &Membership{registry: r, session: r.presence.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
 	revision, err := r.put(ctx, memberKey(l.session), marshalMember(m), 0)
 	if err != nil {
@@ -106,14 +106,14 @@ func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
 		l.renewed.Store(&before)
 		return nil
 	case errors.Is(err, stream.ErrStale):
-		return l.recheck(ctx)
+		return l.recheckLocked(ctx)
 	}
 	return fmt.Errorf("renew the lease: %w", err)
 }
 
-// recheck tells a lease that was ended from one whose renewal succeeded without its answer arriving. Nobody but this
+// recheckLocked tells a lease that was ended from one whose renewal succeeded without its answer arriving. Nobody but this
 // process ever writes the lease, except to end it.
-func (l *Membership) recheck(ctx context.Context) error {
+func (l *Membership) recheckLocked(ctx context.Context) error {
 	now, err := l.registry.last(ctx, memberKey(l.session))
 	switch {
 	case err != nil:

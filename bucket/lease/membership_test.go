@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 )
 
 // TestLeaseThatFell: a lease that stands at an earlier renewal than the last is lost: the registry has lost writes, and who

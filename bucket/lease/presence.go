@@ -22,13 +22,13 @@ import (
 type presence struct {
 	host string // this machine since it started, and this network namespace; empty where that cannot be told
 
-	mu     sync.Mutex
-	showed []net.PacketConn
+	mu      sync.Mutex // guards what follows
+	sockets []net.PacketConn
 }
 
-// mostShown bounds the sockets of one process, which begins a lease anew each time it has lost one. Of a session without a
+// mostSockets bounds the sockets of one process, which begins a lease anew each time it has lost one. Of a session without a
 // socket nobody can tell whether its process is gone: its calls are waited for.
-const mostShown = 256
+const mostSockets = 256
 
 func newPresence() *presence {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -41,11 +41,11 @@ func newPresence() *presence {
 	return &presence{host: fmt.Sprintf("%016x", h.Sum64())}
 }
 
-// show names a session so that others can find out whether its process is there, where that is possible.
-func (p *presence) show(session string) string {
+// nameSession names a session so that others can find out whether its process is there, where that is possible.
+func (p *presence) nameSession(session string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.host == "" || len(p.showed) == mostShown {
+	if p.host == "" || len(p.sockets) == mostSockets {
 		return session
 	}
 	named := session + "-" + p.host
@@ -53,12 +53,12 @@ func (p *presence) show(session string) string {
 	if err != nil {
 		return session
 	}
-	p.showed = append(p.showed, socket)
+	p.sockets = append(p.sockets, socket)
 	return named
 }
 
 // Gone reports whether the process of a session is known to have ended, and with it every call that it made. It does not block.
-func (r *Registry) Gone(session string) bool { return r.here.gone(session) }
+func (r *Registry) Gone(session string) bool { return r.presence.gone(session) }
 
 func (p *presence) gone(session string) bool {
 	_, host, named := strings.Cut(session, "-")

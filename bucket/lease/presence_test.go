@@ -12,7 +12,7 @@ func TestPresence(t *testing.T) {
 	if here.host == "" {
 		t.Skip("this system does not tell which machine it is")
 	}
-	session := here.show("abc")
+	session := here.nameSession("abc")
 	if session == "abc" || newPresence().gone(session) {
 		t.Fatalf("%s is gone", session)
 	}
@@ -24,10 +24,10 @@ func TestPresence(t *testing.T) {
 	if elsewhere.gone(session) || (&presence{}).gone(session) || here.gone("abc") || here.gone("abc-") || here.gone("") {
 		t.Error("one that cannot be known to be gone is taken for it")
 	}
-	if again := here.show("abc"); again != "abc" {
+	if again := here.nameSession("abc"); again != "abc" {
 		t.Errorf("a name that is taken was shown again: %s", again)
 	}
-	if err := here.showed[0].Close(); err != nil {
+	if err := here.sockets[0].Close(); err != nil {
 		t.Fatal(err)
 	}
 	if elsewhere.gone(session) || !newPresence().gone(session) {
@@ -42,17 +42,17 @@ func TestPresenceIsBounded(t *testing.T) {
 		t.Skip("only Linux tells one network namespace from another")
 	}
 	t.Cleanup(func() {
-		for _, s := range p.showed {
+		for _, s := range p.sockets {
 			_ = s.Close()
 		}
 	})
-	for i := range mostShown + 10 {
+	for i := range mostSockets + 10 {
 		session := fmt.Sprintf("bounded%d.%d", os.Getpid(), i)
-		if named := p.show(session); (named != session) != (i < mostShown) {
+		if named := p.nameSession(session); (named != session) != (i < mostSockets) {
 			t.Fatalf("session %d is named %s", i, named)
 		}
 	}
-	if len(p.showed) != mostShown {
-		t.Errorf("%d sockets", len(p.showed))
+	if len(p.sockets) != mostSockets {
+		t.Errorf("%d sockets", len(p.sockets))
 	}
 }

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"weir/bucket/stream"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // LeasesBucket is the key-value bucket of leases and claims:
@@ -45,9 +44,9 @@ func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv
 
 // Registry is where the replicas that dispatch find each other and tell who owns what. It is safe for concurrent use.
 type Registry struct {
-	js   jetstream.JetStream
-	kv   jetstream.KeyValue
-	here *presence
+	js       jetstream.JetStream
+	kv       jetstream.KeyValue
+	presence *presence
 }
 
 // OpenRegistry makes the bucket exist.
@@ -58,7 +57,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{js: js, kv: kv, here: newPresence()}, nil
+	return &Registry{js: js, kv: kv, presence: newPresence()}, nil
 }
 
 // FindRegistry is the registry of a server; nil where no replica has shared anything.
@@ -70,7 +69,7 @@ func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	case err != nil:
 		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
 	}
-	return &Registry{js: js, kv: kv, here: newPresence()}, nil
+	return &Registry{js: js, kv: kv, presence: newPresence()}, nil
 }
 
 // put stores a value in the place of the revision given, and of no other.
@@ -100,19 +99,19 @@ func (r *Registry) write(ctx context.Context, m *nats.Msg, revision uint64) (uin
 	return 0, err
 }
 
-// standing is what a key stands at: with neither value nor revision nothing is there, without a value its deletion.
-type standing struct {
+// keyState is what a key stands at: with neither value nor revision nothing is there, without a value its deletion.
+type keyState struct {
 	value    []byte
 	revision uint64
 }
 
 // last asks the bucket's leader, since a replica that lags could tell of a lease that has ended or not begun.
-func (r *Registry) last(ctx context.Context, key string) (standing, error) {
+func (r *Registry) last(ctx context.Context, key string) (keyState, error) {
 	m, err := stream.AskLeader(ctx, r.js.Conn(), leasesStream, fmt.Sprintf(`{"last_by_subj":%q}`, leasesSubject+key))
 	if err != nil || m == nil {
-		return standing{}, err
+		return keyState{}, err
 	}
-	s := standing{revision: m.Seq, value: m.Data}
+	s := keyState{revision: m.Seq, value: m.Data}
 	if strings.Contains(string(m.Headers), headerOperation) || len(s.value) == 0 {
 		s.value = nil
 	}

@@ -7,36 +7,36 @@ import (
 	"weir/ingest"
 )
 
-// letIn is a job that every admission limit let in, with what it counted against each.
-type letIn struct {
+// admissions are what a job counted that every admission limit let in.
+type admissions struct {
 	job       *ingest.Job
 	admitters []*bucket.Admitter
 	counted   []bucket.Admittance
 }
 
-// letThrough asks one limit after the other; when one says no, what the job counted against the others is taken back. nil
+// admitAll asks one limit after the other; when one says no, what the job counted against the others is taken back. nil
 // and nil means that there is no such limit.
-func letThrough(j *ingest.Job, admitters []*bucket.Admitter) (let *letIn, no *bucket.Admittance) {
+func admitAll(j *ingest.Job, admitters []*bucket.Admitter) (admitted *admissions, no *bucket.Admittance) {
 	if len(admitters) == 0 {
 		return nil, nil
 	}
-	let = &letIn{job: j, admitters: admitters}
+	admitted = &admissions{job: j, admitters: admitters}
 	now := bucket.MicrosOf(time.Now())
 	for _, x := range admitters {
 		a := x.Admit(j.Key, now, j.Cost)
 		if a.Verdict == bucket.Refused {
-			let.takeBack()
+			admitted.takeBack()
 			return nil, &a
 		}
-		let.counted = append(let.counted, a)
+		admitted.counted = append(admitted.counted, a)
 		j.OverSoft = j.OverSoft || a.Verdict == bucket.OverSoft
 	}
-	return let, nil
+	return admitted, nil
 }
 
 // answered takes back what a job counted that was not taken, or was known, and says of one that was taken that it is over
 // a soft limit.
-func (l *letIn) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest.Receipt, *ingest.Refusal) {
+func (l *admissions) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest.Receipt, *ingest.Refusal) {
 	return func(receipt ingest.Receipt, refusal *ingest.Refusal) {
 		if refusal != nil || receipt.Duplicate {
 			l.takeBack()
@@ -47,7 +47,7 @@ func (l *letIn) answered(done func(ingest.Receipt, *ingest.Refusal)) func(ingest
 	}
 }
 
-func (l *letIn) takeBack() {
+func (l *admissions) takeBack() {
 	for i, a := range l.counted {
 		l.admitters[i].TakeBack(l.job.Key, a, l.job.Cost)
 	}

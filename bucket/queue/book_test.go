@@ -39,7 +39,7 @@ func TestBook(t *testing.T) {
 // desk is a partition without a stream: what the stream would answer and when the reader reads it is the test's choice.
 type desk struct {
 	p        *Partition
-	open     []*entrant
+	open     []*pendingPut
 	nextSeq  uint64
 	inStream map[uint64]string // sequence to message id, not finished
 	unread   []uint64
@@ -48,24 +48,24 @@ type desk struct {
 }
 
 func newDesk() *desk {
-	p := &Partition{queue: &Queue{holdings: NewHoldings(1 << 30), api: "credit"}, book: newBook(), pending: map[string]*pending{}, reading: true, wake: make(chan struct{}, 1), reconnects: func() uint64 { return 0 }}
+	p := &Partition{queue: &Queue{holdings: NewHoldings(1 << 30), api: "credit"}, book: newBook(), pending: map[string]*idPuts{}, reading: true, wake: make(chan struct{}, 1), reconnects: func() uint64 { return 0 }}
 	p.sweeper = &sweeper{p: p, own: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{}, wake: make(chan struct{}, 1)}
 	return &desk{p: p, inStream: map[uint64]string{}, ids: map[string]uint64{}}
 }
 
-func (d *desk) put(id string, foregone *ingest.Refusal) {
-	d.p.put(&ingest.Job{API: "credit", Key: "k", ID: id, DedupeID: id}, bucket.KeyLimits{Capacity: 1 << 30}, foregone, func(ingest.Receipt, *ingest.Refusal) {})
+func (d *desk) put(id string, earlyRefusal *ingest.Refusal) {
+	d.p.put(&ingest.Job{API: "credit", Key: "k", ID: id, DedupeID: id}, bucket.KeyLimits{Capacity: 1 << 30}, earlyRefusal, func(ingest.Receipt, *ingest.Refusal) {})
 	d.open = append(d.open, d.p.waiting...)
 	d.p.waiting = nil
 }
 
 // store decides what the stream does with a message that is on its way: nothing is known of it yet.
-func (d *desk) store(e *entrant) stream.Answer {
+func (d *desk) store(e *pendingPut) stream.Answer {
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
 	if seq, known := d.ids[id]; known {
 		return stream.Answer{Seq: seq, Duplicate: true}
 	}
-	if e.foregone != nil {
+	if e.earlyRefusal != nil {
 		return stream.Answer{Err: stream.ErrNotKnown}
 	}
 	d.nextSeq++
@@ -94,14 +94,14 @@ func (d *desk) finish(i int) {
 func TestBookCountsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDesk()
-		var sent []*entrant // their answers are on the way back
+		var sent []*pendingPut // their answers are on the way back
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				var foregone *ingest.Refusal
+				var earlyRefusal *ingest.Refusal
 				if rapid.IntRange(0, 3).Draw(t, "foregone") == 0 {
-					foregone = &ingest.Refusal{Code: ingest.Throttled}
+					earlyRefusal = &ingest.Refusal{Code: ingest.Throttled}
 				}
-				d.put(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id")), foregone)
+				d.put(fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "id")), earlyRefusal)
 			},
 			"stream": func(t *rapid.T) {
 				if len(d.open) == 0 {
@@ -180,7 +180,7 @@ func TestBookCountsOnce(t *testing.T) {
 func TestRefusalsHoldNoAddress(t *testing.T) {
 	p := &Partition{name: "WEIR_pay_0"}
 	broken := fmt.Errorf("%w: %w", stream.ErrUnsent, errors.New("write tcp 10.0.0.7:51022->10.0.0.8:4222: broken pipe"))
-	r := p.refusal(&entrant{answer: stream.Answer{Err: broken}})
+	r := p.refusal(&pendingPut{answer: stream.Answer{Err: broken}})
 	if r.Code != ingest.Unavailable || !strings.Contains(r.Description, "WEIR_pay_0") || strings.Contains(r.Description, "10.0.0") {
 		t.Errorf("%d: %s", r.Code, r.Description)
 	}

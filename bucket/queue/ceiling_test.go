@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestCeilingRaisedByOthers: another replica raises what the streams let in, by a configuration that this one does not have. It
@@ -83,8 +84,8 @@ func TestOthersJobsCount(t *testing.T) {
 	caughtUp, reads, goOn := make(chan struct{}), make(chan struct{}, 100), make(chan struct{})
 	work.Go(func() {
 		_ = p.Read(ctx, ReadOptions{
-			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true },
-			Take: func(Entry) { reads <- struct{}{}; <-goOn }, CaughtUp: func() { close(caughtUp) }, Deaf: func(error) {},
+			Mark: func(Entry) {}, MarkersLoaded: func() {}, Bodies: func() bool { return true },
+			Take: func(Entry) { reads <- struct{}{}; <-goOn }, CaughtUp: func() { close(caughtUp) }, Stalled: func(error) {},
 		})
 	})
 	defer close(goOn)

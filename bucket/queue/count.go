@@ -7,10 +7,9 @@ import (
 	"fmt"
 	"strconv"
 
-	"weir/bucket/stream"
-
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+	"weir/bucket/stream"
 )
 
 // countTries bounds how often a counted put starts again because another producer came first; countAtOnce how many keys
@@ -26,11 +25,11 @@ type tally struct {
 	known  bool
 	last   uint64
 	jobs   int64
-	tries  int  // of the first entrant
+	tries  int  // of the first put
 	unsure bool // an earlier try of it may have been stored
 }
 
-// judged is how the first entrant ended, by its last error.
+// judged is how the first put ended, by its last error.
 func (t *tally) judged(err error) error {
 	if t.unsure {
 		return stream.InDoubt(err)
@@ -42,12 +41,12 @@ func (t *tally) judged(err error) error {
 // last sequence of a key and then the number of its messages, and publishes on the condition that the last sequence is
 // still the same: since then jobs can only have left, so the capacity holds exactly, whoever else is putting jobs.
 // Keys are put side by side, a job of each at a time.
-func (p *Partition) putCounted(ctx context.Context, entrants []*entrant) {
+func (p *Partition) putCounted(ctx context.Context, puts []*pendingPut) {
 	tallies := map[string]*tally{}
-	for len(entrants) > 0 {
-		var now, later []*entrant
+	for len(puts) > 0 {
+		var now, later []*pendingPut
 		first := map[string]bool{}
-		for _, e := range entrants {
+		for _, e := range puts {
 			if first[e.msg.Subject] {
 				later = append(later, e)
 				continue
@@ -59,12 +58,12 @@ func (p *Partition) putCounted(ctx context.Context, entrants []*entrant) {
 			now = append(now, e)
 		}
 		again := p.putRound(ctx, now, tallies)
-		entrants = append(again, later...)
+		puts = append(again, later...)
 	}
 }
 
 // putRound puts one job of each key, and returns those that must be tried again.
-func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[string]*tally) (again []*entrant) {
+func (p *Partition) putRound(ctx context.Context, now []*pendingPut, tallies map[string]*tally) (again []*pendingPut) {
 	var counting errgroup.Group
 	counting.SetLimit(countAtOnce)
 	for _, e := range now {
@@ -78,7 +77,7 @@ func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[st
 		})
 	}
 	_ = counting.Wait() // each has its own error
-	var sent []*entrant
+	var sent []*pendingPut
 	for _, e := range now {
 		t := tallies[e.msg.Subject]
 		if e.answer.Err != nil {
@@ -105,7 +104,7 @@ func (p *Partition) putRound(ctx context.Context, now []*entrant, tallies map[st
 }
 
 // judge reads the answer to a counted put, and reports whether it must be tried again.
-func (p *Partition) judge(e *entrant, t *tally) (again bool) {
+func (p *Partition) judge(e *pendingPut, t *tally) (again bool) {
 	switch {
 	case e.answer.Err == nil && !e.answer.Duplicate:
 		*t = tally{known: true, last: e.answer.Seq, jobs: t.jobs + 1}

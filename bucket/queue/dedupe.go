@@ -12,8 +12,8 @@ import (
 // Dedupe is for how long a job's id is known, as it is and as it was: the configuration changes it while jobs wait, and
 // whether a message is a job of its own was decided when its stream took it. It is safe for concurrent use.
 type Dedupe struct {
-	mu      sync.Mutex
-	windows []window // in the order they were put in force; never empty
+	mu      sync.Mutex // guards what follows
+	windows []window   // in the order they were put in force; never empty
 }
 
 // window is one value, and when streams may have judged by it: from when its version was stored until the next one is

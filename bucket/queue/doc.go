@@ -24,7 +24,7 @@
 // # Ids
 //
 // JetStream forgets the id of a deleted message when its server restarts. Ids of finished jobs come back from the ledger
-// (recall.go), and dedupe.go judges whether a message with a known id is the same job.
+// (finishedids.go), and dedupe.go judges whether a message with a known id is the same job.
 //
 // What is remembered of an end is when its job was accepted, not until when that matters: whether a copy is the same job
 // follows from what dedupe was when the stream took the copy, and all values there were are known, with the times of their
@@ -40,15 +40,15 @@
 // into three quarters are let in. What the server inside caches is not counted: it holds blocks weakly and loses them to the
 // collector.
 //
-// # A stream that was set back
+// # A stream that was reset
 //
 // Every ten seconds the stream's leader is asked for the first message behind what was read; the same one missing twice has
 // the reader set up anew, where it was. A server that lost its last writes gives their sequences to new jobs, which a reader
-// that is past them would never be given (setback.go). Then the partition is let go of and read anew; what had ended, and is
+// that is past them would never be given (streamreset.go). Then the partition is let go of and read anew; what had ended, and is
 // there again, the owner knows. Until a connection that was lost has been looked at so, nothing is deleted: the sequence may
 // be another job's by then.
 //
-// The package knows nothing of HTTP, letters or the schedule; it asks an Outlook when a job's call may start.
+// The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //
 // # What must hold
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/bucket/stream"
 	"weir/ingest/await"
 )

@@ -78,11 +78,11 @@ func (h *Holdings) Held() (intake, kept, near, keys int64) {
 }
 
 // enter takes room for a job on its way into its stream. It reports why there is none, nil when there is.
-func (h *Holdings) enter(size int64, news bool) error {
+func (h *Holdings) enter(size int64, newKey bool) error {
 	switch {
 	case h.tight.Load():
 		return errors.New("its heap is as large as it may be")
-	case news && h.keys.Load() >= h.mostKeys:
+	case newKey && h.keys.Load() >= h.mostKeys:
 		return fmt.Errorf("%d keys wait already, and no more fit into its memory", h.keys.Load())
 	case !h.intake.take(size):
 		return fmt.Errorf("%d bytes wait to be stored already", h.intake.held())
@@ -133,15 +133,15 @@ func (s *Space) Release() { s.Resize(0) }
 type room struct {
 	most int64 // not changed
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows, and the spaces that are had of it
 	used    int64
 	waiting []*waiter // first come, first served; as many as there are jobs made ready or ended at once
 }
 
 type waiter struct {
-	space *Space
-	size  int64
-	let   chan struct{} // closed when the space has its size
+	space   *Space
+	size    int64
+	granted chan struct{} // closed when the space has its size
 }
 
 // fitsLocked says whether there is room.
@@ -194,13 +194,13 @@ func (r *room) give(size int64) {
 }
 
 func (r *room) await(ctx context.Context, size int64) (*Space, error) {
-	w := &waiter{space: &Space{of: r}, size: size, let: make(chan struct{})}
+	w := &waiter{space: &Space{of: r}, size: size, granted: make(chan struct{})}
 	r.mu.Lock()
 	r.waiting = append(r.waiting, w)
 	r.admitLocked()
 	r.mu.Unlock()
 	select {
-	case <-w.let:
+	case <-w.granted:
 		return w.space, nil
 	case <-ctx.Done():
 	}
@@ -225,6 +225,6 @@ func (r *room) admitLocked() {
 		}
 		r.used += w.size
 		w.space.size = w.size
-		close(w.let)
+		close(w.granted)
 	}
 }

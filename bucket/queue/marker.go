@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // ErrFenced says that another owner has taken the partition: this one may start no call there any more.
@@ -31,23 +32,23 @@ const (
 type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
-	// Repeatable says that the call carries an idempotency key. It is told here because the api's configuration may say
+	// Repeatable says that the call carries an idempotency key. It is written here because the api's configuration may say
 	// otherwise by the time the intent is read. So are the fields down to Price.
 	Repeatable bool `json:"repeatable,omitempty"`
-	// Idempotency tells what the key looks like and where it goes: a call with another one is another call to the api.
-	// "" beside Repeatable: not told.
+	// Idempotency says what the key looks like and where it goes: a call with another one is another call to the api.
+	// "" beside Repeatable: not written.
 	Idempotency string `json:"idempotency,omitempty"`
-	// Timeout is how long the call may run. 0: not told, and the price is not either.
+	// Timeout is how long the call may run. 0: not written, and nor is the price.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	Price   int64         `json:"price,omitempty"` // of the call, in millionths
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
-	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not told.
+	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not written.
 	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not told.
+	// Epoch is that of the owner who wrote it; Intend fills it in. 0: not written.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// KeySum is the KeySum of the job's key: who takes the partition over calls nothing of the key before it has read the
-	// job. 0: not told; then it calls nothing at all until then.
+	// job. 0: not written; then it calls nothing at all until then.
 	KeySum uint64 `json:"key_sum,omitempty"`
 }
 
@@ -64,16 +65,16 @@ type RetryMark struct {
 	Answered  uint64        `json:"answered,omitempty"` // where the record of that answer stands in the ledger
 	Unseen    bool          `json:"unseen,omitempty"`   // none of its calls is known to have reached the api: no job of the key overtakes it
 	Pushback  bool          `json:"pushback,omitempty"` // NotBefore is the api's word: it holds the key or the api, not only the job
-	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or it is not told.
+	// Idempotency is that of the calls which may have been processed, see Intent; "": there is none, or it is not written.
 	Idempotency string `json:"idempotency,omitempty"`
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
 	// Ends says that the job is not called again: it is becoming a letter with this reason, and Reason is its detail.
 	Ends string `json:"ends,omitempty"`
 
-	// Accepted and KeySum are the job's, see Intent; 0: not told.
+	// Accepted and KeySum are the job's, see Intent; 0: not written.
 	Accepted bucket.Micros `json:"accepted,omitempty"`
-	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not told.
+	// Epoch is that of the owner who wrote it; Retry fills it in. No stream refuses a mark of an earlier owner. 0: not written.
 	Epoch  uint64 `json:"epoch,omitempty"`
 	KeySum uint64 `json:"key_sum,omitempty"`
 
@@ -85,20 +86,20 @@ type RetryMark struct {
 
 // Markers writes one partition's markers. It is safe for concurrent use.
 type Markers struct {
-	p     *Partition
-	w     *stream.Writer
-	epoch uint64 // its sequence
-	fence string // the same, as a header has it
-	died  bool
-	told  bool          // by the owner before, which died: every call that it began has an intent
-	held  time.Duration // by the owner before, which died
+	p                *Partition
+	w                *stream.Writer
+	epoch            uint64 // its sequence
+	fence            string // the same, as a header has it
+	died             bool
+	intendsEveryCall bool          // by the owner before, which died: every call that it began has an intent
+	held             time.Duration // by the owner before, which died
 }
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
 func (m *Markers) AfterDeath() bool { return m.died }
 
-// Told reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
-func (m *Markers) Told() bool { return m.told }
+// IntendsEveryCall reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
+func (m *Markers) IntendsEveryCall() bool { return m.intendsEveryCall }
 
 // Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up.
 func (m *Markers) Held() time.Duration { return m.held }
@@ -162,7 +163,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	}
 	return &Markers{
 		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil, held: held,
-		told: intendsAll(earlier),
+		intendsEveryCall: intendsAll(earlier),
 	}, nil
 }
 
@@ -270,4 +271,54 @@ func (e Entry) RetryMark() (RetryMark, error) {
 		return mark, fmt.Errorf("retry %d: %w", e.Seq, err)
 	}
 	return mark, nil
+}
+
+// Markers stand behind their jobs, and no call of a job may start before they are known. So they are read first, by
+// themselves: calls need not wait then until a long queue has been read.
+
+// readMarkers gives Mark every marker that stands before this owner's epoch, from where it has been given them to.
+func (r *reading) readMarkers(ctx context.Context) error {
+	p := r.p
+	o := stream.Until{
+		Conn: p.nc, Stream: p.stream, Last: r.fence - 1,
+		From: jetstream.OrderedConsumerConfig{
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.marks + 1,
+			FilterSubjects: []string{
+				queueSubject(p.queue.api, p.number, kindIntent, ">"), queueSubject(p.queue.api, p.number, kindRetry, ">"),
+			},
+		},
+	}
+	some, err := o.More(ctx, r.marks) // mostly there are none, and no consumer is needed
+	if err == nil && some {
+		err = stream.ReadUntil(ctx, o, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+			r.mark(msg, meta)
+			return nil
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("read the markers of %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// mark gives one marker to Mark.
+func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
+	seq := meta.Sequence.Stream
+	kind, _, ok := parseQueueSubject(msg.Subject())
+	if !ok || seq <= r.marks {
+		return
+	}
+	r.marks = seq
+	r.Mark(Entry{Kind: kindOf(kind), Seq: seq, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp})
+}
+
+// kindOf is what a queue subject's kind makes of its message.
+func kindOf(kind string) EntryKind {
+	switch kind {
+	case kindIntent:
+		return IntentEntry
+	case kindRetry:
+		return RetryEntry
+	}
+	return JobEntry
 }

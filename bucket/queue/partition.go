@@ -32,44 +32,45 @@ type Partition struct {
 	stream     jetstream.Stream
 	intake     *stream.Exchange
 	sweeper    *sweeper
-	watch      time.Duration // how often it is looked whether the reader has gone deaf
+	watch      time.Duration // how often it is looked whether the reader has stalled
+
+	wake   chan struct{} // has a value when a job may wait
+	larger chan struct{} // a message may be larger than its reader was set up for
 
 	jobs, keys atomic.Int64 // in the book, without those that are finished
 
-	mu       sync.Mutex
-	book     *book
-	fence    uint64              // the sequence of this owner's epoch, 0 before it took over
-	waiting  []*entrant          // not yet on their way to the stream
-	pending  map[string]*pending // waiting or on their way, by message id
-	reading  bool                // somebody reads the stream into the book
-	caughtUp bool                // all that was there when the reading began is in it
-	volume   int                 // numbers the books
-	endings  endings             // the ids of finished jobs that the stream may have forgotten
-	wake     chan struct{}
-	larger   chan struct{} // a message may be larger than its reader was set up for
+	mu             sync.Mutex // guards what follows, and the sweeper's state
+	book           *book
+	fence          uint64             // the sequence of this owner's epoch, 0 before it took over
+	waiting        []*pendingPut      // not yet on their way to the stream
+	pending        map[string]*idPuts // waiting or on their way, by message id
+	reading        bool               // somebody reads the stream into the book
+	caughtUp       bool               // all that was there when the reading began is in it
+	bookGeneration int                // numbers the books
+	finishedIDs    finishedIDs        // the ids of finished jobs that the stream may have forgotten
 }
 
-// entrant is a job on its way into the stream.
-type entrant struct {
-	job    *ingest.Job
-	limits bucket.KeyLimits
-	msg    *nats.Msg
-	size   int   // of it, in bytes
-	held   int64 // of the holdings
-	ticket uint32
-	volume int  // of the book that the ticket is of
-	twin   bool // another with this id is pending already: the stream will call one of them a duplicate
-	// foregone is a refusal decided at the door: the stream is only asked whether it knows the job's id.
-	foregone *ingest.Refusal
-	answer   stream.Answer
-	depth    int64 // for a full bucket
-	done     func(ingest.Receipt, *ingest.Refusal)
+// pendingPut is a job on its way into the stream.
+type pendingPut struct {
+	job        *ingest.Job
+	limits     bucket.KeyLimits
+	msg        *nats.Msg
+	size       int   // of it, in bytes
+	held       int64 // of the holdings
+	ticket     uint32
+	generation int  // of the book that the ticket is of
+	duplicate  bool // another with this id is pending already: the stream will call one of them a duplicate
+	// earlyRefusal was decided before the stream was asked: the stream is only asked whether it knows the job's id.
+	earlyRefusal *ingest.Refusal
+	answer       stream.Answer
+	depth        int64 // for a full bucket
+	done         func(ingest.Receipt, *ingest.Refusal)
 }
 
-// pending are the entrants with one message id that have a ticket.
-type pending struct {
-	entrants int
-	read     bool // the reader met a message with this id: the next ticket that is answered counts it
+// idPuts are the puts with one message id that have a ticket.
+type idPuts struct {
+	puts int
+	read bool // the reader met a message with this id: the next ticket that is answered counts it
 }
 
 func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {
@@ -80,7 +81,7 @@ func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) 
 	p := &Partition{
 		reconnects: func() uint64 { return nc.Stats().Reconnects },
 		queue:      q, number: number, name: StreamName(q.api, number), nc: nc, stream: source, intake: intake,
-		book: newBook(), pending: map[string]*pending{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch,
+		book: newBook(), pending: map[string]*idPuts{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch,
 	}
 	p.sweeper, err = newSweeper(p)
 	return p, err
@@ -93,7 +94,7 @@ func (p *Partition) Name() string { return p.name }
 func (p *Partition) Number() int { return p.number }
 
 // put takes a job into the bucket or refuses it. The forecast is judged now; the capacity when the stream answers.
-func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, foregone *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
+func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *ingest.Refusal, done func(ingest.Receipt, *ingest.Refusal)) {
 	p.mu.Lock()
 	if len(p.waiting) >= maxIntake {
 		p.mu.Unlock()
@@ -106,7 +107,7 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, foregone *ingest
 		j.DedupeID = nuid.Next()
 	}
 	id := ingest.StoredID(j.Key, j.DedupeID)
-	if first, known := p.endings.find(id); known && p.queue.dedupe.Judge(first.accepted, bucket.MicrosOf(time.Now())) == Same {
+	if first, known := p.finishedIDs.find(id); known && p.queue.dedupe.Judge(first.accepted, bucket.MicrosOf(time.Now())) == Same {
 		p.mu.Unlock()
 		done(p.placed(ingest.Receipt{
 			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, first.seq),
@@ -123,19 +124,19 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, foregone *ingest
 	}
 	p.mu.Unlock()
 
-	if foregone == nil {
-		foregone = p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
+	if earlyRefusal == nil {
+		earlyRefusal = p.late(j, limits, position) // asks the schedule, which may be asking us: not under our lock
 	}
 
 	p.mu.Lock()
-	e := &entrant{job: j, limits: limits, done: done, foregone: foregone, held: held}
+	e := &pendingPut{job: j, limits: limits, done: done, earlyRefusal: earlyRefusal, held: held}
 	e.msg = j.Message(queueSubject(p.queue.api, p.number, kindJob, ingest.Token(j.Key)))
-	if foregone == nil {
-		e.ticket, e.volume = p.book.enter(j.Key), p.volume
-		if e.twin = p.pending[id] != nil; !e.twin {
-			p.pending[id] = &pending{}
+	if earlyRefusal == nil {
+		e.ticket, e.generation = p.book.enter(j.Key), p.bookGeneration
+		if e.duplicate = p.pending[id] != nil; !e.duplicate {
+			p.pending[id] = &idPuts{}
 		}
-		p.pending[id].entrants++
+		p.pending[id].puts++
 		p.tallyLocked()
 	}
 	p.waiting = append(p.waiting, e)
@@ -228,23 +229,14 @@ func (p *Partition) abandon() {
 	}
 }
 
-func (p *Partition) takeGroup() []*entrant {
+func (p *Partition) takeGroup() []*pendingPut {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(p.waiting) && n < stream.MaxGroup && (n == 0 || bytes < stream.MaxGroupBytes) {
-		bytes += p.waiting[n].size
-		n++
-	}
-	group := append([]*entrant(nil), p.waiting[:n]...)
-	rest := copy(p.waiting, p.waiting[n:])
-	clear(p.waiting[rest:])
-	p.waiting = p.waiting[:rest]
-	return group
+	return stream.TakeGroup(&p.waiting, func(e **pendingPut) int { return (*e).size })
 }
 
 // storeGroup asks the stream to take a group and answers its producers, in the order the jobs came.
-func (p *Partition) storeGroup(ctx context.Context, group []*entrant) {
+func (p *Partition) storeGroup(ctx context.Context, group []*pendingPut) {
 	together, alone, counted := p.sort(group)
 	p.commit(ctx, together, p.intake.Commit)
 	p.commit(ctx, alone, p.intake.Singly)
@@ -254,7 +246,7 @@ func (p *Partition) storeGroup(ctx context.Context, group []*entrant) {
 	}
 }
 
-func (p *Partition) commit(ctx context.Context, some []*entrant, how func(context.Context, []*nats.Msg) []stream.Answer) {
+func (p *Partition) commit(ctx context.Context, some []*pendingPut, how func(context.Context, []*nats.Msg) []stream.Answer) {
 	if len(some) == 0 {
 		return
 	}
@@ -271,18 +263,18 @@ func (p *Partition) commit(ctx context.Context, some []*entrant, how func(contex
 // refuse go alone, since one refusal would refuse them all; the stream still decides. A key whose capacity is below
 // the stream's ceiling is counted, exactly: once it is half full, or always where the book does not know what others
 // have stored.
-func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant) {
+func (p *Partition) sort(group []*pendingPut) (together, alone, counted []*pendingPut) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range group {
 		place := int64(p.book.position(e.job.Key, e.ticket))
 		switch {
-		case e.foregone != nil:
+		case e.earlyRefusal != nil:
 			e.msg.Header[stream.HeaderRollup] = []string{impossibleRollup}
 			alone = append(alone, e)
 		case p.queue.above(e.limits.Capacity) && (p.queue.others || !p.caughtUp || place > e.limits.Capacity/2):
 			counted = append(counted, e)
-		case e.twin, place > e.limits.Capacity:
+		case e.duplicate, place > e.limits.Capacity:
 			alone = append(alone, e)
 		default:
 			together = append(together, e)
@@ -298,7 +290,7 @@ func (p *Partition) sort(group []*entrant) (together, alone, counted []*entrant)
 const impossibleRollup = "-"
 
 // answer tells one producer what the stream said.
-func (p *Partition) answer(e *entrant) {
+func (p *Partition) answer(e *pendingPut) {
 	p.mu.Lock()
 	position := p.book.position(e.job.Key, e.ticket)
 	p.settleLocked(e)
@@ -334,9 +326,9 @@ func (p *Partition) placed(r ingest.Receipt, limits bucket.KeyLimits) ingest.Rec
 	return r
 }
 
-// settleLocked brings the book up to date with an entrant's answer: it counts what is in the stream, once.
-func (p *Partition) settleLocked(e *entrant) {
-	if e.foregone != nil || e.volume != p.volume {
+// settleLocked brings the book up to date with a put's answer: it counts what is in the stream, once.
+func (p *Partition) settleLocked(e *pendingPut) {
+	if e.earlyRefusal != nil || e.generation != p.bookGeneration {
 		return // it has no ticket, or one of a book that is closed: the reader counts it
 	}
 	id := e.msg.Header.Get(ingest.HeaderMsgID)
@@ -351,22 +343,22 @@ func (p *Partition) settleLocked(e *entrant) {
 		p.book.leave(e.job.Key)
 		p.tallyLocked()
 	}
-	if same.entrants--; same.entrants == 0 {
+	if same.puts--; same.puts == 0 {
 		delete(p.pending, id)
 	}
 }
 
 // refusal turns a stream's no into the producer's.
-func (p *Partition) refusal(e *entrant) *ingest.Refusal {
+func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 	switch {
-	case e.foregone != nil && (errors.Is(e.answer.Err, stream.ErrNotKnown) || isFull(e.answer.Err)):
-		return e.foregone
+	case e.earlyRefusal != nil && (errors.Is(e.answer.Err, stream.ErrNotKnown) || isFull(e.answer.Err)):
+		return e.earlyRefusal
 	case isFull(e.answer.Err):
 		depth := max(e.depth, e.limits.Capacity)
 		return &ingest.Refusal{
 			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
 			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
-			RetryAfter:  p.queue.room(e.limits, e.job.Key),
+			RetryAfter:  p.queue.nextFree(e.limits, e.job.Key),
 		}
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
 		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}

@@ -9,21 +9,22 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
-// Outlook says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
+// Forecaster says what only the owner of a key's bucket knows. The zero value knows nothing: then max_wait and deadlines
 // are judged by the key's rate alone, and receipts of known ids have no position.
-type Outlook interface {
+type Forecaster interface {
 	// ETA is when the call of the job at a place should start; 0 when nobody can say, because an operator has paused it.
 	ETA(Place) bucket.Micros
-	// Room is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
-	Room(key string) bucket.Micros
+	// NextFree is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
+	NextFree(key string) bucket.Micros
 	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
 	Position(key string, seq uint64) int
 }
@@ -43,7 +44,7 @@ type Options struct {
 	JetStream jetstream.JetStream
 	Settings  Settings
 	Rules     bucket.Rules
-	// Dedupe is how long ids are known, here and in what else hears of ends; nil: as Settings say, for good.
+	// Dedupe is how long ids are known, here and wherever else ends are known; nil: as Settings say, for good.
 	Dedupe *Dedupe
 	// Others says that other processes put jobs into the queue too: a key with a smaller capacity than its stream has is
 	// counted for every job then, since the book does not know at once what they store.
@@ -65,12 +66,12 @@ type Queue struct {
 	holdings   *Holdings
 	largest    atomic.Int64 // bytes that a message of the streams may have
 	ceiling    ceiling
-	house      atomic.Pointer[house]
-	outlook    atomic.Pointer[Outlook]
+	rules      atomic.Pointer[intakeRules]
+	forecaster atomic.Pointer[Forecaster]
 }
 
-// house is what the queue lets in by: the rules and the state of their admission limits. It is not changed but replaced.
-type house struct {
+// intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
+type intakeRules struct {
 	rules     bucket.Rules
 	admitters []*bucket.Admitter
 }
@@ -127,9 +128,9 @@ func (q *Queue) Run(ctx context.Context) error {
 // SetRules changes what the queue lets in; it touches no job that is in. An admission limit that stays as it was keeps
 // its counts. An error changes nothing. Where a capacity rises above every former one, Raise comes first.
 func (q *Queue) SetRules(r bucket.Rules) error {
-	next := &house{rules: r}
+	next := &intakeRules{rules: r}
 	var kept []*bucket.Admitter
-	if old := q.house.Load(); old != nil {
+	if old := q.rules.Load(); old != nil {
 		kept = slices.Clone(old.admitters)
 	}
 	for _, a := range r.Admit {
@@ -144,7 +145,7 @@ func (q *Queue) SetRules(r bucket.Rules) error {
 		}
 		next.admitters = append(next.admitters, x)
 	}
-	q.house.Store(next)
+	q.rules.Store(next)
 	return nil
 }
 
@@ -182,8 +183,8 @@ func (q *Queue) enlarge(size int64) {
 	}
 }
 
-// SetOutlook tells the queue whom to ask about times and positions.
-func (q *Queue) SetOutlook(o Outlook) { q.outlook.Store(&o) }
+// SetForecaster tells the queue whom to ask about times and positions.
+func (q *Queue) SetForecaster(o Forecaster) { q.forecaster.Store(&o) }
 
 // Holdings bound what is held of the queue's jobs in memory.
 func (q *Queue) Holdings() *Holdings { return q.holdings }
@@ -210,20 +211,20 @@ func (q *Queue) Stream(key string) string { return q.Partition(key).name }
 
 // Put implements ingest.Queue: it stores the job unless its bucket is full, or its call would come too late.
 func (q *Queue) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
-	h := q.house.Load()
+	h := q.rules.Load()
 	limits := h.rules.For(j.Key)
-	let, refusal := q.admit(j, h.admitters, limits)
-	if let != nil {
-		done = let.answered(done)
+	admitted, refusal := q.admit(j, h.admitters, limits)
+	if admitted != nil {
+		done = admitted.answered(done)
 	}
 	q.Partition(j.Key).put(j, limits, refusal, done)
 }
 
 // admit asks the admission limits.
-func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket.KeyLimits) (*letIn, *ingest.Refusal) {
-	let, no := letThrough(j, admitters)
+func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket.KeyLimits) (*admissions, *ingest.Refusal) {
+	admitted, no := admitAll(j, admitters)
 	if no == nil {
-		return let, nil
+		return admitted, nil
 	}
 	return nil, &ingest.Refusal{
 		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
@@ -232,11 +233,11 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 }
 
 func (q *Queue) eta(limits bucket.KeyLimits, key string, position, own int) bucket.Micros {
-	if o := q.outlook.Load(); o != nil {
+	if o := q.forecaster.Load(); o != nil {
 		jobs, keys := q.load()
 		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
 	}
-	return bucket.Forecast(limits, q.house.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
+	return bucket.Forecast(limits, q.rules.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
 }
 
 // load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
@@ -247,19 +248,19 @@ func (q *Queue) load() (jobs, keys int) {
 	return jobs, keys
 }
 
-// unknownRoom is when a producer is told to come back to a bucket that is full while nobody can say until when.
-const unknownRoom = time.Minute
+// unknownFree is when a producer is told to come back to a bucket that is full while nobody can say until when.
+const unknownFree = time.Minute
 
-// room is in how long the key's bucket should have room again.
-func (q *Queue) room(limits bucket.KeyLimits, key string) time.Duration {
+// nextFree is in how long the key's bucket should have room again.
+func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	now, at := bucket.MicrosOf(time.Now()), bucket.Micros(0)
-	if o := q.outlook.Load(); o != nil {
-		at = (*o).Room(key)
+	if o := q.forecaster.Load(); o != nil {
+		at = (*o).NextFree(key)
 	} else {
 		at = q.eta(limits, key, 1, 0)
 	}
 	if at == 0 {
-		return unknownRoom
+		return unknownFree
 	}
 	return max(leastRetry, now.Until(at))
 }
@@ -268,7 +269,7 @@ func (q *Queue) room(limits bucket.KeyLimits, key string) time.Duration {
 const leastRetry = time.Millisecond
 
 func (q *Queue) position(key string, seq uint64) int {
-	if o := q.outlook.Load(); o != nil {
+	if o := q.forecaster.Load(); o != nil {
 		return (*o).Position(key, seq)
 	}
 	return 0

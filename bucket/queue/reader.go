@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // EntryKind is what a message of a queue stream is.
@@ -35,32 +36,32 @@ type Entry struct {
 }
 
 // Reading bounds: how many bytes NATS may push ahead of the reader, at least as many as one message may have, and how soon a
-// reader that hears nothing, not even a heartbeat, is set up anew.
+// reader that gets nothing, not even a heartbeat, is set up anew.
 const (
 	readBytes     = 512 << 10
 	leastMessage  = 128 // bytes, with its subjects and an id
 	readHeartbeat = time.Second
 	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
-	readWatch     = 10 * time.Second       // how often it is looked whether it has gone deaf; twice as long until it counts as that
+	readWatch     = 10 * time.Second       // how often it is looked whether it has stalled; twice as long until it counts as that
 )
 
 // ReadOptions say what becomes of what is read. All are required.
 type ReadOptions struct {
 	// Mark is given every marker that was in the stream when this process took it over, in order, before any job.
 	Mark func(Entry)
-	// Marked is called once, when Mark has been given all.
-	Marked func()
-	Take   func(Entry) // every job, in order
+	// MarkersLoaded is called once, when Mark has been given all.
+	MarkersLoaded func()
+	Take          func(Entry) // every job, in order
 	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
 	Bodies func() bool
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
-	// Deaf is called when the reader is set up anew because it had gone quiet before messages that are there.
-	Deaf func(err error)
+	// Stalled is called when the reader is set up anew because it had gone quiet before messages that are there.
+	Stalled func(err error)
 }
 
 // Read reads the partition's stream in order, from the oldest message on and then whatever comes. It blocks until ctx
-// ends, or the stream is deleted or set back; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
+// ends, or the stream is deleted or reset; a reader that breaks, or goes quiet, goes on where it was. It may be called again when
 // it has returned: the book is begun anew.
 func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
@@ -69,7 +70,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
 	p.mu.Unlock()
 	if r.fence == 0 {
-		r.Marked()
+		r.MarkersLoaded()
 		p.hasCaughtUp()
 		r.CaughtUp()
 	}
@@ -78,12 +79,12 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errOtherwise):
+		case errors.Is(err, errReadOtherwise):
 			continue
-		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errSetBack):
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStreamReset):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
-		o.Deaf(err)
+		o.Stalled(err)
 		if !stream.Sleep(ctx, readRetry) {
 			return nil
 		}
@@ -93,32 +94,32 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 // reading is one Read of a partition.
 type reading struct {
 	ReadOptions
-	p     *Partition
-	fence uint64 // to be read before it has caught up, 0 when it has
-	marks uint64 // how far Mark has been given what there is
-	known bool   // Mark has been given all
-	last  uint64 // what the watchdog found missing: still so at its next look, the reader is deaf
-	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not set back.
+	p            *Partition
+	fence        uint64 // to be read before it has caught up, 0 when it has
+	marks        uint64 // how far Mark has been given what there is
+	markersKnown bool   // Mark has been given all
+	last         uint64 // what the watchdog found missing: still so at its next look, the reader has stalled
+	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
 	connection uint64
 }
 
-// errDeaf says that the reader was not given what its stream holds.
-var errDeaf = errors.New("messages are in the stream that were not delivered")
+// errStalled says that the reader was not given what its stream holds.
+var errStalled = errors.New("messages are in the stream that were not delivered")
 
-// errOtherwise says that the reader goes on with bodies, or without, or with larger ones than before.
-var errOtherwise = errors.New("bodies are of use no more, or again, or may be larger")
+// errReadOtherwise says that the reader goes on with bodies, or without, or with larger ones than before.
+var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger")
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
-// that it has gone deaf.
+// that it has stalled.
 func (r *reading) listen(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if r.fence > 0 && !r.known {
+	if r.fence > 0 && !r.markersKnown {
 		if err := r.readMarkers(ctx); err != nil {
 			return err
 		}
-		r.known = true
-		r.Marked()
+		r.markersKnown = true
+		r.MarkersLoaded()
 	}
 	bare := r.fence > 0 && !r.Bodies()
 	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
@@ -159,14 +160,14 @@ func (r *reading) listen(ctx context.Context) error {
 			r.CaughtUp()
 		}
 		if bare != (r.fence > 0 && !r.Bodies()) {
-			return errOtherwise
+			return errReadOtherwise
 		}
 	}
 }
 
 // watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
 // whether it still holds what was read: that also at once when the connection is back, since nothing is deleted until then.
-func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
+func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	back := r.p.nc.StatusChanged(nats.CONNECTED)
 	defer r.p.nc.RemoveStatusListener(back)
 	tick := time.NewTicker(r.p.watch)
@@ -181,19 +182,19 @@ func (r *reading) watch(ctx context.Context, deaf context.CancelCauseFunc) {
 		case <-back:
 		case <-soon.C:
 		case <-r.p.larger:
-			deaf(errOtherwise)
+			stop(errReadOtherwise)
 			return
 		case <-ctx.Done():
 			return
 		}
 		read := r.p.readTo()
 		if ticked && r.last > read {
-			deaf(errDeaf)
+			stop(errStalled)
 			return
 		}
-		switch set, err := r.setBack(ctx); {
+		switch set, err := r.streamReset(ctx); {
 		case set && err == nil:
-			deaf(errSetBack)
+			stop(errStreamReset)
 			return
 		case err != nil:
 			soon.Reset(readRetry)
@@ -233,10 +234,10 @@ func (p *Partition) endReading() {
 // forgetReadLocked drops all that is known from the stream, and closes the book. What is finished and not deleted is forgotten
 // too: the next owner finds it in the ledger.
 func (p *Partition) forgetReadLocked() {
-	p.sweeper.forget()
+	p.sweeper.forgetLocked()
 	p.book = newBook()
 	p.tallyLocked()
-	p.volume++
+	p.bookGeneration++
 	clear(p.pending)
 }
 
@@ -258,7 +259,7 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if entry.Seq > p.sweeper.read {
-			p.sweeper.passed(entry)
+			p.sweeper.passedLocked(entry)
 		}
 		return p.sweeper.read
 	}
@@ -272,14 +273,14 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	return entry.Seq
 }
 
-// noteRead books a message in, and reports whether it is news: a reader that was set up anew repeats itself.
+// noteRead books a message in, and reports whether it is new: a reader that was set up anew repeats itself.
 func (p *Partition) noteRead(e Entry) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if e.Seq <= p.sweeper.read {
 		return false
 	}
-	p.sweeper.passed(e)
+	p.sweeper.passedLocked(e)
 	if _, gone := p.sweeper.deleted[e.Seq]; gone {
 		delete(p.sweeper.deleted, e.Seq) // a marker that was done with before it was read back
 		return false

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // newTestPartition is a partition on a nats-server of the test's.
@@ -64,13 +65,13 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 					close(all)
 				}
 			},
-			Mark: func(Entry) {}, Marked: func() {}, Bodies: func() bool { return true }, CaughtUp: func() {},
-			Deaf: func(err error) { times.Add(1); deaf <- err },
+			Mark: func(Entry) {}, MarkersLoaded: func() {}, Bodies: func() bool { return true }, CaughtUp: func() {},
+			Stalled: func(err error) { times.Add(1); deaf <- err },
 		})
 	}()
 	select {
 	case err := <-deaf:
-		if !errors.Is(err, errDeaf) {
+		if !errors.Is(err, errStalled) {
 			t.Errorf("it was set up anew because of: %v", err)
 		}
 	case <-time.After(90 * time.Second):
@@ -125,7 +126,7 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 					t.Errorf("a marker has %d bytes", len(e.Data))
 				}
 			},
-			Marked: func() {
+			MarkersLoaded: func() {
 				if taken != 0 || len(marks) != 2 {
 					t.Errorf("%d jobs were read before the markers, which are %v", taken, marks)
 				}
@@ -144,7 +145,7 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 			},
 			Bodies:   func() bool { return taken < 10 },
 			CaughtUp: func() { caughtUp = true },
-			Deaf:     func(err error) { t.Error(err) },
+			Stalled:  func(err error) { t.Error(err) },
 		})
 	}()
 	await.Until(t, "the backlog to be read", func() bool { return p.readTo() >= jobs })

@@ -29,9 +29,9 @@ type sweeper struct {
 	own        map[uint64]struct{} // stored by this process, not read back yet
 	read       uint64              // the last sequence read
 	newest     time.Time           // when the newest message up to there was stored
-	before     place               // how far that was when the connection was last lost; see setBack
+	before     readPosition        // how far that was when the connection was last lost; see streamReset
 	connection uint64              // how often it had been
-	sound      uint64              // how often it had been when the stream was last seen not to be set back
+	intact     uint64              // how often it had been when the stream was last seen not to be reset
 	order      []uint64            // read and not deleted, rising
 	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
@@ -62,11 +62,11 @@ func (p *Partition) Unswept() int {
 	return len(p.sweeper.finished)
 }
 
-// forget drops all that is known from reading the stream. It is called with the partition's lock held.
-func (s *sweeper) forget() {
+// forgetLocked drops all that is known from reading the stream.
+func (s *sweeper) forgetLocked() {
 	s.read, s.newest, s.order = 0, time.Time{}, nil
-	s.before, s.connection = place{}, s.p.reconnects()
-	s.sound = s.connection
+	s.before, s.connection = readPosition{}, s.p.reconnects()
+	s.intact = s.connection
 	clear(s.own)
 	clear(s.finished)
 	clear(s.deleted)
@@ -94,7 +94,7 @@ func (s *sweeper) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.x.Close()
 		}
-		for ctx.Err() == nil && s.sure() {
+		for ctx.Err() == nil && s.mayDelete() {
 			upTo, covered, single := s.next()
 			if len(covered)+len(single) == 0 {
 				break
@@ -106,13 +106,13 @@ func (s *sweeper) run(ctx context.Context) error {
 	}
 }
 
-// sure reports whether what is finished may be deleted: not from when the connection is lost until it is known that the
-// stream was not set back meanwhile, since another job may have the sequence by then. What is on its way when the connection
+// mayDelete reports whether what is finished may be deleted: not from when the connection is lost until it is known that the
+// stream was not reset meanwhile, since another job may have the sequence by then. What is on its way when the connection
 // breaks may still arrive: a delete has no condition.
-func (s *sweeper) sure() bool {
+func (s *sweeper) mayDelete() bool {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return s.p.reconnects() == s.sound && s.p.nc.IsConnected()
+	return s.p.reconnects() == s.intact && s.p.nc.IsConnected()
 }
 
 // next chooses what to delete: by one purge what is finished without a gap from the oldest on, singly the rest.

@@ -84,7 +84,7 @@ func TestFailoverToACopyThatLags(t *testing.T) {
 		if l.InFlight > 0 {
 			continue
 		}
-		if v := bucket.Check(arrivals, bucket.Claim{Limit: l}); v.Outcome != bucket.Pass {
+		if v := bucket.Check(arrivals, bucket.Expectation{Limit: l}); v.Outcome != bucket.Pass {
 			t.Errorf("%s: %s", l.Name, v)
 		}
 	}

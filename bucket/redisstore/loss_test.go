@@ -141,7 +141,7 @@ func TestLossOfOwnRatesWaitsOneBurst(t *testing.T) {
 		t.Errorf("first call after the loss: %v", arrivals)
 	}
 	arrivals = append(arrivals, bucket.Arrival{At: int64(start) * 1000, Cost: 5})
-	if v := bucket.Check(arrivals, bucket.Claim{Limit: bucket.Limit{Rate: &rules.Key.Rate}}); v.Outcome != bucket.Pass || len(arrivals) < 10 {
+	if v := bucket.Check(arrivals, bucket.Expectation{Limit: bucket.Limit{Rate: &rules.Key.Rate}}); v.Outcome != bucket.Pass || len(arrivals) < 10 {
 		t.Error(v)
 	}
 }
@@ -337,12 +337,12 @@ func TestReplicasTogetherKeepEveryLimit(t *testing.T) {
 		t.Fatalf("only %d grants", len(all))
 	}
 	for _, l := range rules.Shared {
-		if v := bucket.Check(all, bucket.Claim{Limit: l, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
+		if v := bucket.Check(all, bucket.Expectation{Limit: l, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
 			t.Errorf("%s: %v", l.Name, v)
 		}
 	}
 	for k, a := range keys {
-		if v := bucket.Check(a, bucket.Claim{Limit: bucket.Limit{Rate: &rules.Key.Rate}, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
+		if v := bucket.Check(a, bucket.Expectation{Limit: bucket.Limit{Rate: &rules.Key.Rate}, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
 			t.Errorf("%s: %v", k, v)
 		}
 	}

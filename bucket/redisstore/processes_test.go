@@ -77,14 +77,14 @@ func TestThreeProcessesKeepEveryLimit(t *testing.T) {
 	}
 	rules := callerRules()
 	for _, l := range rules.Shared {
-		v := bucket.Check(all, bucket.Claim{Limit: l, Jitter: rules.Jitter})
+		v := bucket.Check(all, bucket.Expectation{Limit: l, Jitter: rules.Jitter})
 		t.Logf("%s: %s", l.Name, v)
 		if v.Outcome != bucket.Pass {
 			t.Errorf("%s: %s", l.Name, v)
 		}
 	}
 	for key, a := range keys {
-		if v := bucket.Check(a, bucket.Claim{Limit: bucket.Limit{Rate: &rules.Key.Rate}, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
+		if v := bucket.Check(a, bucket.Expectation{Limit: bucket.Limit{Rate: &rules.Key.Rate}, Jitter: rules.Jitter}); v.Outcome != bucket.Pass {
 			t.Errorf("%s: %s", key, v)
 		}
 	}
@@ -106,7 +106,7 @@ func newReplicaOfCallers(t *testing.T, s *server) *Store {
 
 // bestSecond is the part of a rate that was used in the best second: in the others the machine did something else.
 func bestSecond(arrivals []bucket.Arrival, t bucket.Interval, burst int64) float64 {
-	v := bucket.Check(arrivals, bucket.Claim{Limit: bucket.Limit{Quota: &bucket.Quota{Count: 1 << 40, Window: bucket.Sliding, Per: time.Second}}})
+	v := bucket.Check(arrivals, bucket.Expectation{Limit: bucket.Limit{Quota: &bucket.Quota{Count: 1 << 40, Window: bucket.Sliding, Per: time.Second}}})
 	return float64(v.Worst-burst) / t.PerSecond()
 }
 

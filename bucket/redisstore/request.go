@@ -25,8 +25,8 @@ func (r *request) flag(on bool) {
 	r.num(0)
 }
 
-// begin writes what every call carries: the mode, the state's identity, and the rules.
-func (s *Store) begin(mode string, keys int) *request {
+// beginLocked writes what every call carries: the mode, the state's identity, and the rules.
+func (s *Store) beginLocked(mode string, keys int) *request {
 	r := &request{keys: make([]string, 0, 2+len(s.rules.Shared)+keys), argv: make([]any, 0, 16+20*len(s.rules.Shared)+8*keys)}
 	r.keys = append(r.keys, s.prefix+"state", s.prefix+"open")
 	r.str(mode)
@@ -41,16 +41,16 @@ func (s *Store) begin(mode string, keys int) *request {
 	r.num(s.seen)
 	s.mu.Unlock()
 	r.num(int64(s.rules.LeaseMicros()))
-	r.num(s.far.Load())
+	r.num(s.horizon.Load())
 	r.num(int64(len(s.rules.Shared)))
 	for i := range s.rules.Shared {
-		s.limit(r, &s.rules.Shared[i])
+		s.limitLocked(r, &s.rules.Shared[i])
 	}
 	return r
 }
 
-// limit writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time zones.
-func (s *Store) limit(r *request, l *bucket.Limit) {
+// limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time zones.
+func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.keys = append(r.keys, s.prefix+"log:"+l.Name)
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	t := bucket.Interval{P: 1, Q: 1}
@@ -104,8 +104,8 @@ func (s *Store) bounds(q bucket.Quota) []bucket.Micros {
 	return []bucket.Micros{before, start, end, next, last}
 }
 
-// ask writes one ask that has passed Validate.
-func (s *Store) ask(r *request, a *bucket.Ask) {
+// askLocked writes one ask that has passed Validate.
+func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.keys = append(r.keys, s.prefix+"key:"+a.Key)
 	t := s.rules.Interval(a.Limits.Rate)
 	r.num(t.P)
@@ -123,8 +123,8 @@ func (s *Store) ask(r *request, a *bucket.Ask) {
 	}
 }
 
-// use writes the end of one grant; -1 stands for a cost that the grant's rules did not have.
-func (s *Store) use(r *request, u *bucket.Use) {
+// useLocked writes the end of one grant; -1 stands for a cost that the grant's rules did not have.
+func (s *Store) useLocked(r *request, u *bucket.Use) {
 	r.keys = append(r.keys, s.prefix+"key:"+u.Key)
 	r.num(u.Grant.Serial)
 	r.num(int64(u.Grant.At))
@@ -180,8 +180,8 @@ func (r *reader) num() int64 {
 	return n
 }
 
-// answer reads the answer to one ask.
-func (s *Store) answer(r *reader) (a bucket.Answer) {
+// answerLocked reads the answer to one ask.
+func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 	a.Now = r.now
 	n := r.num()
 	if n > bucket.MaxWant {

@@ -4,7 +4,7 @@ import "github.com/redis/go-redis/v9"
 
 // One script does everything, so that a reservation reads and writes all its limits in one step of the server, and there
 // is one place where the arithmetic of package bucket is repeated. It follows bucket's engine.go, gcra.go, meter.go,
-// quota.go, sliding.go and concurrency.go line by line; the names are theirs, and a differential test holds the two to
+// quota.go, sliding.go and permits.go line by line; the names are theirs, and a differential test holds the two to
 // the same grants.
 //
 // KEYS are the api's state, its open grants, the log of each shared limit (used by sliding ones), and then the bucket of

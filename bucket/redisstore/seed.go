@@ -51,7 +51,7 @@ func (s *Store) Seed(ctx context.Context, used map[string]int64) error {
 	}
 	left := maps.Clone(used)
 	_, err := s.run(ctx, func() *request {
-		r := s.begin("seed", 0)
+		r := s.beginLocked("seed", 0)
 		for _, l := range s.rules.Shared {
 			n, ok := used[l.Name]
 			if !ok || l.Quota == nil && l.Budget == nil {

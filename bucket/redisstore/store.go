@@ -38,7 +38,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 	"weir/bucket"
 )
 
@@ -62,17 +61,17 @@ type Options struct {
 
 // Store is a bucket.Store in Redis. It is safe for concurrent use.
 type Store struct {
-	client redis.UniversalClient
-	prefix string
-	now    func() bucket.Micros // only in tests: the time instead of Redis TIME
-	far    atomic.Int64         // microseconds
-	offset atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
+	client  redis.UniversalClient
+	prefix  string
+	now     func() bucket.Micros // only in tests: the time instead of Redis TIME
+	horizon atomic.Int64         // the farthest that any replica asks ahead, in microseconds
+	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
 
-	rulesMu sync.RWMutex // held for reading over a round trip, so that costs and grants belong to the same rules
+	rulesMu sync.RWMutex // guards rules and orders; it is held for reading over a round trip, so that costs and grants belong to the same rules
 	rules   bucket.Rules
 	orders  bucket.Orders
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows; it is taken while rulesMu is held, never the other way round
 	epoch string
 	seen  int64 // asks counted by the state when it last answered
 }
@@ -97,7 +96,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 		o.Horizon = time.Second
 	}
 	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked}
-	s.far.Store(int64(o.Horizon / time.Microsecond))
+	s.horizon.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }
 
@@ -150,10 +149,10 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 		}
 	}
 	r, err := s.run(ctx, func() *request {
-		r := s.begin("reserve", len(asks))
+		r := s.beginLocked("reserve", len(asks))
 		r.num(int64(len(asks)))
 		for i := range asks {
-			s.ask(r, &asks[i])
+			s.askLocked(r, &asks[i])
 		}
 		return r
 	})
@@ -162,7 +161,7 @@ func (s *Store) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer
 	}
 	answers := make([]bucket.Answer, len(asks))
 	for i := range answers {
-		answers[i] = s.answer(r)
+		answers[i] = s.answerLocked(r)
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("reserve in redis: %w", r.err)
@@ -176,10 +175,10 @@ func (s *Store) Settle(ctx context.Context, uses []bucket.Use) error {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	_, err := s.run(ctx, func() *request {
-		r := s.begin("settle", len(uses))
+		r := s.beginLocked("settle", len(uses))
 		r.num(int64(len(uses)))
 		for i := range uses {
-			s.use(r, &uses[i])
+			s.useLocked(r, &uses[i])
 		}
 		return r
 	})
@@ -247,7 +246,7 @@ func (s *Store) Touch(ctx context.Context) (bucket.Micros, error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	r, err := s.run(ctx, func() *request {
-		r := s.begin("settle", 0)
+		r := s.beginLocked("settle", 0)
 		r.num(0)
 		return r
 	})

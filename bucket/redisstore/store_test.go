@@ -18,7 +18,7 @@ func opener(s *server) storetest.Open {
 			t.Fatal(err)
 		}
 		st.now = clock.Now
-		st.far.Store(0) // as memory, whose callers are all here
+		st.horizon.Store(0) // as memory, whose callers are all here
 		return st
 	}
 }

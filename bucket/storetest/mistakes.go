@@ -117,7 +117,7 @@ func (b *table) greedy(a bucket.Ask, length, step time.Duration) (arrivals []buc
 // expectWorst compares the most calls in any window of that length.
 func (b *table) expectWorst(arrivals []bucket.Arrival, window time.Duration, want int64) {
 	b.Helper()
-	v := bucket.Check(arrivals, bucket.Claim{Limit: quota("", bucket.Quota{Count: want, Window: bucket.Sliding, Per: window})})
+	v := bucket.Check(arrivals, bucket.Expectation{Limit: quota("", bucket.Quota{Count: want, Window: bucket.Sliding, Per: window})})
 	if v.Worst != want {
 		b.Errorf("%d calls in the worst %s, want %d", v.Worst, window, want)
 	}

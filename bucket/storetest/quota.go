@@ -125,7 +125,7 @@ func slidingLarge(b *table) {
 		}
 		b.clock.now += 10_000_000
 	}
-	v := bucket.Check(arrivals, bucket.Claim{Limit: b.rules.Shared[0]})
+	v := bucket.Check(arrivals, bucket.Expectation{Limit: b.rules.Shared[0]})
 	if v.Outcome != bucket.Pass || v.Worst != 5000 || len(arrivals) < 5000*2+5000*2/10 {
 		b.Errorf("%v", v)
 	}

@@ -230,7 +230,7 @@ func together(b *table) {
 		b.Errorf("%d grants", len(all))
 	}
 	for _, l := range b.rules.Shared {
-		if v := bucket.Check(all, bucket.Claim{Limit: l}); v.Outcome != bucket.Pass {
+		if v := bucket.Check(all, bucket.Expectation{Limit: l}); v.Outcome != bucket.Pass {
 			b.Errorf("%s: %v", l.Name, v)
 		}
 	}

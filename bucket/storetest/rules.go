@@ -213,7 +213,7 @@ func lateReturn(b *table) {
 		b.clock.now += 10_000_000
 		ask()
 	}
-	if v := bucket.Check(made, bucket.Claim{Limit: quota("q", hourly)}); v.Outcome != bucket.Pass || v.Calls < 2*most-2 {
+	if v := bucket.Check(made, bucket.Expectation{Limit: quota("q", hourly)}); v.Outcome != bucket.Pass || v.Calls < 2*most-2 {
 		b.Errorf("%s", v)
 	}
 }

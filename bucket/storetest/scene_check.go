@@ -42,7 +42,7 @@ func (s *scene) arrivals(key, limit int) (a []bucket.Arrival) {
 
 // claim is what weir promises of a limit under the rules' headroom and jitter. Slots are whole microseconds, which blurs
 // a burst like one more of jitter.
-func (s *scene) claim(l bucket.Limit) bucket.Claim {
+func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	left := 100 - s.rules.Headroom
 	if l.Rate != nil {
 		r := *l.Rate
@@ -59,7 +59,7 @@ func (s *scene) claim(l bucket.Limit) bucket.Claim {
 	if l.InFlight > 0 {
 		l.InFlight = max(1, l.InFlight*left/100)
 	}
-	return bucket.Claim{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
+	return bucket.Expectation{Limit: l, Jitter: s.rules.Jitter + time.Microsecond}
 }
 
 // neverIdle says that with jobs always waiting at least 95 % of what the limits allow was used: of the tightest rate over

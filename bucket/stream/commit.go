@@ -14,9 +14,23 @@ import (
 
 // Bounds of one group commit. JetStream allows 1,000 messages; larger groups gain nothing more from sharing an fsync.
 const (
-	MaxGroup      = MaxExchange
-	MaxGroupBytes = 4 << 20
+	maxGroup      = MaxExchange
+	maxGroupBytes = 4 << 20
 )
+
+// TakeGroup takes from the head of what waits as much as goes into one group commit: 256 messages at most, and no more once they have
+// 4 MiB. size is a message's in bytes; it is asked once of each message that is taken. The caller holds the lock that guards waiting.
+func TakeGroup[T any](waiting *[]T, size func(*T) int) []T {
+	all := *waiting
+	n, bytes := 0, 0
+	for n < len(all) && n < maxGroup && (n == 0 || bytes < maxGroupBytes) {
+		bytes += size(&all[n])
+		n++
+	}
+	group := slices.Clone(all[:n])
+	*waiting = slices.Delete(all, 0, n) // what is freed of it is cleared
+	return group
+}
 
 // commitTries bounds how often a message without an answer is sent again; its message id keeps it from being stored
 // twice.
@@ -189,8 +203,11 @@ func InDoubt(err error) error {
 	return err
 }
 
-// Sleep waits for d and reports false when ctx ended first.
+// Sleep blocks for d and reports true, or false when ctx has ended before. Where d is not positive it does not block.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

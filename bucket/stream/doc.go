@@ -1,9 +1,10 @@
-// Package stream holds what weir does with any JetStream stream: make it exist, write to it, read it up to a place.
+// Package stream holds what weir does with any JetStream stream: make it exist, write to it, read it up to a place, follow it.
 //
 // EnsureStream makes a stream exist and only ever adds to one that is there, since replicas of two versions may share it.
 // An Exchange sends many requests at once and tells of each message whether it is stored, refused, or that nobody knows; a
 // group that the stream takes whole shares one fsync. A Writer does so for whoever writes one message at a time. AskLeader
-// and ReadUntil read what the stream's leader has: a replica may lag, and what it says is left to read is not believed.
+// and ReadUntil read what the stream's leader has: a replica may lag, and what it says is left to read is not believed. Follow
+// gives what comes as well.
 //
 // The package knows nothing of jobs, keys, partitions or limits.
 //

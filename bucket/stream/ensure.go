@@ -129,9 +129,7 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 		if err == nil || ctx.Err() != nil || !unanswered(err) {
 			return got, err
 		}
-		select {
-		case <-time.After(attemptPause + rand.N(attemptPause)): // not in step with the other replica
-		case <-ctx.Done():
+		if !Sleep(ctx, attemptPause+rand.N(attemptPause)) { // not in step with the other replica
 			return got, err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 )
 
 // TestReadAck is what a stream may answer, and what it means for the message.
@@ -75,7 +75,7 @@ func TestGroupingLearns(t *testing.T) {
 			var g grouping
 			wrong := 0
 			for i := range 10000 {
-				n := 1 + i%MaxGroup
+				n := 1 + i%maxGroup
 				together := g.choose(n)
 				if n < leastGroup {
 					if together {

@@ -132,3 +132,35 @@ func LastOf(ctx context.Context, nc *nats.Conn, stream, subject string) (uint64,
 func FirstSince(ctx context.Context, nc *nats.Conn, stream, subject string, at time.Time) (*LeaderMessage, error) {
 	return AskLeader(ctx, nc, stream, fmt.Sprintf(`{"start_time":%q,"next_by_subj":%q}`, at.UTC().Format(time.RFC3339Nano), subject))
 }
+
+// followAhead is how many messages NATS may push ahead of who follows a stream.
+const followAhead = 1000
+
+// Follow gives the messages of a stream to take, in order: those that are there and those that come. It blocks until ctx ends, whose
+// cause it returns then, take fails, or the stream cannot be read any more.
+func Follow(ctx context.Context, source jetstream.Stream, from jetstream.OrderedConsumerConfig, take func(jetstream.Msg) error) error {
+	consumer, err := source.OrderedConsumer(ctx, from)
+	if err != nil {
+		return err
+	}
+	msgs, err := consumer.Messages(jetstream.PullMaxMessages(followAhead), jetstream.PullHeartbeat(time.Second))
+	if err != nil {
+		return err
+	}
+	defer msgs.Stop()
+	defer context.AfterFunc(ctx, msgs.Stop)() // Next waits for a stream that is gone whatever its context says
+	for {
+		msg, err := msgs.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout):
+			continue // the ordered consumer sets itself up anew
+		case err != nil:
+			return err
+		}
+		if err := take(msg); err != nil {
+			return err
+		}
+	}
+}

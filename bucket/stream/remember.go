@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/ingest"
 )
@@ -22,53 +21,31 @@ type Remembered struct {
 	At      time.Time
 }
 
-// rememberAhead is how many messages, without their bodies, NATS may push ahead of who reads ids.
-const rememberAhead = 1024
+var errMostIDs = errors.New("as many ids as are read from one stream")
 
-// Remember reads the ids of what a stream stored since a time and still has. A stream that was restored from a snapshot has
-// its messages and does not know their ids: a second message with one of them would be taken for a new one.
+// Remember reads the ids of what a stream stored since a time and still has, the first MostIDs of them. A stream that was restored from
+// a snapshot has its messages and does not know their ids: a second message with one of them would be taken for a new one. It blocks
+// until they are read, or ctx ends.
 func Remember(ctx context.Context, js jetstream.JetStream, name string, since time.Time) ([]Remembered, error) {
 	source, err := js.Stream(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("ids of %s: %w", name, err)
 	}
-	if source.CachedInfo().State.Msgs == 0 || source.CachedInfo().State.LastTime.Before(since) {
+	state := source.CachedInfo().State
+	if state.Msgs == 0 || state.LastTime.Before(since) {
 		return nil, nil
 	}
-	consumer, err := source.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ids of %s: %w", name, err)
-	}
-	info, err := consumer.Info(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("ids of %s: %w", name, err)
-	}
-	if info.NumPending+info.Delivered.Consumer == 0 {
-		return nil, nil // deleted at the end
-	}
-	msgs, err := consumer.Messages(jetstream.PullMaxMessages(rememberAhead))
-	if err != nil {
-		return nil, fmt.Errorf("ids of %s: %w", name, err)
-	}
-	defer msgs.Stop()
 	var found []Remembered
-	for len(found) < MostIDs {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
-		if errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, nats.ErrTimeout) {
-			continue // the ordered consumer sets itself up anew
-		} else if err != nil {
-			return nil, fmt.Errorf("ids of %s: %w", name, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return nil, fmt.Errorf("ids of %s: %w", name, err)
-		}
+	from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true}
+	err = ReadUntil(ctx, Until{Conn: js.Conn(), Stream: source, From: from, Last: state.LastSeq}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		found = append(found, Remembered{msg.Subject(), msg.Headers().Get(ingest.HeaderMsgID), meta.Sequence.Stream, meta.Timestamp})
-		if meta.NumPending == 0 {
-			break
+		if len(found) == MostIDs {
+			return errMostIDs
 		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errMostIDs) {
+		return nil, fmt.Errorf("ids of %s: %w", name, err)
 	}
 	return found, nil
 }

@@ -21,11 +21,11 @@ type Writer struct {
 	max      int // messages
 	maxBytes int
 	known    map[string]uint64 // sequences by message id, of what the stream has and does not know; not changed while Run runs
+	wake     chan struct{}     // has a value when something may wait
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows, and max
 	waiting []writing
 	bytes   int
-	wake    chan struct{}
 }
 
 type writing struct {
@@ -119,17 +119,10 @@ func (w *Writer) store(ctx context.Context, group []writing) {
 func (w *Writer) take() []writing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n, bytes := 0, 0
-	for n < len(w.waiting) && n < MaxGroup && (n == 0 || bytes < MaxGroupBytes) {
-		bytes += w.waiting[n].size
-		n++
-	}
-	group := append([]writing(nil), w.waiting[:n]...)
-	rest := copy(w.waiting, w.waiting[n:])
-	clear(w.waiting[rest:])
-	w.waiting = w.waiting[:rest]
-	w.bytes -= bytes
-	return group
+	return TakeGroup(&w.waiting, func(x *writing) int {
+		w.bytes -= x.size
+		return x.size
+	})
 }
 
 func (w *Writer) abandon(cause error) {

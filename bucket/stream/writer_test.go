@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket/internal/natstest"
+	"weir/bucket/natstest"
 	"weir/ingest/await"
 )
 

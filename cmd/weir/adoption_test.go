@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,12 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newSharedRig is a rig whose worker runs on a server of somebody else's, so that another can start beside it.
@@ -32,7 +32,7 @@ func newSharedRig(t *testing.T, yaml string) (r *rig, url string) {
 	r, url = readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, yaml), server.ClientURL()
 	file := filepath.Join(r.dir, "weir.yaml")
 	writeFile(t, file, r.yaml)
-	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t)); err != nil {
+	if r.worker, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(url); err != nil {
@@ -55,23 +55,23 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	second := func(rate, more string, change func(s *config.Settings)) (*Worker, error) {
+	second := func(rate, more string, change func(s *config.Settings)) (*worker.Worker, error) {
 		file := filepath.Join(t.TempDir(), "second.yaml")
 		writeFile(t, file, fmt.Sprintf(fmt.Sprintf(yaml, rate, more, "1d"), r.api.URL()))
 		s := externalSettings(t, url, file, "second")
 		change(s)
-		return StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+		return worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	}
 	asIs := func(*config.Settings) {}
-	for name, start := range map[string]func() (*Worker, error){
-		"a secret that is missing": func() (*Worker, error) {
+	for name, start := range map[string]func() (*worker.Worker, error){
+		"a secret that is missing": func() (*worker.Worker, error) {
 			return second("100/s", "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n", asIs)
 		},
-		"a shared limit and no counter": func() (*Worker, error) { return second("100/s", "    limits: [{name: all, rate: 9/s}]\n", asIs) },
-		"an address that is taken": func() (*Worker, error) {
+		"a shared limit and no counter": func() (*worker.Worker, error) { return second("100/s", "    limits: [{name: all, rate: 9/s}]\n", asIs) },
+		"an address that is taken": func() (*worker.Worker, error) {
 			return second("100/s", "", func(s *config.Settings) { s.HTTPListen = taken.Addr().String() })
 		},
-		"an address without a token": func() (*Worker, error) {
+		"an address without a token": func() (*worker.Worker, error) {
 			return second("100/s", "", func(s *config.Settings) { s.HTTPListen = "0.0.0.0:0" })
 		},
 	} {
@@ -82,9 +82,9 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 			t.Fatalf("%s does not keep it from starting", name)
 		}
 		t.Log(err)
-		current, last, err := r.configStore().newest(t.Context())
-		if err != nil || current.version != 1 || last != 1 {
-			t.Errorf("%s: the newest version is %d of %d, %v", name, current.version, last, err)
+		current, last, err := r.configStore().Newest(t.Context())
+		if err != nil || current.Number != 1 || last != 1 {
+			t.Errorf("%s: the newest version is %d of %d, %v", name, current.Number, last, err)
 		}
 	}
 	letters := func() time.Duration {
@@ -102,7 +102,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { w.Stop(); _ = await.Result(t, "the end of the worker", w.Wait) }()
-	r.eventually("the new file to be followed", func() bool { return r.worker.follower.version.Load() == 2 })
+	r.eventually("the new file to be followed", func() bool { return r.worker.ConfigState().Version == 2 })
 	if events := r.configEvents(); len(events) != 2 || events[1].OldVersion != 1 || events[1].NewVersion != 2 || events[1].Changes != 2 {
 		t.Errorf("the events are %+v", events)
 	}
@@ -128,7 +128,7 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 	s := r.settings()
 	s.HTTPListen = taken.Addr().String()
 	for range 20 {
-		if _, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t)); err == nil || !strings.Contains(err.Error(), "WEIR_HTTP_LISTEN") {
+		if _, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t)); err == nil || !strings.Contains(err.Error(), "WEIR_HTTP_LISTEN") {
 			t.Fatalf("started on an address that is taken: %v", err)
 		}
 	}
@@ -140,57 +140,4 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 	}
 	r.start()
 	r.awaitCalls(40)
-}
-
-// TestAdoptionRace: what somebody applies between a start's look at the configuration and its own word stays.
-func TestAdoptionRace(t *testing.T) {
-	const before, mine, his = "1/s", "2/s", "3/s"
-	r := newRig(t, fakeapi.Options{}, fmt.Sprintf(oneAPI, before))
-	file := func(rate, sum string) *configFile {
-		path := filepath.Join(t.TempDir(), "weir.yaml")
-		writeFile(t, path, fmt.Sprintf(fmt.Sprintf(oneAPI, rate), r.api.URL()))
-		f, err := readConfigFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.sum = sum
-		return f
-	}
-	home := r.configStore()
-	begin := func(f *configFile) *adoption {
-		a, err := adopt(t.Context(), home, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	rate := func() string {
-		v, _, err := home.newest(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return config.FormatRate(v.config.APIs[0].Rules.Key.Rate)
-	}
-
-	late := begin(file(mine, "mine"))
-	r.applyConfig(fmt.Sprintf(oneAPI, his))
-	if told, err := late.store(t.Context()); !errors.Is(err, errLostRace) || told != nil || rate() != his {
-		t.Errorf("a start put %s over what was applied meanwhile: %v, %v", rate(), told, err)
-	}
-
-	one, other := begin(file(mine, "mine")), begin(file(mine, "mine"))
-	if told, err := one.store(t.Context()); err != nil || told == nil || told.Changes != 1 || rate() != mine {
-		t.Errorf("the first start: %v, %v", told, err)
-	}
-	if told, err := other.store(t.Context()); err != nil || told != nil || other.present.version != one.present.version {
-		t.Errorf("a start with the same file: %v, %v, version %d", told, err, other.present.version)
-	}
-
-	spoilt := begin(file(before, "again"))
-	if _, err := home.kv.Put(t.Context(), currentKey, []byte("no JSON at all")); err != nil {
-		t.Fatal(err)
-	}
-	if told, err := spoilt.store(t.Context()); err != nil || told == nil || told.OldVersion != one.present.version || rate() != before {
-		t.Errorf("a start over what nobody can read: %+v, %v", told, err)
-	}
 }

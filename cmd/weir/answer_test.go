@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newRigOf starts a worker that calls another api than the rig's: one with answers that a fake api does not give. yaml
@@ -85,7 +86,7 @@ results: {max_body: `+kept+"}\n")
 			r.submitMany("llm", "k", 6)
 			r.eventually("three calls, and results of them", func() bool { return calls.Load() >= 3 && r.messages("WEIR_RESULTS") >= 3 })
 			r.eventually("the units of three calls to be counted", func() bool {
-				levels := r.worker.levels.of("llm")
+				levels := r.worker.Parts().Levels.Of("llm")
 				return calls.Load() > 3 || len(levels) == 1 && levels[0].Used >= 1200
 			})
 			if n := calls.Load(); n != 3 {

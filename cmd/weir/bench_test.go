@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // The benchmarks measure weir beside a bare reference in the same run: state ratios, the machine is noisy.
@@ -199,7 +201,7 @@ type benchRig struct {
 	b        *testing.B
 	api      *fakeapi.API
 	settings config.Settings
-	worker   *Worker
+	worker   *worker.Worker
 }
 
 func newBenchRig(b *testing.B, d config.Durability, extra string) *benchRig {
@@ -224,7 +226,7 @@ func (r *benchRig) run(roles ...config.Role) {
 	s := r.settings
 	s.Roles = roles
 	var err error
-	r.worker, err = StartWorker(r.b.Context(), &s, slog.New(slog.DiscardHandler))
+	r.worker, err = worker.Start(r.b.Context(), &s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.b.Fatal(err)
 	}

@@ -17,12 +17,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // budgetRig is a weir process with a budget that is killed, and can be asked how much of it is used.
@@ -103,7 +107,7 @@ func (r *budgetRig) weir(args ...string) []byte {
 // verified is what verify says of a limit's present window.
 func (r *budgetRig) verified(limit string) int64 {
 	r.t.Helper()
-	var v verifiedJSON
+	var v verify.Report
 	if err := json.Unmarshal(r.weir("verify", "--json", "--api", "pay"), &v); err != nil {
 		r.t.Fatal(err)
 	}
@@ -115,9 +119,9 @@ func (r *budgetRig) verified(limit string) int64 {
 }
 
 // shown is what show says of a limit, by a key that has a job.
-func (r *budgetRig) shown(key, limit string) limitShown {
+func (r *budgetRig) shown(key, limit string) limitstate.LimitShown {
 	r.t.Helper()
-	var k keyShown
+	var k control.KeyShown
 	if err := json.Unmarshal(r.weir("show", "pay", key, "--json"), &k); err != nil {
 		r.t.Fatal(err)
 	}
@@ -127,7 +131,7 @@ func (r *budgetRig) shown(key, limit string) limitShown {
 		}
 	}
 	r.t.Fatalf("show says nothing of %s", limit)
-	return limitShown{}
+	return limitstate.LimitShown{}
 }
 
 const idleBudget = `
@@ -360,7 +364,7 @@ func (r *budgetRig) agree(ctx context.Context) {
 	if sum != spent {
 		r.t.Errorf("verify says %d, the ledger's records add up to %d", spent, sum)
 	}
-	var shown, slide limitShown
+	var shown, slide limitstate.LimitShown
 	var metric float64
 	for range 25 { // both are looked at once a second
 		shown, slide, metric = r.shown("slow", "spend"), r.shown("slow", "slide"), r.used("spend")

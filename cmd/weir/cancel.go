@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -15,24 +15,24 @@ import (
 )
 
 func cancelCommand() *cobra.Command {
-	var q cancelQuestion
-	as := forPeople
+	var q control.Cancellation
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "cancel API JOB",
 		Short: "End a job that has not been called yet",
 		Long: `Ends a job that waits: it is not called, and becomes a dead letter with the reason cancelled. A job whose call runs
 cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 		Example: "  weir cancel credit-check 0199aa00-0000-7000-8000-000000000001 --why 'customer withdrew'\n  weir cancel sms order-7 --key tenant.42",
-		Args:    takes("API", "JOB"),
+		Args:    cli.Takes("API", "JOB"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Job = args[1]
 			if q.Key != "" {
 				if err := ingest.CheckKey(q.Key); err != nil {
-					return usage(err)
+					return cli.Usage(err)
 				}
 			}
-			return aboutAPI(cmd, args[0], func(c *connection) error {
-				answers, err := c.cancel(args[0], q)
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				answers, err := control.Cancel(c, args[0], q)
 				if err != nil {
 					return err
 				}
@@ -42,91 +42,19 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 	}
 	cmd.Flags().StringVar(&q.Key, "key", "", "the job's key, where its id stands under several")
 	cmd.Flags().StringVar(&q.Why, "why", "", "why; it stands in the letter")
-	as.add(cmd.Flags(), "one JSON object a job")
+	as.Add(cmd.Flags(), "one JSON object a job")
 	return cmd
 }
 
-// cancelQuestion is what an operator asks the replicas to cancel.
-type cancelQuestion struct {
-	Job string `json:"job"`
-	Key string `json:"key,omitempty"`
-	Why string `json:"why,omitempty"`
-	// Look only says what would be cancelled.
-	Look bool `json:"look,omitempty"`
-}
-
-// cancelReply is one replica's answer.
-type cancelReply struct {
-	dispatcher.APIState
-	Jobs []dispatcher.CancelAnswer `json:"found"`
-	Err  string                    `json:"error,omitempty"`
-}
-
-// cancel looks first: an id that stands under several keys is nobody's in particular.
-func (c *connection) cancel(api string, q cancelQuestion) ([]dispatcher.CancelAnswer, error) {
-	q.Look = true
-	found, err := c.askCancel(api, q)
-	if err != nil {
-		return nil, err
-	}
-	keys := []string{}
-	for _, f := range found {
-		if !slices.Contains(keys, f.Key) {
-			keys = append(keys, f.Key)
-		}
-	}
-	switch len(keys) {
-	case 0:
-		return nil, notFound(fmt.Errorf("no unfinished job of %s has the id %s", api, visible(q.Job)))
-	case 1:
-	default:
-		slices.Sort(keys)
-		return nil, refused(fmt.Errorf("the id %s stands under %d keys of %s: name one with --key (%s)", visible(q.Job), len(keys), api,
-			visible(strings.Join(keys[:min(len(keys), 10)], ", "))))
-	}
-	q.Key, q.Look = keys[0], false
-	return c.askCancel(api, q)
-}
-
-// askCancel asks every replica, until the owners of all partitions have answered.
-func (c *connection) askCancel(api string, q cancelQuestion) (found []dispatcher.CancelAnswer, err error) {
-	owned, all, failed := 0, 1, error(nil)
-	err = c.askFor(cancelSubject+api, marshal(q), cancelWaits, func(data []byte, wrong *operatorError) bool {
-		var a cancelReply
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			return false
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
-			return false
-		case a.Err != "":
-			failed = errors.New(a.Err)
-		}
-		found = append(found, a.Jobs...)
-		owned, all = owned+a.Owned, a.Partitions
-		return owned >= all
-	})
-	if err == nil {
-		err = failed
-	}
-	if err == nil && owned < all && len(found) == 0 {
-		err = unreachable(fmt.Errorf("nobody answered for %d of the %d partitions of %s: try again in some seconds", all-owned, all, api))
-	}
-	return found, err
-}
-
-func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as format) error {
+func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as cli.Format) error {
 	late, gone := "", 0
 	for _, a := range answers {
-		if as == asJSON {
-			if err := printJSON(cmd.OutOrStdout(), a); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(cmd.OutOrStdout(), a); err != nil {
 				return err
 			}
 		}
-		name := fmt.Sprintf("%s of %s/%s", visible(job), api, visible(a.Key))
+		name := fmt.Sprintf("%s of %s/%s", cli.Visible(job), api, cli.Visible(a.Key))
 		switch a.Verdict {
 		case schedule.CancelTaken:
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s is cancelled, its letter is stored\n", name)
@@ -140,9 +68,9 @@ func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.Ca
 	}
 	switch {
 	case late != "":
-		return refused(errors.New(late))
+		return cli.Refused(errors.New(late))
 	case gone == len(answers):
-		return notFound(fmt.Errorf("%s of %s has ended meanwhile", visible(job), api))
+		return cli.NotFound(fmt.Errorf("%s of %s has ended meanwhile", cli.Visible(job), api))
 	}
 	return nil
 }

@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // flood has producers, each with a connection of its own, send jobs of one key all at once, and counts the answers by
@@ -225,7 +227,7 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
 		s := externalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
 		s.ShutdownTimeout = 2 * time.Second
-		w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,8 +261,8 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 
 // swept reports whether the worker knows too that what is finished is deleted.
 func (r *rig) swept() bool {
-	for _, a := range r.worker.opened {
-		for _, p := range a.queue.Partitions() {
+	for _, q := range r.worker.Parts().Queues {
+		for _, p := range q.Partitions() {
 			if p.Unswept() > 0 {
 				return false
 			}

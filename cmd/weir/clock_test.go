@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/clock"
 )
 
 // TestClockSetForward: weir starts while the machine's clock is behind, which is then set right, and starts anew by the right
@@ -16,8 +16,7 @@ func TestClockSetForward(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/6s, capacity: 5}\n"+shared)
-			r.clock = newClock()
-			r.clock.start -= bucket.Micros(behind / time.Microsecond)
+			r.clock = clock.StartingAt(time.Now().Add(-behind))
 			r.start()
 			t.Cleanup(r.stop)
 			for _, id := range []string{"first", "second"} {
@@ -34,16 +33,5 @@ func TestClockSetForward(t *testing.T) {
 				t.Errorf("called again after %v; stamps are off by %v at most", gap, r.referee().eps())
 			}
 		})
-	}
-}
-
-// TestElapsed: the time that passes goes on as the wall's does, as long as nobody sets it.
-func TestElapsed(t *testing.T) {
-	c := newClock()
-	if off := time.Duration(bucket.MicrosOf(time.Now())-c.Now()) * time.Microsecond; off.Abs() > time.Second {
-		t.Errorf("the clock is off by %v", off)
-	}
-	if a, b := c.Now(), c.Now(); b < a {
-		t.Errorf("%d after %d", b, a)
 	}
 }

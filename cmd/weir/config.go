@@ -1,16 +1,17 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+
+	"github.com/spf13/cobra"
 )
 
 func configCommand() *cobra.Command {
@@ -41,7 +42,7 @@ type problemJSON struct {
 }
 
 func configCheckCommand() *cobra.Command {
-	file, as := "", forPeople
+	file, as := "", cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find everything that is wrong with a configuration file",
@@ -51,7 +52,7 @@ mend it. Exit code 2 when there is one.
 Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
 version does not do yet: weir serve would refuse to start with those.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, text, err := configText(cmd, file)
 			if err != nil {
@@ -61,7 +62,7 @@ version does not do yet: weir serve would refuse to start with those.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
@@ -72,10 +73,10 @@ func configFileName(given string) (string, error) {
 	}
 	settings, err := config.ReadSettings()
 	if err != nil {
-		return "", usage(err)
+		return "", cli.Usage(err)
 	}
 	if settings.Config == "" {
-		return "", notFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
+		return "", cli.NotFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
 	}
 	return settings.Config, nil
 }
@@ -97,21 +98,11 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 		}
 		return text, nil
 	}
-	return readConfigBytes(file)
-}
-
-func readConfigBytes(file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, notFound(fmt.Errorf("configuration: %w", err))
-	} else if err != nil {
-		return nil, usage(fmt.Errorf("configuration: %w", err))
-	}
-	return text, nil
+	return control.ReadFile(file)
 }
 
 // checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
-func checkConfig(cmd *cobra.Command, file string, text []byte, as format) error {
+func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) error {
 	c, err := config.Parse(text, config.Options{Name: file})
 	var wrong *config.Errors
 	if err != nil && !errors.As(err, &wrong) {
@@ -122,7 +113,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as format) error 
 	if wrong != nil {
 		for _, p := range wrong.Problems {
 			found.Problems = append(found.Problems, problemJSON(p))
-			if as == forPeople {
+			if as == cli.ForPeople {
 				_, _ = fmt.Fprintln(talk, p.In(file))
 			}
 		}
@@ -130,14 +121,14 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as format) error 
 		found.APIs = len(c.APIs)
 		for _, p := range configWarnings(c) {
 			found.Warnings = append(found.Warnings, problemJSON(p))
-			if as == forPeople {
+			if as == cli.ForPeople {
 				_, _ = fmt.Fprintln(talk, warningLine(file, p))
 			}
 		}
 	}
 	switch {
-	case as == asJSON:
-		if err := printJSON(cmd.OutOrStdout(), found); err != nil {
+	case as == cli.AsJSON:
+		if err := cli.PrintJSON(cmd.OutOrStdout(), found); err != nil {
 			return err
 		}
 	case found.OK:
@@ -146,7 +137,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as format) error 
 		}
 	}
 	if !found.OK {
-		return &exit{code: exitUsage} // all is said
+		return &cli.Exit{Code: cli.ExitUsage} // all is said
 	}
 	return nil
 }
@@ -175,65 +166,35 @@ type shownConfig struct {
 }
 
 func configShowCommand() *cobra.Command {
-	as := forPeople
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show the configuration in force",
 		Long: `Shows the configuration that every weir on the server follows, with its version, and who put it there and when, as
 comments. Secrets stand in it by reference only.`,
 		Example: "  weir config show > weir.yaml\n  weir config show --json | jq .version",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connected(func(c *connection) error {
-				v, err := c.configVersion(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				v, err := control.CurrentVersion(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
-				return showConfig(cmd.OutOrStdout(), shownConfig{v.version, v.From, v.Who, v.At, v.YAML}, as)
+				return showConfig(cmd.OutOrStdout(), shownConfig{v.Number, v.From, v.Who, v.At, v.YAML}, as)
 			})
 		},
 	}
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
-func showConfig(out io.Writer, c shownConfig, as format) error {
-	if as == asJSON {
-		return printJSON(out, c)
+func showConfig(out io.Writer, c shownConfig, as cli.Format) error {
+	if as == cli.AsJSON {
+		return cli.PrintJSON(out, c)
 	}
-	_, err := fmt.Fprintf(out, "# version %d, applied by %s at %s from %s\n%s", c.Version, visible(c.Who), clockTime(c.At), visible(c.From), c.YAML)
+	_, err := fmt.Fprintf(out, "# version %d, applied by %s at %s from %s\n%s", c.Version, cli.Visible(c.Who), cli.ClockTime(c.At), cli.Visible(c.From), c.YAML)
 	if err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}
 	return nil
-}
-
-// configStore opens the configuration's home. It is an error with exit code 3 where there is none.
-func (c *connection) configStore(ctx context.Context) (configStore, error) {
-	kv, err := c.js.KeyValue(ctx, configBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return configStore{}, errNeverApplied
-	} else if err != nil {
-		return configStore{}, c.explain(err)
-	}
-	return configStore{kv}, nil
-}
-
-// errNeverApplied says that there is no configuration in NATS.
-var errNeverApplied = notFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
-
-// configVersion reads the version in force: the newest that can be read.
-func (c *connection) configVersion(ctx context.Context) (*configVersion, error) {
-	store, err := c.configStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := store.newest(ctx)
-	if err != nil {
-		return nil, c.explain(err)
-	}
-	if v == nil {
-		return nil, errNeverApplied
-	}
-	return v, nil
 }

@@ -1,48 +1,20 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
-	"weir/cmd/weir/internal/terminal"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+
+	"github.com/spf13/cobra"
 )
 
-// confirmation is whether a command asks before it changes something.
-type confirmation struct{ yes bool }
-
-func (c *confirmation) add(flags *pflag.FlagSet) {
-	flags.BoolVar(&c.yes, "yes", false, "do not ask")
-}
-
-// ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
-func (c *confirmation) ask(cmd *cobra.Command, question string) error {
-	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
-	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
-		return nil
-	}
-	_, _ = fmt.Fprintf(talk, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return refused(errors.New("nothing was changed"))
-}
-
 func configApplyCommand() *cobra.Command {
-	file, as, confirm := "", forPeople, confirmation{}
+	file, as, confirm := "", cli.ForPeople, cli.Confirmation{}
 	cmd := &cobra.Command{
 		Use:   "apply",
 		Short: "Put a configuration file in force, on every running weir at once",
@@ -58,7 +30,7 @@ those already in its queue are called until weir restarts, and wait there from t
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
 		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			file, text, err := configText(cmd, file)
 			if err != nil {
@@ -74,14 +46,14 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 			if file == "-" {
 				file = "stdin"
 			}
-			return connected(func(conn *connection) error {
-				store, err := conn.ownConfigStore(cmd.Context())
+			return connect.With(func(conn *connect.Connection) error {
+				store, err := control.MakeConfigStore(cmd.Context(), conn)
 				if err != nil {
 					return err
 				}
-				current, last, err := store.newest(cmd.Context())
+				current, last, err := store.Newest(cmd.Context())
 				if err != nil {
-					return conn.explain(err)
+					return conn.Explain(err)
 				}
 				p := proposal{from: file, text: string(text), config: c, current: current, last: last}
 				return p.apply(cmd, conn, store, confirm, as)
@@ -89,23 +61,9 @@ It changes nothing when somebody else has changed the configuration meanwhile.`,
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
-	confirm.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object")
+	confirm.Add(cmd.Flags())
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
-}
-
-// ownConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
-func (c *connection) ownConfigStore(ctx context.Context) (configStore, error) {
-	store, err := c.configStore(ctx)
-	if !errors.Is(err, errNeverApplied) {
-		return store, err
-	}
-	settings, err := config.ReadSettings()
-	if err != nil {
-		return store, usage(err)
-	}
-	store, err = ensureConfigStore(ctx, c.js, settings.Replicas)
-	return store, c.explain(err)
 }
 
 // proposal is a configuration that is to take the place of another.
@@ -113,8 +71,8 @@ type proposal struct {
 	from    string
 	text    string
 	config  *config.Config
-	current *configVersion // nil for none
-	last    uint64         // the revision it was compared with
+	current *control.Version // nil for none
+	last    uint64           // the revision it was compared with
 }
 
 // appliedJSON is what became of a proposal, as --json prints it.
@@ -132,50 +90,50 @@ type changeJSON struct {
 }
 
 // apply shows the difference, asks, stores and tells.
-func (p *proposal) apply(cmd *cobra.Command, c *connection, store configStore, confirm confirmation, as format) error {
+func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, confirm cli.Confirmation, as cli.Format) error {
 	var before *config.Config
 	var told appliedJSON
-	next := runningConfig{YAML: p.text, From: p.from, Who: whoami()}
+	next := control.StoredConfig{YAML: p.text, From: p.from, Who: cli.User()}
 	if p.current != nil {
-		before, told.OldVersion, next.FileSum = p.current.config, p.current.version, p.current.FileSum
+		before, told.OldVersion, next.FileSum = p.current.Config, p.current.Number, p.current.FileSum
 	}
 	told.Version, told.Changes = told.OldVersion, []changeJSON{}
 	talk := cmd.ErrOrStderr()
 	for _, d := range before.Diff(p.config) {
 		told.Changes = append(told.Changes, changeJSON(d))
-		if as == forPeople {
-			_, _ = fmt.Fprintln(cmd.OutOrStdout(), visible(d.String()))
+		if as == cli.ForPeople {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(d.String()))
 		}
 	}
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
-	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.version {
+	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.Number {
 		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
-		return errors.Join(p.tell(cmd, told, as), c.awaitFollowed(cmd, told.Version))
+		return errors.Join(p.tell(cmd, told, as), control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), told.Version))
 	}
-	if err := confirm.ask(cmd, fmt.Sprintf("Apply %s?", count(len(told.Changes), "change"))); err != nil {
+	if err := confirm.Ask(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
 		return err
 	}
 	next.At, next.Changes = time.Now().UTC(), len(told.Changes)
-	version, err := store.put(cmd.Context(), next, p.last)
-	if errors.Is(err, errLostRace) {
+	version, err := store.Put(cmd.Context(), next, p.last)
+	if errors.Is(err, control.ErrLostRace) {
 		return fmt.Errorf("%w: nothing was applied; look at `weir config show` and apply again", err)
 	} else if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	told.Applied, told.Version = true, version
 	p.announce(cmd, c, next, told)
-	err = c.awaitFollowed(cmd, version)
-	if errors.Is(err, errCannotFollow) {
+	err = control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), version)
+	if errors.Is(err, control.ErrCannotFollow) {
 		err = p.takeBack(cmd, c, store, &told, err)
 	}
 	return errors.Join(err, p.tell(cmd, told, as))
 }
 
 // announce tells of a version that is stored.
-func (p *proposal) announce(cmd *cobra.Command, c *connection, next runningConfig, told appliedJSON) {
+func (p *proposal) announce(cmd *cobra.Command, c *connect.Connection, next control.StoredConfig, told appliedJSON) {
 	talk := cmd.ErrOrStderr()
-	data := configData{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
-	if err := data.event().Publish(cmd.Context(), c.js); err != nil {
+	data := control.ConfigChange{Who: next.Who, From: next.From, OldVersion: told.OldVersion, NewVersion: told.Version, Changes: next.Changes}
+	if err := data.Event().Publish(cmd.Context(), c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: applied, but the notification could not be stored: %v\n", err)
 	}
 	_, _ = fmt.Fprintf(talk, "weir: stored as version %d\n", told.Version)
@@ -183,27 +141,27 @@ func (p *proposal) announce(cmd *cobra.Command, c *connection, next runningConfi
 
 // takeBack puts what was in force before a version that cannot be followed in its place, unless somebody else has changed
 // the configuration since: what nobody runs by must not be what show, pause and resume go by. It always fails, with why.
-func (p *proposal) takeBack(cmd *cobra.Command, c *connection, store configStore, told *appliedJSON, why error) error {
+func (p *proposal) takeBack(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, told *appliedJSON, why error) error {
 	if p.current == nil {
 		return fmt.Errorf("%w; it stays stored, since there was none before it: mend that there, or apply another", why)
 	}
-	former := p.current.runningConfig
-	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.version, told.Version)
-	former.Who, former.At, former.Changes = whoami(), time.Now().UTC(), len(told.Changes)
-	version, err := store.put(cmd.Context(), former, told.Version)
+	former := p.current.StoredConfig
+	former.From = fmt.Sprintf("version %d, since version %d cannot be followed", p.current.Number, told.Version)
+	former.Who, former.At, former.Changes = cli.User(), time.Now().UTC(), len(told.Changes)
+	version, err := store.Put(cmd.Context(), former, told.Version)
 	if err != nil {
 		return fmt.Errorf("%w; it was not taken back: %w", why, err)
 	}
 	back := appliedJSON{OldVersion: told.Version, Version: version}
 	told.Applied, told.Version = false, version
 	p.announce(cmd, c, former, back)
-	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.version)
-	return errors.Join(why, c.awaitFollowed(cmd, version))
+	why = fmt.Errorf("%w; it was taken back: version %d says what version %d said", why, version, p.current.Number)
+	return errors.Join(why, control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), version))
 }
 
-func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as format) error {
-	if as == asJSON {
-		return printJSON(cmd.OutOrStdout(), told)
+func (p *proposal) tell(cmd *cobra.Command, told appliedJSON, as cli.Format) error {
+	if as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
 	return nil
 }

@@ -1,13 +1,16 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -24,16 +27,16 @@ type historyJSON struct {
 }
 
 func configHistoryCommand() *cobra.Command {
-	as := forPeople
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:     "history",
 		Short:   "List the versions of the configuration, the present one first",
-		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", configHistory),
+		Long:    fmt.Sprintf("Lists the versions of the configuration, the newest first. The last %d are kept.", control.KeptVersions),
 		Example: "  weir config history\n  weir config history --json | jq .who",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return connected(func(c *connection) error {
-				entries, err := c.configEntries(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				entries, err := control.ConfigHistory(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -41,17 +44,17 @@ func configHistoryCommand() *cobra.Command {
 			})
 		},
 	}
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
-func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as format) error {
-	t := &table{}
-	t.row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
+func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format) error {
+	t := &cli.Table{}
+	t.Row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
 	for _, entry := range slices.Backward(entries) {
 		h := historyOf(entry)
-		if as == asJSON {
-			if err := printJSON(out, h); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(out, h); err != nil {
 				return err
 			}
 		}
@@ -59,54 +62,41 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as format) er
 		if h.Error != "" {
 			changes = h.Error
 		}
-		t.row(strconv.FormatUint(h.Version, 10), clockTime(h.At), h.Who, h.From, changes)
+		t.Row(strconv.FormatUint(h.Version, 10), cli.ClockTime(h.At), h.Who, h.From, changes)
 	}
-	if as == asJSON {
+	if as == cli.AsJSON {
 		return nil
 	}
-	return t.print(out)
-}
-
-// configEntries reads every version that is kept, the oldest first.
-func (c *connection) configEntries(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
-	store, err := c.configStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	entries, err := store.kv.History(ctx, currentKey)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, errNeverApplied
-	}
-	return entries, c.explain(err)
+	return t.Print(out)
 }
 
 func historyOf(entry jetstream.KeyValueEntry) historyJSON {
-	v, err := readVersion(entry)
+	v, err := control.ReadVersion(entry)
 	if err != nil {
 		return historyJSON{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
 	}
-	return historyJSON{Version: v.version, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
+	return historyJSON{Version: v.Number, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
 }
 
 func configRollbackCommand() *cobra.Command {
-	as, confirm := forPeople, confirmation{}
+	as, confirm := cli.ForPeople, cli.Confirmation{}
 	cmd := &cobra.Command{
 		Use:   "rollback [VERSION]",
 		Short: "Put an earlier version of the configuration in force again",
 		Long: `Applies an earlier version, by default the one before the present, as a new version: as config apply would apply its
 text. The file it once came from is not touched; weir serve applies that only once it has changed.`,
 		Example: "  weir config rollback\n  weir config rollback 17 --yes",
-		Args:    takes("[VERSION]"),
+		Args:    cli.Takes("[VERSION]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted := uint64(0)
 			if len(args) > 0 {
 				var err error
 				if wanted, err = strconv.ParseUint(args[0], 10, 64); err != nil || wanted == 0 {
-					return usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
+					return cli.Usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
 				}
 			}
-			return connected(func(c *connection) error {
-				entries, err := c.configEntries(cmd.Context())
+			return connect.With(func(c *connect.Connection) error {
+				entries, err := control.ConfigHistory(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -114,7 +104,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				store, err := c.configStore(cmd.Context())
+				store, err := control.OpenConfigStore(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -122,18 +112,18 @@ text. The file it once came from is not touched; weir serve applies that only on
 			})
 		},
 	}
-	confirm.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object")
+	confirm.Add(cmd.Flags())
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
 // rollback proposes the wanted version of a history, 0 for the one before that in force.
 func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, error) {
 	p := &proposal{}
-	var target *configVersion
+	var target *control.Version
 	for _, entry := range slices.Backward(entries) {
 		p.last = max(p.last, entry.Revision())
-		v, err := readVersion(entry)
+		v, err := control.ReadVersion(entry)
 		switch {
 		case err != nil && entry.Revision() == wanted:
 			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
@@ -144,16 +134,16 @@ func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, erro
 		case wanted == 0 && target == nil:
 			target = v
 		}
-		if v.version == wanted {
+		if v.Number == wanted {
 			target = v
 		}
 	}
 	switch {
 	case target == nil && wanted == 0:
-		return nil, notFound(errors.New("there is no version before the present one"))
+		return nil, cli.NotFound(errors.New("there is no version before the present one"))
 	case target == nil:
-		return nil, notFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
+		return nil, cli.NotFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
 	}
-	p.from, p.text, p.config = fmt.Sprintf("version %d", target.version), target.YAML, target.config
+	p.from, p.text, p.config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
 	return p, nil
 }

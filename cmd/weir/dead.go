@@ -11,12 +11,15 @@ import (
 	"syscall"
 	"time"
 
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/deadletter"
+	"weir/ingest"
+
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"weir/cmd/weir/internal/config"
-	"weir/deadletter"
-	"weir/ingest"
 )
 
 func deadCommand() *cobra.Command {
@@ -36,7 +39,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 // group is what a command does that only has subcommands.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
+		return cli.Usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
 	}
 	return cmd.Help()
 }
@@ -65,17 +68,17 @@ func reasonNames() string {
 func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
 	filter := deadletter.Filter{API: f.api, Key: f.key, Reason: deadletter.Reason(f.reason)}
 	if f.reason != "" && !slices.Contains(deadletter.Reasons(), filter.Reason) {
-		return filter, usage(fmt.Errorf("--reason %q: the reasons are %s", f.reason, reasonNames()))
+		return filter, cli.Usage(fmt.Errorf("--reason %q: the reasons are %s", f.reason, reasonNames()))
 	}
 	var err error
 	if filter.Since, err = readTime(f.since, now); err != nil {
-		return filter, usage(fmt.Errorf("--since %w", err))
+		return filter, cli.Usage(fmt.Errorf("--since %w", err))
 	}
 	if filter.Until, err = readTime(f.until, now); err != nil {
-		return filter, usage(fmt.Errorf("--until %w", err))
+		return filter, cli.Usage(fmt.Errorf("--until %w", err))
 	}
 	if filter.Status, err = readStatus(f.status); err != nil {
-		return filter, usage(err)
+		return filter, cli.Usage(err)
 	}
 	return filter, nil
 }
@@ -87,13 +90,13 @@ func (f *letterFlags) selection(args []string, now time.Time) (deadletter.Select
 		return deadletter.Selection{Filter: filter}, err
 	}
 	if *f != (letterFlags{}) {
-		return deadletter.Selection{}, usage(errors.New("name letters by their numbers or choose them by flags, not both"))
+		return deadletter.Selection{}, cli.Usage(errors.New("name letters by their numbers or choose them by flags, not both"))
 	}
 	var s deadletter.Selection
 	for _, arg := range args {
 		seq, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || seq == 0 {
-			return s, usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", arg))
+			return s, cli.Usage(fmt.Errorf("%q is not the number of a dead letter; `weir dead ls` lists them", arg))
 		}
 		s.Seqs = append(s.Seqs, seq)
 	}
@@ -113,14 +116,14 @@ func (f *letterFlags) String() string {
 	return strings.Join(parts, " ")
 }
 
-// scope ends a selection at the letters that are there now.
-func (c *connection) scope(ctx context.Context, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
+// scopeOf ends a selection at the letters that are there now.
+func scopeOf(ctx context.Context, c *connect.Connection, b *deadletter.Browser, s deadletter.Selection) (*deadletter.Scope, error) {
 	scope, err := b.Scope(ctx, s)
 	var missing *deadletter.MissingError
 	if errors.As(err, &missing) {
-		return nil, notFound(err)
+		return nil, cli.NotFound(err)
 	}
-	return scope, c.explain(err)
+	return scope, c.Explain(err)
 }
 
 // readTime reads a point in time, or how long ago it was; zero for no text.
@@ -164,20 +167,20 @@ func readStatus(text string) (deadletter.StatusRange, error) {
 }
 
 // browse opens the letters.
-func (c *connection) browse(ctx context.Context) (*deadletter.Browser, error) {
-	b, err := deadletter.OpenBrowser(ctx, c.js)
+func browse(ctx context.Context, c *connect.Connection) (*deadletter.Browser, error) {
+	b, err := deadletter.OpenBrowser(ctx, c.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
-		return nil, notFound(err)
+		return nil, cli.NotFound(err)
 	}
-	return b, c.explain(err)
+	return b, c.Explain(err)
 }
 
 // withLetters opens the letters for a command that may take long: a signal ends its context.
-func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connection, b *deadletter.Browser) error) error {
-	return connected(func(c *connection) error {
+func withLetters(cmd *cobra.Command, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
+	return connect.With(func(c *connect.Connection) error {
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		b, err := c.browse(ctx)
+		b, err := browse(ctx, c)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 )
 
@@ -36,17 +37,17 @@ func printAnswer(out io.Writer, a *deadletter.Answer) error {
 	if a == nil {
 		return nil
 	}
-	t, kept := &table{}, count(len(a.Body), "byte")
+	t, kept := &cli.Table{}, cli.Count(len(a.Body), "byte")
 	if a.Cut {
 		kept = "the first " + kept + ": the answer was longer"
 	}
-	t.row("answer", strconv.Itoa(a.Status))
-	t.row("content type", orDash(a.ContentType))
-	t.row("body", kept)
+	t.Row("answer", strconv.Itoa(a.Status))
+	t.Row("content type", orDash(a.ContentType))
+	t.Row("body", kept)
 	if _, err := fmt.Fprintln(out); err != nil {
 		return fmt.Errorf("write the letter: %w", err)
 	}
-	if err := t.whole(out); err != nil {
+	if err := t.PrintWhole(out); err != nil {
 		return err
 	}
 	return printBytes(out, a.Body)

@@ -11,8 +11,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 // exportedLetter is a letter as export prints it: complete, so that it could be published again.
@@ -27,7 +30,7 @@ type exportedLetter struct {
 }
 
 func deadExportCommand() *cobra.Command {
-	flags, out, as, raw := letterFlags{}, "", asJSON, false
+	flags, out, as, raw := letterFlags{}, "", cli.AsJSON, false
 	cmd := &cobra.Command{
 		Use:   "export [SEQ...]",
 		Short: "Write dead letters out, whole",
@@ -43,13 +46,13 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 			if raw {
 				print = printBody
 			}
-			return withLetters(cmd, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-				scope, err := c.scope(ctx, b, selection)
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				scope, err := scopeOf(ctx, c, b, selection)
 				if err != nil {
 					return err
 				}
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
-					written, err := c.export(ctx, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
+					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
 						err = noLetters(selection.Filter)
 					}
@@ -61,19 +64,19 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 	flags.add(cmd.Flags())
 	cmd.Flags().StringVar(&out, "out", "", "the file to write, which is complete or not there (default stdout)")
 	cmd.Flags().BoolVar(&raw, "raw", false, "the bodies only")
-	as.add(cmd.Flags(), "one JSON object a line, which is what it does in any case")
+	as.Add(cmd.Flags(), "one JSON object a line, which is what it does in any case")
 	cmd.MarkFlagsMutuallyExclusive("raw", "json")
 	return cmd
 }
 
-// export writes the letters of a scope and returns how many.
-func (c *connection) export(ctx context.Context, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
-	walk, bar := scope.Walk(deadletter.Whole), newProgressBar(cmd.ErrOrStderr(), "exported", 0)
-	defer bar.clear()
+// exportLetters writes the letters of a scope and returns how many.
+func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Command, scope *deadletter.Scope, write func(*deadletter.Kept) error) (written int, err error) {
+	walk, bar := scope.Walk(deadletter.Whole), cli.NewProgressBar(cmd.ErrOrStderr(), "exported", 0)
+	defer bar.Clear()
 	for {
 		chunk, err := walk.Chunk(ctx)
 		if err != nil {
-			return written, c.explain(err)
+			return written, c.Explain(err)
 		}
 		if len(chunk) == 0 {
 			return written, nil
@@ -85,8 +88,8 @@ func (c *connection) export(ctx context.Context, cmd *cobra.Command, scope *dead
 			written++
 		}
 		read, of := walk.Progress()
-		bar.of = max(1, int(of))
-		bar.at(int(read))
+		bar.SetTotal(int(of))
+		bar.Show(int(read))
 	}
 }
 
@@ -106,7 +109,7 @@ func printExported(w io.Writer, k *deadletter.Kept) error {
 			e.HeadersBase64[name] = append(e.HeadersBase64[name], []byte(v))
 		}
 	}
-	return printJSON(w, e)
+	return cli.PrintJSON(w, e)
 }
 
 func printBody(w io.Writer, k *deadletter.Kept) error {
@@ -126,7 +129,7 @@ func writeTo(out io.Writer, file string, write func(io.Writer) error) (err error
 	}
 	part, err := os.Create(file + ".part")
 	if err != nil {
-		return usage(fmt.Errorf("--out: %w", err))
+		return cli.Usage(fmt.Errorf("--out: %w", err))
 	}
 	defer func() {
 		if err != nil {

@@ -6,10 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 // letterOperation is what the command line says of something that is done to letters: which, how fast, and whether at all.
@@ -19,8 +22,8 @@ type letterOperation struct {
 	args    []string
 	rate    string
 	dryRun  bool
-	confirm confirmation
-	as      format
+	confirm cli.Confirmation
+	as      cli.Format
 	chosen  deadletter.Selection
 	every   *bucket.Rate // nil: none was given
 }
@@ -28,19 +31,19 @@ type letterOperation struct {
 // addTo adds the flags to a command. rate is the default, "" for none.
 func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage string) {
 	o.add(cmd.Flags())
-	o.confirm.add(cmd.Flags())
-	o.as.add(cmd.Flags(), "one JSON object")
+	o.confirm.Add(cmd.Flags())
+	o.as.Add(cmd.Flags(), "one JSON object")
 	cmd.Flags().StringVar(&o.rate, "rate", rate, rateUsage)
 	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
 }
 
 // on reads what was said, and runs do with the letters open.
-func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connection, b *deadletter.Browser) error) error {
+func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
 	o.args = args
 	if o.rate != "" {
 		r, err := config.ParseRate(o.rate)
 		if err != nil {
-			return usage(fmt.Errorf("--rate: %w", err))
+			return cli.Usage(fmt.Errorf("--rate: %w", err))
 		}
 		o.every = &r
 	}

@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 // planJSON is what a redrive would do, as --json prints it.
@@ -38,7 +40,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	if f.dryRun {
 		out = cmd.OutOrStdout()
 	}
-	if f.as == asJSON {
+	if f.as == cli.AsJSON {
 		if !f.dryRun {
 			return nil // the tally is the one object
 		}
@@ -50,39 +52,39 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		if !p.Oldest.IsZero() {
 			j.Oldest = new(p.Oldest.UTC())
 		}
-		return printJSON(out, j)
+		return cli.PrintJSON(out, j)
 	}
-	t := &table{}
+	t := &cli.Table{}
 	if p.Letters > 0 {
-		t.row("letters", fmt.Sprintf("%d of %s, the oldest %s old", p.Letters, count(p.Keys, "key"), brief(time.Since(p.Oldest))))
+		t.Row("letters", fmt.Sprintf("%d of %s, the oldest %s old", p.Letters, cli.Count(p.Keys, "key"), cli.Brief(time.Since(p.Oldest))))
 	} else {
-		t.row("letters", "0")
+		t.Row("letters", "0")
 	}
 	cost := config.Money(p.Cost).String()
 	if p.BilledBefore > 0 {
 		cost += fmt.Sprintf("; %d of them were billed before, and would cost %s again", p.BilledBefore, config.Money(p.BilledBeforeCost))
 	}
-	t.row("cost", cost)
+	t.Row("cost", cost)
 	if p.MaybeBilled > 0 {
-		t.row("warning", fmt.Sprintf("the calls of %d of them may have been billed: the api may bill them twice", p.MaybeBilled))
+		t.Row("warning", fmt.Sprintf("the calls of %d of them may have been billed: the api may bill them twice", p.MaybeBilled))
 	}
-	duration := brief(p.Duration())
+	duration := cli.Brief(p.Duration())
 	if p.Draining > p.Publishing {
 		duration += ": " + p.Slowest
 	} else if p.Letters > 0 {
 		duration += ": --rate " + f.rate
 	}
-	t.row("duration", duration)
+	t.Row("duration", duration)
 	if p.Overflow > 0 {
-		t.row("overflow", fmt.Sprintf("%d find no room in their buckets now", p.Overflow))
+		t.Row("overflow", fmt.Sprintf("%d find no room in their buckets now", p.Overflow))
 	}
 	if p.Settled > 0 {
-		t.row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
+		t.Row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
 	}
 	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
-		t.row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipText(skip))
+		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipText(skip))
 	}
-	if err := t.print(out); err != nil || f.dryRun {
+	if err := t.Print(out); err != nil || f.dryRun {
 		return err
 	}
 	f.planned = p.Skipped
@@ -135,11 +137,11 @@ type tallyJSON struct {
 // printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned
-	if f.as == asJSON {
-		return printJSON(out, tallyJSON{t.Redriven, t.Known, t.Overflowed, t.Refused, t.Settled, t.Skipped, t.Left})
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(out, tallyJSON{t.Redriven, t.Known, t.Overflowed, t.Refused, t.Settled, t.Skipped, t.Left})
 	}
-	tab := &table{}
-	tab.row("redriven", strconv.Itoa(t.Redriven+t.Known))
+	tab := &cli.Table{}
+	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
 	for _, line := range []struct {
 		name string
 		n    int
@@ -151,13 +153,13 @@ func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 		{"not deleted", t.Left, "though the job has gone on"},
 	} {
 		if line.n > 0 {
-			tab.row(line.name, strconv.Itoa(line.n)+" "+line.what)
+			tab.Row(line.name, strconv.Itoa(line.n)+" "+line.what)
 		}
 	}
 	for _, skip := range slices.Sorted(maps.Keys(t.Skipped)) {
 		if t.Skipped[skip] != planned[skip] {
-			tab.row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipText(skip))
+			tab.Row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipText(skip))
 		}
 	}
-	return tab.print(out)
+	return tab.Print(out)
 }

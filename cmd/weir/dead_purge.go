@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/spf13/cobra"
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 // purgeFlags are what the command line says about a purge.
@@ -27,8 +30,8 @@ to answer it does nothing, and ends with 4.`,
   weir dead purge --api credit-check --reason rejected --status 4xx --yes
   weir dead purge 17 18 --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
-				scope, err := c.scope(ctx, b, f.chosen)
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				scope, err := scopeOf(ctx, c, b, f.chosen)
 				if err != nil {
 					return err
 				}
@@ -55,10 +58,10 @@ type purgeJSON struct {
 }
 
 // purge counts, asks, deletes, tells.
-func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connection, scope *deadletter.Scope) error {
+func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.Connection, scope *deadletter.Scope) error {
 	found, err := scope.Contents(ctx)
 	if err != nil {
-		return c.explain(err)
+		return c.Explain(err)
 	}
 	if found.Letters == 0 {
 		return noLetters(f.chosen.Filter)
@@ -68,18 +71,18 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connectio
 		told.DryRun = true
 		return f.print(cmd, told)
 	}
-	if err := f.confirm.insist(cmd, fmt.Sprintf("Delete %s for good?", count(found.Letters, "letter"))); err != nil {
+	if err := f.confirm.Insist(cmd, fmt.Sprintf("Delete %s for good?", cli.Count(found.Letters, "letter"))); err != nil {
 		return err
 	}
-	right, err := c.takeLetterRight(ctx)
+	right, err := takeLetterRight(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer right.give()
-	bar := newProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.at})
-	bar.clear()
-	return errors.Join(f.finish(cmd, c, told), c.explain(err))
+	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
+	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.Show})
+	bar.Clear()
+	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
 }
 
 func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
@@ -94,12 +97,12 @@ func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
 }
 
 // finish tells what was purged, here and to whoever listens.
-func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) error {
+func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *purgeJSON) error {
 	if told.Purged > 0 {
 		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: whoami(), Selection: f.said(), Letters: told.Purged,
+			Who: cli.User(), Selection: f.said(), Letters: told.Purged,
 		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)
 		}
 	}
@@ -107,18 +110,18 @@ func (f *purgeFlags) finish(cmd *cobra.Command, c *connection, told *purgeJSON) 
 }
 
 func (f *purgeFlags) print(cmd *cobra.Command, told *purgeJSON) error {
-	if f.as == asJSON {
-		return printJSON(cmd.OutOrStdout(), told)
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}
-	t := &table{}
-	t.row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, brief(time.Since(*told.Oldest))))
-	t.row("bodies", count(told.Bytes, "byte"))
-	t.row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
+	t := &cli.Table{}
+	t.Row("letters", fmt.Sprintf("%d, the oldest %s old", told.Letters, cli.Brief(time.Since(*told.Oldest))))
+	t.Row("bodies", cli.Count(told.Bytes, "byte"))
+	t.Row("billed", fmt.Sprintf("%d, and %d that may have been", told.Billed, told.MaybeBilled))
 	if told.DryRun {
-		t.row("cost", told.Cost+": nothing is called")
-		t.row("duration", brief(time.Duration(told.DurationMS)*time.Millisecond))
+		t.Row("cost", told.Cost+": nothing is called")
+		t.Row("duration", cli.Brief(time.Duration(told.DurationMS)*time.Millisecond))
 	} else {
-		t.row("purged", fmt.Sprint(told.Purged))
+		t.Row("purged", fmt.Sprint(told.Purged))
 	}
-	return t.print(cmd.OutOrStdout())
+	return t.Print(cmd.OutOrStdout())
 }

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/worker"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+
+	"github.com/spf13/cobra"
 )
 
 // redriveFlags are what the command line says about a redrive.
@@ -17,7 +22,7 @@ type redriveFlags struct {
 
 	includeUnknown bool
 	dropDeadline   bool
-	bar            *progressBar
+	bar            *cli.ProgressBar
 	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
 }
 
@@ -45,7 +50,7 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
   weir dead redrive --api credit-check --reason overflow --since 2h --rate 20/s --yes
   weir dead redrive 17 18`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.on(cmd, args, func(ctx context.Context, c *connection, b *deadletter.Browser) error {
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
 				return f.redrive(ctx, cmd, c, b)
 			})
 		},
@@ -57,10 +62,10 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
 }
 
 // redrive is the way of a redrive: count, ask, publish, tell.
-func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser) error {
-	if f.dryRun || !f.confirm.possible(cmd) {
+func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
+	if f.dryRun || !f.confirm.Possible(cmd) {
 		askedFor := f.dryRun
-		f.dryRun = askedFor || f.as == asJSON // the plan is all there is to tell
+		f.dryRun = askedFor || f.as == cli.AsJSON // the plan is all there is to tell
 		_, plan, err := f.plan(ctx, cmd, c, b, nil)
 		if err != nil || askedFor {
 			return err
@@ -68,9 +73,9 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 		if plan.Letters+plan.Settled == 0 {
 			return noneRedriven(plan.Skipped)
 		}
-		return f.confirm.insist(cmd, f.question(plan))
+		return f.confirm.Insist(cmd, f.question(plan))
 	}
-	right, err := c.takeLetterRight(ctx)
+	right, err := takeLetterRight(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -82,7 +87,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if plan.Letters+plan.Settled == 0 {
 		return f.tell(cmd, c, &deadletter.Tally{Skipped: plan.Skipped}, nil)
 	}
-	if err := f.confirm.insist(cmd, f.question(plan)); err != nil {
+	if err := f.confirm.Insist(cmd, f.question(plan)); err != nil {
 		return err
 	}
 	tally, err := r.Run(ctx)
@@ -90,24 +95,24 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 }
 
 func (f *redriveFlags) question(p *deadletter.Plan) string {
-	return fmt.Sprintf("Redrive %s, for %s?", count(p.Letters, "letter"), config.Money(p.Cost))
+	return fmt.Sprintf("Redrive %s, for %s?", cli.Count(p.Letters, "letter"), config.Money(p.Cost))
 }
 
 // plan reads what is to be redriven, and prints it.
-func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
-	current, ok := c.running(ctx)
+func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
+	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
-		return nil, nil, notFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
+		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
 	}
-	scope, err := c.scope(ctx, b, f.chosen)
+	scope, err := scopeOf(ctx, c, b, f.chosen)
 	if err != nil {
 		return nil, nil, err
 	}
-	f.bar = newProgressBar(cmd.ErrOrStderr(), "redriven", 0)
+	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.nc, Browser: b, Terms: termsOf(current), Calls: c.traces, Rate: *f.every,
+		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every,
 		Valid: func() bool { return right != nil && right.lease.Valid() },
-		Told:  func(t *deadletter.Tally) { f.bar.at(t.Done()) },
+		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
 	if f.includeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns
@@ -118,12 +123,12 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connecti
 	r := deadletter.NewRedrive(scope, o)
 	plan, err := r.Plan(ctx)
 	if err != nil {
-		return nil, nil, c.explain(err)
+		return nil, nil, c.Explain(err)
 	}
 	if !plan.Found() {
 		return nil, nil, noLetters(f.chosen.Filter)
 	}
-	f.bar.of = max(1, plan.Letters+plan.Settled)
+	f.bar.SetTotal(plan.Letters + plan.Settled)
 	if plan.Letters+plan.Settled == 0 && !f.dryRun {
 		return r, plan, nil // the tally says as much
 	}
@@ -138,52 +143,54 @@ func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
 			return deadletter.Terms{}, false
 		}
 		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: dispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: worker.DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
 		}, true
 	}
 }
 
-// traces reads calls from the ledger.
-func (c *connection) traces(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
-	_, err := ledger.Read(ctx, c.js, f, func(r *ledger.Record, _, _ uint64) error {
-		take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
-		return nil
-	})
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return nil // no call, no trace
+// tracesOf reads calls from a server's ledger.
+func tracesOf(c *connect.Connection) func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) error {
+	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
+		f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
+		_, err := ledger.Read(ctx, c.JetStream, f, func(r *ledger.Record, _, _ uint64) error {
+			take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
+			return nil
+		})
+		if errors.Is(err, ledger.ErrNoLedger) {
+			return nil // no call, no trace
+		}
+		return err
 	}
-	return err
 }
 
 // tell says what came of the redrive.
-func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tally, failed error) error {
-	f.bar.clear()
+func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadletter.Tally, failed error) error {
+	f.bar.Clear()
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err
 	}
 	if t.Redriven+t.Known+t.Overflowed+t.Refused > 0 {
 		e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: whoami(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
+			Who: cli.User(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
 		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.js); err != nil {
+		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)
 		}
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
-		return unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.at))
+		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
 	case errors.Is(failed, deadletter.ErrUnanswered):
-		return unreachable(failed)
+		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):
 		return errors.New("stopped: what was not redriven is still a letter; start it again to go on")
 	case failed != nil:
-		return c.explain(failed)
+		return c.Explain(failed)
 	case t.Left > 0:
-		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", count(t.Left, "letter"))
+		return fmt.Errorf("%s could not be deleted though the job has gone on: the next redrive recognises that", cli.Count(t.Left, "letter"))
 	case t.Overflowed+t.Refused > 0:
-		return refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
-			count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
+		return cli.Refused(fmt.Errorf("of %s %d overflowed again and %d were refused otherwise; each is a new letter",
+			cli.Count(t.Redriven+t.Known+t.Overflowed+t.Refused, "letter"), t.Overflowed, t.Refused))
 	case t.Redriven+t.Known+t.Settled == 0:
 		return noneRedriven(t.Skipped)
 	}
@@ -191,5 +198,5 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connection, t *deadletter.Tal
 }
 
 func noneRedriven(skipped map[deadletter.Skip]int) error {
-	return refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
+	return cli.Refused(fmt.Errorf("none of these letters could be redriven: %s", skippedText(skipped)))
 }

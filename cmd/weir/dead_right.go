@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // lettersLease is the lease of whoever redrives or purges. Two at once could publish a job for one of them to be queued
@@ -23,23 +26,23 @@ type letterRight struct {
 
 // takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
 // alive. give it back.
-func (c *connection) takeLetterRight(ctx context.Context) (*letterRight, error) {
-	kv, err := c.js.KeyValue(ctx, controlBucket)
+func takeLetterRight(ctx context.Context, c *connect.Connection) (*letterRight, error) {
+	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, notFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", controlBucket))
+		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", connect.ControlBucket))
 	} else if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "somewhere"
 	}
-	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", whoami(), host, os.Getpid()))
+	lock, err := lease.AcquireLease(ctx, kv, lettersLease, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
 	var held *lease.HeldError
 	if errors.As(err, &held) {
-		return nil, refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
+		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
 	} else if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	right := &letterRight{lease: lock, stop: stop, ended: make(chan struct{})}

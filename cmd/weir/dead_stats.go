@@ -9,9 +9,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 // letterGroup is what letters are counted by.
@@ -31,40 +34,37 @@ type letterCount struct {
 }
 
 func deadStatsCommand() *cobra.Command {
-	flags, as := letterFlags{}, forPeople
+	flags, as := letterFlags{}, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:     "stats",
 		Short:   "Count dead letters by api, reason, status and bill",
 		Long:    "Counts dead letters by api, reason, last answer and whether the call was billed, the most frequent first.",
 		Example: "  weir dead stats\n  weir dead stats --since 1d --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(time.Now())
 			if err != nil {
 				return err
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			counts, err := c.countLetters(cmd, filter)
-			if err != nil {
-				return err
-			}
-			return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
+			return connect.With(func(c *connect.Connection) error {
+				counts, err := countLetters(c, cmd, filter)
+				if err != nil {
+					return err
+				}
+				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
+			})
 		},
 	}
 	flags.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
 // progressEvery is after how many letters the progress is shown anew.
 const progressEvery = 10_000
 
-func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
-	b, err := c.browse(cmd.Context())
+func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
+	b, err := browse(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.Explain(err)
 	}
 	if len(groups) == 0 {
 		return nil, noLetters(filter)
@@ -99,12 +99,12 @@ func (c *connection) countLetters(cmd *cobra.Command, filter deadletter.Filter) 
 	}), nil
 }
 
-func printCounts(out io.Writer, counts []*letterCount, as format, now time.Time) error {
-	t := &table{}
-	t.row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
+func printCounts(out io.Writer, counts []*letterCount, as cli.Format, now time.Time) error {
+	t := &cli.Table{}
+	t.Row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
 	for _, n := range counts {
-		if as == asJSON {
-			if err := printJSON(out, n); err != nil {
+		if as == cli.AsJSON {
+			if err := cli.PrintJSON(out, n); err != nil {
 				return err
 			}
 			continue
@@ -113,11 +113,11 @@ func printCounts(out io.Writer, counts []*letterCount, as format, now time.Time)
 		if n.Status > 0 {
 			status = strconv.Itoa(n.Status)
 		}
-		t.row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
-			brief(now.Sub(n.Oldest))+" ago", brief(now.Sub(n.Newest))+" ago")
+		t.Row(strconv.Itoa(n.Letters), orDash(n.API), string(n.Reason), status, string(n.Billed),
+			cli.Brief(now.Sub(n.Oldest))+" ago", cli.Brief(now.Sub(n.Newest))+" ago")
 	}
-	if as == asJSON {
+	if as == cli.AsJSON {
 		return nil
 	}
-	return t.print(out)
+	return t.Print(out)
 }

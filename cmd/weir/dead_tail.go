@@ -1,55 +1,48 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"os/signal"
-	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
+
+	"github.com/spf13/cobra"
 )
 
 func deadTailCommand() *cobra.Command {
-	flags, as := letterFlags{}, forPeople
+	flags, as := letterFlags{}, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow dead letters as they come",
 		Long: `Prints dead letters as they come, beginning now or at --since, until Ctrl-C. It goes on by itself when the connection to
 the server comes back.`,
 		Example: "  weir dead tail\n  weir dead tail --api credit-check --since 10m --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(time.Now())
 			if err != nil {
 				return err
 			}
 			if flags.until != "" {
-				return usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
+				return cli.Usage(errors.New("--until: tail has no end but Ctrl-C; `weir dead ls` knows --until"))
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			b, err := c.browse(ctx)
-			if err != nil {
-				return err
-			}
-			out := cmd.OutOrStdout()
-			return c.explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
-				if as == asJSON {
-					return printJSON(out, letterAsJSON(&k))
-				}
-				t := &table{}
-				t.row(letterRow(&k, clockTime(k.Stored))...)
-				return t.print(out)
-			}))
+			return withLetters(cmd, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				out := cmd.OutOrStdout()
+				return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
+					if as == cli.AsJSON {
+						return cli.PrintJSON(out, letterAsJSON(&k))
+					}
+					t := &cli.Table{}
+					t.Row(letterRow(&k, cli.ClockTime(k.Stored))...)
+					return t.Print(out)
+				}))
+			})
 		},
 	}
 	flags.add(cmd.Flags())
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }

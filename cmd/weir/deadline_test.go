@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 
@@ -100,7 +101,7 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	if n := len(r.letters("pay", "k")); n != 1 {
 		t.Errorf("%d letters: a job behind another is judged when it is the first", n)
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.ended("pay", "k", 1)
@@ -120,7 +121,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	r := rigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))
 	cancel := func(key string) {
 		t.Helper()
-		answers, err := r.worker.dispatch.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
+		answers, err := r.worker.Parts().Dispatcher.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: key})
 		if err != nil || len(answers) != 1 || answers[0].Verdict != schedule.CancelTaken {
 			t.Fatalf("not cancelled: %v %v", answers, err)
 		}
@@ -129,7 +130,7 @@ func TestDeadlinePassesUnderAHold(t *testing.T) {
 	held := func(key string) {
 		t.Helper()
 		r.eventually("a hold", func() bool {
-			d, err := r.worker.dispatch.Show(t.Context(), "pay", key, 1)
+			d, err := r.worker.Parts().Dispatcher.Show(t.Context(), "pay", key, 1)
 			return err == nil && d.Waits.For == schedule.WaitHeld && len(d.Next) == 1 && d.Next[0].Phase == schedule.JobRetries
 		})
 	}

@@ -4,9 +4,12 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/demo"
+
+	"github.com/spf13/cobra"
 )
 
 // defaultHTTP is where weir serves its console unless it is told otherwise.
@@ -20,10 +23,10 @@ func demoCommand() *cobra.Command {
 		Long: `Shows weir working: a burst of jobs smoothed to the rate of a fake paid api, what does not fit kept as dead letters,
 a kill -9 survived, and the verdict of an independent check of what the api saw. Nothing is needed and nothing is left
 behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
-		Args: takes(),
+		Args: cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := demo.Options{
-				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(defaultNATSURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
+				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(connect.DefaultURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
 			}
 			if asJSON {
 				o.Out, o.JSON = os.Stderr, os.Stdout

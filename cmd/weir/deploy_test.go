@@ -17,11 +17,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"go.yaml.in/yaml/v3"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.yaml.in/yaml/v3"
 )
 
 var deployDir = filepath.Join("..", "..", "deploy")
@@ -79,7 +82,7 @@ func TestDeployedVariablesExist(t *testing.T) {
 	seen := map[string]bool{}
 	for path, text := range deployFiles(t) {
 		for _, name := range regexp.MustCompile(`\bWEIR_[A-Z_]*[A-Z]\b`).FindAllString(text, -1) {
-			if stream := slices.Contains(commonStreams(), name) || name == "WEIR_NAME"; !slices.Contains(known, name) && !stream {
+			if stream := slices.Contains(connect.CommonStreams(), name) || name == "WEIR_NAME"; !slices.Contains(known, name) && !stream {
 				t.Errorf("deploy/%s: weir knows no %s", path, name)
 			}
 			seen[name] = true
@@ -295,7 +298,7 @@ func TestComposeClusterForms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	s := externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3", "WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_PARTITIONS": "1"})
-	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // externalSettings are those of a worker on a nats-server of somebody else's.
@@ -51,15 +53,15 @@ func TestExternalServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", api.URL()))
 
-	first, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
+	first, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
+	second, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	intake, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), testLog(t))
+	intake, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "intake", config.RoleIngest), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestExternalServer(t *testing.T) {
 	r := &rig{t: t, api: api, js: js, nc: nc, heldUp: measureHeldUp(t)}
 	r.awaitCalls(50)
 	r.eventually("50 results", func() bool { return r.messages("WEIR_RESULTS") == 50 })
-	for _, w := range []*Worker{intake, first, second} {
+	for _, w := range []*worker.Worker{intake, first, second} {
 		w.Stop()
 		if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 			t.Error(err)
@@ -89,7 +91,7 @@ func TestExternalServer(t *testing.T) {
 	}
 	// An orderly stop gives the lease up: the next one need not wait for it.
 	start := time.Now()
-	again, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "again"), testLog(t))
+	again, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "again"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,11 +115,11 @@ func TestSharedLimitsNeedOneCounter(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	text := "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n    limits: [{name: account, rate: 100/s}]\n"
 	writeFile(t, file, text)
-	first, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
+	first, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "first"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
+	_, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, server.ClientURL(), file, "second"), testLog(t))
 	for _, want := range []string{"first", "limit account of api ext", "WEIR_REDIS_URL"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the second one was refused without saying %q: %v", want, err)

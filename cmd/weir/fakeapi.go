@@ -5,8 +5,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+
+	"github.com/spf13/cobra"
 )
 
 // fakeAPICommand runs the fake paid api as a process of its own, for tests that judge by its ledger.
@@ -18,11 +20,11 @@ func fakeAPICommand() *cobra.Command {
 		Use:    "fake-api",
 		Short:  "Run a fake paid api with a ledger of its own, for tests",
 		Hidden: true,
-		Args:   takes(),
+		Args:   cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if script != "" {
 				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {
-					return usage(err)
+					return cli.Usage(err)
 				}
 			}
 			if refuse != "" {

@@ -9,10 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // applyConfig stores a configuration as `weir config apply` does, and returns its version. yaml gets the api's url for
@@ -20,25 +24,35 @@ import (
 func (r *rig) applyConfig(yaml string) uint64 {
 	r.t.Helper()
 	store := r.configStore()
-	current, last, err := store.newest(r.t.Context())
+	current, last, err := store.Newest(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	next := runningConfig{YAML: fmt.Sprintf(yaml, r.api.URL()), From: "test", Who: "test", At: time.Now(), FileSum: current.FileSum}
-	version, err := store.put(r.t.Context(), next, last)
+	next := control.StoredConfig{YAML: fmt.Sprintf(yaml, r.api.URL()), From: "test", Who: "test", At: time.Now(), FileSum: current.FileSum}
+	version, err := store.Put(r.t.Context(), next, last)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return version
 }
 
-func (r *rig) configStore() configStore {
+func (r *rig) configStore() control.ConfigStore {
 	r.t.Helper()
-	kv, err := r.js.KeyValue(r.t.Context(), configBucket)
+	store, err := control.FindConfigStore(r.t.Context(), r.js)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return configStore{kv}
+	return store
+}
+
+// versions is where the configuration's versions are kept.
+func (r *rig) versions() jetstream.KeyValue {
+	r.t.Helper()
+	kv, err := r.js.KeyValue(r.t.Context(), connect.ConfigBucket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return kv
 }
 
 // follow applies a configuration and waits until the worker runs by it. It returns the time it began and the time
@@ -47,7 +61,7 @@ func (r *rig) follow(yaml string) (from, by int64) {
 	r.t.Helper()
 	from = int64(time.Since(r.api.Started()))
 	version := r.applyConfig(yaml)
-	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() >= version })
+	r.eventually("the configuration to be followed", func() bool { return r.worker.ConfigState().Version >= version })
 	return from, int64(time.Since(r.api.Started()))
 }
 
@@ -245,22 +259,22 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 // TestInvalidConfigChangesNothing: neither one that is no configuration, nor one this worker cannot run by.
 func TestInvalidConfigChangesNothing(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
-	store := r.configStore()
-	present := r.worker.follower.version.Load()
+	versions := r.versions()
+	present := r.worker.ConfigState().Version
 	for _, value := range []string{
 		"no JSON at all",
 		`{"yaml":"apis: {pay: {url: nowhere}}"}`,
 		`{"yaml":"apis:\n  new:\n    url: https://api.example.com\n    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n    bucket: {rate: 1/s, capacity: 1}\n"}`,
 	} {
-		if _, err := store.kv.Put(t.Context(), currentKey, []byte(value)); err != nil {
+		if _, err := versions.Put(t.Context(), "current", []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := store.kv.Delete(t.Context(), currentKey); err != nil {
+	if err := versions.Delete(t.Context(), "current"); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("every version to be looked at", func() bool { return r.worker.follower.seen.Load() == present+4 })
-	if got := r.worker.follower.version.Load(); got != present {
+	r.eventually("every version to be looked at", func() bool { return r.worker.ConfigState().Seen == present+4 })
+	if got := r.worker.ConfigState().Version; got != present {
 		t.Errorf("version %d is in force, want %d", got, present)
 	}
 	r.submitMany("pay", "k", 5)
@@ -276,7 +290,7 @@ func TestInvalidConfigChangesNothing(t *testing.T) {
 func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "10/s"))
 	rate := func() string {
-		return config.FormatRate(r.worker.config.APIs[0].Rules.Key.Rate)
+		return config.FormatRate(r.worker.Config().APIs[0].Rules.Key.Rate)
 	}
 	r.follow(fmt.Sprintf(oneAPI, "30/s"))
 	r.stop()
@@ -296,13 +310,13 @@ func TestRestartKeepsWhatWasApplied(t *testing.T) {
 	if last.OldVersion != 2 || last.NewVersion != 3 || last.Changes != 1 || last.Who == "" {
 		t.Errorf("the event of the file says %+v", last)
 	}
-	if _, err := r.configStore().put(t.Context(), runningConfig{}, 2); !errors.Is(err, errLostRace) {
+	if _, err := r.configStore().Put(t.Context(), control.StoredConfig{}, 2); !errors.Is(err, control.ErrLostRace) {
 		t.Errorf("a change of a version that is not the last one: %v", err)
 	}
 }
 
 // configEvents are the config events so far.
-func (r *rig) configEvents() []configData {
+func (r *rig) configEvents() []control.ConfigChange {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
@@ -310,7 +324,7 @@ func (r *rig) configEvents() []configData {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var told []configData
+	var told []control.ConfigChange
 	for seq := uint64(1); seq <= stream.CachedInfo().State.LastSeq; seq++ {
 		msg, err := stream.GetMsg(ctx, seq)
 		if err != nil || !strings.HasPrefix(msg.Subject, "weir.events.config.") {
@@ -318,7 +332,7 @@ func (r *rig) configEvents() []configData {
 		}
 		var event struct {
 			Type, Source string
-			Data         configData
+			Data         control.ConfigChange
 		}
 		if err := json.Unmarshal(msg.Data, &event); err != nil || event.Type != "weir.config.v1" {
 			r.t.Fatalf("%s: %v", msg.Data, err)

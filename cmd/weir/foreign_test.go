@@ -10,12 +10,16 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/worker"
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/internal/fakeapi"
-	"weir/cmd/weir/internal/embedded"
-	"weir/ingest/await"
 )
 
 // plainServer runs a nats-server of somebody else's with JetStream, and connects to it.
@@ -49,7 +53,7 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			writeFile(t, file, unreachableAPI)
-			w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+			w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 			if err == nil {
 				w.Stop()
 				_ = await.Result(t, "the worker to stop", w.Wait)
@@ -86,7 +90,7 @@ func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, unreachableAPI)
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +110,7 @@ func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
 	}
 	for i, args := range []string{"", "--json", "--wait --timeout 1s"} { // it acknowledges two, and refuses the third
 		got := command(t, []string{"WEIR_NATS_URL=" + url}, append([]string{"submit", "pay", "vip", "--id", fmt.Sprint(i)}, strings.Fields(args)...)...)
-		if got.code != exitFailed && got.code != exitUnreachable || got.stdout != "" {
+		if got.code != cli.ExitFailed && got.code != cli.ExitUnreachable || got.stdout != "" {
 			t.Errorf("submit %s ended with %+v", args, got)
 		}
 		for _, want := range []string{"stream THEIRS", "weir.jobs.>"} {
@@ -118,7 +122,7 @@ func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
 }
 
 // health reads the next event of a kind, and what it tells.
-func health(t *testing.T, events *nats.Subscription) (kind string, data healthData) {
+func health(t *testing.T, events *nats.Subscription) (kind string, data foreign.HealthData) {
 	t.Helper()
 	msg, err := events.NextMsg(patience)
 	if err != nil {
@@ -126,7 +130,7 @@ func health(t *testing.T, events *nats.Subscription) (kind string, data healthDa
 	}
 	var e struct {
 		Type string
-		Data healthData
+		Data foreign.HealthData
 	}
 	if err := json.Unmarshal(msg.Data, &e); err != nil {
 		t.Fatal(err)
@@ -149,7 +153,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n", api.URL()))
 	log := &book{}
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +176,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 			t.Errorf("%d errors in the log, want %d:\n%s", n, lines, log.String())
 		}
 	}
-	look := func() { w.foreign.look(t.Context()) }
+	look := func() { w.Parts().Foreign.Look(t.Context()) }
 	look()
 	state("200", 0, 0)
 	theirs, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"weir.jobs.pay.>"}})
@@ -221,18 +225,18 @@ func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 	url, js := plainServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, unreachableAPI)
-	w, err := StartWorker(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
+	w, err := worker.Start(t.Context(), externalSettings(t, url, file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
-	if w.foreign.every > 30*time.Second {
-		t.Errorf("it looks every %s: one look that fails and a minute is over", w.foreign.every)
+	if foreign.LookEvery > 30*time.Second {
+		t.Errorf("it looks every %s: one look that fails and a minute is over", foreign.LookEvery)
 	}
 	occupy(t, url, "weir.jobs.>")
 	r := &rig{t: t, js: js}
-	r.eventually("the stream to be found", func() bool { return w.ready(t.Context()) != nil })
-	if err := w.ready(t.Context()); err == nil || !strings.Contains(err.Error(), "THEIRS") {
+	r.eventually("the stream to be found", func() bool { return w.Ready(t.Context()) != nil })
+	if err := w.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "THEIRS") {
 		t.Errorf("it is not ready because: %v", err)
 	}
 }
@@ -242,7 +246,7 @@ func TestForeignStreamInside(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n")
 	occupy(t, r.worker.NATSURL(), "weir.jobs.>")
 	r.stop()
-	_, err := StartWorker(t.Context(), r.settings(), testLog(t))
+	_, err := worker.Start(t.Context(), r.settings(), testLog(t))
 	if want := "weir nats-server --dir " + filepath.Join(r.dir, "data"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("%v\ndoes not say %q", err, want)
 	}
@@ -289,7 +293,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "weir.yaml")
 			writeFile(t, file, unreachableAPI)
 			log := &book{}
-			w, err := StartWorker(t.Context(), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
+			w, err := worker.Start(t.Context(), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), slog.New(slog.NewTextHandler(log, nil)))
 			if c.refusal != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refusal) {
 					t.Errorf("%v does not say %q", err, c.refusal)
@@ -300,7 +304,7 @@ func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			w.foreign.look(ctx)
+			w.Parts().Foreign.Look(ctx)
 			cancel()
 			if n := strings.Count(log.String(), "weir cannot look"); n != 1 {
 				t.Errorf("the log says %d times what cannot be known:\n%s", n, log.String())

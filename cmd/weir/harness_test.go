@@ -13,12 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // rig is a whole weir with its paid api, in this process, on ports of their own.
@@ -29,8 +33,8 @@ type rig struct {
 	yaml   string
 	redis  config.Secret // its address; unset: limits are counted in the process
 	heldUp *machine.HeldUp
-	clock  *clock // of the worker to start; nil: the machine's
-	worker *Worker
+	clock  *clock.Clock // of the worker to start; nil: the machine's
+	worker *worker.Worker
 	nc     *nats.Conn
 	js     jetstream.JetStream
 }
@@ -81,10 +85,10 @@ func (r *rig) start() {
 	}
 	c := r.clock
 	if c == nil {
-		c = newClock()
+		c = clock.New()
 	}
 	var err error
-	if r.worker, err = startWorkerAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
+	if r.worker, err = worker.StartAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
@@ -159,6 +163,16 @@ func (r *rig) seen() string {
 		fmt.Fprintf(&text, "; the streams are not known: %v", err)
 	}
 	return text.String()
+}
+
+// control is where pauses are kept.
+func (r *rig) control() jetstream.KeyValue {
+	r.t.Helper()
+	kv, err := r.js.KeyValue(r.t.Context(), connect.ControlBucket)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return kv
 }
 
 // messages is how many messages a stream holds.

@@ -6,9 +6,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/help"
 	"weir/cmd/weir/internal/terminal"
+
+	"github.com/spf13/cobra"
 )
 
 // widestHelp is how wide a topic is shown at most, in characters: longer lines are hard to read.
@@ -43,7 +45,7 @@ func showHelp(cmd *cobra.Command, args []string) error {
 	}
 	about, rest, err := cmd.Root().Find(args)
 	if err != nil || len(rest) > 0 {
-		return usage(noHelp(cmd.Root(), args))
+		return cli.Usage(noHelp(cmd.Root(), args))
 	}
 	about.InitDefaultHelpFlag()
 	about.InitDefaultVersionFlag()

@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // restarts is a nats-server of somebody else's that can be started anew where it was, and one api.
@@ -70,7 +72,7 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 // replica starts a weir, and gives what stops it.
 func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 	r.t.Helper()
-	w, err := StartWorker(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
+	w, err := worker.Start(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
 	if err != nil {
 		r.t.Fatal(err)
 	}

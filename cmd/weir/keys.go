@@ -1,23 +1,23 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
 	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher/schedule"
 
 	"github.com/spf13/cobra"
 )
 
 func keysCommand() *cobra.Command {
-	limit, as := 100, forPeople
+	limit, as := 100, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "keys API",
 		Short: "List an api's buckets, deepest first",
@@ -26,13 +26,13 @@ func keysCommand() *cobra.Command {
 DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
 if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment.`,
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
-		Args:    takes("API"),
+		Args:    cli.Takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := control.CheckLimit(limit); err != nil {
 				return err
 			}
-			return aboutAPI(cmd, args[0], func(c *connection) error {
-				found, err := c.keys(args[0], limit)
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				found, err := control.Keys(c, args[0], limit)
 				if err != nil {
 					return err
 				}
@@ -41,97 +41,66 @@ if no shared limit binds; WAITS FOR is what keeps the next job from being called
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list")
-	as.add(cmd.Flags(), "one JSON object a line")
+	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd
 }
 
+// aboutAPI is connected for a command about one api, which must be configured.
+func aboutAPI(cmd *cobra.Command, api string, do func(c *connect.Connection) error) error {
+	return connect.With(func(c *connect.Connection) error {
+		if err := checkAPI(c, cmd, api); err != nil {
+			return err
+		}
+		return do(c)
+	})
+}
+
 // checkAPI finds an unknown api out before anybody is asked about it.
-func (c *connection) checkAPI(cmd *cobra.Command, name string) error {
-	current, ok := c.running(cmd.Context())
+func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
+	current, ok := control.RunningConfig(cmd.Context(), c)
 	if !ok {
 		return checkAPIName(name)
 	}
 	if _, found := current.API(name); !found {
-		return c.noAPI(cmd.Context(), name, current)
+		return control.ExplainNoAPI(cmd.Context(), c, name, current)
 	}
 	return nil
 }
 
-// gathered are the buckets of an api over all replicas.
-type gathered struct {
-	buckets      []schedule.KeyState
-	keys, jobs   int
-	missing, all int // partitions
-}
-
-// keys gathers the deepest buckets from all owners.
-func (c *connection) keys(api string, limit int) (*gathered, error) {
-	g := &gathered{all: 1, missing: 1}
-	owned, failed := 0, error(nil)
-	err := c.ask(keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
-		var a keysAnswer
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			failed = notFound(fmt.Errorf("there is no api %q", api))
-			return true
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
-			return false
-		}
-		g.buckets = append(g.buckets, a.Deepest...)
-		g.keys, g.jobs, g.all = g.keys+a.Keys, g.jobs+a.Jobs, a.Partitions
-		owned += a.Owned
-		return owned >= a.Partitions
-	})
-	if err == nil && owned == 0 {
-		err = failed
-	}
-	if err != nil {
-		return nil, err
-	}
-	g.missing = max(0, g.all-owned)
-	slices.SortStableFunc(g.buckets, func(a, b schedule.KeyState) int { return b.Depth - a.Depth })
-	g.buckets = g.buckets[:min(limit, len(g.buckets))]
-	return g, nil
-}
-
-func printKeys(cmd *cobra.Command, api string, g *gathered, as format) error {
+func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format) error {
 	talk := cmd.ErrOrStderr()
-	if g.missing > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.missing, g.all, api)
+	if g.Missing > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
 	}
-	if len(g.buckets) == 0 {
-		return notFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
+	if len(g.Buckets) == 0 {
+		return cli.NotFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
 	out := cmd.OutOrStdout()
-	if as == asJSON {
-		for _, k := range g.buckets {
-			if err := printJSON(out, k); err != nil {
+	if as == cli.AsJSON {
+		for _, k := range g.Buckets {
+			if err := cli.PrintJSON(out, k); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := keysTable(out, g.buckets); err != nil {
+	if err := keysTable(out, g.Buckets); err != nil {
 		return err
 	}
-	if g.keys > len(g.buckets) {
-		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.buckets), g.keys, g.jobs)
+	if g.Keys > len(g.Buckets) {
+		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.Buckets), g.Keys, g.Jobs)
 	}
 	return nil
 }
 
 func keysTable(out io.Writer, buckets []schedule.KeyState) error {
-	t := &table{}
-	t.row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
+	t := &cli.Table{}
+	t.Row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
 	for _, k := range buckets {
-		t.row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
+		t.Row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
 			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), waitText(k.WaitMS), waitingText(k.Waits))
 	}
-	return t.print(out)
+	return t.Print(out)
 }
 
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -145,14 +114,14 @@ func waitText(wait int64) string {
 	if wait < 0 {
 		return "-"
 	}
-	return brief(ms(wait))
+	return cli.Brief(ms(wait))
 }
 
 // waitingText says in words what a bucket's next job waits for.
 func waitingText(w schedule.Waiting) string {
 	until := ""
 	if w.Until != nil {
-		until = " until " + clockTime(*w.Until)
+		until = " until " + cli.ClockTime(*w.Until)
 	}
 	because := ""
 	if w.Why != "" {
@@ -172,7 +141,7 @@ func waitingText(w schedule.Waiting) string {
 	case schedule.WaitAPIHeld:
 		return "the api is held" + until + because
 	case schedule.WaitPaused:
-		return "`weir resume`: " + visible(w.Why)
+		return "`weir resume`: " + cli.Visible(w.Why)
 	case schedule.WaitSlowed:
 		return "slowed" + until + ": the api has pushed back"
 	case schedule.WaitRetry:

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -39,21 +41,21 @@ func TestLeftoversAreTold(t *testing.T) {
 	r.submitMany("sms_2", "k", 3) // nobody is there to be called: the first gets a retry mark
 	r.awaitCalls(1)
 	t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	c, err := dial()
+	c, err := connect.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := keysCommand()
 	cmd.SetContext(t.Context())
-	if err := c.checkAPI(cmd, "sms_2"); err != nil {
+	if err := checkAPI(c, cmd, "sms_2"); err != nil {
 		t.Errorf("while it is configured: %v", err)
 	}
 	r.follow(pay)
-	err = c.checkAPI(cmd, "sms_2")
+	err = checkAPI(c, cmd, "sms_2")
 	if want := "api sms_2 is not configured, and 3 jobs wait in its queues"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v\ndoes not say %q", err, want)
 	}
-	if err := c.checkAPI(cmd, "sms"); err == nil || !strings.Contains(err.Error(), "the configured ones are pay") {
+	if err := checkAPI(c, cmd, "sms"); err == nil || !strings.Contains(err.Error(), "the configured ones are pay") {
 		t.Errorf("of an api that never was: %v", err)
 	}
 	c.Close()
@@ -61,7 +63,7 @@ func TestLeftoversAreTold(t *testing.T) {
 
 	log := &logLines{}
 	start := func() {
-		w, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+		w, err := worker.Start(await.Context(t, "a worker to start"), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

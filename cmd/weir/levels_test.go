@@ -11,6 +11,9 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
 )
 
 // budgetEvents are the budget events of an api that are kept, in order: limit, threshold, amount.
@@ -30,7 +33,7 @@ func (r *rig) budgetEvents(api string) (told []string) {
 		}
 		var e struct {
 			Type, Source string
-			Data         budgetData
+			Data         limitstate.BudgetData
 		}
 		if err := json.Unmarshal(msg.Data, &e); err != nil || e.Type != "weir.budget.v1" || e.Source != "/weir/"+api {
 			r.t.Fatalf("%s: %v", msg.Data, err)
@@ -134,14 +137,14 @@ apis:
 	for range 3 {
 		r.submit("weir.jobs.pay.slow", nil, nil)
 	}
-	c, err := dial()
+	c, err := connect.Dial()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	var shown *keyShown
+	var shown *control.KeyShown
 	r.eventually("what show says of the limits", func() bool {
-		shown, err = c.show("pay", "slow", 1)
+		shown, err = control.Show(c, "pay", "slow", 1)
 		return err == nil && len(shown.Limits) == 2 && shown.Limits[0].Held >= 8
 	})
 	var text bytes.Buffer

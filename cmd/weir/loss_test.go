@@ -9,13 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newExternalRig starts a worker on a server of its own that the test may tamper with.
@@ -37,7 +40,7 @@ func newExternalRig(t *testing.T) *rig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  ext:\n    url: %s\n    bucket: {rate: 200/s, capacity: 100}\n", r.api.URL()))
 	s := externalSettings(t, server.ClientURL(), file, "first")
 	s.ShutdownTimeout = 2 * time.Second
-	if r.worker, err = StartWorker(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
+	if r.worker, err = worker.Start(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(server.ClientURL()); err != nil {
@@ -54,7 +57,7 @@ func newExternalRig(t *testing.T) *rig {
 func (r *rig) awaitEnd() {
 	r.t.Helper()
 	select {
-	case <-r.worker.done:
+	case <-r.worker.Done():
 	case <-time.After(patience):
 		r.t.Fatal("the worker does not end")
 	}
@@ -64,7 +67,7 @@ func (r *rig) awaitEnd() {
 // again.
 func TestLostMembershipIsBegunAnew(t *testing.T) {
 	r := newExternalRig(t)
-	kv, err := r.js.KeyValue(t.Context(), leasesBucket)
+	kv, err := r.js.KeyValue(t.Context(), connect.LeasesBucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +95,8 @@ func TestLostMembershipIsBegunAnew(t *testing.T) {
 	r.awaitCalls(1)
 	r.worker.Stop()
 	r.awaitEnd()
-	if r.worker.err != nil {
-		t.Error(r.worker.err)
+	if err := await.Result(t, "the end of the worker", r.worker.Wait); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,46 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 
 	"github.com/spf13/cobra"
-	"weir/cmd/weir/internal/config"
 )
-
-// The exit codes.
-const (
-	exitFailed      = 1
-	exitUsage       = 2
-	exitNotFound    = 3
-	exitRefused     = 4
-	exitUnreachable = 5
-)
-
-// exit is an error with the code the process ends with. A command that has said all there is to say gives no text.
-type exit struct {
-	code int
-	err  error
-}
-
-func (e *exit) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exit) Unwrap() error { return e.err }
-
-func usage(err error) error       { return &exit{exitUsage, err} }
-func notFound(err error) error    { return &exit{exitNotFound, err} }
-func refused(err error) error     { return &exit{exitRefused, err} }
-func unreachable(err error) error { return &exit{exitUnreachable, err} }
 
 // classify gives a configuration's errors their exit code.
 func classify(err error) error {
 	var wrong *config.Errors
-	if errors.As(err, &wrong) || errors.Is(err, errNoConfig) {
-		return usage(err)
+	if errors.As(err, &wrong) || errors.Is(err, control.ErrNoConfig) {
+		return cli.Usage(err)
 	}
 	return err
 }
@@ -65,14 +39,14 @@ func run(ctx context.Context, args []string) int {
 	if text := err.Error(); text != "" {
 		fmt.Fprintln(os.Stderr, "weir: "+text)
 	}
-	var e *exit
+	var e *cli.Exit
 	if errors.As(err, &e) {
-		return e.code
+		return e.Code
 	}
 	if !started {
-		return exitUsage // cobra found no such command, or did not like its arguments
+		return cli.ExitUsage // cobra found no such command, or did not like its arguments
 	}
-	return exitFailed
+	return cli.ExitFailed
 }
 
 func rootCommand() *cobra.Command {
@@ -81,27 +55,19 @@ func rootCommand() *cobra.Command {
 		Short: "Call paid APIs never too fast, never too often, never twice",
 		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
 
-Commands that look at a running weir find its NATS server by WEIR_NATS_URL (default ` + defaultNATSURL + `),
+Commands that look at a running weir find its NATS server by WEIR_NATS_URL (default ` + connect.DefaultURL + `),
 with WEIR_NATS_CREDS and WEIR_NATS_CA where it asks for them. Data goes to stdout, all else to stderr.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       version(),
+		Version:       cli.Version(),
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(demoCommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)
 	return root
-}
-
-// version is the version this binary was built from, without a leading v: "0.0.0-dev" outside a release.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && len(info.Main.Version) > 1 && info.Main.Version[0] == 'v' {
-		return info.Main.Version[1:]
-	}
-	return "0.0.0-dev"
 }

@@ -10,14 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/worker"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capacity: 100}\n"
@@ -35,26 +39,26 @@ func TestMoveRefuses(t *testing.T) {
 			t.Errorf("%s: ended with %+v, want %d %q", what, got, code, text)
 		}
 	}
-	refuse("a weir runs on the data", exitRefused, "another weir uses the data directory", "--from", data, "--to", url)
-	refuse("a weir runs at the source", exitRefused, "a weir runs on", "--from", source, "--to", url)
-	refuse("nothing at the source", exitNotFound, "weir has not run on", "--from", url, "--to", source)
-	refuse("a directory of another kind", exitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
-	refuse("no target", exitUsage, "--to", "--from", data)
-	refuse("nobody at the target", exitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
-	refuse("no move to take back", exitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
+	refuse("a weir runs on the data", cli.ExitRefused, "another weir uses the data directory", "--from", data, "--to", url)
+	refuse("a weir runs at the source", cli.ExitRefused, "a weir runs on", "--from", source, "--to", url)
+	refuse("nothing at the source", cli.ExitNotFound, "weir has not run on", "--from", url, "--to", source)
+	refuse("a directory of another kind", cli.ExitNotFound, "no data directory", "--from", t.TempDir(), "--to", url)
+	refuse("no target", cli.ExitUsage, "--to", "--from", data)
+	refuse("nobody at the target", cli.ExitUnreachable, "no NATS server answers", "--from", source, "--to", "nats://127.0.0.1:1")
+	refuse("no move to take back", cli.ExitNotFound, "no move from", "--from", source, "--to", url, "--abandon")
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
 	r.stop()
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "there"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuse("a weir and its streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("a weir and its streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
 	w.Stop()
 	if err := await.Result(t, "the end of the worker", w.Wait); err != nil {
 		t.Error(err)
 	}
-	refuse("streams at the target", exitRefused, "streams of weir already", "--from", data, "--to", url)
+	refuse("streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
 	r.start() // it was not told to be left
 }
 
@@ -70,10 +74,10 @@ func TestMoveAbandoned(t *testing.T) {
 	if killedMove(t, data, url, 2) {
 		t.Fatal("the move ended before it could be killed")
 	}
-	if got := command(t, env, "move", "--from", data, "--to", other); got.code != exitRefused || !strings.Contains(got.stderr, "on their way to "+url) {
+	if got := command(t, env, "move", "--from", data, "--to", other); got.code != cli.ExitRefused || !strings.Contains(got.stderr, "on their way to "+url) {
 		t.Errorf("a move to elsewhere meanwhile: %+v", got)
 	}
-	if got := command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.code != exitRefused {
+	if got := command(t, env, "move", "--from", data, "--to", other, "--abandon"); got.code != cli.ExitRefused {
 		t.Errorf("a move is taken back with its copies left: %+v", got)
 	}
 	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != 0 {
@@ -88,7 +92,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := weirStreams(t.Context(), js); err != nil || len(left) > 0 {
+	if left, err := move.Streams(t.Context(), js); err != nil || len(left) > 0 {
 		t.Errorf("%d streams are left at the target, %v", len(left), err)
 	}
 	r.start()
@@ -98,7 +102,7 @@ func TestMoveAbandoned(t *testing.T) {
 	if got := command(t, env, "move", "--from", data, "--to", url); got.code != 0 {
 		t.Errorf("the same move again: %+v", got)
 	}
-	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != exitRefused {
+	if got := command(t, env, "move", "--from", data, "--to", url, "--abandon"); got.code != cli.ExitRefused {
 		t.Errorf("a move that is done is taken back: %+v", got)
 	}
 }
@@ -109,24 +113,24 @@ func TestMoveBetweenServers(t *testing.T) {
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf(moveShortYAML, api.URL()))
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, from, file, "first"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, from, file, "first"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := rigBeside(t, w, api)
 	r.submit("weir.jobs.pay.k", nil, nil)
 	r.awaitCalls(1)
-	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != exitRefused {
+	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != cli.ExitRefused {
 		t.Errorf("under a weir that runs: %+v", got)
 	}
 	r.stop()
-	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != exitRefused {
+	if got := command(t, nil, "move", "--from", from, "--to", from); got.code != cli.ExitRefused {
 		t.Errorf("onto itself: %+v", got)
 	}
 	if got := command(t, nil, "move", "--from", from, "--to", to); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if w, err = StartWorker(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
+	if w, err = worker.Start(await.Context(t, "a worker to start"), externalSettings(t, to, file, "second"), testLog(t)); err != nil {
 		t.Fatal(err)
 	}
 	r = rigBeside(t, w, api)
@@ -153,7 +157,7 @@ func TestMovedLettersStandOnce(t *testing.T) {
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, filepath.Join(r.dir, "weir.yaml"), "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,10 +189,10 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 	}
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	file := filepath.Join(r.dir, "weir.yaml")
-	if _, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+	if _, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
 		t.Errorf("weir starts on the server in the middle: %v", err)
 	}
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

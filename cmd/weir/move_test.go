@@ -13,11 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/worker"
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/internal/fakeapi"
-	"weir/ingest/await"
 )
 
 // startCluster runs three nats-servers, and returns when they have a leader that knows them all.
@@ -91,7 +94,7 @@ func TestMoveToACluster(t *testing.T) {
 	if _, err := r.js.CreateConsumer(t.Context(), "WEIR_RESULTS", consumer); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.awaitCalls(10)
@@ -112,11 +115,11 @@ func TestMoveToACluster(t *testing.T) {
 	if got := command(t, nil, "move", "--from", data, "--to", url); got.code != 0 || !strings.Contains(got.stderr, "already") {
 		t.Errorf("once more: %+v", got)
 	}
-	if _, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved to") {
+	if _, err := worker.Start(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved to") {
 		t.Fatalf("weir starts where the jobs were: %v", err)
 	}
 	file := filepath.Join(r.dir, "weir.yaml")
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettingsWith(t, url, file, map[string]string{"WEIR_REPLICAS": "3"}), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +226,10 @@ func TestMoveKilledHalfWay(t *testing.T) {
 			break
 		}
 		killed++
-		if _, err := StartWorker(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
+		if _, err := worker.Start(await.Context(t, "a worker to start"), r.settings(), testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
 			t.Fatalf("weir starts at the source after %d lines: %v", lines, err)
 		}
-		if w, err := StartWorker(await.Context(t, "a worker to start"), external, testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
+		if w, err := worker.Start(await.Context(t, "a worker to start"), external, testLog(t)); err == nil || !strings.Contains(err.Error(), "weir move") {
 			if err == nil {
 				w.Stop()
 				_ = await.Result(t, "the end of the worker", w.Wait)
@@ -266,7 +269,7 @@ func TestMoveKilledHalfWay(t *testing.T) {
 			t.Errorf("%d times: …%s", n, body[len(body)-8:])
 		}
 	}
-	w, err := StartWorker(await.Context(t, "a worker to start"), external, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), external, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/embedded"
+
+	"github.com/spf13/cobra"
 )
 
 // natsServerCommand runs the nats-server that weir embeds as a process of its own, for tests that kill it.
@@ -20,7 +22,7 @@ func natsServerCommand() *cobra.Command {
 		Use:    "nats-server",
 		Short:  "Run a nats-server with JetStream, for tests",
 		Hidden: true,
-		Args:   takes(),
+		Args:   cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()

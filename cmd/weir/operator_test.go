@@ -41,7 +41,7 @@ apis:
 		}
 	}
 	r.awaitCalls(keys)
-	d := r.worker.dispatch
+	d := r.worker.Parts().Dispatcher
 	state, err := d.State("slow")
 	defer func() {
 		if t.Failed() {

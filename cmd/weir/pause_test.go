@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 
@@ -22,10 +23,14 @@ apis:
 
 func (r *rig) putPause(key string) {
 	r.t.Helper()
-	if _, err := r.worker.control.Put(r.t.Context(), pauseEntry("pay", key), marshal(schedule.Pause{At: time.Now(), By: "test"})); err != nil {
+	word, err := json.Marshal(schedule.Pause{At: time.Now(), By: "test"})
+	if err == nil {
+		_, err = r.control().Put(r.t.Context(), control.PauseEntry("pay", key), word)
+	}
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.dispatch.Pauses("pay")[key]; return ok })
+	r.eventually("the pause to be in force", func() bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok })
 }
 
 // whilePaused does something while nothing of the api pay is called.
@@ -33,7 +38,7 @@ func (r *rig) whilePaused(what func()) {
 	r.t.Helper()
 	r.putPause("")
 	what()
-	if err := r.worker.control.Delete(r.t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.control().Delete(r.t.Context(), control.PauseEntry("pay", "")); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -62,15 +67,15 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 		t.Fatalf("%d calls of the paused key started after the restart", n-calls)
 	}
 	r.putPause("") // the api as well, and then the key's own word is taken back
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "paused")); err != nil {
+	if err := r.control().Delete(t.Context(), control.PauseEntry("pay", "paused")); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
 	r.start()
-	if _, ok := r.worker.dispatch.Pauses("pay")["paused"]; ok || len(r.api.Arrivals("paused")) != calls {
+	if _, ok := r.worker.Parts().Dispatcher.Pauses("pay")["paused"]; ok || len(r.api.Arrivals("paused")) != calls {
 		t.Fatal("a pause that was taken back is in force, or a paused api was called")
 	}
-	if err := r.worker.control.Delete(t.Context(), pauseEntry("pay", "")); err != nil {
+	if err := r.control().Delete(t.Context(), control.PauseEntry("pay", "")); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("all jobs to end", func() bool { return len(r.results("pay", "paused")) == 60 })
@@ -98,7 +103,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 	})
 	cancelled := map[string]bool{}
 	for i := 199; i > 0; i -= 8 {
-		answers, err := r.worker.dispatch.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
+		answers, err := r.worker.Parts().Dispatcher.Cancel(t.Context(), dispatcher.Cancellation{API: "pay", Job: fmt.Sprint("j", i), Why: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}

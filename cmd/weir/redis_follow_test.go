@@ -19,7 +19,7 @@ func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 	file := filepath.Join(r.t.TempDir(), "new.yaml")
 	writeFile(r.t, file, fmt.Sprintf(yaml, r.api.URL()))
 	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	version := r.worker.follower.version.Load()
+	version := r.worker.ConfigState().Version
 	root := rootCommand()
 	before = len(r.api.All())
 	var said bytes.Buffer
@@ -29,7 +29,7 @@ func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 	if err := root.ExecuteContext(await.Context(r.t, "weir config apply")); err != nil {
 		r.t.Fatalf("%v\n%s", err, said.String())
 	}
-	r.eventually("the configuration to be followed", func() bool { return r.worker.follower.version.Load() > version })
+	r.eventually("the configuration to be followed", func() bool { return r.worker.ConfigState().Version > version })
 	return int64(time.Since(r.api.Started())), len(r.api.All()), before
 }
 

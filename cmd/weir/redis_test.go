@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/redisstore"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // redisServer is a real redis-server of this test, on a free port, without persistence: killing it forgets everything.
@@ -314,7 +316,7 @@ func TestRedisRefusals(t *testing.T) {
 			r.redis = redisSetting(t, c.url)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			w, err := StartWorker(ctx, r.settings(), testLog(t))
+			w, err := worker.Start(ctx, r.settings(), testLog(t))
 			if err == nil {
 				w.Stop()
 				t.Fatal("it started", await.Result(t, "the end of the worker", w.Wait))

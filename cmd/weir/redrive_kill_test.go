@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // redriving starts a redrive in a process of its own, which can be killed.
@@ -124,16 +126,16 @@ apis:
 		out, _ := r.command("dead", "ls", "--json")
 		return strings.Contains(out, `"redrives":1`)
 	})
-	if did, code := r.redrive(); code != exitRefused || did.Redriven+did.Overflowed != 0 {
+	if did, code := r.redrive(); code != cli.ExitRefused || did.Redriven+did.Overflowed != 0 {
 		t.Errorf("a second redrive: exit code %d, %+v", code, did)
 	}
-	if _, code := r.command("dead", "purge", "--yes"); code != exitRefused || r.letterCount() != 4 {
+	if _, code := r.command("dead", "purge", "--yes"); code != cli.ExitRefused || r.letterCount() != 4 {
 		t.Errorf("a purge: exit code %d, %d letters are left", code, r.letterCount())
 	}
 	if err := first.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if code := exitCode(await.Result(t, "the end of an interrupted redrive", first.Wait)); code != exitFailed {
+	if code := exitCode(await.Result(t, "the end of an interrupted redrive", first.Wait)); code != cli.ExitFailed {
 		t.Errorf("a redrive that was interrupted ends with exit code %d", code)
 	}
 	if _, code := r.command("dead", "purge", "--yes"); code != 0 || r.letterCount() != 0 {

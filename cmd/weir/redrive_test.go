@@ -13,6 +13,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -43,14 +44,14 @@ func (r *rig) command(args ...string) (stdout string, code int) {
 	if err != nil {
 		r.t.Logf("weir %v: %v", args, err)
 	}
-	var coded *exit
+	var coded *cli.Exit
 	switch {
 	case err == nil:
 		return out.String(), 0
 	case errors.As(err, &coded):
-		return out.String(), coded.code
+		return out.String(), coded.Code
 	}
-	return out.String(), exitFailed
+	return out.String(), cli.ExitFailed
 }
 
 // perBody counts the api's calls by the body that they had.
@@ -187,7 +188,7 @@ apis:
 	}
 	for round := 1; round <= 2; round++ {
 		did, code := r.redrive()
-		if code != exitRefused || did.Overflowed != 5 || did.Redriven != 0 {
+		if code != cli.ExitRefused || did.Overflowed != 5 || did.Redriven != 0 {
 			t.Errorf("round %d: exit code %d, %+v", round, code, did)
 		}
 		jobs := map[string]int{}
@@ -253,7 +254,7 @@ apis:
 		t.Errorf("exit code %d, %+v: one was never redriven, one died again, and three had gone on", code, did)
 	}
 	did, code = r.redrive("--key", "full")
-	if code != exitRefused || did.Settled != 1 || did.Overflowed != 1 {
+	if code != cli.ExitRefused || did.Settled != 1 || did.Overflowed != 1 {
 		t.Errorf("exit code %d, %+v: one of two letters had a later one", code, did)
 	}
 	r.ended("pay", "died", 1)
@@ -293,14 +294,14 @@ apis:
 	}
 	r.submit("weir.jobs.pay.slow", nil, nil) // overflows, and has no deadline
 	r.eventually("the deadlines", func() bool { return r.skips("slow")[deadletter.SkipDeadline] == 2 })
-	if did, code := r.redrive("--reason", "unknown"); code != exitRefused || did.Redriven != 0 || len(r.letters("pay", "unsure")) != 1 {
+	if did, code := r.redrive("--reason", "unknown"); code != cli.ExitRefused || did.Redriven != 0 || len(r.letters("pay", "unsure")) != 1 {
 		t.Errorf("unknown: exit code %d, %+v", code, did)
 	}
 	if did, code := r.redrive("--reason", "unknown", "--include-unknown"); code != 0 || did.Redriven != 1 {
 		t.Errorf("unknown, included: exit code %d, %+v", code, did)
 	}
 	r.eventually("its result", func() bool { return len(r.results("pay", "unsure")) == 1 })
-	if did, code := r.redrive("--key", "slow", "--drop-deadline"); code != exitRefused || did.Overflowed != 3 {
+	if did, code := r.redrive("--key", "slow", "--drop-deadline"); code != cli.ExitRefused || did.Overflowed != 3 {
 		t.Errorf("without deadlines: exit code %d, %+v", code, did)
 	}
 	for _, letter := range r.letters("pay", "slow") {
@@ -351,7 +352,7 @@ apis:
 	}
 	again, letter := overflow("again")
 	taken(ingest.SubjectPrefix, again)
-	if did, code := r.redrive(letter); code != exitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
+	if did, code := r.redrive(letter); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("a job that was sent again: exit code %d, %+v", code, did)
 	}
 	x, letter := overflow("x")

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // referee holds stamps of calls against limits. A machine that lets programs wait stamps calls later than they were: what
@@ -34,7 +35,7 @@ func (f referee) eps() time.Duration { return 2 * f.heldUp.Worst() }
 func (f referee) hold(what string, calls []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	f.t.Helper()
 	eps := f.eps()
-	v := bucket.Check(calls, bucket.Claim{Limit: l, Jitter: jitter, Eps: eps})
+	v := bucket.Check(calls, bucket.Expectation{Limit: l, Jitter: jitter, Eps: eps})
 	f.t.Logf("%s: %s; stamps are off by %s at most", what, v, eps)
 	if v.Outcome == bucket.Fail {
 		f.t.Errorf("%s: %s is not kept: %s; stamps are off by %s at most", what, l.Name, v, eps)
@@ -115,7 +116,7 @@ func (r *rig) checkStarts(limits ...bucket.Limit) {
 // checkSlots holds the times that calls were planned for against a limit.
 func checkSlots(t *testing.T, slots []bucket.Arrival, l bucket.Limit, jitter time.Duration) {
 	t.Helper()
-	v := bucket.Check(slots, bucket.Claim{Limit: l, Jitter: jitter})
+	v := bucket.Check(slots, bucket.Expectation{Limit: l, Jitter: jitter})
 	t.Logf("%s as planned: %s", l.Name, v)
 	if v.Outcome != bucket.Pass {
 		t.Errorf("limit %s is not kept by the slots: %s", l.Name, v)

@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
 )
 
@@ -19,7 +20,7 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	r, url := newSharedRig(t, fmt.Sprintf(oneAPI, "10/s"))
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, r.yaml)
-	second, err := StartWorker(t.Context(), externalSettings(t, url, file, "second"), testLog(t))
+	second, err := worker.Start(t.Context(), externalSettings(t, url, file, "second"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,23 +28,23 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 	events := len(r.configEvents())
 
 	r.applyConfig(fmt.Sprintf(oneAPI, "20/s"))
-	r.eventually("what was applied", func() bool { return second.follower.version.Load() == 2 })
-	if err := second.reload(t.Context()); err != nil {
+	r.eventually("what was applied", func() bool { return second.ConfigState().Version == 2 })
+	if err := second.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if v, _, err := r.configStore().newest(t.Context()); err != nil || v.version != 2 {
-		t.Errorf("a file that has not changed made version %d: %v", v.version, err)
+	if v, _, err := r.configStore().Newest(t.Context()); err != nil || v.Number != 2 {
+		t.Errorf("a file that has not changed made version %d: %v", v.Number, err)
 	}
 	writeFile(t, file, strings.Replace(r.yaml, "10/s", "30/s", 1))
 	second.Reload()
 	r.eventually("both to follow", func() bool {
-		return second.follower.version.Load() == 3 && r.worker.follower.version.Load() == 3
+		return second.ConfigState().Version == 3 && r.worker.ConfigState().Version == 3
 	})
-	v, _, err := r.configStore().newest(t.Context())
+	v, _, err := r.configStore().Newest(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := config.FormatRate(v.config.APIs[0].Rules.Key.Rate); got != "30/s" {
+	if got := config.FormatRate(v.Config.APIs[0].Rules.Key.Rate); got != "30/s" {
 		t.Errorf("the rate in force is %s", got)
 	}
 	r.eventually("its event", func() bool { return len(r.configEvents()) > events })
@@ -58,33 +59,34 @@ func TestReloadThatCannotBe(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	r.stop()
 	log := &book{}
-	w, err := StartWorker(t.Context(), r.settings(), slog.New(slog.NewTextHandler(log, nil)))
+	settings := r.settings()
+	w, err := worker.Start(t.Context(), settings, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { w.Stop(); _ = await.Result(t, "the worker to stop", w.Wait) }()
-	file := w.settings.Config
-	present := w.follower.version.Load()
+	file := settings.Config
+	present := w.ConfigState().Version
 	for text, wants := range map[string][]string{
 		"apis: {pay: {url: nowhere, bucket: {rate: 1/fortnight, capacity: 1}}}": {"apis.pay.url", "apis.pay.bucket.rate"},
 		r.yaml + "    headers: {X: \"${env:WEIR_TEST_NO_SUCH_SECRET}\"}\n":      {"WEIR_TEST_NO_SUCH_SECRET"},
 	} {
 		writeFile(t, file, text)
-		err := w.reload(t.Context())
+		err := w.ReloadNow(t.Context())
 		for _, want := range wants {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %v\ndoes not say %q", text, err, want)
 			}
 		}
 	}
-	w.settings.Config = filepath.Join(r.dir, "none.yaml")
+	settings.Config = filepath.Join(r.dir, "none.yaml")
 	w.Reload()
 	r.eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not put in force") })
-	w.settings.Config = ""
-	if err := w.reload(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {
+	settings.Config = ""
+	if err := w.ReloadNow(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {
 		t.Errorf("without a file: %v\n%s", err, log.String())
 	}
-	if got := w.follower.version.Load(); got != present {
+	if got := w.ConfigState().Version; got != present {
 		t.Errorf("version %d is in force, want %d", got, present)
 	}
 }
@@ -98,7 +100,7 @@ func TestReloadFindsSecrets(t *testing.T) {
 	r.submitMany("pay", "k", 1)
 	r.awaitCalls(1)
 	writeFile(t, secret, "second")
-	if err := r.worker.reload(t.Context()); err != nil {
+	if err := r.worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.submitMany("pay", "k", 1)
@@ -108,7 +110,7 @@ func TestReloadFindsSecrets(t *testing.T) {
 		}
 	}
 	writeFile(t, secret, "")
-	if err := r.worker.reload(t.Context()); err == nil || !strings.Contains(err.Error(), secret) {
+	if err := r.worker.ReloadNow(t.Context()); err == nil || !strings.Contains(err.Error(), secret) {
 		t.Errorf("a secret that is empty: %v", err)
 	}
 }
@@ -125,12 +127,12 @@ func TestReloadTriesWhoDeniedWeir(t *testing.T) {
 	}}, fmt.Sprintf(oneAPI, "100/s")+"    headers: {X-Secret: \"${file:"+secret+"}\"}\n    retry: {min: 1h, max: 1h}\n")
 	r.submitMany("pay", "k", 1)
 	r.eventually("a call to be denied", func() bool { return len(r.ledger("pay", "k")) == 1 })
-	if err := r.worker.reload(t.Context()); err != nil {
+	if err := r.worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("a try with the same secret", func() bool { return len(r.ledger("pay", "k")) == 2 })
 	writeFile(t, secret, "second")
-	if err := r.worker.reload(t.Context()); err != nil {
+	if err := r.worker.ReloadNow(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("a call that is accepted", func() bool { return len(r.results("pay", "k")) == 1 })

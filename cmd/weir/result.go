@@ -9,11 +9,13 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/nats-io/nats.go"
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 )
 
 // resultJSON is a job's end as --json prints it: a result's, or a letter's notice.
@@ -53,22 +55,22 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	defer cancel()
 	msg, err := results.NextMsgWithContext(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("no result within %s: job %s goes on, and its result will be at weir.results.%s.%s", brief(f.timeout),
+		return fmt.Errorf("no result within %s: job %s goes on, and its result will be at weir.results.%s.%s", cli.Brief(f.timeout),
 			receipt.Job, f.api, ingest.Token(receipt.Key))
 	} else if err != nil {
 		return fmt.Errorf("wait for the result: %w", err)
 	}
 	h, out, talk := msg.Header, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	outcome := h.Get(ledger.HeaderOutcome)
-	if f.as == asJSON {
-		if err := printJSON(out, endOf(msg)); err != nil {
+	if f.as == cli.AsJSON {
+		if err := cli.PrintJSON(out, endOf(msg)); err != nil {
 			return err
 		}
 	} else if outcome == ledger.Done {
-		t := &table{}
-		t.row("outcome", "done with status "+h.Get(ledger.HeaderStatus))
-		t.row("took", tookText(h)+", price "+h.Get(ledger.HeaderPrice))
-		if err := t.print(talk); err != nil {
+		t := &cli.Table{}
+		t.Row("outcome", "done with status "+h.Get(ledger.HeaderStatus))
+		t.Row("took", tookText(h)+", price "+h.Get(ledger.HeaderPrice))
+		if err := t.Print(talk); err != nil {
 			return err
 		}
 		if _, err := out.Write(msg.Data); err != nil {
@@ -77,7 +79,7 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 	}
 	if outcome != ledger.Done {
 		return fmt.Errorf("job %s became a dead letter (%s): %s; billed: %s (weir dead ls --api %s --key '%s')", receipt.Job, outcome,
-			visible(h.Get(deadletter.HeaderDetail)), h.Get(deadletter.HeaderBilled), f.api, receipt.Key)
+			cli.Visible(h.Get(deadletter.HeaderDetail)), h.Get(deadletter.HeaderBilled), f.api, receipt.Key)
 	}
 	return nil
 }
@@ -120,6 +122,6 @@ func tookText(h nats.Header) string {
 	if calls == "1 calls" {
 		calls = "1 call"
 	}
-	return fmt.Sprintf("%s, waited %s, called for %s", calls, brief(called.Sub(at(ledger.HeaderAcceptedAt))),
-		brief(at(ledger.HeaderFinishedAt).Sub(called)))
+	return fmt.Sprintf("%s, waited %s, called for %s", calls, cli.Brief(called.Sub(at(ledger.HeaderAcceptedAt))),
+		cli.Brief(at(ledger.HeaderFinishedAt).Sub(called)))
 }

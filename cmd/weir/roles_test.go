@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/worker"
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/config"
-	"weir/ingest/await"
 )
 
 // roleServer runs a nats-server with a configuration file, and gives the address for a user of it.
@@ -91,7 +95,7 @@ func newRoleRig(t *testing.T) *roleRig {
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	s := externalSettings(t, address("worker"), file, "w")
-	w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +125,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--wait"); got.code != 0 {
 		t.Fatalf("a producer cannot submit: %+v", got)
 	}
-	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != exitFailed || !strings.Contains(got.stderr, "rejected") {
+	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "rejected") {
 		t.Fatalf("the letter's notice did not reach its producer: %+v", got)
 	}
 	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
@@ -137,7 +141,7 @@ func TestRolesDoTheirWork(t *testing.T) {
 			{"verify --json", "pay"},
 		} {
 			got := r.as(role, strings.Fields(c.args)...)
-			if got.code != 0 && got.code != exitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
+			if got.code != 0 && got.code != cli.ExitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
 				t.Errorf("%s: weir %s ended with %+v", role, c.args, got)
 			}
 		}
@@ -147,11 +151,11 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("operator", "config", "apply", "--yes", "-f", r.file); got.code != 0 || strings.Contains(got.stderr, "could not be stored") {
 		t.Errorf("an operator cannot apply a configuration: %+v", got)
 	}
-	r.eventually("the worker follows", func() bool { return r.worker.follower.version.Load() == 2 })
+	r.eventually("the worker follows", func() bool { return r.worker.ConfigState().Version == 2 })
 	if got := r.get("/readyz"); !strings.HasPrefix(got, "200") {
 		t.Errorf("/readyz: %s", got)
 	}
-	if refused := r.worker.denied.explain(errors.New("")); r.worker.denied.any() {
+	if refused := r.worker.Parts().Denied.Explain(errors.New("")); r.worker.Parts().Denied.Any() {
 		t.Errorf("the worker was refused something: %v", refused)
 	}
 }
@@ -166,12 +170,12 @@ func (r *roleRig) operate() {
 		{"pause pay vip --why test", 0},
 		{"resume pay vip", 0},
 		{"pause pay", 0},
-		{"cancel pay no-such-job", exitNotFound},
+		{"cancel pay no-such-job", cli.ExitNotFound},
 		{"resume pay", 0},
 		{"dead export", 0},
 		{"dead redrive 1 --yes", 0},
 		{"dead purge 2 --yes", 0},
-		{"dead purge --api pay --yes", exitNotFound},
+		{"dead purge --api pay --yes", cli.ExitNotFound},
 	} {
 		got := r.as("operator", strings.Fields(c.args)...)
 		if got.code != c.code || strings.Contains(got.stderr, "refuses") || strings.Contains(got.stderr, "could not be stored") {
@@ -211,10 +215,10 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		}
 		start := time.Now()
 		got := r.as(c.role, strings.Fields(c.args)...)
-		if got.code != exitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
+		if got.code != cli.ExitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
 			t.Errorf("%s: weir %s ended with %+v, want the subject %s", c.role, c.args, got, c.subject)
 		}
-		if time.Since(start) > requestTimeout {
+		if time.Since(start) > connect.RequestTimeout {
 			t.Errorf("%s: weir %s waited for an answer that nobody gives", c.role, c.args)
 		}
 	}
@@ -298,7 +302,7 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		writeFile(t, conf, whole[:begin]+role+whole[end:])
 		address := roleServer(t, conf)
 		t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
 		if err == nil {
 			w.Stop()
 			_ = await.Result(t, "the end of the worker", w.Wait)
@@ -319,7 +323,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 	writeFile(t, conf, whole)
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-	_, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
+	_, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // book is a log that a test reads; safe for concurrent use.
@@ -59,7 +61,7 @@ apis:
     retry: {attempts: 2, min: 1ms, max: 2ms}
 `, api.URL(), secret))
 	log := &book{}
-	w, err := StartWorker(await.Context(t, "a worker to start"), &config.Settings{
+	w, err := worker.Start(await.Context(t, "a worker to start"), &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(dir, "data"), Durability: config.DurabilityAlways, Replicas: 1,
 		Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test", ShutdownTimeout: 10 * time.Second,
 	}, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -98,7 +100,7 @@ apis:
 }
 
 // rigBeside is a rig around a worker that the test has started.
-func rigBeside(t *testing.T, w *Worker, api *fakeapi.API) *rig {
+func rigBeside(t *testing.T, w *worker.Worker, api *fakeapi.API) *rig {
 	t.Helper()
 	r := &rig{t: t, api: api, worker: w}
 	t.Cleanup(r.stop)

@@ -15,11 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/weir/internal/config"
-	"weir/ingest/await"
 )
 
 // TestStartSaysWhatIsWrongWithTheServer starts a worker on servers that will not do, and wants the reason and its fix.
@@ -72,7 +74,7 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 				occupy(t, url, subject)
 			}
 			s := externalSettingsWith(t, url, file, c.env)
-			w, err := StartWorker(await.Context(t, "a worker to start"), s, testLog(t))
+			w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 			if err == nil {
 				w.Stop()
 				_ = await.Result(t, "the end of the worker", w.Wait)
@@ -101,7 +103,7 @@ func TestStreamsGetTheRoomTheAccountHas(t *testing.T) {
 	}
 	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", server.RANDOM_PORT, true, true
 	ns := startNATS(t, opts)
-	w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, "nats://u:p@"+ns.Addr().String(), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}

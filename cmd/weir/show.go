@@ -1,13 +1,14 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"time"
 
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -15,107 +16,69 @@ import (
 )
 
 func showCommand() *cobra.Command {
-	limit, as := 20, forPeople
+	limit, as := 20, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "show API KEY",
 		Short: "Show one bucket: its next jobs, and why they wait",
 		Long: `Shows one bucket as its dispatcher sees it: how deep it is, how fast it leaks, what its next job waits for and until
 when, and its first jobs with the times at which their calls should start.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
-		Args:    takes("API", "KEY"),
+		Args:    cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := control.CheckLimit(limit); err != nil {
 				return err
 			}
 			if err := ingest.CheckKey(args[1]); err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
-			c, err := dial()
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			if err := c.checkAPI(cmd, args[0]); err != nil {
-				return err
-			}
-			detail, err := c.show(args[0], args[1], limit)
-			if err != nil {
-				return err
-			}
-			if as == asJSON {
-				return printJSON(cmd.OutOrStdout(), detail)
-			}
-			return printBucket(cmd.OutOrStdout(), detail, time.Now())
+			return aboutAPI(cmd, args[0], func(c *connect.Connection) error {
+				detail, err := control.Show(c, args[0], args[1], limit)
+				if err != nil {
+					return err
+				}
+				if as == cli.AsJSON {
+					return cli.PrintJSON(cmd.OutOrStdout(), detail)
+				}
+				return printBucket(cmd.OutOrStdout(), detail, time.Now())
+			})
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many jobs to list")
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
-// show asks the key's owner.
-func (c *connection) show(api, key string, limit int) (*keyShown, error) {
-	var detail *keyShown
-	failed := error(nil)
-	err := c.ask(showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
-		switch {
-		case wrong == nil:
-			detail = &keyShown{}
-			if json.Unmarshal(data, detail) != nil {
-				detail, failed = nil, errors.New("a dispatcher's answer cannot be read: is it another version?")
-			}
-			return detail != nil
-		case wrong.code == codeNoAPI:
-			failed = notFound(fmt.Errorf("there is no api %q", api))
-			return true
-		case wrong.code == codeNoKey:
-			failed = notFound(fmt.Errorf("no job of %s waits for %s: its bucket is empty", visible(key), api))
-			return true
-		case wrong.code != codeNotOur:
-			failed = wrong
-		}
-		return false
-	})
-	if err == nil && detail == nil {
-		err = failed
-		if err == nil {
-			err = unreachable(fmt.Errorf("nobody owns the partition of %s just now: try again in some seconds", visible(key)))
-		}
-	}
-	return detail, err
-}
-
-func printBucket(out io.Writer, d *keyShown, now time.Time) error {
-	t := &table{}
-	t.row("bucket", d.API+"/"+visible(d.Key)+" in "+d.Stream)
-	t.row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
-	t.row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
-	t.row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
-	t.row("wait", waitText(d.WaitMS)+" for a job that came now")
-	t.row("waits for", waitingText(d.Waits))
+func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
+	t := &cli.Table{}
+	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
+	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
+	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
+	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
+	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
+	t.Row("waits for", waitingText(d.Waits))
 	for i := range d.Limits {
-		t.row("limit "+d.Limits[i].Limit, d.Limits[i].text())
+		t.Row("limit "+d.Limits[i].Limit, d.Limits[i].Text())
 	}
-	if err := t.print(out); err != nil {
+	if err := t.Print(out); err != nil {
 		return err
 	}
-	jobs := &table{}
-	jobs.row("POS", "JOB", "SEQ", "STATE", "CALLS", "ETA")
+	jobs := &cli.Table{}
+	jobs.Row("POS", "JOB", "SEQ", "STATE", "CALLS", "ETA")
 	for _, j := range d.Next {
 		eta := "-"
 		if j.ETA != nil {
-			eta = clockTime(*j.ETA) + " (in " + brief(j.ETA.Sub(now)) + ")"
+			eta = cli.ClockTime(*j.ETA) + " (in " + cli.Brief(j.ETA.Sub(now)) + ")"
 		}
 		job := j.Job
 		if job == "" {
 			job = "-"
 		}
-		jobs.row(strconv.Itoa(j.Position), job, strconv.FormatUint(j.Seq, 10), string(j.Phase), strconv.Itoa(j.Calls), eta)
+		jobs.Row(strconv.Itoa(j.Position), job, strconv.FormatUint(j.Seq, 10), string(j.Phase), strconv.Itoa(j.Calls), eta)
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return fmt.Errorf("write the bucket: %w", err)
 	}
-	return jobs.print(out)
+	return jobs.Print(out)
 }
 
 func preciseInterval(r schedule.RateState) string {

@@ -6,6 +6,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"weir/cmd/weir/internal/worker"
 )
 
 // signals are what the operating system tells a serving weir. SIGTERM and SIGINT stop it in order, a second one at once. SIGHUP
@@ -14,26 +16,26 @@ import (
 type signals struct {
 	log    *slog.Logger
 	cancel func() // ends a start
-	heard  chan os.Signal
+	taken  chan os.Signal
 	pipes  chan os.Signal // nobody reads it
 
-	mu       sync.Mutex
-	worker   *Worker // nil while it starts
+	mu       sync.Mutex     // of all below
+	worker   *worker.Worker // nil while it starts
 	stopping bool
 	reload   bool // a SIGHUP came during the start
 }
 
 // listen takes the signals from now on. quit gives them back.
 func (s *signals) listen() (quit func()) {
-	s.heard, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
-	signal.Notify(s.heard, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	s.taken, s.pipes = make(chan os.Signal, 4), make(chan os.Signal, 1)
+	signal.Notify(s.taken, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	signal.Notify(s.pipes, syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
-			case sig := <-s.heard:
-				s.hear(sig)
+			case sig := <-s.taken:
+				s.take(sig)
 			case <-done:
 				return
 			}
@@ -41,12 +43,12 @@ func (s *signals) listen() (quit func()) {
 	}()
 	return func() {
 		close(done)
-		signal.Stop(s.heard)
+		signal.Stop(s.taken)
 		signal.Stop(s.pipes)
 	}
 }
 
-func (s *signals) hear(sig os.Signal) {
+func (s *signals) take(sig os.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -70,7 +72,7 @@ func (s *signals) hear(sig os.Signal) {
 }
 
 // ready lets the signals reach the worker, also those that came while it started.
-func (s *signals) ready(w *Worker) {
+func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker = w

@@ -9,11 +9,15 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/ingest"
+
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
-	"weir/cmd/weir/internal/config"
-	"weir/ingest"
 )
 
 // submitFlags are what the command line says about a job.
@@ -25,10 +29,13 @@ type submitFlags struct {
 	deadline                    string
 	cost                        int64
 	wait                        bool
-	as                          format
+	as                          cli.Format
 	timeout                     time.Duration
 	dataGiven, costGiven, gotID bool
 }
+
+// submitTimeout is how long a receipt is waited for: the intake itself waits for the store.
+const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
 	f := submitFlags{timeout: time.Minute}
@@ -46,7 +53,7 @@ malformed. 3: there is no such api. 5: nobody takes jobs.`,
 		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
   weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
   generate | weir submit sms tenant.42 --data - --deadline 5m --json`,
-		Args: takes("API", "KEY"),
+		Args: cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.api, f.key = args[0], args[1]
 			f.dataGiven, f.costGiven, f.gotID = cmd.Flags().Changed("data"), cmd.Flags().Changed("cost"), f.id != ""
@@ -64,7 +71,7 @@ malformed. 3: there is no such api. 5: nobody takes jobs.`,
 	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
 	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
-	f.as.add(flags, "print weir's raw answer, and the result as one JSON object")
+	f.as.Add(flags, "print weir's raw answer, and the result as one JSON object")
 	return cmd
 }
 
@@ -75,28 +82,28 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	}
 	s, err := f.submission(cmd.InOrStdin())
 	if err != nil {
-		return usage(err)
+		return cli.Usage(err)
 	}
-	c, err := dial()
+	c, err := connect.Dial()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if current, ok := c.running(cmd.Context()); ok {
+	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
 		if api, found := current.API(f.api); found {
 			if err := f.fit(&s, api); err != nil {
-				return usage(err)
+				return cli.Usage(err)
 			}
 		}
 	}
 	var results *nats.Subscription
 	if f.wait {
-		s.ReplyTo = c.nc.NewRespInbox()
-		if results, err = c.nc.SubscribeSync(s.ReplyTo); err != nil {
-			return c.explain(err)
+		s.ReplyTo = c.Conn.NewRespInbox()
+		if results, err = c.Conn.SubscribeSync(s.ReplyTo); err != nil {
+			return c.Explain(err)
 		}
 	}
-	receipt, err := c.submit(cmd, f, s)
+	receipt, err := sendJob(c, cmd, f, s)
 	if err != nil || !f.wait {
 		return err
 	}
@@ -110,7 +117,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 // checkAPIName refuses a name that no api can have.
 func checkAPIName(name string) error {
 	if name == "" || ingest.Token(name) != name {
-		return notFound(fmt.Errorf("there is no api %q: names are made of a-z, 0-9, '-' and '_'", name))
+		return cli.NotFound(fmt.Errorf("there is no api %q: names are made of a-z, 0-9, '-' and '_'", name))
 	}
 	return nil
 }
@@ -171,32 +178,32 @@ func readData(data string, stdin io.Reader) ([]byte, error) {
 	return []byte(data), nil
 }
 
-// submit sends the job and prints what came of it.
-func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
+// sendJob sends the job and prints what came of it.
+func sendJob(c *connect.Connection, cmd *cobra.Command, f *submitFlags, s ingest.Submission) (*ingest.Receipt, error) {
 	msg, err := s.Message()
 	if err != nil {
-		return nil, usage(err)
+		return nil, cli.Usage(err)
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), submitTimeout)
 	defer cancel()
-	answer, err := c.nc.RequestMsgWithContext(ctx, msg)
+	answer, err := c.Conn.RequestMsgWithContext(ctx, msg)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.at))
+		return nil, cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest, or set WEIR_NATS_URL to the server it uses", c.At))
 	case errors.Is(err, nats.ErrMaxPayload):
-		return nil, usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.nc.MaxPayload(), err))
-	case c.denied.any():
-		return nil, c.explain(err)
+		return nil, cli.Usage(fmt.Errorf("the job is larger than the server's limit of %d bytes: %w", c.Conn.MaxPayload(), err))
+	case c.Denied.Any():
+		return nil, c.Explain(err)
 	case err != nil:
-		return nil, unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
+		return nil, cli.Unreachable(fmt.Errorf("no answer (%w): nobody knows whether the job was taken; submit it again with --id %s", err, s.ID))
 	}
 	receipt, err := ingest.ParseAnswer(answer.Data)
 	var foreign *ingest.ForeignAnswer
 	if errors.As(err, &foreign) {
 		return nil, fmt.Errorf("%s: either no weir runs at %s, or its own answer came too late to be heard. Change the stream's subjects or remove it, then submit the job again with --id %s",
-			visible(foreign.Error()), c.at, s.ID)
+			cli.Visible(foreign.Error()), c.At, s.ID)
 	}
-	if f.as == asJSON {
+	if f.as == cli.AsJSON {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n", answer.Data); err != nil {
 			return nil, fmt.Errorf("write the answer: %w", err)
 		}
@@ -204,7 +211,7 @@ func (c *connection) submit(cmd *cobra.Command, f *submitFlags, s ingest.Submiss
 	if err != nil {
 		return nil, explainRefusal(err)
 	}
-	if f.as == forPeople {
+	if f.as == cli.ForPeople {
 		out := cmd.OutOrStdout()
 		if f.wait {
 			out = cmd.ErrOrStderr() // stdout is the result's
@@ -222,7 +229,7 @@ func explainRefusal(err error) error {
 	}
 	text := fmt.Sprintf("refused with %d: %s", int(r.Code)%1000, r.Description)
 	if r.RetryAfter > 0 {
-		text += "; try again in " + brief(r.RetryAfter)
+		text += "; try again in " + cli.Brief(r.RetryAfter)
 	}
 	if r.LetterSeq > 0 {
 		text += fmt.Sprintf("; kept as dead letter %d (weir dead show %d)", r.LetterSeq, r.LetterSeq)
@@ -230,34 +237,34 @@ func explainRefusal(err error) error {
 	err = errors.New(text)
 	switch r.Code {
 	case ingest.Throttled:
-		return refused(err)
+		return cli.Refused(err)
 	case ingest.UnknownAPI:
-		return notFound(err)
+		return cli.NotFound(err)
 	case ingest.Invalid, ingest.TooLarge:
-		return usage(err)
+		return cli.Usage(err)
 	}
 	return err
 }
 
 func printReceipt(out io.Writer, r *ingest.Receipt, now time.Time) error {
-	t := &table{}
-	t.row("job", r.Job)
-	t.row("key", r.Key)
+	t := &cli.Table{}
+	t.Row("job", r.Job)
+	t.Row("key", r.Key)
 	stored := r.Stream
 	if r.Seq > 0 {
 		stored += fmt.Sprintf(" %d", r.Seq)
 	}
-	t.row("stored", stored)
+	t.Row("stored", stored)
 	switch {
 	case r.Duplicate && r.Position == 0:
-		t.row("position", "none: the job was known already and has ended")
+		t.Row("position", "none: the job was known already and has ended")
 	case r.Duplicate:
-		t.row("position", fmt.Sprintf("%d (the job was known already)", r.Position))
+		t.Row("position", fmt.Sprintf("%d (the job was known already)", r.Position))
 	default:
-		t.row("position", fmt.Sprint(r.Position))
+		t.Row("position", fmt.Sprint(r.Position))
 	}
 	if !r.ETA.IsZero() {
-		t.row("call", "at "+clockTime(r.ETA)+", in "+brief(r.ETA.Sub(now)))
+		t.Row("call", "at "+cli.ClockTime(r.ETA)+", in "+cli.Brief(r.ETA.Sub(now)))
 	}
-	return t.print(out)
+	return t.Print(out)
 }

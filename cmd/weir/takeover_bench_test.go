@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // BenchmarkTakeover is how soon a replica works a partition in which b.N jobs wait, of many keys or of one, beside the bare
@@ -68,7 +70,7 @@ func benchTakeover(b *testing.B, keys int) {
 		_ = api.Await(b.Context(), func(sum fakeapi.Totals) bool { return sum.Arrivals > 0 })
 		called <- time.Since(begun)
 	}()
-	w, err := StartWorker(b.Context(), externalSettings(b, url, file, "bench", config.RoleDispatch), slog.New(slog.DiscardHandler))
+	w, err := worker.Start(b.Context(), externalSettings(b, url, file, "bench", config.RoleDispatch), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/verify"
 	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // termsRig is a weir process whose api answers nothing until it is let, and whose configuration changes.
@@ -117,7 +119,7 @@ func (r *termsRig) seen() map[string]*seenJob {
 }
 
 // verified runs weir verify and returns what it says of the api.
-func (r *termsRig) verified() (v verifiedJSON) {
+func (r *termsRig) verified() (v verify.Report) {
 	r.t.Helper()
 	got := r.command("verify", "--json", "--since", "1h")
 	if err := json.Unmarshal([]byte(got.stdout), &v); err != nil {

@@ -8,8 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestOlderVersionTakesNothingAway: a weir that starts on streams of a version that needs more leaves them as they are.
@@ -18,7 +21,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n")
 	run := func(look func(r *rig)) {
-		w, err := StartWorker(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, url, file, "first"), testLog(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +53,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 
 func (r *rig) streams() []*jetstream.StreamInfo {
 	r.t.Helper()
-	all, err := weirStreams(r.t.Context(), r.js)
+	all, err := move.Streams(r.t.Context(), r.js)
 	if err != nil {
 		r.t.Fatal(err)
 	}

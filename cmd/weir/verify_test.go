@@ -9,16 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/verify"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // verify runs the command against the rig's server and returns what it said of each api, and its exit code.
-func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
+func (r *rig) verify(args ...string) (found map[string]verify.Report, code int) {
 	r.t.Helper()
 	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
 	root := rootCommand()
@@ -27,22 +30,22 @@ func (r *rig) verify(args ...string) (found map[string]verifiedJSON, code int) {
 	root.SetErr(&bytes.Buffer{})
 	root.SetArgs(append([]string{"verify", "--json"}, args...))
 	err := root.ExecuteContext(await.Context(r.t, "weir verify"))
-	found = map[string]verifiedJSON{}
+	found = map[string]verify.Report{}
 	for line := range strings.Lines(out.String()) {
-		var v verifiedJSON
+		var v verify.Report
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
 		}
 		found[v.API] = v
 	}
-	var coded *exit
+	var coded *cli.Exit
 	switch {
 	case err == nil:
 		return found, 0
 	case errors.As(err, &coded):
-		return found, coded.code
+		return found, coded.Code
 	}
-	return found, exitFailed
+	return found, cli.ExitFailed
 }
 
 // record plants a call in the ledger.
@@ -57,7 +60,7 @@ func (r *rig) record(c ledger.Record) {
 	}
 }
 
-func limitFound(t *testing.T, v verifiedJSON, name string) limitJSON {
+func limitFound(t *testing.T, v verify.Report, name string) verify.LimitReport {
 	t.Helper()
 	for _, l := range v.Limits {
 		if l.Limit == name {
@@ -65,7 +68,7 @@ func limitFound(t *testing.T, v verifiedJSON, name string) limitJSON {
 		}
 	}
 	t.Fatalf("nothing is said of limit %s: %+v", name, v)
-	return limitJSON{}
+	return verify.LimitReport{}
 }
 
 const verifiedYAML = `
@@ -85,7 +88,7 @@ apis:
 // TestVerify holds a real run's ledger against the limits, and then one with planted calls.
 func TestVerify(t *testing.T) {
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, verifiedYAML)
-	if _, code := r.verify(); code != exitNotFound {
+	if _, code := r.verify(); code != cli.ExitNotFound {
 		t.Errorf("an empty ledger gives exit code %d", code)
 	}
 	for i := range 60 {
@@ -102,7 +105,7 @@ func TestVerify(t *testing.T) {
 	if l := limitFound(t, v, "spend"); l.Worst != 20_000_000 || l.Allowed != 20_000_000 {
 		t.Errorf("the budget is said to be used by %d of %d", l.Worst, l.Allowed)
 	}
-	if _, code := r.verify("--api", "nowhere"); code != exitNotFound {
+	if _, code := r.verify("--api", "nowhere"); code != cli.ExitNotFound {
 		t.Errorf("an unknown api gives exit code %d", code)
 	}
 
@@ -118,10 +121,10 @@ func TestVerify(t *testing.T) {
 	found, code = r.verify()
 	v = found["pay"]
 	rate, few := limitFound(t, v, "bucket.rate"), limitFound(t, v, "few")
-	if code != exitFailed || v.Verdict != bucket.Fail || rate.Verdict != bucket.Fail || rate.Key != "k3" || few.Verdict != bucket.Pass {
+	if code != cli.ExitFailed || v.Verdict != bucket.Fail || rate.Verdict != bucket.Fail || rate.Key != "k3" || few.Verdict != bucket.Pass {
 		t.Errorf("three calls at once are not found: exit code %d, %+v", code, v)
 	}
-	if found, code := r.verify("--since", at.Add(time.Hour).Format(time.RFC3339)); code != exitNotFound {
+	if found, code := r.verify("--since", at.Add(time.Hour).Format(time.RFC3339)); code != cli.ExitNotFound {
 		t.Errorf("calls of the future: exit code %d, %+v", code, found)
 	}
 }
@@ -157,7 +160,7 @@ func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
 		})
 		found, code := r.verify()
 		v := found["pay"]
-		if v.Repeats != c.repeats || v.Unkeyed != c.unkeyed || (code == exitFailed) != (c.unkeyed > 0) {
+		if v.Repeats != c.repeats || v.Unkeyed != c.unkeyed || (code == cli.ExitFailed) != (c.unkeyed > 0) {
 			t.Errorf("call %d of job %d: exit code %d, %d repeats, %d without their key", c.call, c.seq, code, v.Repeats, v.Unkeyed)
 		}
 		if c.unkeyed > 0 && (len(v.Repeated) != c.unkeyed || v.Repeated[0].Job != "j2" || v.Repeated[0].Before != string(deadletter.Unknown)) {
@@ -173,10 +176,10 @@ func TestVerifyBeginsWhenLimitsChanged(t *testing.T) {
 	r.awaitCalls(10)
 	r.eventually("the ledger", func() bool { return r.messages("WEIR_CALLS") == 10 })
 	r.follow(fmt.Sprintf(oneAPI, "1/s"))
-	if found, code := r.verify(); code != exitNotFound {
+	if found, code := r.verify(); code != cli.ExitNotFound {
 		t.Errorf("calls of the former limit are held against the present one: exit code %d, %+v", code, found)
 	}
-	if _, code := r.verify("--since", "1h"); code != exitFailed {
+	if _, code := r.verify("--since", "1h"); code != cli.ExitFailed {
 		t.Errorf("calls that --since asks for: exit code %d", code)
 	}
 }

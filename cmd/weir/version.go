@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"weir/cmd/weir/internal/cli"
+
 	"github.com/spf13/cobra"
 )
 
@@ -19,30 +21,30 @@ type buildJSON struct {
 }
 
 func versionCommand() *cobra.Command {
-	as := forPeople
+	as := cli.ForPeople
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Long:    "Prints the version of this binary; with --json also the commit and the Go release it was built from.",
 		Example: "  weir version\n  weir version --json",
-		Args:    takes(),
+		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if as == asJSON {
-				return printJSON(cmd.OutOrStdout(), build())
+			if as == cli.AsJSON {
+				return cli.PrintJSON(cmd.OutOrStdout(), build())
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s\n", version())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "weir %s\n", cli.Version())
 			if err != nil {
 				return fmt.Errorf("write the version: %w", err)
 			}
 			return nil
 		},
 	}
-	as.add(cmd.Flags(), "one JSON object")
+	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
 func build() buildJSON {
-	b := buildJSON{Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := buildJSON{Version: cli.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

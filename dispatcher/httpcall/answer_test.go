@@ -1,8 +1,20 @@
 package httpcall
 
 import (
+	"net/http"
+	"strings"
 	"testing"
+
+	"weir/deadletter"
 )
+
+// TestLetterKeepsTheBeginning: a letter keeps the beginning of a long answer, and says that it was longer.
+func TestLetterKeepsTheBeginning(t *testing.T) {
+	answer := AnswerOf(&API{}, Response{Status: 500, Header: http.Header{}, Body: []byte(strings.Repeat("x", 20<<10))})
+	if len(answer.Body) != deadletter.MaxAnswer || !answer.Cut {
+		t.Errorf("a letter keeps %d bytes, cut: %v", len(answer.Body), answer.Cut)
+	}
+}
 
 func TestWithoutSecrets(t *testing.T) {
 	const secret = "sk-live-0123456789"

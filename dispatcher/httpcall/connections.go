@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Connections are the open connections to one api. A job claims one before it asks for a slot, so that a slow dial or
+// Connections are the open connections to one api. A job acquires one before it asks for a slot, so that a slow dial or
 // TLS handshake never makes a call arrive later than its slot: the slot is taken when only the request is left to send.
 //
 // Only HTTP/1.1 is spoken: one call, one connection. What was sent is then certain, and no library sends a call again
@@ -24,10 +24,10 @@ type Connections struct {
 	tls       *tls.Config // nil for http
 	dialer    net.Dialer
 
-	mu      sync.Mutex // guards what follows
-	spare   []spare    // dialled ahead, for the transport to take, oldest first
-	alive   int        // all open ones
-	claimed int        // claims, each for one call to come or running
+	mu       sync.Mutex // guards what follows
+	spare    []spare    // dialled ahead, for the transport to take, oldest first
+	alive    int        // all open ones
+	acquired int        // for one call to come or running
 }
 
 // spare is a connection that nobody reads from: that the server closes it is not noticed.
@@ -67,15 +67,15 @@ func NewConnections(base *url.URL, idle time.Duration, maxIdle int) *Connections
 	return c
 }
 
-// Claim makes sure that a connection is there for one more call, dialling where there is none. It blocks for at most
-// the dial's bound. The claim is given up with release.
-func (c *Connections) Claim(ctx context.Context) error {
+// Acquire makes sure that a connection is there for one more call, dialling where there is none. It blocks for at most
+// the dial's bound. Release gives it up.
+func (c *Connections) Acquire(ctx context.Context) error {
 	c.dropStale()
 	c.mu.Lock()
-	c.claimed++
-	enough := c.alive >= c.claimed
+	c.acquired++
+	enough := c.alive >= c.acquired
 	if !enough {
-		c.alive++ // counted while it is dialled, so that two claims do not wait for one connection
+		c.alive++ // counted while it is dialled, so that two calls do not wait for one connection
 	}
 	c.mu.Unlock()
 	if enough {
@@ -92,11 +92,11 @@ func (c *Connections) Claim(ctx context.Context) error {
 	return nil
 }
 
-// Release gives a claim up: its call has ended, or will not be made.
+// Release gives an acquired connection up: its call has ended, or will not be made.
 func (c *Connections) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.claimed--; c.claimed < 0 {
+	if c.acquired--; c.acquired < 0 {
 		panic("dispatcher: a connection was released that was not claimed")
 	}
 }

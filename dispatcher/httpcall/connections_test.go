@@ -15,9 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"go.uber.org/goleak"
 )
 
 // counts are what connections know: open ones, claims, and spare ones.
@@ -26,7 +27,7 @@ type counts struct{ alive, claimed, spare int }
 func (c *Connections) counts() counts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return counts{c.alive, c.claimed, len(c.spare)}
+	return counts{c.alive, c.acquired, len(c.spare)}
 }
 
 // TestConnectionsAreCounted goes through the ways in which a connection comes and goes, and holds the counts against
@@ -77,7 +78,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		}, counts{}},
 		{"refused", ok, func(t *testing.T, s *rawServer, c *Client) {
 			_ = s.listener.Close()
-			if err := c.Conns.Claim(t.Context()); err == nil {
+			if err := c.Conns.Acquire(t.Context()); err == nil {
 				t.Error("connected to nobody")
 			}
 			if r := c.Call(t.Context(), post, Hooks{}); r.Sent || r.Err == nil {
@@ -87,7 +88,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 		{"stopped while dialling", ok, func(t *testing.T, _ *rawServer, c *Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if err := c.Conns.Claim(ctx); err == nil {
+			if err := c.Conns.Acquire(ctx); err == nil {
 				t.Error("connected after the stop")
 			}
 		}, counts{}},
@@ -105,7 +106,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 func claimAll(t *testing.T, c *Client, n int) {
 	t.Helper()
 	for range n {
-		if err := c.Conns.Claim(t.Context()); err != nil {
+		if err := c.Conns.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -150,7 +151,7 @@ func TestClaimsDialAhead(t *testing.T) {
 	c := callerOf(t, "http://"+server.listener.Addr().String())
 	const n = 20
 	for range n {
-		if err := c.Conns.Claim(t.Context()); err != nil {
+		if err := c.Conns.Acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestReleaseWithoutClaim(t *testing.T) {
 		if recover() == nil {
 			t.Error("a release too many went unnoticed")
 		}
-		c.Conns.claimed = 0
+		c.Conns.acquired = 0
 	}()
 	c.Conns.Release()
 }
@@ -203,7 +204,7 @@ func TestTLS(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	c := callerOf(t, server.URL)
-	if err := c.Conns.Claim(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := c.Conns.Acquire(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("trusted a certificate of nobody: %v", err)
 	}
 	if got := c.Conns.counts(); got != (counts{}) {
@@ -230,7 +231,7 @@ func TestHandshakeThatHangs(t *testing.T) {
 	conns := NewConnections(base, time.Minute, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	if err := conns.Claim(ctx); err == nil {
+	if err := conns.Acquire(ctx); err == nil {
 		t.Error("a handshake with nobody succeeded")
 	}
 	if got := conns.counts(); got != (counts{}) {

@@ -147,10 +147,10 @@ func callerOf(t *testing.T, address string) *Client {
 	return c
 }
 
-// claimed makes a call with a claimed connection, as a lane does.
+// claimed makes a call with an acquired connection, as a lane does.
 func (c *Client) claimed(t *testing.T, j *ingest.Job) Response {
 	t.Helper()
-	if err := c.Conns.Claim(t.Context()); err != nil {
+	if err := c.Conns.Acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer c.Conns.Release()

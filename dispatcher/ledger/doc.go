@@ -1,14 +1,16 @@
 // Package ledger is the account of calls: one Record for each call in the stream WEIR_CALLS, whatever came of it.
 //
-// Read reads it for reports and checks. A Reading reads its end when a partition is taken over, and a Tail keeps what was
-// read: for jobs that have ended though their deletion was lost, for the pace of every key, and for ids that a producer may
-// send again. A Follower reads it as it grows, so that an intake knows the ids of jobs that ended in other replicas.
+// Everything is read in one way (portion, in read.go): a part of a stream, up to the last message that the stream's leader had when
+// the reading began. Read gives records for reports and checks, ReadCharges those that an account of the limits lacks. A Tail
+// reads the ledger's end when a partition is taken over, and keeps what was read: for jobs that have ended though their deletion
+// was lost, for the pace of every key, and for ids that a producer may send again. LookUp, Newest and At read what lies before. A
+// Follower reads the ledger as it grows, so that an intake knows the ids of jobs that ended in other replicas.
 //
 // # How far it reaches
 //
 // The ledger has a beginning: records go with their age, and the oldest where it is full. Of the last ten minutes the newest
 // 500,000 records are kept whole in memory; of all before, as far back as dedupe, only the ids of jobs that ended. How far
-// back a reading got is noted (reach.go); what may lie before is looked up when it matters, so that a bound costs round
+// back a reading got is noted (tail.go); what may lie before is looked up when it matters, so that a bound costs round
 // trips, not promises: a key's pace before its first call, if the key may owe more than that time; and what came of a call
 // whose intent is older. The ids are read once by a process.
 //
@@ -23,5 +25,7 @@
 // # What must hold
 //
 //   - Whatever is not known to have been read counts as unknown, never as not called.
+//   - A record that is torn, or names another api or key than its subject, is none: it is left out, or the reading fails with
+//     ErrUnreadable where a call that is not counted would cost money.
 //   - A record is stored once: its message id is made of its job and the number of the call.
 package ledger

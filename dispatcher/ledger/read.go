@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -14,6 +13,60 @@ import (
 // ErrNoLedger says that no call was ever recorded on a server.
 var ErrNoLedger = errors.New("there is no ledger: weir has not run on this server")
 
+// portion is a part of the ledger, or of the results: the messages of a subject from a place on. It is how everything here is read.
+type portion struct {
+	stream  string
+	subject string    // "": all
+	since   time.Time // stored then or later, by the server; zero: see after
+	after   uint64    // behind this sequence, if there is no time
+	bare    bool      // without bodies
+}
+
+// from is the portion as JetStream is asked for it.
+func (p *portion) from() jetstream.OrderedConsumerConfig {
+	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: p.bare}
+	if p.subject != "" {
+		cfg.FilterSubjects = []string{p.subject}
+	}
+	if p.since.IsZero() {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, p.after+1
+	} else {
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &p.since
+	}
+	return cfg
+}
+
+// read gives the portion's messages up to the sequence last to take, in order, until take fails: all that the stream's leader has of
+// them, whichever replica delivers them. It blocks until all are read, or ctx ends. With last 0 there is nothing to read.
+func (p *portion) read(ctx context.Context, js jetstream.JetStream, last uint64, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	if last == 0 || p.since.IsZero() && last <= p.after {
+		return nil
+	}
+	source, err := js.Stream(ctx, p.stream)
+	if err != nil {
+		return err
+	}
+	return stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: p.from(), Last: last}, take)
+}
+
+// readAll is read up to the newest message of the portion's subject, as the stream's leader has it.
+func (p *portion) readAll(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	last, err := stream.LastOf(ctx, js.Conn(), p.stream, p.subject)
+	if err != nil {
+		return err
+	}
+	return p.read(ctx, js, last, take)
+}
+
+// follow gives the portion's messages to take, those that are there and those that come, until ctx ends or the stream breaks.
+func (p *portion) follow(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg) error) error {
+	source, err := js.Stream(ctx, p.stream)
+	if err != nil {
+		return err
+	}
+	return stream.Follow(ctx, source, p.from(), take)
+}
+
 // Filter chooses records. The zero value chooses all.
 type Filter struct {
 	API   string
@@ -21,48 +74,57 @@ type Filter struct {
 	Since time.Time // stored then or later
 }
 
-// ledgerBatch is how many records are on their way at once.
-const ledgerBatch = 1000
+func (f *Filter) subject() string {
+	switch {
+	case f.API == "":
+		return CallsPrefix + ">"
+	case f.Key == "":
+		return CallsOf(f.API)
+	}
+	return (&Record{API: f.API, Key: f.Key}).Subject()
+}
 
 // Read gives every record that is there now and that f chooses to take, in the order they were stored: about that
 // in which the calls ended. read and of tell how far it is. It ends when take fails. Records that nobody can read are
-// counted and left out.
+// counted and left out. It fails with ErrNoLedger where there is none, and blocks until all are read, or ctx ends.
 func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Record, read, of uint64) error) (unreadable int, err error) {
-	calls, err := js.Stream(ctx, CallsStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	p, read := portion{stream: CallsStream, subject: f.subject(), since: f.Since}, uint64(0)
+	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return 0, ErrNoLedger
-	} else if err != nil {
-		return 0, fmt.Errorf("ledger: %w", err)
 	}
-	subject := CallsPrefix + ">"
-	if f.API != "" {
-		subject = CallsOf(f.API)
-	}
-	if f.API != "" && f.Key != "" {
-		subject = (&Record{API: f.API, Key: f.Key}).Subject()
-	}
-	cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy}
-	if !f.Since.IsZero() {
-		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &f.Since
-	}
-	last, err := stream.LastOf(ctx, js.Conn(), CallsStream, subject)
-	if err != nil {
-		return 0, fmt.Errorf("read the ledger: %w", err)
-	}
-	read := uint64(0)
-	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: calls, From: cfg, Last: last},
-		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			var c Record
-			read++
-			if err := json.Unmarshal(msg.Data(), &c); err != nil || c.API == "" {
-				unreadable++
-				return nil
-			}
-			c.Stored = meta.Timestamp
-			return take(&c, read, read+meta.NumPending)
-		})
+	err = p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		read++
+		c, err := readRecord(msg, meta)
+		if err != nil {
+			unreadable++
+			return nil //nolint:nilerr // it is counted
+		}
+		return take(c, read, read+meta.NumPending)
+	})
 	if err != nil {
 		return unreadable, fmt.Errorf("read the ledger: %w", err)
 	}
 	return unreadable, nil
+}
+
+// ReadCharges gives the records of an api that stand behind one sequence of the ledger and not behind another, in order. It
+// fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
+func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after, last uint64, take func(c *Record, seq uint64)) error {
+	newest, err := stream.LastOf(ctx, js.Conn(), CallsStream, CallsOf(api))
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	p := portion{stream: CallsStream, subject: CallsOf(api), after: after}
+	err = p.read(ctx, js, min(newest, last), func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		c, err := readRecord(msg, meta)
+		if err != nil {
+			return err
+		}
+		take(c, c.At)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/deadletter"
 	"weir/ingest"
@@ -130,14 +132,40 @@ func (c *Record) Subject() string {
 // Message is the record as it is stored. Its message id keeps it from being stored twice.
 func (c *Record) Message() *nats.Msg {
 	stored := *c
-	stored.Answer = c.Answer.Clip(RecordedAnswer)
+	stored.Answer = c.Answer.Clip(recordedAnswer)
 	data, err := json.Marshal(&stored)
 	if err != nil {
-		panic("dispatcher: a record that JSON cannot carry: " + err.Error())
+		panic("ledger: a record that JSON cannot carry: " + err.Error())
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
 		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)},
 	}}
+}
+
+// ErrUnreadable is a record that is none: what its call took nobody knows.
+var ErrUnreadable = errors.New("a record of the ledger cannot be read")
+
+// parse reads a record as its stream has it. Nobody but weir writes there: what is torn, or names another api or key than its
+// subject does, is none.
+func parse(subject string, data []byte) (*Record, error) {
+	var c Record
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	if c.Subject() != subject {
+		return nil, fmt.Errorf("%w: it names another key than its subject", ErrUnreadable)
+	}
+	return &c, nil
+}
+
+// readRecord is parse for a message that was delivered.
+func readRecord(msg jetstream.Msg, meta *jetstream.MsgMetadata) (*Record, error) {
+	c, err := parse(msg.Subject(), msg.Data())
+	if err != nil {
+		return nil, fmt.Errorf("%w: number %d", err, meta.Sequence.Stream)
+	}
+	c.Stored, c.At = meta.Timestamp, meta.Sequence.Stream
+	return c, nil
 }
 
 // ResultSubject is where results of a key are published.
@@ -182,6 +210,6 @@ func (c *Record) Took(limit *bucket.Limit) (units int64, in bool) {
 	return 0, false
 }
 
-// RecordedAnswer is how much of an answer's body its record keeps. A letter is written with more, but one that is written again after
+// recordedAnswer is how much of an answer's body its record keeps. A letter is written with more, but one that is written again after
 // a crash, or whose last call had no answer, has this from the ledger. Whole answers there would crowd out the records of calls.
-const RecordedAnswer = 1 << 10
+const recordedAnswer = 1 << 10

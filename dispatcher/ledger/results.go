@@ -14,15 +14,15 @@ import (
 	"weir/ingest"
 )
 
-// ResultLeeway is how long before the newest record a result may stand that lacks its own. It covers also that the two
+// resultLeeway is how long before the newest record a result may stand that lacks its own. It covers also that the two
 // streams have leaders of their own, each with its clock.
-const ResultLeeway = time.Minute
+const resultLeeway = time.Minute
 
 // maxResults bounds the results that are read where there is no record at all.
 const maxResults = 500_000
 
 // readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
-func (r *Reading) readResults(ctx context.Context, lastRecord time.Time) error {
+func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
 	newest, err := stream.AskLeader(ctx, r.JetStream.Conn(), ResultsStream, `{"last_by_subj":"`+ResultsPrefix+`>"}`)
 	if err != nil {
@@ -34,45 +34,38 @@ func (r *Reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	if newest == nil || newest.Time.Before(r.resultsFrom) {
 		return nil
 	}
-	results, err := r.JetStream.Stream(ctx, ResultsStream)
-	if err != nil {
-		return fmt.Errorf("results: %w", err)
+	p := portion{stream: ResultsStream, since: r.resultsFrom, bare: true}
+	if lastRecord.IsZero() && newest.Seq > maxResults {
+		r.resultsFrom, p.after = r.extent.Asked, newest.Seq-maxResults
 	}
-	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &r.resultsFrom}
-	if lastRecord.IsZero() {
-		if from.OptStartTime = nil; newest.Seq > maxResults {
-			r.resultsFrom = r.Began
-		}
-		from.DeliverPolicy, from.OptStartSeq = jetstream.DeliverByStartSequencePolicy, max(newest.Seq, maxResults)-maxResults+1
-	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: r.JetStream.Conn(), Stream: results, From: from, Last: newest.Seq},
-		func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-			r.takeResult(msg, meta.Sequence.Stream)
-			return nil
-		})
+	err = p.read(ctx, r.JetStream, newest.Seq, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		r.takeResult(msg, meta)
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	return nil
 }
 
-func (r *Reading) takeResult(msg jetstream.Msg, at uint64) {
+func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), ResultsPrefix), ".")
 	api, err := ingest.ParseToken(api)
 	key, keyErr := ingest.ParseToken(token)
-	if err != nil || keyErr != nil || !r.Concerns(api) || !r.Wants(api, key) {
+	if err != nil || keyErr != nil || !r.concerns[api] || !r.Wants(api, key) {
 		return
 	}
-	results, seq, accepted, ok := ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
+	source, seq, result, ok := readResult(msg, meta)
 	if !ok {
 		return
 	}
-	of := r.results[results]
+	of := r.results[source]
 	if of == nil {
 		of = map[uint64]StoredResult{}
-		r.results[results] = of
+		r.results[source] = of
 	}
-	of[seq] = StoredResult{at, queue.KeySum(key), accepted, msg.Headers().Get(ingest.HeaderJobID)}
+	result.KeySum = queue.KeySum(key)
+	of[seq] = result
 }
 
 // StoredResult is where a result stands, and whose it is.
@@ -85,11 +78,21 @@ type StoredResult struct {
 
 // Of reports whether the result is the job's that stands at its sequence now.
 func (r StoredResult) Of(e queue.Entry) bool {
-	return r.job == e.Header.Get(ingest.HeaderJobID) && (r.accepted == 0 || r.accepted == bucket.MicrosOf(e.Time))
+	return r.is(e.Header.Get(ingest.HeaderJobID), bucket.MicrosOf(e.Time))
 }
 
-// ParseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
-func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
+func (r StoredResult) is(job string, accepted bucket.Micros) bool {
+	return r.job == job && (r.accepted == 0 || r.accepted == accepted)
+}
+
+// readResult reads whose a result is, without its key, and where it stands. The message may be without its body.
+func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
+	source, seq, accepted, ok := parseResultID(msg.Headers().Get(ingest.HeaderMsgID))
+	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
+}
+
+// parseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
+func parseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
 	parts := strings.Split(id, ".") // no stream's name has a dot
 	if len(parts) < 3 || len(parts) > 4 || parts[0] != "result" {
 		return "", 0, 0, false

@@ -1,21 +1,13 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
-	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/ingest"
 )
@@ -33,7 +25,7 @@ type Bounds struct {
 
 // OrDefault are the bounds with a default for each that is 0.
 func (b Bounds) OrDefault() Bounds {
-	return Bounds{Records: cmp.Or(b.Records, 500_000), Age: cmp.Or(b.Age, TailAge), Leeway: cmp.Or(b.Leeway, ResultLeeway)}
+	return Bounds{Records: cmp.Or(b.Records, 500_000), Age: cmp.Or(b.Age, TailAge), Leeway: cmp.Or(b.Leeway, resultLeeway)}
 }
 
 // TailAge is also how long what times of keys are remembered that have passed.
@@ -42,13 +34,19 @@ const TailAge = 10 * time.Minute
 // Tail is what the newest part of the ledger says: at the start of all partitions, at a takeover of those that are
 // taken. It is safe for concurrent use.
 type Tail struct {
-	mu        sync.Mutex
-	ByMessage map[string]map[uint64]LastCall     // by stream and sequence, until the partition is open
-	results   map[string]map[uint64]StoredResult // of the last minute, likewise
-	tats      map[string]map[string]bucket.Micros
-	read      map[string]bucket.Micros // by api: when it was read last
-	Reach     map[string]Reach         // by api
-	ids       map[string]uint64        // by api: the ledger's sequence up to which the ends of all its jobs are known
+	mu      sync.Mutex                         // guards what follows
+	records map[string]map[uint64]LastCall     // by stream and sequence, until the partition is open
+	results map[string]map[uint64]StoredResult // of the last minute, likewise
+	tats    map[string]map[string]bucket.Micros
+	read    map[string]bucket.Micros // by api: when it was read last
+	reach   map[string]reach         // by api
+	ids     map[string]uint64        // by api: the ledger's sequence up to which the ends of all its jobs are known
+}
+
+// reach is how far back the ledger's end was read. Its zero value reaches back to the very first record.
+type reach struct {
+	since            bucket.Micros // by the caller's clock
+	records, results time.Time     // by the servers'
 }
 
 // LastCall is what is kept of a job's newest record.
@@ -61,17 +59,42 @@ type LastCall struct {
 	Identity      string // of its key, if it may have been processed and another call may follow
 	Final         bool
 	NotBefore     bucket.Micros
-	ID            string // that the job was stored under
-	Accepted      bucket.Micros
 	KeySum        uint64
-	At            uint64 // in the ledger, where the api answered the call
+	At            uint64        // in the ledger, where the api answered the call
+	id            string        // that the job was stored under
+	accepted      bucket.Micros // the job, by its stream
 }
+
+// Last is what is kept of the record in memory.
+func (c *Record) Last() LastCall {
+	at := c.At
+	if c.Status == 0 {
+		at = 0
+	}
+	last := LastCall{
+		Call: c.Call, Attempt: c.Attempt, Outcome: c.Outcome, Detail: c.Detail, Status: c.Status, Billed: c.Billed, Final: c.Final,
+		NotBefore: c.NotBefore, KeySum: queue.KeySum(c.Key), At: at, id: ingest.StoredID(c.Key, c.Dedupe), accepted: bucket.MicrosOf(c.Accepted),
+	}
+	if !c.Final && c.Billed != deadletter.NotBilled {
+		last.Identity = c.Idempotency // few need it, and half a million records are kept
+	}
+	return last
+}
+
+// Of reports whether the record is of the job that stands at its sequence now. Where the stream was deleted since, and counts from 1
+// again, another job stands there.
+func (c *LastCall) Of(e queue.Entry) bool {
+	return c.id == e.Header.Get(ingest.HeaderMsgID) && c.accepted == bucket.MicrosOf(e.Time)
+}
+
+// PushedBack reports whether the api said "not now".
+func (c *LastCall) PushedBack() bool { return c.Outcome == PushedBack }
 
 // NewTail is a Tail that has read nothing.
 func NewTail() *Tail {
 	return &Tail{
-		ByMessage: map[string]map[uint64]LastCall{}, results: map[string]map[uint64]StoredResult{}, tats: map[string]map[string]bucket.Micros{}, read: map[string]bucket.Micros{},
-		Reach: map[string]Reach{}, ids: map[string]uint64{},
+		records: map[string]map[uint64]LastCall{}, results: map[string]map[uint64]StoredResult{}, tats: map[string]map[string]bucket.Micros{},
+		read: map[string]bucket.Micros{}, reach: map[string]reach{}, ids: map[string]uint64{},
 	}
 }
 
@@ -79,8 +102,8 @@ func NewTail() *Tail {
 func (t *Tail) Detach(calls string) (map[uint64]LastCall, map[uint64]StoredResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	records, results := t.ByMessage[calls], t.results[calls]
-	delete(t.ByMessage, calls)
+	records, results := t.records[calls], t.results[calls]
+	delete(t.records, calls)
 	delete(t.results, calls)
 	return records, results
 }
@@ -99,208 +122,50 @@ func (t *Tail) ReadAt(api string) bucket.Micros {
 	return t.read[api]
 }
 
-// Reading is one reading of the ledger's end. All fields up to TatOf are required.
-type Reading struct {
-	JetStream jetstream.JetStream
-	Dedupe    time.Duration // how far back ids may be known
-	Bounds    Bounds        // in full
-	// IdsKnown is the ledger's sequence up to which the ends of all jobs of the apis are known already, 0 for none.
-	IDsKnown uint64
-	// Concerns chooses the apis; wants the records of them that are kept, by api and key.
-	Concerns func(api string) bool
-	Wants    func(api, key string) bool
-	// Ended is told of jobs that have ended, a bounded number at a time.
-	Ended func(api string, jobs []queue.Finished)
-	// TatOf is a record's theoretical arrival time by the clock of whoever reads, given when the record was stored and
-	// the time at the server when the reading began.
-	TATOf func(c *Record, stored, began time.Time) bucket.Micros
-
-	Began       time.Time // by the server
-	Begins      time.Time // the ledger; zero where nothing was ever taken from it
-	first, last uint64    // of the records that are kept
-	everyID     bool      // ids are read of all partitions, and further back than records are kept
-	from        time.Time // every record since is known; zero: all there ever were
-	resultsFrom time.Time // so is every result
-	old, young  generation
-	results     map[string]map[uint64]StoredResult
-	finished    map[string][]queue.Finished // by api, not told yet
-}
-
-// generation is a part of the records that are kept: the older one goes when there are too many.
-type generation struct {
-	from      time.Time // when the first was stored
-	records   int
-	byMessage map[string]map[uint64]LastCall
-	tats      map[string]map[string]bucket.Micros
-}
-
-// tellAtOnce is how many jobs that have ended are told together.
-const tellAtOnce = 1024
-
-// Run reads the ledger's end: the records of the last ten minutes before the newest one, of which the last 500,000 that are
-// wanted are kept, and the ends of jobs as far back as ids are known. What its leader had when it began is read, whichever
-// replica delivers it. from tells how far back the records that are kept reach.
-func (r *Reading) Run(ctx context.Context) error {
-	r.finished = map[string][]queue.Finished{}
-	calls, err := r.JetStream.Stream(ctx, CallsStream)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	info, nc := calls.CachedInfo(), r.JetStream.Conn()
-	r.Began, r.Begins = info.TimeStamp, Beginning(info)
-	r.from = r.Begins
-	newest, err := stream.AskLeader(ctx, nc, CallsStream, `{"last_by_subj":"`+CallsPrefix+`>"}`)
-	if err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	}
-	if newest == nil {
-		return r.readResults(ctx, time.Time{})
-	}
-	start := newest.Time.Add(-r.Bounds.Age)
-	if begin, err := r.begin(ctx, nc, start, newest); err != nil {
-		return fmt.Errorf("ledger: %w", err)
-	} else if begin > 0 {
-		err = stream.ReadUntil(ctx, stream.Until{
-			Conn: nc, Stream: calls, Last: newest.Seq,
-			From: jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: begin},
-		}, r.take)
-		if err != nil {
-			return fmt.Errorf("ledger: %w", err)
-		}
-	}
-	for api := range r.finished {
-		r.tellEnded(api)
-	}
-	return r.readResults(ctx, newest.Time)
-}
-
-// begin is the sequence from which the ledger is read, and settles which of the records are kept.
-func (r *Reading) begin(ctx context.Context, nc *nats.Conn, start time.Time, newest *stream.LeaderMessage) (uint64, error) {
-	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", start)
-	if err != nil || kept == nil {
-		r.from = r.Began
-		return 0, err
-	}
-	r.first, r.last = kept.Seq, newest.Seq
-	if r.from.Before(start) && kept.Seq > 1 {
-		r.from = start
-	}
-	if r.everyID = r.Dedupe > r.Bounds.Age; !r.everyID {
-		return r.first, nil
-	}
-	if r.IDsKnown > 0 && r.IDsKnown <= newest.Seq {
-		return min(r.first, r.IDsKnown+1), nil
-	}
-	ids, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", r.Began.Add(-r.Dedupe-ServerSkew))
-	if err != nil || ids == nil {
-		return r.first, err
-	}
-	return min(r.first, ids.Seq), nil
-}
-
-// final is how a record says that its job has ended: records without it, of which only that matters, are not unmarshalled.
-const final = `"final":true`
-
-func (r *Reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), CallsPrefix), ".")
-	api, err := ingest.ParseToken(api)
-	if err != nil || !r.Concerns(api) {
-		return nil // before it is unmarshalled: that is what costs
-	}
-	key, err := ingest.ParseToken(token)
-	if err != nil {
-		return nil //nolint:nilerr // nobody but weir writes here: it is no record
-	}
-	kept := meta.Sequence.Stream >= r.first && r.Wants(api, key)
-	if !kept && (!r.everyID || !bytes.Contains(msg.Data(), []byte(final))) {
-		return nil
-	}
-	var c Record
-	if json.Unmarshal(msg.Data(), &c) != nil {
-		return nil
-	}
-	if c.Final && time.Since(c.Accepted) < max(TailAge, r.Dedupe) {
-		if r.finished[api] = append(r.finished[api], c.finished()); len(r.finished[api]) >= tellAtOnce {
-			r.tellEnded(api)
-		}
-	}
-	if c.At = meta.Sequence.Stream; kept {
-		r.keep(&c, meta.Timestamp)
-	}
-	return nil
-}
-
-func (r *Reading) tellEnded(api string) {
-	r.Ended(api, r.finished[api])
-	r.finished[api] = r.finished[api][:0]
-}
-
-// keep keeps a record. Beyond the bound the older half of those that are kept goes, and from tells.
-func (r *Reading) keep(c *Record, stored time.Time) {
-	if r.young.records >= max(1, r.Bounds.Records/2) {
-		if r.old.records > 0 {
-			r.from = r.young.from
-		}
-		r.old, r.young = r.young, generation{}
-	}
-	r.young.add(c, stored, r.TATOf(c, stored, r.Began))
-}
-
-func (g *generation) add(c *Record, stored time.Time, tat bucket.Micros) {
-	if g.records++; g.records == 1 {
-		*g = generation{
-			from: stored, records: 1, byMessage: map[string]map[uint64]LastCall{}, tats: map[string]map[string]bucket.Micros{},
-		}
-	}
-	records := g.byMessage[c.Stream]
-	if records == nil {
-		records = map[uint64]LastCall{}
-		g.byMessage[c.Stream] = records
-	}
-	if c.Call >= records[c.Seq].Call {
-		records[c.Seq] = c.Last()
-	}
-	tats := g.tats[c.API]
-	if tats == nil {
-		tats = map[string]bucket.Micros{}
-		g.tats[c.API] = tats
-	}
-	tats[c.Key] = max(tats[c.Key], tat)
-}
-
-// Last is what is kept of the record in memory.
-func (c *Record) Last() LastCall {
-	at := c.At
-	if c.Status == 0 {
-		at = 0
-	}
-	last := LastCall{
-		c.Call, c.Attempt, c.Outcome, c.Detail, c.Status, c.Billed, "", c.Final, c.NotBefore, ingest.StoredID(c.Key, c.Dedupe),
-		bucket.MicrosOf(c.Accepted), queue.KeySum(c.Key), at,
-	}
-	if !c.Final && c.Billed != deadletter.NotBilled {
-		last.Identity = c.Idempotency // few need it, and half a million records are kept
-	}
-	return last
-}
-
-// Adopt takes over what a reading found of the apis, and drops what times of keys have passed.
-func (t *Tail) Adopt(r *Reading, apis []string, now bucket.Micros) {
+// Covers reports whether all that was recorded of an api at a time or later has been read.
+func (t *Tail) Covers(api string, at bucket.Micros) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, api := range apis {
+	r, read := t.reach[api]
+	return read && at >= r.since
+}
+
+// Knows reports whether what was stored of an api's calls from a time on has been read, by the servers' clock.
+func (t *Tail) Knows(api string, at time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, read := t.reach[api]
+	return read && !r.records.After(at) && !r.results.After(at)
+}
+
+// idsKnown is the ledger's sequence up to which the ends of all jobs of the apis are known here, 0 for none.
+func (t *Tail) idsKnown(apis []string) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	known := t.ids[apis[0]]
+	for _, api := range apis[1:] {
+		known = min(known, t.ids[api])
+	}
+	return known
+}
+
+// adopt takes over what a reading found of its apis, which ended at now, and drops what times of keys have passed.
+func (t *Tail) adopt(r *reading, now bucket.Micros) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, api := range r.APIs {
 		t.read[api] = now
-		t.keepReach(r, api, now)
+		t.keepReachLocked(r, api, now)
 		maps.DeleteFunc(t.tats[api], func(_ string, tat bucket.Micros) bool { return tat < now.Add(-TailAge) })
 	}
 	for _, g := range []*generation{&r.old, &r.young} {
 		for calls := range g.byMessage { // what an earlier reading found of a partition that is read again is outdated
-			delete(t.ByMessage, calls)
+			delete(t.records, calls)
 		}
 	}
 	for _, g := range []*generation{&r.old, &r.young} {
 		for calls, records := range g.byMessage {
-			t.adoptRecords(calls, records)
+			t.adoptRecordsLocked(calls, records)
 		}
 		for api, tats := range g.tats {
 			if t.tats[api] == nil {
@@ -314,10 +179,10 @@ func (t *Tail) Adopt(r *Reading, apis []string, now bucket.Micros) {
 	maps.Copy(t.results, r.results)
 }
 
-func (t *Tail) adoptRecords(calls string, records map[uint64]LastCall) {
-	known := t.ByMessage[calls]
+func (t *Tail) adoptRecordsLocked(calls string, records map[uint64]LastCall) {
+	known := t.records[calls]
 	if known == nil {
-		t.ByMessage[calls] = records
+		t.records[calls] = records
 		return
 	}
 	for seq, c := range records {
@@ -327,5 +192,25 @@ func (t *Tail) adoptRecords(calls string, records map[uint64]LastCall) {
 	}
 }
 
-// PushedBack reports whether the api said "not now".
-func (c *LastCall) PushedBack() bool { return c.Outcome == PushedBack }
+// keepReachLocked notes how far back a reading got, which ended at now: where it got less far than the one before, that counts, since
+// some partitions were read by the one and some by the other.
+func (t *Tail) keepReachLocked(r *reading, api string, now bucket.Micros) {
+	was, again := t.reach[api]
+	n := reach{records: r.from, results: r.resultsFrom}
+	if !r.from.IsZero() {
+		n.since = now.Add(ServerSkew - r.extent.Asked.Sub(r.from))
+	}
+	if again {
+		n.since = max(n.since, was.since)
+		if was.records.After(n.records) {
+			n.records = was.records
+		}
+		if was.results.After(n.results) {
+			n.results = was.results
+		}
+	}
+	t.reach[api] = n
+	if r.everyID {
+		t.ids[api] = r.last
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 )
 
 // Host works the partitions that a Manager gets for this replica. Its methods are safe for concurrent use; those about one
@@ -125,10 +126,7 @@ func (m *Manager) Run(soft, hard context.Context) error {
 			return err
 		case err != nil:
 			m.opts.Log.Warn("this replica cannot dispatch now; trying again", "err", err)
-			select {
-			case <-time.After(joinRetry):
-			case <-soft.Done():
-			}
+			stream.Sleep(soft, joinRetry)
 		}
 	}
 }
@@ -245,16 +243,13 @@ func (m *Manager) watch(ctx context.Context) {
 			return
 		}
 		m.opts.Log.Warn("who owns what cannot be followed; trying again", "err", err)
-		select {
-		case <-time.After(watchRetry):
-		case <-ctx.Done():
-		}
+		stream.Sleep(ctx, watchRetry)
 	}
 }
 
 var errDeafWatch = errors.New("this replica does not see its own renewals")
 
-// watchOnce follows the registry until the watch breaks, or goes deaf.
+// watchOnce follows the registry until the watch breaks, or stalls.
 func (m *Manager) watchOnce(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

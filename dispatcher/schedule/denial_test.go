@@ -66,3 +66,31 @@ func TestDenialHoldsLonger(t *testing.T) {
 		t.Error("a mark of another owner's later denial is not believed")
 	}
 }
+
+// TestTriedWhileAnOutcomeIsStored: an operator who says that the api works again means the job, too, whose denied call is still being
+// recorded: the job does not wait out the hold that is over.
+func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
+	m := steady(t, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
+	s, now := m.s, m.now
+	s.policy.Retry.Min, s.policy.Retry.Max = time.Hour, time.Hour
+	denied := func() (*Job, Feedback) {
+		j := s.Push("key", 1, m.part).Extract(1)
+		j.Policy, j.Phase = s.policy, settling
+		return j, s.OnCallEnd(j, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
+	}
+	j, f := denied()
+	now = now.Add(time.Millisecond)
+	if s.TryNow(now); f.NotBefore <= now {
+		t.Fatal("a denial does not hold")
+	}
+	if s.Rest(j, f.NotBefore); j.NotBefore > now {
+		t.Errorf("the job waits %v longer, though the api is to be tried now", now.Until(j.NotBefore))
+	}
+	s.Finished(j)
+	now = now.Add(time.Millisecond) // who is denied after that waits
+	s.breaker = breaker{}
+	j, f = denied()
+	if s.Rest(j, f.NotBefore); j.NotBefore <= now {
+		t.Error("a denied job does not wait, because an operator had the api tried before")
+	}
+}

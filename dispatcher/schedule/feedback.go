@@ -42,6 +42,7 @@ type HoldChange struct {
 // probe's answer closes the breaker.
 func (s *Schedule) OnCallEnd(j *Job, e CallEnd) Feedback {
 	f := Feedback{NotBefore: e.Now.Add(e.After)}
+	j.judged = e.Now
 	if e.Denied {
 		s.onDenial(j, e, &f)
 		return f

@@ -75,6 +75,7 @@ type Job struct {
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
 	Calls     int           // made so far
 	Deaths    int           // of owners in a row, with its call under way
+	judged    bucket.Micros // when the end of its last call was taken in
 	denials   int           // its calls that were denied
 	spared    int           // calls that failed while the breaker was open, and did not count
 	// unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.

@@ -76,7 +76,7 @@ func (s *Schedule) TryNow(now bucket.Micros) bool {
 	if s.breaker.closed() {
 		return false
 	}
-	s.breaker.until = min(s.breaker.until, now)
+	s.breaker.until, s.tried = min(s.breaker.until, now), now
 	for _, q := range s.byKey {
 		for _, j := range q.Jobs {
 			if j.Phase == resting && j.tripped {

@@ -62,7 +62,7 @@ func (m *simulation) checkEpochs(epochs []epoch) {
 		}
 		for key, arrivals := range m.starts {
 			own := bucket.Limit{Name: "rate", Rate: &e.rules.Key.Rate}
-			if v := bucket.Check(within(arrivals), bucket.Claim{Limit: own, Jitter: e.rules.Jitter}); v.Outcome == bucket.Fail {
+			if v := bucket.Check(within(arrivals), bucket.Expectation{Limit: own, Jitter: e.rules.Jitter}); v.Outcome == bucket.Fail {
 				m.t.Fatalf("epoch %d, %d/s, key %s: %s", i, own.Rate.Count, key, v)
 			}
 		}

@@ -68,6 +68,9 @@ func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
 	s.noProbe(j)
 	s.cleared(j)
 	s.settled(j)
+	if j.tripped && j.judged <= s.tried { // what it was to wait for was ended while its outcome was stored
+		notBefore = min(notBefore, s.tried)
+	}
 	j.Phase, j.NotBefore = resting, notBefore
 	j.unload()
 	s.Touch(j.Queue)

@@ -39,6 +39,7 @@ type Schedule struct {
 	why          string
 	spent        bucket.Micros // a budget that is spent begins anew then; 0: none is
 	pushes       int16         // pushbacks in a row
+	tried        bucket.Micros // when the breaker's probe was last brought forward
 	breaker      breaker       // of the api
 	welcome      bucket.Micros // when the last call started that the api answered in order
 	took         time.Duration // to make a job ready, lately

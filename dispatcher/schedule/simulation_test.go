@@ -352,15 +352,15 @@ func (m *simulation) end(j *Job, started bucket.Micros) {
 
 // claim is what a shared limit is held to. That calls leave late beyond the jitter a key's own calls make up for; calls of
 // other keys under a shared limit do not.
-func (m *simulation) claim(l bucket.Limit) bucket.Claim {
+func (m *simulation) claim(l bucket.Limit) bucket.Expectation {
 	rate := *l.Rate
 	rate.Per -= max(0, m.s.pace.GrantTTL+m.busy-m.policy.Rules.Jitter)
 	l.Rate = &rate
-	return bucket.Claim{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
+	return bucket.Expectation{Limit: l, Jitter: m.policy.Rules.Jitter + m.busy}
 }
 
 func (m *simulation) check() {
-	claim := bucket.Claim{Limit: bucket.Limit{Name: "rate", Rate: &m.policy.Rules.Key.Rate}, Jitter: m.policy.Rules.Jitter}
+	claim := bucket.Expectation{Limit: bucket.Limit{Name: "rate", Rate: &m.policy.Rules.Key.Rate}, Jitter: m.policy.Rules.Jitter}
 	for key, arrivals := range m.starts {
 		if v := bucket.Check(arrivals, claim); v.Outcome == bucket.Fail {
 			m.t.Fatalf("key %s: %s", key, v)

@@ -160,7 +160,7 @@ func (e *Evidence) judgeFleet(r *Report) {
 		r.Trouble[t.What]++
 	}
 	stamps := stamped(fakeapi.ByTime(e.Arrivals))
-	v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: "concurrent", InFlight: e.InFlight}, Eps: e.HeldUp})
+	v := bucket.Check(stamps, bucket.Expectation{Limit: bucket.Limit{Name: "concurrent", InFlight: e.InFlight}, Eps: e.HeldUp})
 	r.AtOnce, r.AtOnceOutcome = v.Worst, v.Outcome
 	if v.Outcome != bucket.Pass {
 		r.example("too many at once", v.String())

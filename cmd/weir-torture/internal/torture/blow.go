@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // Strike is a fault of a fleet that happened.
@@ -25,7 +27,7 @@ func (f *fleet) torment(ctx, faults context.Context, strikes []strike) error {
 		return err
 	}
 	for i, s := range strikes {
-		if !sleep(faults, s.pause) {
+		if !stream.Sleep(faults, s.pause) {
 			break
 		}
 		if err := f.strike(ctx, s); err != nil {
@@ -55,15 +57,15 @@ func (f *fleet) beCalm(ctx context.Context) error {
 			f.note("no calm spell: the fleet did not catch up within %v", catchesUp)
 			return nil
 		}
-		if !sleep(ctx, 500*time.Millisecond) {
+		if !stream.Sleep(ctx, 500*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
-	if !sleep(ctx, settles) {
+	if !stream.Sleep(ctx, settles) {
 		return context.Cause(ctx)
 	}
 	before, from := f.ends(), time.Now()
-	sleep(ctx, calmFor)
+	stream.Sleep(ctx, calmFor)
 	if f.ends() == before {
 		f.calm = append(f.calm, span{from, time.Now()})
 	}
@@ -131,7 +133,7 @@ func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, e
 		if f.ledger.calledSince(keys, after) {
 			return true, nil
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
 			return false, context.Cause(ctx)
 		}
 	}
@@ -144,7 +146,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 	case killReplica:
 		p := f.takeAway(r)
 		f.kill(p, "")
-		sleep(ctx, s.last)
+		stream.Sleep(ctx, s.last)
 		err = f.startReplica(r)
 	case stopReplica:
 		pause(ctx, r.process, s.last)
@@ -165,7 +167,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 // roll replaces each replica in turn.
 func (f *fleet) roll(ctx context.Context) error {
 	for _, r := range f.replicas {
-		if err := f.takeAway(r).stop(stopWithin); err != nil {
+		if err := f.takeAway(r).Stop(stopWithin); err != nil {
 			f.note("rolling restart: %v", err)
 		}
 		if err := f.startReplica(r); err != nil {
@@ -183,9 +185,9 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 	switch s.kind {
 	case killNode:
 		now := time.Now()
-		n.process.kill()
+		n.process.Kill()
 		f.killed(Kill{What: "server", At: now}, nil)
-		sleep(ctx, s.last)
+		stream.Sleep(ctx, s.last)
 		return n.name, f.startNode(ctx, n)
 	case cutNode:
 		links := f.paths(n)
@@ -203,7 +205,7 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 
 func (f *fleet) rollNodes(ctx context.Context) error {
 	for _, n := range f.nodes {
-		if err := n.process.stop(stopWithin); err != nil {
+		if err := n.process.Stop(stopWithin); err != nil {
 			f.note("rolling restart: %v", err)
 		}
 		if err := f.startNode(ctx, n); err != nil {
@@ -217,13 +219,13 @@ func (f *fleet) rollNodes(ctx context.Context) error {
 }
 
 func (f *fleet) strikeRedis(ctx context.Context, s strike) error {
-	f.redis.process.kill()
+	f.redis.process.Kill()
 	if s.kind == loseRedis {
 		if err := os.RemoveAll(f.redisDir()); err != nil {
 			return fmt.Errorf("lose what Redis had: %w", err)
 		}
 	}
-	sleep(ctx, s.last)
+	stream.Sleep(ctx, s.last)
 	return f.startRedis(ctx)
 }
 
@@ -232,7 +234,7 @@ func cutOff(ctx context.Context, s strike, name string, links ...*link) {
 	for _, l := range links {
 		l.cut(name)
 	}
-	sleep(ctx, s.last)
+	stream.Sleep(ctx, s.last)
 	for _, l := range links {
 		if s.held == lost {
 			l.reset(name)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // way is how a configuration is put in force.
@@ -85,7 +86,7 @@ func newChanges(r *rand.Rand, o *Options) []change {
 // reconfigure makes the plan's changes one after another.
 func (s *stage) reconfigure(ctx, faults context.Context) error {
 	for n, c := range s.plan.changes {
-		if !sleep(faults, c.pause) {
+		if !stream.Sleep(faults, c.pause) {
 			return nil
 		}
 		s.awaitWorker(ctx)
@@ -110,7 +111,7 @@ func (s *stage) change(ctx context.Context, c change) error {
 	if !c.terms.gone {
 		return nil
 	}
-	if !sleep(ctx, c.absent) {
+	if !stream.Sleep(ctx, c.absent) {
 		return nil
 	}
 	c.terms.gone, c.way = false, byApply
@@ -159,14 +160,14 @@ func (s *stage) apply(ctx context.Context, text string) error {
 		if err != nil {
 			return err
 		}
-		if !p.gone(ctx, appliesWithin) {
-			p.kill()
+		if !p.Gone(ctx, appliesWithin) {
+			p.Kill()
 		}
-		if p.cmd.ProcessState.Success() {
+		if p.State().Success() {
 			return nil
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
-			return fmt.Errorf("config apply: %s", lastLine(p.watch.tail()))
+		if !stream.Sleep(ctx, 200*time.Millisecond) {
+			return fmt.Errorf("config apply: %s", lastLine(p.Tail()))
 		}
 	}
 }
@@ -187,12 +188,12 @@ func (s *stage) applyAndKill(ctx context.Context, text string, c change) error {
 		return err
 	}
 	if c.late {
-		p.gone(ctx, appliesWithin)
+		p.Gone(ctx, appliesWithin)
 	}
-	sleep(ctx, c.kill)
+	stream.Sleep(ctx, c.kill)
 	s.fell()
-	if !p.gone(ctx, appliesWithin) {
-		p.kill()
+	if !p.Gone(ctx, appliesWithin) {
+		p.Kill()
 	}
 	return s.apply(ctx, text) // it may have failed; where it has not it finds nothing to change, and waits until weir follows
 }
@@ -208,7 +209,7 @@ func (s *stage) changeFile(ctx context.Context, text string, w way) error {
 		p := s.worker
 		s.mu.Unlock()
 		if p != nil {
-			p.signal(syscall.SIGHUP)
+			p.Signal(syscall.SIGHUP)
 		}
 		if err := s.awaitStored(ctx, text); err != nil {
 			return err
@@ -223,7 +224,7 @@ func (s *stage) changeFile(ctx context.Context, text string, w way) error {
 		if p != nil && p.began.After(written) && p.isReady() {
 			return nil
 		}
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !stream.Sleep(ctx, 5*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
@@ -241,7 +242,7 @@ func (s *stage) awaitStored(ctx context.Context, text string) error {
 		if isStored(ctx, js, text) {
 			return nil
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

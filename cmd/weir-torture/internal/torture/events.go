@@ -3,15 +3,19 @@ package torture
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // happen does the plan's events, each when its part of the lives is over.
 func (s *stage) happen(ctx, faults context.Context) error {
 	for _, e := range s.plan.events {
-		if !s.awaitLives(ctx, e.after) || !sleep(faults, e.pause) {
+		if !s.awaitLives(ctx, e.after) || !stream.Sleep(faults, e.pause) {
 			return nil // no more: the time is over, or the lives have failed
 		}
 		if err := s.do(ctx, e); err != nil {
@@ -24,7 +28,7 @@ func (s *stage) happen(ctx, faults context.Context) error {
 // awaitLives waits until so much of the lives is over.
 func (s *stage) awaitLives(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.plan.lives)) {
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return false
 		}
 	}
@@ -70,11 +74,11 @@ func (s *stage) do(ctx context.Context, e event) error {
 // replaceServer kills the server and starts it after a while.
 func (s *stage) replaceServer(ctx context.Context, server *process, after time.Duration) error {
 	now := time.Now()
-	server.kill()
+	server.Kill()
 	s.mu.Lock()
 	s.kills = append(s.kills, Kill{What: "server", At: now})
 	s.mu.Unlock()
-	sleep(ctx, after)
+	stream.Sleep(ctx, after)
 	if err := s.startServer(ctx); err != nil {
 		return fmt.Errorf("after a kill: %w", err)
 	}
@@ -87,7 +91,7 @@ func (s *stage) fill(ctx context.Context, server *process, last time.Duration) e
 	if err := s.disk.fill(); err != nil {
 		return err
 	}
-	sleep(ctx, last)
+	stream.Sleep(ctx, last)
 	if err := s.disk.free(); err != nil {
 		return fmt.Errorf("free the disk: %w", err)
 	}
@@ -107,7 +111,7 @@ func (s *stage) awaitWorker(ctx context.Context) {
 			default:
 			}
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return
 		}
 	}
@@ -115,9 +119,9 @@ func (s *stage) awaitWorker(ctx context.Context) {
 
 // pause stops a process for a while.
 func pause(ctx context.Context, p *process, last time.Duration) {
-	p.signal(syscall.SIGSTOP)
-	sleep(ctx, last)
-	p.signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGSTOP)
+	stream.Sleep(ctx, last)
+	p.Signal(syscall.SIGCONT)
 }
 
 func (s *stage) count(k kind) {
@@ -129,4 +133,19 @@ func (s *stage) count(k kind) {
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]
+}
+
+// revoked is the file that has the api answer 401 as long as it is there.
+func (s *stage) revoked() string { return filepath.Join(s.o.Dir, "revoked") }
+
+// revoke takes weir's credentials away for a while.
+func (s *stage) revoke(ctx context.Context, last time.Duration) error {
+	if err := os.WriteFile(s.revoked(), nil, 0o600); err != nil {
+		return fmt.Errorf("revoke credentials: %w", err)
+	}
+	stream.Sleep(ctx, last)
+	if err := os.Remove(s.revoked()); err != nil {
+		return fmt.Errorf("give credentials back: %w", err)
+	}
+	return nil
 }

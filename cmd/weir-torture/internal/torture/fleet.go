@@ -122,11 +122,11 @@ func (f *fleet) connect(ctx context.Context) (err error) {
 func (f *fleet) stopServers() (err error) {
 	for _, n := range f.nodes {
 		if n.process != nil {
-			err = errors.Join(err, n.process.stop(stopWithin))
+			err = errors.Join(err, n.process.Stop(stopWithin))
 		}
 	}
 	if f.redis.process != nil {
-		f.redis.process.kill()
+		f.redis.process.Kill()
 	}
 	return err
 }
@@ -136,7 +136,7 @@ func (f *fleet) stopReplicas() error {
 	failed := make([]error, len(f.replicas))
 	for i, r := range f.replicas {
 		if r.process != nil {
-			stopping.Go(func() { failed[i] = r.process.stop(stopWithin) })
+			stopping.Go(func() { failed[i] = r.process.Stop(stopWithin) })
 		}
 	}
 	stopping.Wait()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // What weir is killed for while nothing is queued: what it counts must not run away with each start.
@@ -30,7 +31,7 @@ func (s *stage) killIdle(ctx context.Context, l life, name string) error {
 		if _, err := s.readyWorker(ctx, name); err != nil {
 			return err
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
@@ -40,7 +41,7 @@ func (s *stage) killIdle(ctx context.Context, l life, name string) error {
 		return err
 	}
 	s.awaitCall(ctx, p)
-	sleep(ctx, idleAfter)
+	stream.Sleep(ctx, idleAfter)
 	s.producing.quiet.Store(true)
 	defer s.producing.quiet.Store(false)
 	if err := s.awaitIdle(ctx, name); err != nil {
@@ -51,12 +52,12 @@ func (s *stage) killIdle(ctx context.Context, l life, name string) error {
 		if err != nil {
 			return err
 		}
-		if p.gone(ctx, l.delay) {
+		if p.Gone(ctx, l.delay) {
 			s.endedByItself(p, nil)
 			continue
 		}
 		now := time.Now()
-		p.kill()
+		p.Kill()
 		s.killed(Kill{What: idle, At: now}, p)
 		s.count(killIdle)
 	}
@@ -77,7 +78,7 @@ func (s *stage) readyWorker(ctx context.Context, name string) (*process, error) 
 			return nil, err
 		}
 		s.endedByItself(p, err)
-		if !sleep(ctx, retryStart) {
+		if !stream.Sleep(ctx, retryStart) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -97,7 +98,7 @@ func (s *stage) awaitIdle(ctx context.Context, name string) error {
 		if waiting, err := queued(ctx, js); err == nil && waiting == 0 && s.producing.busy.Load() == 0 {
 			return nil
 		}
-		if !sleep(ctx, 50*time.Millisecond) {
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

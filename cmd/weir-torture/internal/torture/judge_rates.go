@@ -81,7 +81,7 @@ func (e *Evidence) between(of []fakeapi.Arrival, s span) []fakeapi.Arrival {
 }
 
 func (e *Evidence) judgeStretch(r *Report, key string, rate bucket.Rate, of []fakeapi.Arrival) {
-	v := bucket.Check(stamped(of), bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: e.jitter(), Eps: e.stampError()})
+	v := bucket.Check(stamped(of), bucket.Expectation{Limit: bucket.Limit{Name: key, Rate: &rate}, Jitter: e.jitter(), Eps: e.stampError()})
 	windows := tooFull(of, rate)
 	switch v.Outcome {
 	case bucket.Pass:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/fault"
+	"weir/bucket/stream"
 )
 
 // Bounds of one life.
@@ -74,7 +75,7 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 			return err
 		}
 		if l.early {
-			p.gone(ctx, l.delay)
+			p.Gone(ctx, l.delay)
 			s.kill(p, "")
 			return ctx.Err()
 		}
@@ -94,7 +95,7 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 			return err
 		default:
 			s.endedByItself(p, err)
-			if !sleep(ctx, retryStart) {
+			if !stream.Sleep(ctx, retryStart) {
 				return ctx.Err()
 			}
 		}
@@ -107,7 +108,7 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 func (s *stage) awaitCall(ctx context.Context, p *process) {
 	before := s.written()
 	for limit := time.Now().Add(callsWithin); s.written() == before && time.Now().Before(limit); {
-		if p.gone(ctx, 20*time.Millisecond) || ctx.Err() != nil {
+		if p.Gone(ctx, 20*time.Millisecond) || ctx.Err() != nil {
 			return
 		}
 	}
@@ -130,7 +131,7 @@ func (s *stage) end(ctx context.Context, p *process, l life, name string) bool {
 	case l.memory > 0:
 		return s.endCrowded(ctx, p, l)
 	case l.order.Point != "":
-		if !p.gone(ctx, patience) {
+		if !p.Gone(ctx, patience) {
 			s.mu.Lock()
 			s.missed++
 			s.mu.Unlock()
@@ -142,7 +143,7 @@ func (s *stage) end(ctx context.Context, p *process, l life, name string) bool {
 			return true
 		}
 	default:
-		if !p.gone(ctx, l.delay) {
+		if !p.Gone(ctx, l.delay) {
 			s.kill(p, "")
 			return true
 		}
@@ -154,11 +155,11 @@ func (s *stage) end(ctx context.Context, p *process, l life, name string) bool {
 // killedItself reports an end at a chosen point. The process must be gone.
 func (p *process) killedItself(o fault.Order) bool {
 	select {
-	case <-p.exited:
+	case <-p.Exited():
 	default:
 		return false
 	}
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	status, ok := p.State().Sys().(syscall.WaitStatus)
 	return o.Point != "" && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
@@ -192,7 +193,7 @@ func (s *stage) startWorker(name string, l life) (*process, error) {
 // kill is kill -9 of weir.
 func (s *stage) kill(p *process, at fault.Point) {
 	now := time.Now()
-	p.kill()
+	p.Kill()
 	s.killed(Kill{"worker", at, now}, p)
 }
 
@@ -216,23 +217,23 @@ func (s *stage) endedByItself(p *process, err error) {
 	}
 	s.mu.Unlock()
 	if err == nil && !felled {
-		s.talk("weir ended by itself (%s): %s", p.cmd.ProcessState, lastLine(p.watch.tail()))
+		s.talk("weir ended by itself (%s): %s", p.State(), lastLine(p.Tail()))
 	}
 }
 
 // takeOver stops a weir until its right to call is gone and another has taken its place, and lets it go on then: it must
 // find out before it calls anything, or says anything of what it had called.
 func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) bool {
-	if p.gone(ctx, l.delay) {
+	if p.Gone(ctx, l.delay) {
 		s.endedByItself(p, nil)
 		return false
 	}
-	p.signal(syscall.SIGSTOP)
+	p.Signal(syscall.SIGSTOP)
 	stopped := time.Now()
 	second, err := s.startWorker(name+"-second", life{})
 	if err == nil {
 		if err = second.awaitReady(ctx, takesOver); err != nil {
-			second.kill()
+			second.Kill()
 			s.forget(second)
 		}
 	}
@@ -241,10 +242,10 @@ func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) b
 		s.kill(p, "")
 		return true
 	}
-	sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
-	p.signal(syscall.SIGCONT)
-	if !p.gone(ctx, clingsFor) {
-		p.kill()
+	stream.Sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
+	p.Signal(syscall.SIGCONT)
+	if !p.Gone(ctx, clingsFor) {
+		p.Kill()
 	}
 	s.count(takeover)
 	return true
@@ -274,7 +275,7 @@ func (s *stage) stayUp(ctx context.Context) error {
 		defer close(done)
 		for {
 			select {
-			case <-p.exited:
+			case <-p.Exited():
 			case <-ctx.Done():
 				return
 			}
@@ -286,7 +287,7 @@ func (s *stage) stayUp(ctx context.Context) error {
 			p = next
 		}
 	}()
-	s.onEnd(func() error { cancel(); <-done; return p.stop(stopWithin) })
+	s.onEnd(func() error { cancel(); <-done; return p.Stop(stopWithin) })
 	return nil
 }
 
@@ -301,10 +302,10 @@ func (s *stage) steady(ctx context.Context) (*process, error) {
 			return p, nil
 		}
 		if !errors.Is(err, errGone) {
-			return nil, errors.Join(err, p.stop(stopWithin))
+			return nil, errors.Join(err, p.Stop(stopWithin))
 		}
 		s.endedByItself(p, err)
-		if !sleep(ctx, retryStart) {
+		if !stream.Sleep(ctx, retryStart) {
 			return nil, context.Cause(ctx)
 		}
 	}

@@ -53,7 +53,7 @@ func (s *stage) endCrowded(ctx context.Context, p *process, l life) bool {
 		return false
 	}
 	s.producing.crowd(ctx, s.producing.crowds.Add(1))
-	gone := p.gone(ctx, l.delay)
+	gone := p.Gone(ctx, l.delay)
 	lived := memoryLife{Limit: l.memory, Peak: peak(p), Died: gone && p.died() && !p.felled.Load()}
 	if gone && !lived.Died {
 		s.endedByItself(p, nil)
@@ -74,13 +74,13 @@ func (s *stage) endCrowded(ctx context.Context, p *process, l life) bool {
 // died reports an end that is not weir's own word: by a signal, or as the Go runtime ends. The process must be gone.
 func (p *process) died() bool {
 	const fatal = 2
-	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	status, ok := p.State().Sys().(syscall.WaitStatus)
 	return ok && (status.Signaled() || status.ExitStatus() == fatal)
 }
 
 // peak is the most that a process ever had resident, in MiB; 0 where that is not known.
 func peak(p *process) int {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		return 0
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/rs/zerolog"
+	"weir/bucket/stream"
 )
 
 // toxic is something done to the connections between weir and the api.
@@ -82,7 +83,7 @@ func (n *network) spoil(ctx context.Context, t toxic, last time.Duration) error 
 	if err := n.start(t.json); err != nil {
 		return err
 	}
-	sleep(ctx, last)
+	stream.Sleep(ctx, last)
 	n.proxy.Stop()
 	if err := n.start(""); err != nil {
 		return err

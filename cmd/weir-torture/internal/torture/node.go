@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 )
 
 // nodes of the NATS cluster, each with a copy of every stream.
@@ -91,7 +92,7 @@ func (f *fleet) awaitCluster(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if time.Now().After(limit) || !sleep(ctx, 100*time.Millisecond) {
+		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("the NATS cluster did not come up: %w", err)
 		}
 	}
@@ -107,7 +108,7 @@ func (f *fleet) awaitCurrent(ctx context.Context) error {
 		if last = f.behind(ctx); last == "" {
 			return nil
 		}
-		if !sleep(ctx, 200*time.Millisecond) {
+		if !stream.Sleep(ctx, 200*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"weir/bucket/stream"
 )
 
 // Receipt is what a producer was told of one job, and wrote down.
@@ -94,7 +95,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 	for n := 0; ending.Err() == nil; n++ {
 		if left == 0 {
 			due, left = due.Add(l.every), l.many
-			if !sleep(ending, time.Until(due)) {
+			if !stream.Sleep(ending, time.Until(due)) {
 				return
 			}
 		}
@@ -114,7 +115,7 @@ func (p *producers) produce(ctx, ending context.Context, nc *nats.Conn, l load) 
 
 // beQuiet waits as long as no new jobs are wanted, and reports whether it had to.
 func (p *producers) beQuiet(ctx context.Context) (waited bool) {
-	for p.quiet.Load() && sleep(ctx, 20*time.Millisecond) {
+	for p.quiet.Load() && stream.Sleep(ctx, 20*time.Millisecond) {
 		waited = true
 	}
 	return waited
@@ -151,13 +152,13 @@ func (p *producers) submit(ctx context.Context, nc *nats.Conn, key, id string, l
 				return p.keep(r)
 			}
 			p.trouble(again)
-			if again == absent && !sleep(ctx, 200*time.Millisecond) { // each of these tries leaves a letter
+			if again == absent && !stream.Sleep(ctx, 200*time.Millisecond) { // each of these tries leaves a letter
 				return nil
 			}
 		} else {
 			p.trouble(err.Error())
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return nil // it has no receipt: nothing was promised
 		}
 	}
@@ -226,21 +227,6 @@ func (p *producers) end() error {
 		nc.Close()
 	}
 	return errors.Join(p.err, p.log.Close())
-}
-
-// sleep waits and reports false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // nothingNew keeps nats.go from writing to stderr that the server is away: it is what a run is about.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/bucket/fault"
+	"weir/bucket/stream"
 )
 
 // replica is one weir of a fleet. Its ways to NATS and Redis are its own; the one to the api is shared, and it says who it is
@@ -66,12 +67,12 @@ func (f *fleet) takeAway(r *replica) *process {
 
 // keepUp starts replicas again that ended though nobody wanted it, until ctx ends.
 func (f *fleet) keepUp(ctx context.Context) {
-	for sleep(ctx, 100*time.Millisecond) {
+	for stream.Sleep(ctx, 100*time.Millisecond) {
 		for _, r := range f.replicas {
 			f.mu.Lock()
 			p, away := r.process, r.away
 			f.mu.Unlock()
-			if away || !p.gone(ctx, 0) {
+			if away || !p.Gone(ctx, 0) {
 				continue
 			}
 			f.endedByItself(p, nil)
@@ -92,7 +93,7 @@ func (f *fleet) awaitReplicas(ctx context.Context) error {
 		if !waiting {
 			return nil
 		}
-		if !sleep(ctx, 20*time.Millisecond) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/bucket/stream"
 )
 
 // budgetName is the budget whose use is held against the ledger.
@@ -24,7 +26,7 @@ func (s *stage) spent(ctx context.Context) (*int, error) {
 	var ratio float64
 	var err error
 	for limit := time.Now().Add(startWithin); time.Now().Before(limit); {
-		if !sleep(ctx, 2500*time.Millisecond) { // it looks once a second
+		if !stream.Sleep(ctx, 2500*time.Millisecond) { // it looks once a second
 			return nil, context.Cause(ctx)
 		}
 		if ratio, err = s.usedRatio(ctx); err == nil {

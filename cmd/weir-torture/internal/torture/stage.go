@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/fault"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 )
@@ -160,7 +161,7 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 			if s.server == nil {
 				return nil
 			}
-			return s.server.stop(stopWithin)
+			return s.server.Stop(stopWithin)
 		})
 		if err := s.startServer(ctx); err != nil {
 			return err
@@ -199,7 +200,7 @@ func (s *stage) startAPI(ctx context.Context) (err error) {
 	if s.api, err = s.start(program{name: "fake-api", args: args, mark: "listening http"}); err != nil {
 		return err
 	}
-	s.onEnd(func() error { s.api.kill(); return nil }) // its ledger needs no more
+	s.onEnd(func() error { s.api.Kill(); return nil }) // its ledger needs no more
 	return s.api.awaitReady(ctx, startWithin)
 }
 
@@ -234,7 +235,7 @@ func (s *stage) startServer(ctx context.Context) error {
 }
 
 // apiURL is where the api listens itself.
-func (s *stage) apiURL() string { return s.api.watch.marked()[len("listening "):] }
+func (s *stage) apiURL() string { return s.api.marked[len("listening "):] }
 
 // drain waits until nothing is queued and returns how many jobs still are when no more are called.
 func (s *stage) drain(ctx context.Context) (waiting int, err error) {
@@ -259,7 +260,7 @@ func (s *stage) drain(ctx context.Context) (waiting int, err error) {
 			return 0, nil
 		case time.Since(since) > stuckAfter:
 			return waiting, err
-		case !sleep(ctx, 200*time.Millisecond):
+		case !stream.Sleep(ctx, 200*time.Millisecond):
 			return waiting, context.Cause(ctx)
 		}
 	}

@@ -68,3 +68,14 @@ func toldOtherwise(path string, before, after description) bool {
 	}
 	return false
 }
+
+// Concerns reports whether one of the changes is one of the api's, or of all apis.
+func Concerns(changes []Change, api string) bool {
+	path := "apis." + api
+	for _, c := range changes {
+		if c.Path == path || strings.HasPrefix(c.Path, path+".") || c.Path == "results.max_body" || c.Path == "dedupe" {
+			return true
+		}
+	}
+	return false
+}

@@ -158,3 +158,13 @@ func moreExact(a, b bucket.Override) int {
 	}
 	return cmp.Or(cmp.Compare(len(b.Pattern), len(a.Pattern)), strings.Compare(a.Pattern, b.Pattern))
 }
+
+// leastJitter is what even an operator who allows none must allow: timers of an operating system are not finer.
+const leastJitter = time.Millisecond
+
+// CallRules are the rules that an api's calls are made by: its own, with the least jitter there can be.
+func (a *API) CallRules() bucket.Rules {
+	rules := a.Rules
+	rules.Jitter = max(rules.Jitter, leastJitter)
+	return rules
+}

@@ -12,9 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"weir/cmd/weir/internal/config"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"weir/cmd/weir/internal/config"
 )
 
 //go:embed index.html
@@ -46,7 +47,7 @@ type Server struct {
 	opts     Options
 	close    func() error // once
 
-	mu      sync.Mutex
+	mu      sync.Mutex // of all below
 	checked time.Time
 	answer  error
 }

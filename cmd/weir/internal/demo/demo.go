@@ -61,7 +61,7 @@ type demo struct {
 	screen   *screen
 	dir      string
 	api      *fakeapi.API
-	weir     *child
+	weir     *worker
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	events   *nats.Subscription
@@ -202,8 +202,8 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, d.api.URL()), 0o600); err != nil {
 		return err
 	}
-	d.weir = &child{
-		dir: d.dir, config: file, log: &childLog{}, fail: fail,
+	d.weir = &worker{
+		dir: d.dir, config: file, fail: fail,
 		nats: freeOr(d.NATS, "127.0.0.1:0"), http: freeOr(d.HTTP, "127.0.0.1:0"), attributes: d.Attributes,
 	}
 	d.onStop("weir", d.weir.stop)
@@ -246,10 +246,10 @@ func (d *demo) ledger() string { return filepath.Join(d.dir, "ledger.jsonl") }
 
 // explain adds what weir logged last to an error.
 func (d *demo) explain(err error) error {
-	if d.weir == nil || len(d.weir.log.tail()) == 0 {
+	if d.weir == nil || len(d.weir.tail()) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\nthe last lines of weir's log:\n%s", err, d.weir.log.tail())
+	return fmt.Errorf("%w\nthe last lines of weir's log:\n%s", err, d.weir.tail())
 }
 
 func (d *demo) onStop(name string, do func() error) {

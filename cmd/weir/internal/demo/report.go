@@ -143,7 +143,7 @@ func (r *report) pace(arrivals []fakeapi.Arrival, c crash) {
 		for _, a := range fakeapi.OfKey(arrivals, key) {
 			stamps = append(stamps, bucket.Arrival{At: a.At, End: a.End})
 		}
-		v := bucket.Check(stamps, bucket.Claim{Limit: bucket.Limit{Name: key, Rate: &limit}, Jitter: jitter, Eps: r.HeldUp})
+		v := bucket.Check(stamps, bucket.Expectation{Limit: bucket.Limit{Name: key, Rate: &limit}, Jitter: jitter, Eps: r.HeldUp})
 		if v.Outcome != bucket.Pass && r.Rate != bucket.Fail {
 			r.Rate = v.Outcome
 		}

@@ -11,7 +11,7 @@ import (
 type logger struct {
 	log   *slog.Logger
 	fatal chan struct{} // gets a value when the server gives up
-	mu    sync.Mutex
+	mu    sync.Mutex    // of all below
 	last  string
 	told  bool // that an index is built anew
 }

@@ -1,0 +1,32 @@
+package natstest
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Lagging stands for a replica that has just come: what is read of a stream is read of a copy that is only being made. One stream can
+// be read so, once.
+type Lagging struct{ jetstream.JetStream }
+
+// Stream implements jetstream.JetStream.
+func (l Lagging) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := l.JetStream.Stream(ctx, name)
+	return laggingStream{s, l.JetStream}, err
+}
+
+type laggingStream struct {
+	jetstream.Stream
+	js jetstream.JetStream
+}
+
+func (s laggingStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	copied, err := s.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: "COPY", Mirror: &jetstream.StreamSource{Name: s.CachedInfo().Config.Name}, Storage: jetstream.MemoryStorage,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return copied.OrderedConsumer(ctx, cfg)
+}

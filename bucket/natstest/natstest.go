@@ -1,0 +1,53 @@
+// Package natstest starts real nats-servers for tests.
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// started is how long a server may take to listen.
+const started = 90 * time.Second
+
+// Start runs a server with JetStream until the test has ended. Its store is in dir; port 0 is any.
+func Start(t *testing.T, dir string, port int) *server.Server {
+	t.Helper()
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(func() { ns.Shutdown(); ns.WaitForShutdown() })
+	if !ns.ReadyForConnections(started) {
+		t.Fatalf("the nats-server did not listen within %v", started)
+	}
+	return ns
+}
+
+// Connect is a connection that the test's end closes. It reconnects for as long as it takes.
+func Connect(t *testing.T, ns *server.Server) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(ns.ClientURL(), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// JetStream is a connection to a server of its own.
+func JetStream(t *testing.T) jetstream.JetStream {
+	t.Helper()
+	return Connect(t, Start(t, t.TempDir(), 0))
+}

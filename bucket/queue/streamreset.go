@@ -1,0 +1,87 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket/stream"
+)
+
+// errSetBack says that a stream does not hold any more what was read from it.
+var errStreamReset = errors.New("the stream was set back: its server lost what it had stored last, and numbers new jobs as the lost ones were; it has to be read anew")
+
+// place is how far a stream has been read: the last sequence, and when the newest message up to there was stored.
+type readPosition struct {
+	seq    uint64
+	newest time.Time
+}
+
+// streamReset reports whether the stream was reset behind what had been read, as a power cut does to a server that had not
+// synced. New jobs get sequences then that the reader has passed, and would never be called. Two signs tell: once after each
+// time the connection was lost, the stream's last sequence stands before what had been read until then; or a message that is
+// newer than all of that does. The second depends on the server's clock, the first is missed where new jobs came quickly.
+func (r *reading) streamReset(ctx context.Context) (bool, error) {
+	connection := r.p.reconnects()
+	read := r.p.readUntil()
+	if connection != r.connection && read.seq > 0 {
+		stream, err := r.p.queue.js.Stream(ctx, r.p.name)
+		if err != nil {
+			return false, fmt.Errorf("look at %s: %w", r.p.name, err)
+		}
+		if stream.CachedInfo().State.LastSeq < read.seq {
+			return true, nil
+		}
+	}
+	if read.seq == 0 {
+		r.p.noteIntact(connection)
+		return false, nil
+	}
+	after := read.newest.Add(1).UTC().Format(time.RFC3339Nano)
+	m, err := stream.AskLeader(ctx, r.p.nc, r.p.name, fmt.Sprintf(`{"start_time":%q,"next_by_subj":">"}`, after))
+	if err != nil {
+		return false, err
+	}
+	if m != nil && m.Seq <= read.seq && m.Time.After(read.newest) {
+		return true, nil
+	}
+	r.connection = connection
+	r.p.noteIntact(connection)
+	return false, nil
+}
+
+// readUntil is how far the stream had been read when the connection was lost, if that has not been looked into yet, and
+// otherwise now.
+func (p *Partition) readUntil() readPosition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweeper.before.seq > 0 {
+		return p.sweeper.before
+	}
+	return readPosition{p.sweeper.read, p.sweeper.newest}
+}
+
+// noteIntact notes that the stream was not reset up to a connection: what is finished may be deleted.
+func (p *Partition) noteIntact(connection uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sweeper.connection <= connection {
+		p.sweeper.before = readPosition{}
+	}
+	p.sweeper.intact = max(p.sweeper.intact, connection)
+	p.sweeper.kick()
+}
+
+// passedLocked notes how far the stream has been read.
+func (s *sweeper) passedLocked(e Entry) {
+	if connection := s.p.reconnects(); connection != s.connection {
+		if s.connection = connection; s.before.seq == 0 {
+			s.before = readPosition{s.read, s.newest}
+		}
+	}
+	s.read = e.Seq
+	if e.Time.After(s.newest) {
+		s.newest = e.Time
+	}
+}

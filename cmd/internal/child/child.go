@@ -1,0 +1,156 @@
+package child
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"weir/cmd/internal/machine"
+)
+
+// Options say how to start a process. Name and Path are required.
+type Options struct {
+	Name       string // in errors
+	Path       string
+	Args       []string
+	Env        []string // besides this process's own, without weir's settings
+	Dir        string   // "": this process's own
+	Attributes func() *syscall.SysProcAttr
+	// Log gets what the process writes, and Line each whole line of it, before Log has it; from one goroutine.
+	Log  io.Writer
+	Line func(line string)
+}
+
+// Process is a child. It is safe for concurrent use.
+type Process struct {
+	name   string
+	cmd    *exec.Cmd
+	output *output
+	exited chan struct{} // closed when it is gone
+}
+
+// Start starts a process and does not wait for it.
+func Start(o Options) (*Process, error) {
+	cmd := exec.Command(o.Path, o.Args...)
+	out := &output{log: o.Log, line: o.Line}
+	cmd.Env = append(machine.PlainEnv(), o.Env...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = o.Dir, out, out
+	if o.Attributes != nil {
+		cmd.SysProcAttr = o.Attributes()
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", o.Name, err)
+	}
+	p := &Process{name: o.Name, cmd: cmd, output: out, exited: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // the process state tells more
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Exited is closed when the process is gone and its output has been read.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// State is how the process ended. It may be asked for only when Exited is closed.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Gone blocks until the process has ended and reports true, or false after limit or when ctx ends.
+func (p *Process) Gone(ctx context.Context, limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// Signal sends a signal, unless the process is gone.
+func (p *Process) Signal(sig syscall.Signal) { _ = p.cmd.Process.Signal(sig) }
+
+// Kill is kill -9. It returns when the process is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // fails only when it is gone already
+	<-p.exited
+}
+
+// Stop ends the process in order, also one that was stopped by a signal, or by force after limit: then with an error. It returns when
+// the process is gone.
+func (p *Process) Stop(limit time.Duration) error {
+	p.Signal(syscall.SIGCONT)
+	p.Signal(syscall.SIGTERM)
+	if p.Gone(context.Background(), limit) {
+		return nil
+	}
+	p.Kill()
+	return fmt.Errorf("%s did not stop within %v and was killed", p.name, limit)
+}
+
+// Tail is the last 20 lines that the process wrote.
+func (p *Process) Tail() string { return p.output.tail() }
+
+// tailLines is how many lines of a process's output are kept.
+const tailLines = 20
+
+// output takes what a process writes.
+type output struct {
+	log  io.Writer
+	line func(string)
+
+	mu    sync.Mutex // guards what follows
+	part  []byte     // of a line
+	lines []string
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	for _, line := range o.cut(p) {
+		if o.line != nil {
+			o.line(line)
+		}
+	}
+	if o.log == nil {
+		return len(p), nil
+	}
+	return o.log.Write(p)
+}
+
+// cut adds to what was written and returns the lines that are whole now.
+func (o *output) cut(p []byte) (whole []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.part = append(o.part, p...)
+	for {
+		line, rest, ok := bytes.Cut(o.part, []byte("\n"))
+		if !ok {
+			break
+		}
+		whole = append(whole, string(line))
+		o.part = bytes.Clone(rest)
+	}
+	o.lines = append(o.lines, whole...)
+	o.lines = o.lines[max(0, len(o.lines)-tailLines):]
+	return whole
+}
+
+func (o *output) tail() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.lines, "\n")
+}

@@ -1,0 +1,28 @@
+package cli
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// TestWrongNumberOfArguments is told with what the command takes.
+func TestWrongNumberOfArguments(t *testing.T) {
+	for _, c := range []struct {
+		names []string
+		given int
+		want  string
+	}{
+		{[]string{"API", "KEY"}, 1, "weir takes API and KEY: weir"},
+		{[]string{"API", "[KEY]"}, 0, "weir takes API, and perhaps KEY: weir"},
+		{[]string{"API", "[KEY]"}, 1, "<nil>"},
+		{[]string{"[VERSION]"}, 2, "weir takes nothing, or VERSION: weir"},
+		{[]string{"[VERSION]"}, 0, "<nil>"},
+		{nil, 1, "weir takes no arguments: weir"},
+	} {
+		if got := fmt.Sprint(Takes(c.names...)(&cobra.Command{Use: "weir"}, make([]string, c.given))); got != c.want {
+			t.Errorf("%d for %v: %s, want %s", c.given, c.names, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"weir/cmd/weir/internal/terminal"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Confirmation is whether a command asks before it changes something.
+type Confirmation struct{ yes bool }
+
+// Add makes the flag --yes.
+func (c *Confirmation) Add(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
+// Ask asks where somebody is there to answer; nobody there is a yes. Without one it fails with exit code 4.
+func (c *Confirmation) Ask(cmd *cobra.Command, question string) error {
+	in, talk := cmd.InOrStdin(), cmd.ErrOrStderr()
+	if file, ok := in.(*os.File); c.yes || !ok || !terminal.Watched(file) || !terminal.Watched(talk) {
+		return nil
+	}
+	_, _ = fmt.Fprintf(talk, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return Refused(errors.New("nothing was changed"))
+}
+
+// Possible reports whether a command that asks can get a yes: it was given, or somebody is there to ask.
+func (c *Confirmation) Possible(cmd *cobra.Command) bool {
+	file, ok := cmd.InOrStdin().(*os.File)
+	return c.yes || ok && terminal.Watched(file) && terminal.Watched(cmd.ErrOrStderr())
+}
+
+// Insist is Ask for what cannot be undone or costs money: nobody there is a no.
+func (c *Confirmation) Insist(cmd *cobra.Command, question string) error {
+	if !c.Possible(cmd) {
+		return Refused(fmt.Errorf("nothing was done: --yes is not given, and nobody is there to be asked: %q", question))
+	}
+	return c.Ask(cmd, question)
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"weir/cmd/weir/internal/terminal"
+)
+
+// Format is how a command prints its data.
+type Format string
+
+// The formats.
+const (
+	ForPeople Format = ""     // tables, and sentences
+	AsJSON    Format = "json" // one object a line
+)
+
+// Add makes the flag --json set the format.
+func (f *Format) Add(flags *pflag.FlagSet, usage string) {
+	flags.VarPF(f, "json", "", usage).NoOptDefVal = "true"
+}
+
+// Set implements pflag.Value.
+func (f *Format) Set(text string) error {
+	yes, err := strconv.ParseBool(text)
+	if err != nil {
+		return errors.New("--json takes no value")
+	}
+	*f = ForPeople
+	if yes {
+		*f = AsJSON
+	}
+	return nil
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string { return strconv.FormatBool(*f == AsJSON) }
+
+// Type implements pflag.Value: help prints it as a flag without a value.
+func (f *Format) Type() string { return "bool" }
+
+// PrintJSON writes one value as one line.
+func PrintJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// Table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.
+type Table struct {
+	rows [][]string
+}
+
+// Size is how many rows were given since the last were written.
+func (t *Table) Size() int { return len(t.rows) }
+
+// Row adds one.
+func (t *Table) Row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = Visible(c)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// Print writes the rows and forgets them.
+func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w)) }
+
+// PrintWhole is Print without cutting: for what is told nowhere else.
+func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
+
+// printCut cuts lines to most characters; 0 is no bound.
+func (t *Table) printCut(w io.Writer, most int) error {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cell)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, terminal.Cut(strings.TrimRight(line.String(), " "), most)); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	t.rows = nil
+	return nil
+}
+
+// Visible quotes what a terminal would obey or nobody could see: keys and details are strangers' texts.
+func Visible(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
+		return text
+	}
+	return strconv.Quote(text)
+}
+
+// Brief writes a duration for people, to two digits or so: 0s, 40ms, 3.2s, 5m10s, 3h20m, 12d.
+func Brief(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return "<1ms"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return withoutZeroSeconds(d.Round(time.Second))
+	case d < 48*time.Hour:
+		return withoutZeroSeconds(d.Round(time.Minute))
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}
+
+// withoutZeroSeconds writes 5m for 5m0s, and leaves 5m20s alone.
+func withoutZeroSeconds(d time.Duration) string {
+	if d%time.Minute != 0 {
+		return d.String()
+	}
+	return strings.TrimSuffix(d.String(), "0s")
+}
+
+// Count writes a number of things: 1 key, 2 keys.
+func Count[N int | int64 | uint64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// ClockTime writes a point in time for people, in UTC, to the millisecond.
+func ClockTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Verb is the form that goes with a number.
+func Verb(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}

@@ -1,0 +1,18 @@
+package cli
+
+import (
+	"testing"
+	"time"
+)
+
+func TestBrief(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second: "0s", 0: "0s", time.Microsecond: "<1ms", 40*time.Millisecond + 1: "40ms", 3210 * time.Millisecond: "3.2s",
+		30 * time.Second: "30s", time.Minute: "1m", 140 * time.Second: "2m20s", 5*time.Minute + 10*time.Second: "5m10s",
+		time.Hour: "1h0m", 200 * time.Minute: "3h20m", 47 * time.Hour: "47h0m", 300 * time.Hour: "12d",
+	} {
+		if got := Brief(d); got != want {
+			t.Errorf("%s is written as %s, want %s", d, got, want)
+		}
+	}
+}

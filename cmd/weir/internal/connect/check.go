@@ -1,0 +1,231 @@
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+)
+
+// leastServer is the first nats-server with what weir relies on: batches that are stored with one fsync, and replicas
+// that agree on a full key.
+const leastServer = "2.14"
+
+// checkWait bounds one question to the server.
+const checkWait = 5 * time.Second
+
+// Check is what a worker wants to be sure of before it takes the first job: what is missing then is missing in
+// the night, after a call was made and paid.
+type Check struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Denied    *Denials
+	Settings  *config.Settings
+	Config    *config.Config // nil where it is in NATS already, and looked at when it is read
+	Log       *slog.Logger
+}
+
+// Run asks the server, and returns the bytes that the account may store, 0 where nothing says.
+func (c *Check) Run(ctx context.Context) (room int64, err error) {
+	if err := c.version(); err != nil {
+		return 0, err
+	}
+	if err := c.rights(ctx); err != nil {
+		return 0, err
+	}
+	account, err := c.account(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.payload(); err != nil {
+		return 0, err
+	}
+	limits := account.Limits
+	if tier, ok := account.Tiers[fmt.Sprintf("R%d", c.Settings.Replicas)]; ok {
+		limits = tier.Limits
+	} else if len(account.Tiers) > 0 {
+		return 0, fmt.Errorf("the account may keep no streams with %d replicas at %s: set WEIR_REPLICAS to what its tiers allow, or have a tier R%[1]d added",
+			c.Settings.Replicas, c.at())
+	}
+	if err := c.streams(ctx, limits.MaxStreams); err != nil {
+		return 0, err
+	}
+	if limits.MaxStore == 0 && limits.MaxMemory > 0 {
+		return 0, fmt.Errorf("the account may store nothing on disk at %s: set jetstream { max_file } (or disk storage) for it", c.at())
+	}
+	return max(0, limits.MaxStore), nil
+}
+
+// TakesCopies is the part of run that a server must pass which is only to have copies of streams.
+func (c *Check) TakesCopies(ctx context.Context) error {
+	if err := errors.Join(c.version(), c.payload()); err != nil {
+		return err
+	}
+	if _, err := c.account(ctx); err != nil {
+		return cli.Unreachable(err)
+	}
+	return nil
+}
+
+func (c *Check) at() string { return c.Conn.ConnectedUrlRedacted() }
+
+func (c *Check) version() error {
+	var major, minor int
+	version := c.Conn.ConnectedServerVersion()
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major < 2 || major == 2 && minor < 14) {
+		return fmt.Errorf("the nats-server at %s is version %s; weir needs %s or later: upgrade it", c.at(), version, leastServer)
+	}
+	return nil
+}
+
+// account asks for the account's JetStream.
+func (c *Check) account(ctx context.Context) (*jetstream.AccountInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	info, err := c.JetStream.AccountInfo(ctx)
+	switch {
+	case err == nil:
+		return info, nil
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return nil, fmt.Errorf("JetStream is not enabled for this account at %s: add jetstream: enabled to the account (nsc edit account --js-enable for operator mode): %w", c.at(), err)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders):
+		return nil, fmt.Errorf("JetStream is not enabled at %s: start nats-server with -js or a jetstream {} block; on a leaf node, enable it there or connect to the server that has it: %w", c.at(), err)
+	}
+	return nil, fmt.Errorf("JetStream does not answer at %s (has its cluster a leader? nats server report jetstream): %w", c.at(), err)
+}
+
+// payload refuses a server on which a job that is taken could not be buried: a letter is longer than its job.
+func (c *Check) payload() error {
+	if c.Config == nil {
+		return nil
+	}
+	return FitsPayload(c.Config, c.Conn)
+}
+
+// headerRoom is what of a message is kept for headers, in bytes, beside the job's body.
+const headerRoom = 64 << 10
+
+// FitsPayload says which bodies of a configuration the server does not take: headers are part of a message.
+func FitsPayload(c *config.Config, nc *nats.Conn) error {
+	most := max(0, nc.MaxPayload()-headerRoom)
+	for _, a := range c.APIs {
+		if a.MaxBody > most {
+			return fmt.Errorf("api %s takes bodies of %d bytes, and the server at %s messages of %d: set max_payload: %d or more in its configuration, or lower the api's max_body to %d",
+				a.Name, a.MaxBody, nc.ConnectedUrlRedacted(), nc.MaxPayload(), a.MaxBody+headerRoom, most)
+		}
+	}
+	if c.Results.MaxBody > most {
+		return fmt.Errorf("results.max_body is %d bytes, and the server at %s takes messages of %d: set max_payload: %d or more in its configuration, or lower results.max_body to %d",
+			c.Results.MaxBody, nc.ConnectedUrlRedacted(), nc.MaxPayload(), c.Results.MaxBody+headerRoom, most)
+	}
+	return nil
+}
+
+// streams refuses an account that has no room for the streams that are still to be made.
+func (c *Check) streams(ctx context.Context, most int) error {
+	if most <= 0 || c.Config == nil {
+		return nil
+	}
+	want := map[string]struct{}{}
+	for _, a := range c.Config.APIs {
+		for p := range c.Settings.Partitions {
+			want[fmt.Sprintf("WEIR_%s_%d", a.Name, p)] = struct{}{}
+		}
+	}
+	for _, name := range CommonStreams() {
+		want[name] = struct{}{}
+	}
+	have, more := 0, len(want)
+	names := c.JetStream.StreamNames(ctx)
+	for name := range names.Name() {
+		have++
+		if _, ok := want[name]; ok {
+			more--
+		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("list the streams at %s: %w", c.at(), err)
+	}
+	if have+more > most {
+		return fmt.Errorf("the account may have %d streams at %s, has %d and needs %d more: raise max_streams, or set WEIR_PARTITIONS lower before an api is first seen",
+			most, c.at(), have, more)
+	}
+	return nil
+}
+
+// rights compares what the user may do with what a worker must. A server that does not say is taken at its word later:
+// what it refuses at the start ends the start.
+func (c *Check) rights(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	ctx, done := c.Denied.Tolerate(ctx)
+	defer done()
+	reply, err := c.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+	if err != nil {
+		c.Log.Warn("the server does not say what this user may do: what it may not shows when it is tried", "err", err)
+		return nil //nolint:nilerr // an older or closed server is no reason not to start
+	}
+	var answer struct {
+		Data struct {
+			User        string       `json:"user"`
+			Permissions *permissions `json:"permissions"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data.Permissions == nil {
+		return nil //nolint:nilerr // without permissions there are no bounds
+	}
+	missing := answer.Data.Permissions.missing(workerRights(c.Settings))
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the NATS user %s at %s may not %s: give it the role worker of deploy/nats", answer.Data.User, c.at(),
+		strings.Join(missing, ", nor "))
+}
+
+// ExplainStreams says what to do about an error that JetStream answered to the making of streams. Any other it leaves as it is.
+func ExplainStreams(err error) error {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return err
+	}
+	fix := ""
+	switch api.ErrorCode {
+	case 10074: // replicas > 1 on a single server
+		fix = "the NATS server is a single one and keeps one replica: set WEIR_REPLICAS=1, or WEIR_NATS_URL to a cluster"
+	case 10005: // no suitable peers
+		fix = "the cluster has fewer servers with JetStream than replicas are wanted: set WEIR_REPLICAS lower, or start the missing servers"
+	case 10047, 10023: // the server's store
+		fix = "the server's JetStream store has no room for this stream: raise max_file_store, or lower dead_letters.max_bytes"
+	case 10002, 10028: // the account's store
+		fix = "the account's JetStream store has no room for this stream: raise its max_file, or lower dead_letters.max_bytes"
+	case 10027, 10026:
+		fix = "the account may have no more streams: raise max_streams"
+	case 10065: // overlapping subjects
+		fix = "another stream takes subjects that weir's streams need: nats stream ls --subjects shows which; give weir an account of its own"
+	case 10058: // the name is in use with another configuration
+		fix = "a stream of this name exists and was not made by this version: nats stream info shows it; give weir an account of its own"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %w", fix, err)
+}
+
+// MaxPayload is what a server of weir's own takes for a message, in bytes: it lets every configured body in, and a larger one far enough to be told that it is too large; results as well.
+func MaxPayload(c *config.Config) int64 {
+	most := int64(8 << 20)
+	if c != nil {
+		most = max(most, c.Results.MaxBody+(1<<20))
+		for _, a := range c.APIs {
+			most = max(most, a.MaxBody+(1<<20))
+		}
+	}
+	return most
+}

@@ -1,0 +1,115 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bounds of what is waited for.
+const (
+	Timeout        = 3 * time.Second // for a server to answer at all
+	RequestTimeout = 5 * time.Second // for an answer to one question
+)
+
+// DefaultURL is where commands look for the server when WEIR_NATS_URL is not set.
+const DefaultURL = "nats://127.0.0.1:4222"
+
+// Connection is how a command talks to the server. Close it. It is safe for concurrent use.
+type Connection struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	At        string // the server's address, without credentials
+	Denied    *Denials
+}
+
+// Dial connects to the server that the environment names.
+func Dial() (*Connection, error) {
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return DialAs(settings)
+}
+
+// With runs do with a connection to the server that the environment names, and closes it.
+func With(do func(c *Connection) error) error {
+	c, err := Dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}
+
+// DialAs connects as settings say.
+func DialAs(settings *config.Settings) (*Connection, error) {
+	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
+	if settings.Embedded() {
+		url, at = DefaultURL, DefaultURL
+	}
+	return Open(Address{
+		URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings),
+	})
+}
+
+// Address is where a command connects to, and how.
+type Address struct {
+	URL     string        // with credentials, where they stand in it
+	At      string        // the same for errors, without them
+	Start   string        // what to start where nobody answers
+	Name    string        // of the connection, for the server's operators
+	Timeout time.Duration // of one question to JetStream
+	Options []nats.Option // more of them
+}
+
+// Open connects. It blocks until the server answers, for a few seconds at most.
+func Open(to Address) (*Connection, error) {
+	denied := &Denials{}
+	opts := []nats.Option{
+		nats.Name(to.Name), nats.Timeout(Timeout), nats.MaxReconnects(-1),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied.Note(err) }),
+	}
+	nc, err := nats.Connect(to.URL, append(opts, to.Options...)...)
+	if err != nil {
+		return nil, cli.Unreachable(Explain(to.At, to.Start, err))
+	}
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(to.Timeout))
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("JetStream: %w", err)
+	}
+	c := &Connection{Conn: nc, JetStream: js, At: to.At, Denied: denied}
+	denied.Tell(c.hangUp)
+	return c, nil
+}
+
+// Close ends the connection.
+func (c *Connection) Close() { c.Conn.Close() }
+
+// hangUp ends a connection whose user may not do what the command needs. NATS answers what is forbidden with nothing:
+// whoever waits for a reply would wait in vain.
+func (c *Connection) hangUp(error) { c.Conn.Close() }
+
+// Explain gives an error from NATS its exit code, and its cure where there is one.
+func (c *Connection) Explain(err error) error {
+	var coded *cli.Exit
+	switch {
+	case err == nil, errors.As(err, &coded):
+		return err
+	case errors.Is(err, nats.ErrConnectionClosed) && c.Denied.Any():
+		return c.Denied.Explain(err)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return cli.Unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.At))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed):
+		return cli.Unreachable(fmt.Errorf("the server at %s does not answer in time: %w", c.At, err))
+	}
+	return err
+}

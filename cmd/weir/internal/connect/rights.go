@@ -1,0 +1,130 @@
+package connect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/config"
+	"weir/ingest"
+)
+
+// permissions are a user's rights as the server tells them.
+type permissions struct {
+	Publish   *subjects `json:"publish"`
+	Subscribe *subjects `json:"subscribe"`
+}
+
+// subjects are what may be done and what may not. No allow list: all that is not denied.
+type subjects struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// allows reports whether everything that want matches may be done.
+func (s *subjects) allows(want string) bool {
+	if s == nil {
+		return true
+	}
+	if slices.ContainsFunc(s.Deny, func(denied string) bool { return Overlaps(denied, want) }) {
+		return false
+	}
+	return len(s.Allow) == 0 || slices.ContainsFunc(s.Allow, func(allowed string) bool { return covers(allowed, want) })
+}
+
+// rights are the subjects that somebody must be able to publish and to subscribe to.
+type rights struct{ publish, subscribe []string }
+
+// missing are those of the rights that p does not give, in words.
+func (p *permissions) missing(r rights) []string {
+	var missing []string
+	for _, subject := range r.publish {
+		if !p.Publish.allows(subject) {
+			missing = append(missing, fmt.Sprintf("publish to %q", subject))
+		}
+	}
+	for _, subject := range r.subscribe {
+		if !p.Subscribe.allows(subject) {
+			missing = append(missing, fmt.Sprintf("subscribe to %q", subject))
+		}
+	}
+	return missing
+}
+
+// workerRights are what a worker must be able to do from its start on. The role of deploy/nats gives a little more, for
+// what an operator's command does with the same user.
+func workerRights(s *config.Settings) rights {
+	inbox := s.NATSInbox
+	if inbox == "" {
+		inbox = "_INBOX"
+	}
+	r := rights{
+		publish: []string{
+			"weir.q.>", "weir.o.>", "weir.dead.>", "weir.events.>", "weir.results.>", "weir.calls.>", "_INBOX.>",
+			"$JS.API.INFO", "$JS.API.STREAM.NAMES",
+		},
+		subscribe: []string{inbox + ".>", "$SRV.>"},
+	}
+	if s.Has(config.RoleIngest) {
+		r.subscribe = append(r.subscribe, ingest.SubjectPrefix+">", ingest.RedrivePrefix+">")
+	}
+	if s.Has(config.RoleDispatch) {
+		r.subscribe = append(r.subscribe, "weir.operator.>")
+	}
+	streams := append(CommonStreams(), "*") // of the apis that are still to come
+	for _, stream := range streams {
+		for _, verb := range []string{"STREAM.INFO.%s", "STREAM.CREATE.%s", "STREAM.UPDATE.%s", "STREAM.MSG.GET.%s", "CONSUMER.CREATE.%s.>"} {
+			r.publish = append(r.publish, "$JS.API."+fmt.Sprintf(verb, stream))
+		}
+	}
+	r.publish = append(r.publish, "$JS.API.STREAM.PURGE.*", "$JS.API.STREAM.MSG.DELETE.*", "$JS.API.DIRECT.GET.>")
+	for _, bucket := range []string{ConfigBucket, ControlBucket, LeasesBucket} {
+		r.publish = append(r.publish, "$KV."+bucket+".>")
+	}
+	return r
+}
+
+// The key-value buckets that every weir on a server shares.
+const (
+	ConfigBucket  = "weir_config"  // the running configuration and its history
+	ControlBucket = "weir_control" // pauses, the state of limits, canaries of readiness
+	LeasesBucket  = lease.LeasesBucket
+)
+
+// CommonStreams are the streams that every weir makes, whatever apis it has.
+func CommonStreams() []string {
+	return []string{
+		"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "KV_" + ConfigBucket, "KV_" + ControlBucket, "KV_" + LeasesBucket,
+	}
+}
+
+// covers reports whether every subject that want matches is matched by pattern.
+func covers(pattern, want string) bool {
+	p, w := strings.Split(pattern, "."), strings.Split(want, ".")
+	for i, token := range p {
+		switch {
+		case token == ">":
+			return len(w) > i
+		case i >= len(w), w[i] == ">":
+			return false
+		case token != "*" && token != w[i]:
+			return false
+		}
+	}
+	return len(p) == len(w)
+}
+
+// Overlaps reports whether some subject is matched by both.
+func Overlaps(a, b string) bool {
+	x, y := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; i < len(x) && i < len(y); i++ {
+		switch {
+		case x[i] == ">", y[i] == ">":
+			return true
+		case x[i] != "*" && y[i] != "*" && x[i] != y[i]:
+			return false
+		}
+	}
+	return len(x) == len(y)
+}

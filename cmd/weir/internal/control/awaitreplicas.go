@@ -1,0 +1,158 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+)
+
+// awaitedReplicas are all that dispatch: they are asked until each has answered or may not call any more. One that is stopped or
+// cut off says nothing and goes on one day. So its lease is waited out, as the other replicas do, and ended for good. Before it
+// calls under another it puts in force what was said meanwhile (AwaitApplied, AwaitConfigApplied).
+type awaitedReplicas struct {
+	c        *connect.Connection
+	registry *lease.Registry   // nil where no replicas share a server
+	silent   map[string]silent // by session
+	over     map[string]string // instances by session: silent ones whose lease has ended
+	waits    answerWaits
+}
+
+// silent is a lease whose replica has not answered, as it was first seen at its present revision.
+type silent struct {
+	instance string
+	revision uint64
+	since    time.Time
+}
+
+// replica is who has answered; versions before this one do not tell their session.
+type replica struct{ instance, session string }
+
+// againAnswer is how long a first answer is waited for once somebody was silent.
+const againAnswer = time.Second
+
+// awaitReplicas begins to ask. What is asked about must be stored by then.
+func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas, error) {
+	m := &awaitedReplicas{c: c, silent: map[string]silent{}, over: map[string]string{}, waits: answerWaits{firstAnswer, nextAnswer}}
+	var err error
+	if m.registry, err = lease.FindRegistry(ctx, c.JetStream); err != nil {
+		return nil, c.Explain(err)
+	}
+	return m, m.look(ctx, nil)
+}
+
+// ask puts the question to all replicas once and gives each answer to take, which returns who it is of. It fails with errSilent
+// where nobody has answered and no leases tell who runs.
+func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
+	answered := map[replica]bool{}
+	err := askFor(m.c, subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
+		if wrong == nil {
+			answered[take(data)] = true
+		}
+		return false
+	})
+	m.waits.first = againAnswer
+	if err != nil && !errors.Is(err, errNobody) && (m.registry == nil || !errors.Is(err, errSilent)) {
+		return err
+	}
+	return m.look(ctx, answered)
+}
+
+// look finds out who has not answered, and ends the leases of those that have not been renewed for their term and a margin.
+func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) error {
+	if m.registry == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
+	defer cancel()
+	members, err := m.registry.Members(ctx)
+	if err != nil {
+		return m.c.Explain(err)
+	}
+	now, before := time.Now(), m.silent
+	m.silent = map[string]silent{}
+	for _, s := range members {
+		name := s.Member.Instance
+		if answered[replica{name, s.Session}] || answered[replica{instance: name}] {
+			continue
+		}
+		if seen, ok := before[s.Session]; ok && seen.revision == s.Revision {
+			m.silent[s.Session] = seen
+		} else {
+			m.silent[s.Session] = silent{name, s.Revision, now}
+		}
+	}
+	for session, s := range m.silent {
+		if !lease.Expired(s.since, now) {
+			continue
+		}
+		ended, _, err := m.registry.Expel(ctx, session, s.revision)
+		if err != nil {
+			return m.c.Explain(err)
+		}
+		if ended {
+			delete(m.silent, session)
+			m.over[session] = s.instance
+		}
+	}
+	m.noteEnded(before, answered, members)
+	return nil
+}
+
+// noteEnded notes whose lease somebody else has ended.
+func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[replica]bool, members []lease.Sighting) {
+	if answered == nil {
+		return
+	}
+	for session, s := range before {
+		there := slices.ContainsFunc(members, func(m lease.Sighting) bool { return m.Session == session })
+		back := false
+		for who := range answered {
+			back = back || who.instance == s.instance // under another lease
+		}
+		if !there && !back {
+			m.over[session] = s.instance
+		}
+	}
+}
+
+// complete reports whether nobody may call who has not answered.
+func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
+
+// missing says who has not answered and may call all the same.
+func (m *awaitedReplicas) missing() string {
+	var names []string
+	for _, s := range m.silent {
+		names = append(names, cli.Visible(s.instance))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", cli.Count(len(names), "dispatching replica"),
+		cli.Verb(len(names), "has", "have"), commandTimeout, cli.Verb(len(names), "keeps", "keep"), strings.Join(names, ", "))
+}
+
+// nobody says when what was asked for is in force, where no replica has answered and none may call.
+func (m *awaitedReplicas) nobody() string {
+	if len(m.over) == 0 {
+		return "no dispatching weir runs, it is in force from its next start on"
+	}
+	return "no dispatching weir answers, it is in force for whichever calls next" + m.overdue()
+}
+
+// overdue says who did not answer and may not call any more; empty where everybody has.
+func (m *awaitedReplicas) overdue() string {
+	if len(m.over) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Values(m.over))
+	for i := range names {
+		names[i] = cli.Visible(names[i])
+	}
+	return fmt.Sprintf("; %s did not answer, and may call nothing before it has heard of it: %s", cli.Count(len(names), "replica"), strings.Join(names, ", "))
+}

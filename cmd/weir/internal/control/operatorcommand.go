@@ -1,0 +1,191 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// OperatorCommand is what an operator says about an api or a key, and what it came to, as --json prints it.
+type OperatorCommand struct {
+	API      string `json:"api"`
+	Key      string `json:"key,omitempty"`
+	Paused   bool   `json:"paused"`
+	Changed  bool   `json:"changed"`           // it was not so before
+	Replicas int    `json:"replicas"`          // that have put it in force
+	Overdue  int    `json:"overdue,omitempty"` // that did not answer, and may not call any more
+	Trying   int    `json:"trying,omitempty"`  // whose breaker was open, and that call once now
+
+	kv jetstream.KeyValue
+}
+
+// NewOperatorCommand is about an api, or about one key of it.
+func NewOperatorCommand(ctx context.Context, c *connect.Connection, api, key string) (*OperatorCommand, error) {
+	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", connect.ControlBucket))
+	} else if err != nil {
+		return nil, c.Explain(err)
+	}
+	return &OperatorCommand{API: api, Key: key, kv: kv}, nil
+}
+
+func (o *OperatorCommand) name() string {
+	if o.Key == "" {
+		return o.API
+	}
+	return o.API + "/" + cli.Visible(o.Key)
+}
+
+// Pause keeps the api or the key from being called, and blocks until no replica may start a call of it. talk is told what came of it.
+func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, why string) error {
+	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: cli.User(), Why: why}
+	o.Paused = true
+	_, err := o.kv.Create(ctx, PauseEntry(o.API, o.Key), marshal(p))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists):
+		_, _ = fmt.Fprintf(talk, "weir: %s is paused already\n", o.name())
+	case err != nil:
+		return c.Explain(err)
+	default:
+		o.Changed = true
+		o.tell(ctx, c, talk, deadletter.HeldEvent, p.String())
+	}
+	return o.awaitInForce(ctx, c, talk)
+}
+
+// Resume ends a pause, and has an api called once at once whose breaker is open. It blocks until every replica that may call follows.
+func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
+	entry, err := o.kv.Get(ctx, PauseEntry(o.API, o.Key))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		err := o.tryNow(c, talk)
+		if err == nil && o.Trying == 0 {
+			err = cli.NotFound(fmt.Errorf("%s is not paused, and no breaker of it is open", o.name()))
+		}
+		return err
+	case err != nil:
+		return c.Explain(err)
+	}
+	if err := o.kv.Delete(ctx, entry.Key(), jetstream.LastRevision(entry.Revision())); err != nil {
+		return c.Explain(err)
+	}
+	o.Changed = true
+	o.tell(ctx, c, talk, deadletter.ResumedEvent, "resumed by "+cli.User())
+	if err := o.awaitInForce(ctx, c, talk); err != nil {
+		return err
+	}
+	return o.tryNow(c, talk)
+}
+
+// tryAnswer is what one replica says when it is to try an api.
+type tryAnswer struct {
+	Instance string `json:"instance"`
+	Tries    bool   `json:"tries"`
+}
+
+// tryNow has an api called at once wherever its breaker is open: each replica has its own.
+func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
+	if o.Key != "" {
+		return nil
+	}
+	err := ask(c, trySubject+o.API, 1, func(data []byte, wrong *operatorError) bool {
+		var a tryAnswer
+		if wrong == nil && json.Unmarshal(data, &a) == nil && a.Tries {
+			o.Trying++
+		}
+		return false
+	})
+	if o.Trying > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s kept failing or denied weir: it is called once now by %s, and by itself again when that is answered\n",
+			o.name(), cli.Count(o.Trying, "replica"))
+	}
+	if errors.Is(err, errNobody) || errors.Is(err, errSilent) {
+		return nil // who begins to call later has no breaker open
+	}
+	return err
+}
+
+func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk io.Writer, kind deadletter.EventType, why string) {
+	e := deadletter.Event{Type: kind, API: o.API, Key: o.Key, Data: deadletter.HoldData{Why: why}}
+	if err := e.Publish(ctx, c.JetStream); err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: done, but the notification could not be stored: %v\n", err)
+	}
+}
+
+// pausedAnswer is what one replica says of a pause.
+type pausedAnswer struct {
+	Instance string `json:"instance"`
+	Session  string `json:"session,omitempty"` // its lease
+	Paused   bool   `json:"paused"`
+}
+
+// How long a command may take to be in force on every replica, and how often they are asked.
+const (
+	commandTimeout = 20 * time.Second
+	commandRetry   = 100 * time.Millisecond
+)
+
+// awaitInForce returns when every replica that may call has put the command in force.
+func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connection, talk io.Writer) error {
+	command := ctx
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	state := "is called again"
+	if o.Paused {
+		state = "is paused"
+	}
+	word, still := "resume", "no call may start there yet"
+	if o.Paused {
+		word, still = "pause", "calls may still start there"
+	}
+	m, err := awaitReplicas(ctx, c)
+	if err != nil {
+		return err
+	}
+	for {
+		o.Replicas = 0
+		behind := ""
+		err := m.ask(command, pausedSubject+o.API+"."+ingest.Token(o.Key), func(data []byte) (who replica) {
+			var a pausedAnswer
+			switch {
+			case json.Unmarshal(data, &a) != nil:
+			case a.Paused == o.Paused:
+				o.Replicas++
+			default:
+				behind = a.Instance
+			}
+			return replica{a.Instance, a.Session}
+		})
+		o.Overdue = len(m.over)
+		switch {
+		case errors.Is(err, errSilent):
+			return fmt.Errorf("%s: the %s is stored, but a dispatching weir did not answer within %s: %s", o.name(), word, firstAnswer, still)
+		case err != nil:
+			return err
+		case behind == "" && m.complete() && o.Replicas == 0:
+			_, _ = fmt.Fprintf(talk, "weir: %s %s; %s\n", o.name(), state, m.nobody())
+			return nil
+		case behind == "" && m.complete():
+			_, _ = fmt.Fprintf(talk, "weir: %s %s: %s %s it in force%s\n", o.name(), state, cli.Count(o.Replicas, "dispatching replica"), cli.Verb(o.Replicas, "has", "have"), m.overdue())
+			return nil
+		case ctx.Err() != nil && behind == "":
+			return fmt.Errorf("%s: the %s is stored, but %s: %s", o.name(), word, m.missing(), still)
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s is stored, but instance %s has not put it in force within %s: look at its log", o.name(), behind, commandTimeout)
+		}
+		stream.Sleep(ctx, commandRetry)
+	}
+}

@@ -1,0 +1,189 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// Operators' pauses are kept in the control bucket, one entry a pause: pause.<api>, or pause.<api>.<key token>, in which %
+// is written = because a key-value bucket has no % in its keys.
+const pausePrefix = "pause."
+
+// PauseEntry is the key of a pause in the control bucket; of one of a whole api, key is empty.
+func PauseEntry(api, key string) string {
+	if key == "" {
+		return pausePrefix + api
+	}
+	return pausePrefix + api + "." + strings.ReplaceAll(ingest.Token(key), "%", "=")
+}
+
+// parsePauseEntry reads what PauseEntry wrote.
+func parsePauseEntry(entry string) (api, key string, err error) {
+	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
+	if !of {
+		return api, "", nil
+	}
+	key, err = ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
+	return api, key, err
+}
+
+// watchRetry is how long after its end a watch is begun anew.
+const watchRetry = 2 * time.Second
+
+// Pauses keeps a dispatching worker to the pauses in NATS.
+type Pauses struct {
+	nc       *nats.Conn
+	kv       jetstream.KeyValue
+	dispatch *dispatcher.Dispatcher
+	log      *slog.Logger
+	watcher  jetstream.KeyWatcher
+	applied  atomic.Uint64       // the revision of the newest word that was taken
+	inForce  map[string]struct{} // entries
+}
+
+// OpenPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
+// an operator has paused. The watch ends with life.
+func OpenPauses(ctx, life context.Context, nc *nats.Conn, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
+	p := &Pauses{nc: nc, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]struct{}{}}
+	if err := p.watch(life); err != nil {
+		return nil, err
+	}
+	if err := p.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pauses) watch(ctx context.Context) error {
+	watcher, err := p.kv.Watch(ctx, pausePrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch the pauses: %w", err)
+	}
+	p.watcher = watcher
+	return nil
+}
+
+// catchUp takes all that is there when a watch begins. What is in force and not there was resumed meanwhile.
+func (p *Pauses) catchUp(ctx context.Context) error {
+	there := map[string]struct{}{}
+	for {
+		select {
+		case entry, open := <-p.watcher.Updates():
+			switch {
+			case !open:
+				return errors.New("the watch of the pauses has ended")
+			case entry == nil:
+				for gone := range p.inForce {
+					if _, ok := there[gone]; !ok {
+						p.resume(gone)
+					}
+				}
+				return nil
+			}
+			if entry.Operation() == jetstream.KeyValuePut {
+				there[entry.Key()] = struct{}{}
+			}
+			p.take(entry)
+		case <-ctx.Done():
+			return fmt.Errorf("read the pauses: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// Run follows until ctx ends.
+func (p *Pauses) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := p.follow(ctx); err == nil {
+			continue
+		} else if ctx.Err() == nil {
+			p.log.Warn("pauses cannot be watched; those in force stay so; trying again", "err", err)
+		}
+		stream.Sleep(ctx, watchRetry)
+		if err := p.watch(ctx); err == nil {
+			err = p.catchUp(ctx)
+			if err == nil || ctx.Err() != nil {
+				continue
+			}
+		}
+	}
+	return nil
+}
+
+// appliedRevision is that of the newest pause or resumption that is in force. It is safe for concurrent use.
+func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
+
+func (p *Pauses) follow(ctx context.Context) error {
+	for {
+		select {
+		case entry, open := <-p.watcher.Updates():
+			if !open {
+				return errors.New("the watch of the pauses has ended")
+			}
+			if entry != nil {
+				p.take(entry)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take puts one word in force.
+func (p *Pauses) take(entry jetstream.KeyValueEntry) {
+	defer func() { p.applied.Store(max(p.applied.Load(), entry.Revision())) }()
+	if entry.Operation() != jetstream.KeyValuePut {
+		p.resume(entry.Key())
+		return
+	}
+	api, key, err := parsePauseEntry(entry.Key())
+	if err != nil {
+		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
+		return
+	}
+	var word schedule.Pause
+	if json.Unmarshal(entry.Value(), &word) != nil {
+		word = schedule.Pause{At: entry.Created()} // its entry says what matters
+	}
+	if err := p.dispatch.Pause(api, key, word); err != nil {
+		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)
+		return
+	}
+	p.inForce[entry.Key()] = struct{}{}
+	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
+}
+
+func (p *Pauses) resume(entry string) {
+	if _, ok := p.inForce[entry]; !ok {
+		return
+	}
+	delete(p.inForce, entry)
+	if api, key, err := parsePauseEntry(entry); err == nil {
+		p.dispatch.Resume(api, key)
+		p.log.Info("resumed", whatHolds(api, key)...)
+	}
+}
+
+// whatHolds are the attributes of a log line about an api or one key of it, without those that say nothing.
+func whatHolds(api, key string, more ...string) []any {
+	attrs := []any{"api", api}
+	for pair := range slices.Chunk(append([]string{"key", key}, more...), 2) {
+		if pair[1] != "" {
+			attrs = append(attrs, pair[0], pair[1])
+		}
+	}
+	return attrs
+}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"encoding/json"
+	"time"
+
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+)
+
+// Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is no
+// queue group; whoever asks gathers the answers.
+const (
+	operatorService = "weir-operator"
+	keysSubject     = "weir.operator.keys."   // + api
+	showSubject     = "weir.operator.show."   // + api.keytoken
+	pausedSubject   = "weir.operator.paused." // + api.keytoken
+	cancelSubject   = "weir.operator.cancel." // + api
+	trySubject      = "weir.operator.try."    // + api
+	configSubject   = "weir.operator.config"
+)
+
+// How long answers are waited for: the first, and each further one.
+const (
+	firstAnswer = 5 * time.Second
+	nextAnswer  = 500 * time.Millisecond
+	showTimeout = 4 * time.Second // of the owner itself, loading jobs
+
+	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
+)
+
+// answerWaits are how long answers are waited for.
+type answerWaits struct{ first, next time.Duration }
+
+// cancelWaits are for owners that read their queues first, one sooner than another.
+var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
+
+// inquiry is what a question says besides its subject.
+type inquiry struct {
+	Limit int `json:"limit"`
+}
+
+// keysAnswer is one replica's answer about an api.
+type keysAnswer struct {
+	dispatcher.APIState
+	Deepest []schedule.KeyState `json:"deepest"`
+}
+
+// KeyShown is a key's bucket with the limits that all keys share, as far as they count something.
+type KeyShown struct {
+	dispatcher.KeyDetail
+	Limits []limitstate.LimitShown `json:"limits,omitempty"`
+}
+
+// Error codes of an answer.
+const (
+	codeNoAPI  = "404"
+	codeNoKey  = "410"
+	codeNotOur = "421" // another replica owns the key
+	codeFailed = "500"
+)
+
+func marshal(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("an answer that JSON cannot carry: " + err.Error())
+	}
+	return data
+}

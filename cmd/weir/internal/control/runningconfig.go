@@ -1,0 +1,105 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// OpenConfigStore opens the configuration's home. It is an error with exit code 3 where there is none.
+func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
+	store, err := FindConfigStore(ctx, c.JetStream)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return ConfigStore{}, errNeverApplied
+	}
+	return store, c.Explain(err)
+}
+
+// errNeverApplied says that there is no configuration in NATS.
+var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
+
+// CurrentVersion reads the version in force: the newest that can be read.
+func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := store.Newest(ctx)
+	if err != nil {
+		return nil, c.Explain(err)
+	}
+	if v == nil {
+		return nil, errNeverApplied
+	}
+	return v, nil
+}
+
+// MakeConfigStore opens the configuration's home, and makes it where there is none: for a weir that is to start later.
+func MakeConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if !errors.Is(err, errNeverApplied) {
+		return store, err
+	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return store, cli.Usage(err)
+	}
+	store, err = EnsureConfigStore(ctx, c.JetStream, settings.Replicas)
+	return store, c.Explain(err)
+}
+
+// ConfigHistory reads every version that is kept, the oldest first.
+func ConfigHistory(ctx context.Context, c *connect.Connection) ([]jetstream.KeyValueEntry, error) {
+	store, err := OpenConfigStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := store.History(ctx)
+	if err == nil && len(entries) == 0 {
+		return nil, errNeverApplied
+	}
+	return entries, c.Explain(err)
+}
+
+// RunningConfig reads the running configuration. ok is false where there is none to be read: weir never ran on this server,
+// or these credentials may not see it.
+func RunningConfig(ctx context.Context, c *connect.Connection) (current *config.Config, ok bool) {
+	ctx, done := c.Denied.Tolerate(ctx) // a producer need not be allowed to see it
+	defer done()
+	v, err := CurrentVersion(ctx, c)
+	if err != nil {
+		return nil, false
+	}
+	return v.Config, true
+}
+
+// NoAPI says that an api is not configured, and which are.
+func NoAPI(name string, c *config.Config) error {
+	names := make([]string, len(c.APIs))
+	for i := range c.APIs {
+		names[i] = c.APIs[i].Name
+	}
+	if len(names) == 0 {
+		return cli.NotFound(fmt.Errorf("there is no api %q: none is configured", name))
+	}
+	return cli.NotFound(fmt.Errorf("there is no api %q; the configured ones are %s", name, strings.Join(names, ", ")))
+}
+
+// ReadFile reads the text of a configuration file. It is an error with exit code 3 where there is none.
+func ReadFile(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, cli.NotFound(fmt.Errorf("configuration: %w", err))
+	} else if err != nil {
+		return nil, cli.Usage(fmt.Errorf("configuration: %w", err))
+	}
+	return text, nil
+}

@@ -1,0 +1,208 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// ServiceOptions are what operators are answered with.
+type ServiceOptions struct {
+	Conn       *nats.Conn
+	Dispatcher *dispatcher.Dispatcher
+	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
+	Config     func() ConfigState                       // of the configuration; who answers is put in
+	Instance   string
+}
+
+// errServiceEnds ends what is still being answered.
+var errServiceEnds = errors.New("weir is stopping")
+
+// StartService answers operators for what this process dispatches, until stop is called.
+func StartService(s ServiceOptions) (stop func() error, err error) {
+	service, err := micro.AddService(s.Conn, micro.Config{
+		Name: operatorService, Version: cli.Version(), QueueGroupDisabled: true,
+		Description: "tells operators what waits, and why",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the operators' service: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o := operator{
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{},
+	}
+	err = errors.Join(
+		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
+		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
+		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
+		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*")),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
+		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
+	)
+	if err != nil {
+		cancel(errServiceEnds)
+		return nil, errors.Join(fmt.Errorf("start the operators' service: %w", err), service.Stop())
+	}
+	return func() error {
+		err := service.Stop()
+		cancel(errServiceEnds)
+		o.searches.Wait()
+		return err
+	}, nil
+}
+
+// mostSearches bounds the queues that are searched for jobs at once.
+const mostSearches = 4
+
+type operator struct {
+	ServiceOptions
+	most      int             // bytes of an answer
+	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
+	searching chan struct{}
+	searches  *sync.WaitGroup
+}
+
+func (o operator) keys(req micro.Request) {
+	api := strings.TrimPrefix(req.Subject(), keysSubject)
+	state, err := o.Dispatcher.State(api)
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	deepest, err := o.Dispatcher.Keys(api, readInquiry(req))
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	data := marshal(keysAnswer{state, deepest})
+	for len(data) > o.most && len(deepest) > 1 { // keys may be long, and messages short
+		deepest = deepest[:len(deepest)/2]
+		data = marshal(keysAnswer{state, deepest})
+	}
+	_ = req.Respond(data) // whoever asked has gone: nothing to do
+}
+
+func (o operator) show(req micro.Request) {
+	api, token, _ := strings.Cut(strings.TrimPrefix(req.Subject(), showSubject), ".")
+	key, err := ingest.ParseToken(token)
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), showTimeout)
+	defer cancel()
+	detail, err := o.Dispatcher.Show(ctx, api, key, readInquiry(req))
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	shown := KeyShown{detail, o.Limits(api)}
+	data := marshal(shown)
+	for len(data) > o.most && len(shown.Next) > 1 {
+		shown.Next = shown.Next[:len(shown.Next)/2]
+		data = marshal(shown)
+	}
+	_ = req.Respond(data)
+}
+
+// paused says whether a pause is in force here.
+func (o operator) paused(req micro.Request) {
+	api, token, _ := strings.Cut(strings.TrimPrefix(req.Subject(), pausedSubject), ".")
+	key, err := "", error(nil)
+	if token != ingest.Token("") {
+		key, err = ingest.ParseToken(token)
+	}
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	_, paused := o.Dispatcher.Pauses(api)[key]
+	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused}))
+}
+
+// try has an api called once at once whose breaker is open here, and says whether it was.
+func (o operator) try(req micro.Request) {
+	tries, err := o.Dispatcher.TryNow(strings.TrimPrefix(req.Subject(), trySubject))
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	_ = req.Respond(marshal(tryAnswer{o.Instance, tries})) // whoever asked has gone: nothing to do
+}
+
+// configuration says which configuration is followed here.
+func (o operator) configuration(req micro.Request) {
+	state := o.Config()
+	state.Instance, state.Session = o.Instance, o.Dispatcher.Session()
+	_ = req.Respond(marshal(state)) // whoever asked has gone: nothing to do
+}
+
+// cancel looks for a job, or ends it. It answers from a goroutine of its own: a long queue takes a while to read, and
+// other questions must not wait for it.
+func (o operator) cancel(req micro.Request) {
+	api := strings.TrimPrefix(req.Subject(), cancelSubject)
+	var q Cancellation
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	select {
+	case o.searching <- struct{}{}:
+	default:
+		respondError(req, errors.New("too many jobs are being cancelled at once: try again"))
+		return
+	}
+	o.searches.Go(func() {
+		defer func() { <-o.searching }()
+		ctx, cancel := context.WithTimeout(o.ctx, cancelTimeout)
+		defer cancel()
+		state, err := o.Dispatcher.State(api)
+		if err != nil {
+			respondError(req, err)
+			return
+		}
+		reply, wanted := cancelReply{APIState: state}, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why}
+		if q.Look {
+			reply.Jobs, err = o.Dispatcher.Find(ctx, wanted)
+		} else {
+			reply.Jobs, err = o.Dispatcher.Cancel(ctx, wanted)
+		}
+		if err != nil {
+			reply.Err = err.Error()
+		}
+		_ = req.Respond(marshal(reply)) // whoever asked has gone: nothing to do
+	})
+}
+
+// readInquiry is the limit that was asked for, 1 when nothing sensible was.
+func readInquiry(req micro.Request) int {
+	var in inquiry
+	if json.Unmarshal(req.Data(), &in) != nil {
+		return 1
+	}
+	return in.Limit
+}
+
+func respondError(req micro.Request, err error) {
+	code := codeFailed
+	switch {
+	case errors.Is(err, dispatcher.ErrNoAPI):
+		code = codeNoAPI
+	case errors.Is(err, dispatcher.ErrNoKey):
+		code = codeNoKey
+	case errors.Is(err, dispatcher.ErrNotOwner):
+		code = codeNotOur
+	}
+	_ = req.Error(code, err.Error(), nil) // whoever asked has gone: nothing to do
+}

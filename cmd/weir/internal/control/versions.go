@@ -1,0 +1,168 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// currentKey is where the running configuration stands; its revision is the version.
+const currentKey = "current"
+
+// KeptVersions is how many versions are kept: the most that a key-value bucket can.
+const KeptVersions = 64
+
+// StoredConfig is one version of the configuration, as it is kept in NATS. The text names secrets, it does not hold
+// them.
+type StoredConfig struct {
+	YAML    string    `json:"yaml"`
+	From    string    `json:"from"` // the file or command it came from
+	Who     string    `json:"who"`
+	At      time.Time `json:"at"`
+	Changes int       `json:"changes"` // from the version before
+	// FileSum is the checksum of the file that weir serve applied last, in this version or an earlier one.
+	FileSum string `json:"file_sum,omitempty"`
+}
+
+// ErrNoConfig says that there is neither a file nor a version.
+var ErrNoConfig = errors.New("no api is configured: write weir.yaml (deploy/weir.example.yaml is a start) or set WEIR_CONFIG; `weir demo` needs none")
+
+// Version is a version that can be read. Its number is its revision.
+type Version struct {
+	StoredConfig
+	Number uint64
+	Config *config.Config
+}
+
+// ReadVersion reads one version.
+func ReadVersion(entry jetstream.KeyValueEntry) (*Version, error) {
+	v := &Version{Number: entry.Revision()}
+	if entry.Operation() != jetstream.KeyValuePut {
+		return nil, fmt.Errorf("version %d of the configuration is a deletion", v.Number)
+	}
+	if err := json.Unmarshal(entry.Value(), &v.StoredConfig); err != nil {
+		return nil, fmt.Errorf("version %d of the configuration (key %s in %s) cannot be read: %w", v.Number, currentKey, connect.ConfigBucket, err)
+	}
+	var err error
+	if v.Config, err = config.Parse([]byte(v.YAML), config.Options{Name: fmt.Sprintf("version %d from %s", v.Number, v.From)}); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// ConfigStore is the configuration's home: a key-value bucket, whose history is the configuration's.
+type ConfigStore struct{ kv jetstream.KeyValue }
+
+// EnsureConfigStore makes the bucket exist.
+func EnsureConfigStore(ctx context.Context, js jetstream.JetStream, replicas int) (ConfigStore, error) {
+	kv, err := stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: connect.ConfigBucket, Description: "weir: the running configuration and its history", History: KeptVersions, Replicas: replicas,
+		MaxValueSize: 4 << 20,
+	}, nil)
+	if err != nil {
+		return ConfigStore{}, err
+	}
+	return ConfigStore{kv}, nil
+}
+
+// FindConfigStore opens the configuration's home where there is one.
+func FindConfigStore(ctx context.Context, js jetstream.JetStream) (ConfigStore, error) {
+	kv, err := js.KeyValue(ctx, connect.ConfigBucket)
+	return ConfigStore{kv}, err
+}
+
+// History is every version that is kept, the oldest first; none where no configuration was ever applied.
+func (s ConfigStore) History(ctx context.Context) ([]jetstream.KeyValueEntry, error) {
+	entries, err := s.kv.History(ctx, currentKey)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	return entries, err
+}
+
+// Watch follows the versions that are stored. The first is the newest there is.
+func (s ConfigStore) Watch(ctx context.Context) (jetstream.KeyWatcher, error) {
+	watcher, err := s.kv.Watch(ctx, currentKey)
+	if err != nil {
+		return nil, fmt.Errorf("watch the configuration: %w", err)
+	}
+	return watcher, nil
+}
+
+// Newest returns the newest version that can be read, nil when there is none, and the revision that stands there last,
+// whether or not it can be read.
+func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, err error) {
+	entries, err := s.History(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the running configuration: %w", err)
+	}
+	for _, entry := range slices.Backward(entries) {
+		last = max(last, entry.Revision())
+		if v, err := ReadVersion(entry); err == nil {
+			return v, last, nil
+		}
+	}
+	return nil, last, nil
+}
+
+// ErrLostRace says that somebody else has changed the configuration meanwhile.
+var ErrLostRace = errors.New("somebody else has changed the configuration meanwhile")
+
+// Put stores a version if the last one still has that revision, and fails with ErrLostRace if not.
+func (s ConfigStore) Put(ctx context.Context, next StoredConfig, last uint64) (version uint64, err error) {
+	value, err := json.Marshal(next)
+	if err != nil {
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	if last == 0 {
+		version, err = s.kv.Create(ctx, currentKey, value)
+	} else {
+		version, err = s.kv.Update(ctx, currentKey, value, last)
+	}
+	switch {
+	case errors.Is(err, jetstream.ErrKeyExists), isWrongSequence(err):
+		return 0, ErrLostRace
+	case err != nil:
+		return 0, fmt.Errorf("apply the configuration: %w", err)
+	}
+	return version, nil
+}
+
+// wrongSequenceInCluster is the error code that a clustered stream gives instead.
+const wrongSequenceInCluster = 10164
+
+func isWrongSequence(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == wrongSequenceInCluster)
+}
+
+// ConfigChange is what a config event tells.
+type ConfigChange struct {
+	Who        string `json:"who"`
+	From       string `json:"from"`
+	OldVersion uint64 `json:"old_version"` // 0: there was none
+	NewVersion uint64 `json:"new_version"`
+	Changes    int    `json:"changes"`
+}
+
+// Event is the event of a change.
+func (d ConfigChange) Event() deadletter.Event {
+	return deadletter.Event{Type: deadletter.ConfigEvent, Data: d}
+}
+
+// EnsureControl makes the bucket of operators' words and canaries.
+func EnsureControl(ctx context.Context, js jetstream.JetStream, replicas int) (jetstream.KeyValue, error) {
+	return stream.EnsureBucket(ctx, js, jetstream.KeyValueConfig{
+		Bucket: connect.ControlBucket, Description: "weir: operators' words, and canaries of readiness", History: 1, Replicas: replicas,
+	}, nil)
+}

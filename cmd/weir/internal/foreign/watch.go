@@ -1,0 +1,150 @@
+package foreign
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"weir/cmd/weir/internal/connect"
+	"weir/deadletter"
+)
+
+// LookEvery is how often a running worker looks: it must know within a minute, and a look may fail while JetStream elects.
+const LookEvery = 20 * time.Second
+
+// Watch looks whether a stream of somebody else's takes jobs. While one does the worker is not ready. It still takes and
+// calls the jobs: it gets each of them beside the stream, and leaving them would lose what producers believe to be stored.
+type Watch struct {
+	js       jetstream.JetStream
+	instance string
+	log      *slog.Logger
+	count    prometheus.Gauge
+
+	found atomic.Pointer[Streams] // by the last look that was answered
+	blind bool                    // the last look was not answered
+	told  string                  // what the last event said; empty: that no stream is there
+}
+
+// NewWatch makes the watch of one instance, which has found nothing yet.
+func NewWatch(js jetstream.JetStream, instance string, registry prometheus.Registerer, log *slog.Logger) *Watch {
+	f := &Watch{
+		js: js, instance: instance, log: log.With("component", "streams"),
+		count: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_foreign_streams", Help: "Streams that are not weir's and answer producers in its place: they must be changed or removed.",
+		}),
+	}
+	f.found.Store(&Streams{})
+	registry.MustRegister(f.count)
+	return f
+}
+
+// Refuse looks once, before anything is changed, and says why the worker must not start. A user who may not ask is told so in
+// the log: then weir cannot know.
+func (f *Watch) Refuse(ctx context.Context, denied *connect.Denials) error {
+	asking, done := denied.Tolerate(ctx)
+	defer done()
+	found, err := streamsOver(asking, f.js, nobodysOwn, jobSubjects)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		f.cannotLook(err)
+		return nil
+	}
+	return found.err()
+}
+
+// Run looks until ctx ends.
+func (f *Watch) Run(ctx context.Context) error {
+	tick := time.NewTicker(LookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.Look(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Look asks once, and tells what has changed: in the log, by the metric, by readiness and by an event.
+func (f *Watch) Look(ctx context.Context) {
+	found, err := streamsOver(ctx, f.js, nobodysOwn, jobSubjects)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		f.cannotLook(err)
+		return
+	case f.blind:
+		f.blind = false
+		f.log.Info("streams can be looked at again")
+	}
+	before := f.found.Swap(&found)
+	f.count.Set(float64(len(found)))
+	switch {
+	case found.names() == before.names():
+	case len(found) > 0:
+		f.log.Error("not ready", "err", found.err())
+	default:
+		f.log.Info("no stream takes jobs in weir's place any more: ready again", "streams", before.String())
+	}
+	f.tell(ctx, found)
+}
+
+// cannotLook says once that nothing is known; what was known stays.
+func (f *Watch) cannotLook(err error) {
+	if !f.blind {
+		f.log.Warn("weir cannot look whether a stream takes jobs in its place: let its user publish to $JS.API.STREAM.NAMES (the role worker of deploy/nats)",
+			"subjects", jobSubjects, "err", err)
+	}
+	f.blind = true
+}
+
+// HealthData is what unhealthy and healthy events tell.
+type HealthData struct {
+	Instance string  `json:"instance"`
+	Why      string  `json:"why"`
+	Streams  Streams `json:"streams,omitempty"`
+}
+
+// tell stores an event of what was found, if the last one said something else. One that cannot be stored is tried again at the
+// next look.
+func (f *Watch) tell(ctx context.Context, found Streams) {
+	now := found.names()
+	if now == f.told {
+		return
+	}
+	e := deadletter.Event{Type: deadletter.HealthyEvent, Data: HealthData{Instance: f.instance, Why: "no stream takes jobs in weir's place any more"}}
+	if len(found) > 0 {
+		e.Type = deadletter.UnhealthyEvent
+		e.Data = HealthData{Instance: f.instance, Why: found.err().Error(), Streams: found[:min(len(found), mostForeign)]}
+	}
+	ctx, cancel := context.WithTimeout(ctx, foreignTimeout)
+	defer cancel()
+	if err := e.Publish(ctx, f.js); err != nil {
+		f.log.Warn("an event could not be stored; trying again", "err", err)
+		return
+	}
+	f.told = now
+}
+
+// Err says why the worker is not ready, nil when it is.
+func (f *Watch) Err() error { return f.found.Load().err() }
+
+// names are the streams without what changes while they stand: how much they hold.
+func (f Streams) names() string {
+	if len(f) == 0 {
+		return ""
+	}
+	text := ""
+	for _, s := range f {
+		text += fmt.Sprintln(s.Name, s.Subjects)
+	}
+	return text
+}

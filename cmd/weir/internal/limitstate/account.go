@@ -1,0 +1,371 @@
+package limitstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/clock"
+	"weir/dispatcher/ledger"
+)
+
+// Accounts of quotas and budgets.
+//
+// A checkpoint claims ahead, so that what a start restores is a bound. Beside it an account is kept: what the ledger says
+// of each quota and budget up to one of its sequences. It is advanced by reading the ledger, never by what the process
+// believes it has stored, and no claim is in it. A start reads the ledger from there on in the background, and once every
+// partition has been recovered, and every call that was under way at a death has its record, the sum takes the
+// place of the bound. Where the ledger does not tell, the account begins anew with the bound: then that is what it
+// costs, and the next death adds nothing to it. Until the bound has been replaced, a limit that only the bound has used up is
+// asked again soon, no job is buried and no budget told for it, and its metric is absent.
+
+// accountNote is an account as it is stored.
+type accountNote struct {
+	Born    time.Time       `json:"born"`           // the ledger
+	Read    uint64          `json:"read"`           // the account holds its records up to this sequence
+	Boot    string          `json:"boot,omitempty"` // of the machine that the embedded server's writes were in the memory of
+	Account *bucket.Account `json:"account"`
+}
+
+// accounts keeps one api's account. Only its run touches it, once opened.
+type accounts struct {
+	api       string
+	store     *bucket.Memory
+	js        jetstream.JetStream
+	control   jetstream.KeyValue
+	instance  string
+	start     bucket.Micros // by the calendar: this process has planned nothing before
+	now       func() bucket.Micros
+	ahead     func() bucket.Micros
+	recovered func() (unlogged int, ok bool)
+	price     func() int64 // of a call
+	changed   func()       // the limits count something else now
+	log       *slog.Logger
+	settled   chan struct{} // closed when no bound stands any more
+
+	note    accountNote
+	stored  uint64          // note.Read of the last one that was stored
+	began   uint64          // the ledger's last sequence before this process called anything
+	former  *bucket.Account // what the ledger says of calls of former processes; nil once that was put in force
+	shifted bucket.Micros   // by how much the calendar was ahead when the account was advanced last
+}
+
+const (
+	accountEvery = 10 * time.Second
+	accountWait  = 5 * time.Second       // the longest that storing one may take
+	accountPoll  = 20 * time.Millisecond // how soon it is looked again whether all partitions are recovered
+	accountRetry = time.Second
+	mostUnread   = 2_000_000 // records that a start reads: beyond them the bound stays
+	mostIdle     = 100_000   // records of other apis after which an account without calls is stored again
+)
+
+func accountKey(api string) string { return "account." + api }
+
+// openAccounts finds what the ledger says of an api's limits, whose last checkpoint is restored. Nothing may have been
+// granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
+func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory) (*accounts, error) {
+	a := &accounts{
+		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
+		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
+		changed: func() {}, settled: make(chan struct{}),
+		log: o.Log.With("component", "limits", "api", api),
+	}
+	a.shifted = a.ahead()
+	a.start = a.now() + a.shifted
+	extent, err := ledger.ExtentOf(ctx, a.js)
+	if err != nil {
+		return nil, err
+	}
+	a.began = extent.Last
+	boot := ""
+	if o.Unsynced {
+		boot = bootID()
+	}
+	why, err := a.recall(ctx, extent, boot)
+	if err != nil {
+		return nil, err
+	}
+	a.note.Boot = boot
+	switch {
+	case why == "":
+	case why == noAccount && extent.First <= 1 && extent.Last <= mostUnread: // the ledger has all there ever was
+		a.note.Born, a.note.Read, a.note.Account = extent.Born, 0, bucket.NewAccount(store.Rules())
+		if err := a.put(ctx); err != nil {
+			return nil, err
+		}
+	default:
+		return a, a.beginAnew(ctx, extent, why)
+	}
+	a.former = a.note.Account.Clone()
+	if len(store.Bounds()) == 0 {
+		close(a.settled) // the last process stopped in order
+	}
+	return a, nil
+}
+
+// noAccount is why there is none where weir is new, or was of a version that kept none.
+const noAccount = "no account was kept"
+
+// bootID names the time since the machine was started: what was not synced before is lost. "?" where nothing tells.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "?"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// recall reads the stored account, and says why it is of no use where it is not.
+func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string) (why string, err error) {
+	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.api)))
+	if err != nil {
+		return "", fmt.Errorf("account of the last run: %w", err)
+	}
+	if m == nil {
+		return noAccount, nil
+	}
+	if err := json.Unmarshal(m.Data, &a.note); err != nil || a.note.Account == nil {
+		return "the account cannot be read", nil //nolint:nilerr // the bound holds without it
+	}
+	a.stored = a.note.Read
+	switch {
+	case !a.note.Born.Equal(extent.Born):
+		return "the ledger was made anew", nil
+	case a.note.Boot != boot || boot == "?":
+		return "the machine was started again, and not everything was synced before", nil
+	case extent.Last < a.note.Read:
+		return "the ledger has lost its last records", nil
+	case extent.First > a.note.Read+1:
+		return "the ledger does not reach back to the last account", nil
+	case extent.Last-a.note.Read > mostUnread:
+		return "too many records have come since the last account", nil
+	}
+	a.note.Account.Follow(a.store.Account())
+	return "", nil
+}
+
+// beginAnew takes what the limits count now for what the ledger says: it has all that was granted, and may be too much.
+func (a *accounts) beginAnew(ctx context.Context, extent ledger.Extent, why string) error {
+	if len(a.store.Bounds()) > 0 {
+		a.log.Info("what limits may have used before the start counts as used: the ledger does not tell", "reason", why)
+	}
+	a.note.Born, a.note.Read, a.note.Account = extent.Born, extent.Last, a.store.Account()
+	if err := a.put(ctx); err != nil {
+		return err
+	}
+	a.correct(nil)
+	return nil
+}
+
+func (a *accounts) put(ctx context.Context) error {
+	data, err := json.Marshal(a.note)
+	if err != nil {
+		panic("an account that JSON cannot carry: " + err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, accountWait)
+	defer cancel()
+	if _, err := a.control.Put(ctx, accountKey(a.api), data); err != nil {
+		return fmt.Errorf("account of the limits: %w", err)
+	}
+	a.stored = a.note.Read
+	return nil
+}
+
+// run puts what former processes used in force once it is known, and keeps the account up to date until ctx ends.
+func (a *accounts) run(ctx context.Context) {
+	if !a.awaitRecovery(ctx) {
+		return
+	}
+	told := ""
+	for wait := time.Duration(0); ; {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		err := a.advance(ctx)
+		switch wait = accountEvery; {
+		case err == nil:
+			told = ""
+			continue
+		case ctx.Err() != nil:
+			return
+		case err.Error() != told:
+			told = err.Error()
+			a.log.Warn("what the ledger says of the limits could not be added up; trying again", "err", err)
+		}
+		wait = accountRetry
+	}
+}
+
+// awaitRecovery blocks until every call of former processes has its record, and reports false where ctx ended before.
+func (a *accounts) awaitRecovery(ctx context.Context) bool {
+	tick := time.NewTicker(accountPoll)
+	defer tick.Stop()
+	for {
+		if _, ok := a.recovered(); ok {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// draft is an account on its way to the ledger's end.
+type draft struct {
+	note   accountNote
+	former *bucket.Account // as accounts has it
+	rules  bucket.Rules
+	calls  int // that were counted
+}
+
+// advance reads on in the ledger, and the first time corrects what the limits count for former processes.
+//
+// The ledger's end is asked for before the limits are: a limit that is new to the account came into force after that, so
+// that no record up to there names it.
+func (a *accounts) advance(ctx context.Context) error {
+	extent, err := ledger.ExtentOf(ctx, a.js)
+	if err != nil {
+		return err
+	}
+	if extent.Last < a.note.Read || extent.First > a.note.Read+1 || !extent.Born.Equal(a.note.Born) {
+		return a.beginAnew(ctx, extent, "the ledger has lost records")
+	}
+	d := a.draft()
+	err = ledger.ReadCharges(ctx, a.js, a.api, d.note.Read, extent.Last, func(c *ledger.Record, seq uint64) {
+		d.calls++
+		d.count(d.note.Account, c)
+		if d.former != nil && a.isFormer(c, seq) {
+			d.count(d.former, c)
+		}
+	})
+	if errors.Is(err, ledger.ErrUnreadable) {
+		return a.beginAnew(ctx, extent, err.Error())
+	}
+	if err != nil {
+		return err
+	}
+	d.note.Read = extent.Last
+	return a.adopt(ctx, d)
+}
+
+// draft begins with what is known, for the limits that are in force now.
+func (a *accounts) draft() *draft {
+	d := &draft{note: a.note, rules: a.store.Rules()}
+	d.note.Account = a.note.Account.Clone()
+	present := a.store.Account()
+	unsure := d.note.Account.Follow(present)
+	if ahead := a.ahead(); ahead > a.shifted+clock.Step { // the times that sliding quotas know are by a clock that was left
+		a.shifted = ahead
+		unsure = append(unsure, d.note.Account.Slide(present)...)
+	}
+	if a.former != nil {
+		d.former = a.former.Clone()
+		d.former.Limits = slices.DeleteFunc(d.former.Limits, func(l bucket.LimitAccount) bool { return slices.Contains(unsure, l.Name) })
+	}
+	return d
+}
+
+// count counts a call in the limits that were in force when it was made.
+func (d *draft) count(account *bucket.Account, c *ledger.Record) {
+	for i := range d.rules.Shared {
+		l := &d.rules.Shared[i]
+		if units, in := c.Took(l); in {
+			account.Add(d.rules, l.Name, ChargedAt(c), units)
+		}
+	}
+}
+
+// slotAfter is how long after its intent was stored a call has started at the latest: a slot that is farther is given back.
+const slotAfter = 5 * time.Second
+
+// ChargedAt is when a call counts: at its slot, by the calendar. Of one of a former process that was found without a record the
+// slot is not known. Where nobody knows whether it was made, its record tells when it was to start at the earliest: at the edge
+// of a period it counts in the next.
+func ChargedAt(c *ledger.Record) bucket.Micros {
+	switch {
+	case !c.Planned.IsZero():
+		return bucket.MicrosOf(c.Planned)
+	case c.Outcome == ledger.Done:
+		return bucket.MicrosOf(c.Started)
+	}
+	return bucket.MicrosOf(c.Started.Add(slotAfter))
+}
+
+// isFormer reports whether a record is of a call that this process did not make: it counts no grant for it.
+func (a *accounts) isFormer(c *ledger.Record, seq uint64) bool {
+	return seq <= a.began || c.Planned.IsZero() || bucket.MicrosOf(c.Planned) < a.start || c.Instance != a.instance
+}
+
+// adopt stores an account and, the first time, puts what former processes used in force: only then may the limits count less
+// than what was restored, since a restart begins with the account.
+func (a *accounts) adopt(ctx context.Context, d *draft) error {
+	now := a.now() + a.ahead()
+	d.note.Account.Forget(d.rules, now)
+	if d.former != nil {
+		d.former.Forget(d.rules, now)
+		a.addUnlogged(d, now)
+	}
+	former := a.former
+	a.note, a.former = d.note, d.former
+	if former == nil && d.calls == 0 && d.note.Read-a.stored < mostIdle {
+		return nil
+	}
+	if err := a.put(ctx); err != nil {
+		return err
+	}
+	if d.former != nil {
+		a.correct(d.former)
+	}
+	return nil
+}
+
+// addUnlogged counts calls that may have been under way at a death and that nobody wrote down: as many as there may be, but
+// never more than the bound allows for.
+func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
+	calls, _ := a.recovered()
+	if calls == 0 {
+		return
+	}
+	for name, bound := range a.store.Bounds() {
+		of := d.former.Of(name)
+		if of == nil {
+			continue
+		}
+		units := max(0, bound-of.UsedAt(now))
+		for i := range d.rules.Shared {
+			if l := &d.rules.Shared[i]; l.Name == name && l.Budget != nil {
+				units = min(units, int64(calls)*a.price())
+			} else if l.Name == name && l.Cost == (bucket.CostSource{}) {
+				units = min(units, int64(calls))
+			}
+		}
+		d.former.Add(d.rules, name, now, units)
+		d.note.Account.Add(d.rules, name, now, units)
+	}
+}
+
+// correct ends the time of bounds.
+func (a *accounts) correct(former *bucket.Account) {
+	a.former = nil
+	a.store.Correct(former)
+	select {
+	case <-a.settled:
+		return
+	default:
+	}
+	close(a.settled)
+	a.changed()
+}

@@ -1,0 +1,78 @@
+package limitstate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// TestCheckpointIsTakenByALaterOneOnly: a worker ends when another process has stored a checkpoint after its own, and for no
+// less: not for an older one that it is shown, nor for one of its own that it had given up.
+func TestCheckpointIsTakenByALaterOneOnly(t *testing.T) {
+	o := serverForLimits(t)
+	open := func() *checkpointer {
+		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 1}, InFlight: 1, Capacity: 10}}
+		store, err := bucket.NewMemory(rules, func() bucket.Micros { return bucket.MicrosOf(time.Now()) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := newCheckpointer(t.Context(), o, "other", store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	put := func(c *checkpointer, text string, want error) {
+		t.Helper()
+		if err := c.put(t.Context(), []byte(text)); !errors.Is(err, want) || want == nil && err != nil {
+			t.Fatalf("%s was put: %v, want %v", text, err, want)
+		}
+	}
+	c := open()
+	put(c, `{"a":1}`, nil)
+	put(c, `{"a":2}`, nil)
+
+	// Two were given up on their way, and the first of them is stored all the same.
+	given, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	for _, text := range []string{`{"a":3}`, `{"a":4}`} {
+		if c.put(given, []byte(text)) == nil {
+			t.Fatal("it was put")
+		}
+	}
+	if _, err := o.Control.Update(t.Context(), c.key(), []byte(`{"a":3}`), c.revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.put(t.Context(), []byte(`{"a":5}`)); err == nil || errors.Is(err, errCheckpointTaken) {
+		t.Fatalf("it found its own: %v", err)
+	}
+	put(c, `{"a":5}`, nil)
+
+	// The server is set back to before all of them.
+	last := c.own
+	c.own, c.revision = last+100, last+100
+	if err := c.put(t.Context(), []byte(`{"a":6}`)); err == nil || errors.Is(err, errCheckpointTaken) {
+		t.Fatalf("it found an older one: %v", err)
+	}
+	put(c, `{"a":6}`, nil)
+
+	// Another process takes over. It reads from the leader: direct reads, as of a replica that lags, are not to be had.
+	stream, err := o.JetStream.Stream(t.Context(), "KV_"+o.Control.Bucket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.AllowDirect = false
+	if _, err := o.JetStream.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	put(open(), `{"a":7}`, nil)
+	put(c, `{"a":8}`, errCheckpointTaken)
+	cfg.AllowDirect = true
+	if _, err := o.JetStream.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,100 @@
+package limitstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/dispatcher/httpcall"
+)
+
+// Limits that change hands.
+//
+// Who counted an api's limits last, Redis or the process, is told by the mark of the state in Redis. Counting in the
+// process again, the checkpoint of the last time it did so knows nothing of what was called since: the ledger does. The
+// mark is then replaced by a later one that no state in Redis has, so that Redis, when it takes over once more, takes
+// its own state for lost and is seeded from the ledger too.
+
+// processEpoch ends the epoch of a mark that says that the process counted last.
+const processEpoch = ".process"
+
+// takeOverFromRedis makes the process's checkpoint one that knows what was called while Redis counted, if it did.
+func takeOverFromRedis(ctx context.Context, o *Options, api *httpcall.API) error {
+	key := epochKey(api.Name)
+	entry, err := o.Control.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("limits of the last run: %w", err)
+	}
+	var mark redisMark
+	if err := json.Unmarshal(entry.Value(), &mark); err != nil {
+		return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", key, o.Control.Bucket(), err)
+	}
+	if strings.HasSuffix(mark.Epoch, processEpoch) {
+		return nil
+	}
+	o.Log.Info("limits are counted in the process again: what Redis counted is added up from the ledger", "api", api.Name)
+	s, err := snapshotOfLedger(ctx, o, api, o.Clock.Now())
+	if err != nil {
+		return err
+	}
+	born, _, _ := strings.Cut(mark.Epoch, ".")
+	n, _ := strconv.ParseInt(born, 10, 64) // what is no number is earlier than any
+	for _, put := range []struct {
+		key   string
+		value any
+	}{{checkpointKey(api.Name), s}, {key, redisMark{Epoch: strconv.FormatInt(n+1, 10) + processEpoch}}} {
+		data, err := json.Marshal(put.value)
+		if err != nil {
+			panic("a checkpoint that JSON cannot carry: " + err.Error())
+		}
+		if _, err := o.Control.Put(ctx, put.key, data); err != nil {
+			return fmt.Errorf("take over the limits: %w", err)
+		}
+	}
+	return nil
+}
+
+// snapshotOfLedger is what an api's shared limits may have counted, as far as the ledger knows: a rate's burst is owed,
+// and a call may be running for every permit there is, for one lease.
+func snapshotOfLedger(ctx context.Context, o *Options, api *httpcall.API, now bucket.Micros) (bucket.Snapshot, error) {
+	s := bucket.Snapshot{Until: now}
+	var counted []bucket.Limit
+	since := map[string]time.Time{}
+	for i := range api.Rules.Shared {
+		l := &api.Rules.Shared[i]
+		switch {
+		case l.Rate != nil:
+			t := api.Rules.Interval(*l.Rate)
+			tat := now.Add(t.Duration() * time.Duration(l.Rate.Burst))
+			s.Limit = append(s.Limit, bucket.LimitSnapshot{Name: l.Name, TAT: tat, P: t.P, Q: t.Q})
+		case l.InFlight > 0:
+			s.Open, s.Lease = max(s.Open, l.InFlight), now+api.Rules.LeaseMicros()
+		default:
+			counted = append(counted, *l)
+			since[l.Name] = periodStart(api.Rules, l, now).Time()
+		}
+	}
+	used, err := readUsage(ctx, o.JetStream, api.Name, counted, since)
+	if err != nil {
+		return s, err
+	}
+	for i := range counted {
+		l := &counted[i]
+		one := bucket.LimitSnapshot{Name: l.Name, Used: used[l.Name]}
+		if quota := quotaOf(l); quota.Window == bucket.Sliding {
+			one.Used, one.Log = 0, [][2]int64{{int64(now), used[l.Name]}}
+		} else {
+			one.Start, one.End = quota.Period(now)
+		}
+		s.Limit = append(s.Limit, one)
+	}
+	return s, nil
+}

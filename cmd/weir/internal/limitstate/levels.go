@@ -1,0 +1,272 @@
+package limitstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// levelWatch looks at how much of one api's shared limits is used, for metrics and operators, and tells when a part of a
+// budget is spent.
+type levelWatch struct {
+	api     string
+	read    func(context.Context) ([]bucket.Level, error)
+	heard   func(error)   // whether the limits could be read
+	unknown func() string // why what was used of a limit is not known
+	price   func() int64
+	used    func([]bucket.Level) // what was read, for forecasts
+	letters *deadletter.Writer
+	control jetstream.KeyValue
+	log     *slog.Logger
+	clock   func() bucket.Micros
+	wake    chan struct{}
+
+	told map[string]budgetTold // by limit; nil until what was told before is read
+
+	mu     sync.Mutex // of latest
+	latest []bucket.Level
+}
+
+const (
+	levelsEvery = time.Second
+	levelsWait  = 2 * time.Second
+)
+
+// budgetTold is what was told of a budget: of one window of one amount.
+type budgetTold struct {
+	Start   bucket.Micros `json:"start"`
+	Count   int64         `json:"count"`
+	Percent int           `json:"percent"`
+}
+
+// BudgetData is what a budget event tells.
+type BudgetData struct {
+	Limit   string `json:"limit"`
+	Percent int    `json:"percent"` // the threshold; 100: what is left buys no further call
+	// Counted is what the budget counts: calls under way included, and after a crash those that may have been.
+	Counted     string           `json:"counted"`
+	Budget      string           `json:"budget"`
+	From        time.Time        `json:"from"`
+	Until       time.Time        `json:"until"`
+	OnExhausted bucket.Exhausted `json:"on_exhausted"`
+	Shadow      bool             `json:"shadow,omitempty"` // the budget only watches
+}
+
+func budgetKey(api string) string { return "budget." + api }
+
+func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
+	watch := &levelWatch{
+		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return o.Caller.Price(api) },
+		used:    func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
+		letters: o.Letters, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
+		wake: make(chan struct{}, 1),
+	}
+	if o.Redis != nil {
+		watch.heard = func(err error) { o.Caller.HeardOfLimiter(api, err) }
+	}
+	o.Levels.add(watch)
+	return watch
+}
+
+// run looks until ctx ends.
+func (w *levelWatch) run(ctx context.Context) error {
+	tick := time.NewTicker(levelsEvery)
+	defer tick.Stop()
+	for {
+		w.look(ctx)
+		select {
+		case <-tick.C:
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// now has it look at once. It does not block.
+func (w *levelWatch) now() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *levelWatch) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, levelsWait)
+	defer cancel()
+	levels, err := w.read(ctx)
+	if ctx.Err() == nil || err == nil {
+		w.heard(err)
+	}
+	w.mu.Lock()
+	w.latest = levels
+	w.mu.Unlock()
+	if err != nil {
+		return
+	}
+	w.used(levels)
+	if err := w.tellSpent(ctx, levels); err != nil && ctx.Err() == nil {
+		w.log.Warn("how much of a budget is spent could not be told; trying again", "err", err)
+	}
+}
+
+// levels are the latest that were read, nil when they could not be.
+func (w *levelWatch) levels() []bucket.Level {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.latest
+}
+
+// tellSpent sends an event for every threshold that a budget has reached and that was not told in this window. The event
+// has an id of its own: what is told twice, by two replicas or after a crash, is stored once.
+func (w *levelWatch) tellSpent(ctx context.Context, levels []bucket.Level) error {
+	if !slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Limit.Budget != nil }) {
+		return nil
+	}
+	if w.told == nil {
+		if err := w.recall(ctx); err != nil {
+			return err
+		}
+	}
+	changed := false
+	for i := range levels {
+		l := &levels[i]
+		if l.Limit.Budget == nil || l.Unknown || l.Bound {
+			continue
+		}
+		start, end := l.Window(w.clock())
+		told := w.told[l.Limit.Name]
+		if told.Start != start || told.Count != l.Count {
+			told = budgetTold{Start: start, Count: l.Count}
+		}
+		for _, percent := range []int{50, 80, 100} { // each is told once for a window
+			reached := l.Percent() >= percent || percent == 100 && l.Count-l.Used < w.price()
+			if !reached || percent <= told.Percent {
+				continue
+			}
+			if err := w.tell(ctx, l, percent, start, end); err != nil {
+				return err
+			}
+			told.Percent, changed = percent, true
+		}
+		w.told[l.Limit.Name] = told
+	}
+	if !changed {
+		return nil
+	}
+	return w.keep(ctx)
+}
+
+func (w *levelWatch) tell(ctx context.Context, l *bucket.Level, percent int, start, end bucket.Micros) error {
+	w.log.Info("a budget is being spent", "limit", l.Limit.Name, "percent", percent, "counted", config.Money(l.Used).String(),
+		"budget", config.Money(l.Count).String(), "until", end.Time())
+	stored := make(chan error, 1)
+	w.letters.Send(deadletter.Event{
+		Type: deadletter.BudgetEvent, API: w.api, ID: fmt.Sprintf("budget.%s.%s.%d.%d.%d", w.api, l.Limit.Name, l.Count, start, percent),
+		Data: BudgetData{
+			Limit: l.Limit.Name, Percent: percent, Counted: config.Money(l.Used).String(), Budget: config.Money(l.Count).String(),
+			From: start.Time(), Until: end.Time(), OnExhausted: l.Limit.Budget.OnExhausted, Shadow: l.Limit.Shadow,
+		},
+	}, func(err error) { stored <- err })
+	select {
+	case err := <-stored:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("event %s: %w", deadletter.BudgetEvent, context.Cause(ctx))
+	}
+}
+
+// recall reads what was told before this process started.
+func (w *levelWatch) recall(ctx context.Context) error {
+	told := map[string]budgetTold{}
+	entry, err := w.control.Get(ctx, budgetKey(w.api))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return fmt.Errorf("what was told of budgets: %w", err)
+	default:
+		if err := json.Unmarshal(entry.Value(), &told); err != nil {
+			return fmt.Errorf("what was told of budgets (%s in %s) cannot be read: %w", budgetKey(w.api), w.control.Bucket(), err)
+		}
+	}
+	w.told = told
+	return nil
+}
+
+func (w *levelWatch) keep(ctx context.Context) error {
+	data, err := json.Marshal(w.told)
+	if err != nil {
+		panic("what JSON cannot carry was told of budgets: " + err.Error())
+	}
+	if _, err := w.control.Put(ctx, budgetKey(w.api), data); err != nil {
+		return fmt.Errorf("what was told of budgets: %w", err)
+	}
+	return nil
+}
+
+// Levels has the watches of all apis, for metrics and operators. It is safe for concurrent use.
+type Levels struct {
+	mu      sync.Mutex // of watches
+	watches []*levelWatch
+}
+
+var (
+	usedDesc = prometheus.NewDesc("weir_limit_used_ratio", "How much of a quota or budget shared by all keys is used in its present window, 0 to 1.",
+		[]string{"api", "limit"}, nil)
+	shadowDesc = prometheus.NewDesc("weir_shadow_holds_total", "Calls that a limit with shadow: true would have held.", []string{"api", "limit"}, nil)
+)
+
+func (b *Levels) add(w *levelWatch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.watches = append(b.watches, w)
+}
+
+// Of are the latest levels of an api.
+func (b *Levels) Of(api string) []bucket.Level {
+	b.mu.Lock()
+	watches := slices.Clone(b.watches)
+	b.mu.Unlock()
+	for _, w := range watches {
+		if w.api == api {
+			return w.levels()
+		}
+	}
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (b *Levels) Describe(ch chan<- *prometheus.Desc) {
+	ch <- usedDesc
+	ch <- shadowDesc
+}
+
+// Collect implements prometheus.Collector. While limits cannot be read, or what was used before the start is being added up, their
+// series are absent.
+func (b *Levels) Collect(ch chan<- prometheus.Metric) {
+	b.mu.Lock()
+	watches := slices.Clone(b.watches)
+	b.mu.Unlock()
+	for _, w := range watches {
+		for _, l := range w.levels() {
+			if l.Count > 0 && !l.Bound {
+				ch <- prometheus.MustNewConstMetric(usedDesc, prometheus.GaugeValue, float64(l.Used)/float64(l.Count), w.api, l.Limit.Name)
+			}
+			if l.Limit.Shadow {
+				ch <- prometheus.MustNewConstMetric(shadowDesc, prometheus.CounterValue, float64(l.Held), w.api, l.Limit.Name)
+			}
+		}
+	}
+}

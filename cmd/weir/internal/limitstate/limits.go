@@ -1,0 +1,126 @@
+package limitstate
+
+import (
+	"context"
+	"log/slog"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/clock"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Options are what the limits of all apis of one process stand on.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Control   jetstream.KeyValue // where marks, checkpoints and accounts are kept
+	Letters   *deadletter.Writer // for the events of budgets
+	Caller    Caller
+	Clock     *clock.Clock
+	Redis     *Redis  // nil where limits are counted in the process
+	Levels    *Levels // that every api's levels are entered in
+	Instance  string
+	Unsynced  bool // what the server has acknowledged may be lost with the machine
+	Log       *slog.Logger
+}
+
+// Caller is what limits must know of whoever calls by them, and tell to it. It is asked by the name of an api, at any time
+// after the api's limits were opened, and from several goroutines.
+type Caller interface {
+	Quiet(api string) bool                           // no call runs here or waits to be recorded
+	Beside() bool                                    // other replicas call too
+	Recovered(api string) (unlogged int, ok bool)    // every call of former processes has its record, but for so many
+	Price(api string) int64                          // of a call, in millionths
+	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
+	HeardOfLimiter(api string, err error)            // whether the limits can be read
+}
+
+// Limits are one api's, open. In the process none is granted before Run.
+type Limits struct {
+	// Lane is what a lane needs of them: its api and its queue are still to be put in.
+	Lane dispatcher.APIOptions
+
+	state   limitStore
+	watch   *levelWatch
+	settled <-chan struct{}
+}
+
+// limitStore keeps what one api's limits have counted where a restart finds it.
+type limitStore interface {
+	run(ctx context.Context) error // until ctx ends
+}
+
+// Open opens where an api's limits are counted, in Redis or in the process, with what the last run left. It blocks until
+// all is read and stored that must be before the first slot.
+func Open(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+	if o.Redis != nil {
+		return openInRedis(ctx, o, api)
+	}
+	return openInProcess(ctx, o, api)
+}
+
+func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+	shared, err := openSharedLimits(ctx, o, api)
+	if err != nil {
+		return nil, err
+	}
+	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Lane: dispatcher.APIOptions{
+		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
+	}}
+	a.watch.unknown = shared.unknown
+	return a, nil
+}
+
+func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits, error) {
+	if err := takeOverFromRedis(ctx, o, api); err != nil {
+		return nil, err
+	}
+	store, err := bucket.NewMemory(api.Rules, o.Clock.Now)
+	if err != nil {
+		return nil, err
+	}
+	checkpoints, err := newCheckpointer(ctx, o, api.Name, store)
+	if err != nil {
+		return nil, err
+	}
+	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store); err != nil {
+		return nil, err
+	}
+	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Lane: dispatcher.APIOptions{
+		Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
+			tat, _ := store.TAT(key)
+			return tat
+		},
+	}}
+	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
+	checkpoints.accounts.changed = func() {
+		checkpoints.now()
+		a.watch.now()
+	}
+	return a, nil
+}
+
+// Run keeps what the limits have counted until ctx ends. Its error ends the process: somebody else counts the limits now.
+func (a *Limits) Run(ctx context.Context) error { return a.state.run(ctx) }
+
+// WatchLevels looks every second how much of the limits is used, until ctx ends.
+func (a *Limits) WatchLevels(ctx context.Context) error { return a.watch.run(ctx) }
+
+// AwaitExact waits until no limit counts a bound any more, and reports false where ctx ended before. Limits in Redis never do.
+func (a *Limits) AwaitExact(ctx context.Context) bool {
+	if a.settled == nil {
+		return true
+	}
+	select {
+	case <-a.settled:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,311 @@
+package limitstate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/redisstore"
+	"weir/bucket/stream"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// sharedLimits are one api's limits in Redis, with what makes a loss of Redis harmless: what its state was is kept in
+// NATS, before the first slot of it is used, and what a lost state had counted is added up from the ledger.
+type sharedLimits struct {
+	api     string
+	redis   *Redis
+	store   atomic.Pointer[redisstore.Store] // nil until Redis has answered once
+	control jetstream.KeyValue
+	js      jetstream.JetStream
+	log     *slog.Logger
+	clock   clockWatch
+	quiet   func() bool   // no call of the api is running here or waits to be recorded
+	beside  func() bool   // other replicas call too
+	lost    chan struct{} // the state may have been lost
+
+	mu    sync.Mutex // of all below
+	rules bucket.Rules
+	kept  redisMark
+	doubt bool               // some of what was counted may be unknown
+	open  map[int64]struct{} // grants that have not ended
+	why   string             // what was lost could not be added up yet, and what to do
+}
+
+// redisMark is what is kept of a state: which one it is, and how many asks it had counted.
+type redisMark struct {
+	Epoch string `json:"epoch"`
+	Asked int64  `json:"asked"`
+}
+
+const (
+	markEvery = time.Second
+	markWait  = 2 * time.Second
+)
+
+// openSharedLimits opens an api's limits in Redis. While Redis does not answer they stay closed: calls hold, and run
+// opens them when it does.
+func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*sharedLimits, error) {
+	s := &sharedLimits{
+		api: api.Name, control: o.Control, js: o.JetStream, rules: api.Rules, open: map[int64]struct{}{}, lost: make(chan struct{}, 1),
+		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
+		beside: func() bool { return o.Caller.Beside() },
+	}
+	if err := s.recall(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.begin(ctx); err != nil && !errors.Is(err, redisstore.ErrUnreachable) {
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin opens the limits. The state's mark is stored before they are used, so that no later loss is taken for a beginning.
+func (s *sharedLimits) begin(ctx context.Context) error {
+	client, err := s.redis.reach(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	store, err := redisstore.New(ctx, redisstore.Options{
+		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead,
+	})
+	if errors.Is(err, redisstore.ErrEviction) {
+		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := store.Touch(ctx); err != nil {
+		return err
+	}
+	mark := redisMark{}
+	mark.Epoch, mark.Asked = store.Mark()
+	if err := s.put(ctx, mark); err != nil {
+		return err
+	}
+	if s.kept.Epoch != redisstore.Fresh && s.kept.Epoch != mark.Epoch {
+		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
+	}
+	s.doubt = true
+	s.kept = mark
+	s.store.Store(store)
+	s.wake()
+	return nil
+}
+
+// opened is the store, or why there is none yet.
+func (s *sharedLimits) opened() (*redisstore.Store, error) {
+	if store := s.store.Load(); store != nil {
+		return store, nil
+	}
+	return nil, redisstore.ErrUnreachable
+}
+
+// recall finds what state the api's limits had. An api of which neither a mark nor a call is recorded was never called.
+func (s *sharedLimits) recall(ctx context.Context) error {
+	entry, err := s.control.Get(ctx, s.key())
+	if err == nil {
+		if err := json.Unmarshal(entry.Value(), &s.kept); err != nil {
+			return fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", s.key(), s.control.Bucket(), err)
+		}
+		return nil
+	}
+	if !errors.Is(err, jetstream.ErrKeyNotFound) {
+		return fmt.Errorf("limits of the last run: %w", err)
+	}
+	called, err := hasCalls(ctx, s.js, s.api)
+	if err != nil {
+		return err
+	}
+	if !called {
+		s.kept.Epoch = redisstore.Fresh
+	}
+	return nil
+}
+
+func (s *sharedLimits) key() string { return epochKey(s.api) }
+
+func epochKey(api string) string { return "epoch." + api }
+
+// hasCalls reports whether the ledger knows any call of an api.
+func hasCalls(ctx context.Context, js jetstream.JetStream, api string) (bool, error) {
+	last, err := stream.LastOf(ctx, js.Conn(), ledger.CallsStream, ledger.CallsOf(api))
+	if err != nil {
+		return false, fmt.Errorf("ledger: %w", err)
+	}
+	return last > 0, nil
+}
+
+// Reserve implements bucket.Store. Slots of a state whose mark is not stored yet are not given: they are lost.
+func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket.Answer, error) {
+	store, err := s.opened()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := store.Reserve(ctx, asks)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	known := store.Epoch() == s.kept.Epoch
+	if known {
+		for i := range answers {
+			for _, g := range answers[i].Grants {
+				s.open[g.Serial] = struct{}{}
+			}
+			if s.doubt {
+				s.softenLocked(&answers[i])
+			}
+		}
+	}
+	s.mu.Unlock()
+	if known {
+		return answers, nil
+	}
+	if err := s.keep(ctx); err != nil {
+		return nil, err
+	}
+	return nil, errors.New("the limits' state in redis has changed")
+}
+
+// softenLocked makes of a quota that may only count as used up, because nobody knows, one that is to be asked again soon: its
+// period may not be over, and no job may be buried for it.
+func (s *sharedLimits) softenLocked(a *bucket.Answer) {
+	for i := range s.rules.Shared {
+		if l := &s.rules.Shared[i]; l.Name == a.Wait.Limit && (l.Quota != nil || l.Budget != nil) && !a.Wait.Never {
+			a.Wait.Exhausted = ""
+			a.Wait.Until = min(a.Wait.Until, a.Now.Add(seedRetry))
+		}
+	}
+}
+
+// Settle implements bucket.Store.
+func (s *sharedLimits) Settle(ctx context.Context, uses []bucket.Use) error {
+	store, err := s.opened()
+	if err != nil {
+		return err
+	}
+	if err := store.Settle(ctx, uses); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range uses {
+		delete(s.open, uses[i].Grant.Serial)
+	}
+	return nil
+}
+
+// Apply puts new rules in force.
+func (s *sharedLimits) Apply(rules bucket.Rules) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if store := s.store.Load(); store != nil {
+		if err := store.Apply(rules); err != nil {
+			return err
+		}
+	}
+	s.rules, s.doubt = rules, true
+	s.wake()
+	return nil
+}
+
+// suspect has run look whether something was lost.
+func (s *sharedLimits) suspect() {
+	s.mu.Lock()
+	s.doubt = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+// wake has run look at once. It does not block.
+func (s *sharedLimits) wake() {
+	select {
+	case s.lost <- struct{}{}:
+	default:
+	}
+}
+
+// keep stores the state's mark.
+func (s *sharedLimits) keep(ctx context.Context) error {
+	store, err := s.opened()
+	if err != nil {
+		return err
+	}
+	var mark redisMark
+	mark.Epoch, mark.Asked = store.Mark()
+	s.mu.Lock()
+	same, changed := mark == s.kept, mark.Epoch != s.kept.Epoch
+	s.mu.Unlock()
+	if same {
+		return nil
+	}
+	if changed {
+		s.log.Warn("the limits begin a new state in redis: what an earlier one had counted counts as used until the ledger tells", "epoch", mark.Epoch)
+		s.suspect()
+	}
+	if err := s.put(ctx, mark); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = mark
+	return nil
+}
+
+func (s *sharedLimits) put(ctx context.Context, mark redisMark) error {
+	data, err := json.Marshal(mark)
+	if err != nil {
+		panic("a mark that JSON cannot carry: " + err.Error())
+	}
+	ctx, cancel := context.WithTimeout(ctx, markWait)
+	defer cancel()
+	if _, err := s.control.Put(ctx, s.key(), data); err != nil {
+		return fmt.Errorf("the limits' mark: %w", err)
+	}
+	return nil
+}
+
+// run keeps the mark up to date and seeds what was lost, until ctx ends.
+func (s *sharedLimits) run(ctx context.Context) error {
+	tick := time.NewTicker(markEvery)
+	defer tick.Stop()
+	told := ""
+	for s.store.Load() == nil {
+		err := s.begin(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			s.log.Warn("the limits are not open yet: calls hold; trying again", "err", err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			stream.Sleep(ctx, markEvery)
+		}
+	}
+	for {
+		select {
+		case <-tick.C:
+			if err := s.keep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("the state of the limits in redis could not be noted", "err", err)
+			}
+		case <-s.lost:
+			s.seed(ctx)
+		case <-ctx.Done():
+			return s.keep(context.WithoutCancel(ctx))
+		}
+	}
+}

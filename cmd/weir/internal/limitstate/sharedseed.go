@@ -1,0 +1,157 @@
+package limitstate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/redisstore"
+)
+
+// What a lost state of Redis had counted is added up from the ledger.
+
+const (
+	seedRetry  = time.Second
+	seedPoll   = 20 * time.Millisecond
+	seedWithin = 5 * time.Minute // the longest the ledger may take to be added up
+)
+
+// unknown says why what was lost is not added up yet.
+func (s *sharedLimits) unknown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why
+}
+
+// seed adds up from the ledger what quotas and budgets had counted that were lost, and tries again until it has.
+func (s *sharedLimits) seed(ctx context.Context) {
+	store, err := s.opened()
+	if err != nil {
+		return
+	}
+	told := ""
+	for ctx.Err() == nil {
+		epoch := store.Epoch()
+		_, err := store.Touch(ctx) // also brings new rules into force where debts are kept
+		var unknown []string
+		if err == nil {
+			unknown, err = store.Unknown(ctx)
+		}
+		if err == nil && len(unknown) == 0 {
+			s.mu.Lock()
+			s.doubt, s.why = s.kept.Epoch != epoch, ""
+			s.mu.Unlock()
+			return
+		}
+		if err == nil {
+			err = s.seedThese(ctx, store, unknown)
+		}
+		if err != nil && ctx.Err() == nil && err.Error() != told {
+			told = err.Error()
+			s.mu.Lock()
+			s.why = told
+			s.mu.Unlock()
+			s.log.Warn("quotas count as used up until the ledger is added up; trying again", "limits", strings.Join(unknown, ", "), "err", err)
+		}
+		select {
+		case <-time.After(seedRetry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, unknown []string) error {
+	s.mu.Lock()
+	rules := s.rules
+	s.mu.Unlock()
+	if err := s.awaitOthers(ctx, rules); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, seedWithin)
+	defer cancel()
+	var limits []bucket.Limit
+	for _, l := range rules.Shared {
+		if slices.Contains(unknown, l.Name) {
+			limits = append(limits, l)
+		}
+	}
+	if err := s.awaitQuiet(ctx, limits); err != nil {
+		return err
+	}
+	now, err := store.Touch(ctx)
+	if err != nil {
+		return err
+	}
+	ahead := now.Until(bucket.MicrosOf(time.Now())) // periods are by the clock of redis, the ledger is by ours
+	since := map[string]time.Time{}
+	for i := range limits {
+		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
+	}
+	used, err := readUsage(ctx, s.js, s.api, limits, since)
+	if err != nil {
+		return err
+	}
+	if err := store.Seed(ctx, used); err != nil {
+		return err
+	}
+	s.log.Info("what quotas had counted was added up from the ledger", "limits", strings.Join(unknown, ", "))
+	return nil
+}
+
+// awaitOthers blocks until the calls of other replicas that may have been running have ended and are in the ledger: that
+// takes them no longer than a permit's lease. As those of this one they are the last.
+func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond; {
+		select {
+		case <-time.After(seedRetry):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// awaitQuiet blocks until all that was called is in the ledger. Nothing new is called meanwhile, since what is unknown
+// counts as used up, unless it only counts.
+func (s *sharedLimits) awaitQuiet(ctx context.Context, limits []bucket.Limit) error {
+	if !slices.ContainsFunc(limits, func(l bucket.Limit) bool { return !l.Shadow }) {
+		return nil
+	}
+	tick := time.NewTicker(seedPoll)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		open := len(s.open)
+		s.mu.Unlock()
+		if open == 0 && s.quiet() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("calls are still running: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// periodStart is since when what was used of a quota or budget counts at now.
+func periodStart(rules bucket.Rules, l *bucket.Limit, now bucket.Micros) bucket.Micros {
+	quota := quotaOf(l)
+	if quota.Window == bucket.Sliding {
+		life, _ := rules.SlidingBounds(*quota)
+		return now - life
+	}
+	start, _ := quota.Period(now)
+	return start
+}
+
+// quotaOf is a quota, or what a budget is one of.
+func quotaOf(l *bucket.Limit) *bucket.Quota {
+	if l.Budget != nil {
+		return &l.Budget.Quota
+	}
+	return l.Quota
+}

@@ -1,0 +1,105 @@
+package limitstate
+
+import (
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+)
+
+// LimitShown is what operators see of a limit's level.
+type LimitShown struct {
+	Limit   string     `json:"limit"`
+	Used    int64      `json:"used"`
+	Count   int64      `json:"count"`
+	Unit    Unit       `json:"unit"`
+	Until   *time.Time `json:"until,omitempty"`   // of the period
+	Shadow  bool       `json:"shadow,omitempty"`  // it only watches
+	Held    int64      `json:"held,omitempty"`    // calls that it would have held
+	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
+	Why     string     `json:"why,omitempty"`     // it could not be, and what to do
+	Bound   bool       `json:"bound,omitempty"`   // used is the most that it can be, until calls before the start are added up
+}
+
+// Shown are an api's levels for operators.
+func (b *Levels) Shown(api string) (limits []LimitShown) {
+	for _, l := range b.Of(api) {
+		s := LimitShown{
+			Limit: l.Limit.Name, Used: l.Used, Count: l.Count, Unit: InUnits, Shadow: l.Limit.Shadow, Held: l.Held, Unknown: l.Unknown, Why: b.why(api, l),
+			Bound: l.Bound,
+		}
+		if l.Limit.Budget != nil {
+			s.Unit = InMoney
+		}
+		if l.Start < l.End {
+			until := l.End.Time()
+			s.Until = &until
+		}
+		limits = append(limits, s)
+	}
+	return limits
+}
+
+// why says what keeps a limit's count unknown.
+func (b *Levels) why(api string, l bucket.Level) string {
+	if !l.Unknown {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.watches {
+		if w.api == api {
+			return w.unknown()
+		}
+	}
+	return ""
+}
+
+// Text says in words how much of a limit is used.
+func (l *LimitShown) Text() string {
+	text := ""
+	switch {
+	case l.Unknown:
+		text = "counts as used up: what was used is not known"
+		if l.Why != "" {
+			text += ": " + l.Why
+		}
+	case l.Count > 0:
+		text = Amount(l.Used, l.Unit) + " of " + Amount(l.Count, l.Unit) + " used"
+		if l.Bound {
+			text = "at most " + text
+		}
+		if l.Until != nil {
+			text += " until " + cli.ClockTime(*l.Until)
+		}
+	}
+	if l.Bound {
+		text += ": what was called before the start is being added up"
+	}
+	if l.Shadow {
+		if text != "" {
+			text += ", "
+		}
+		text += "only watches: would have held " + strconv.FormatInt(l.Held, 10) + " calls"
+	}
+	return text
+}
+
+// Unit is what a limit counts.
+type Unit string
+
+// The units.
+const (
+	InUnits Unit = "units"      // one a call, where nothing else is configured
+	InMoney Unit = "millionths" // of the currency
+)
+
+// Amount writes a number for people.
+func Amount(n int64, u Unit) string {
+	if u == InMoney {
+		return config.Money(n).String()
+	}
+	return strconv.FormatInt(n, 10)
+}

@@ -1,0 +1,57 @@
+package limitstate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/dispatcher/ledger"
+)
+
+// usageMargin is how much earlier than a period its calls are counted: what belongs to the period before counts too,
+// rather than that a call at its edge does not.
+const usageMargin = time.Second
+
+// errNotCovered is a ledger that begins later than the period that is asked for.
+var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
+	"to call before, apply a configuration in which it has another name, and as its count what you know to be left")
+
+// readUsage adds up what the ledger knows to have been taken from limits since the times given for each. It reads the
+// ledger as a stream: memory does not grow with it.
+func readUsage(ctx context.Context, js jetstream.JetStream, api string, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
+	used := map[string]int64{}
+	first := time.Now()
+	for i := range limits {
+		used[limits[i].Name] = 0
+		if at := since[limits[i].Name]; at.Before(first) {
+			first = at
+		}
+	}
+	first = first.Add(-usageMargin)
+	covers, err := ledger.Reaches(ctx, js, first)
+	if err != nil {
+		return nil, err
+	}
+	if !covers {
+		return nil, errNotCovered
+	}
+	read := func(c *ledger.Record, _, _ uint64) error {
+		for i := range limits {
+			if l := &limits[i]; !c.Started.Before(since[l.Name].Add(-usageMargin)) {
+				used[l.Name] += c.Units(l)
+			}
+		}
+		return nil
+	}
+	unreadable, err := ledger.Read(ctx, js, ledger.Filter{API: api, Since: first}, read)
+	if err == nil && unreadable > 0 {
+		err = fmt.Errorf("ledger: %d records of api %s cannot be read", unreadable, api)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return used, nil
+}

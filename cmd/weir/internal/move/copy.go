@@ -1,0 +1,181 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/connect"
+)
+
+// Bounds of copying one stream. The server at the other end gives a restore up that gets nothing for five seconds, and
+// then has nothing of it.
+const (
+	copyChunk  = 128 << 10        // bytes of one message
+	copyWindow = 4 << 20          // bytes on their way
+	chunkWait  = 60 * time.Second // for the next chunk, or its receipt
+	endWait    = 10 * time.Minute // for the stream to be made of them
+	apiWait    = 60 * time.Second
+	newsWait   = 4 * time.Second // for a subscription to be known in all of a cluster
+)
+
+// snapshotStream is what a server says of a stream that it is about to send: its configuration as it is, whatever
+// fields this version of weir knows of, and its state.
+type snapshotStream struct {
+	Config map[string]json.RawMessage `json:"config"`
+	State  json.RawMessage            `json:"state"`
+	Error  *jetstream.APIError        `json:"error"`
+}
+
+// streamCopy is one stream on its way from one server to another.
+type streamCopy struct {
+	from, to *nats.Conn
+	name     string
+	replicas int // that the copy is to have
+
+	chunks  chan *nats.Msg
+	deliver string // where the receiver takes them
+}
+
+// run sends the stream with all it has, sequences and consumers too, to a server that does not have it. The server makes
+// it whole or not at all. It returns the bytes that were sent.
+func (c *streamCopy) run(ctx context.Context) (sent int64, err error) {
+	inbox := c.from.NewInbox()
+	c.chunks = make(chan *nats.Msg, 2*copyWindow/copyChunk)
+	sub, err := c.from.ChanSubscribe(inbox, c.chunks)
+	if err != nil {
+		return 0, fmt.Errorf("receive %s: %w", c.name, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // the connection may have gone
+	if err := c.begin(ctx, inbox); err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case chunk := <-c.chunks:
+			if len(chunk.Data) == 0 {
+				return sent, c.end(ctx, chunk)
+			}
+			if err := c.relay(ctx, chunk); err != nil {
+				return sent, err
+			}
+			sent += int64(len(chunk.Data))
+		case <-time.After(chunkWait):
+			return sent, fmt.Errorf("read %s: the server sent nothing for %s", c.name, chunkWait)
+		case <-ctx.Done():
+			return sent, context.Cause(ctx)
+		}
+	}
+}
+
+// begin asks one server to send, and the other to take.
+func (c *streamCopy) begin(ctx context.Context, inbox string) error {
+	ctx, cancel := context.WithTimeout(ctx, apiWait)
+	defer cancel()
+	size := min(copyChunk, c.to.MaxPayload()-1024)
+	answer, err := request(ctx, c.from, "$JS.API.STREAM.SNAPSHOT."+c.name, map[string]any{
+		"deliver_subject": inbox, "chunk_size": size, "window_size": copyWindow / copyChunk * size,
+	})
+	var snapshot snapshotStream
+	if err = errors.Join(err, readAnswer(answer, &snapshot)); err == nil && snapshot.Error != nil {
+		err = snapshot.Error
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", c.name, err)
+	}
+	snapshot.Config["num_replicas"] = json.RawMessage(strconv.Itoa(c.replicas))
+	delete(snapshot.Config, "placement") // it names servers of the source
+	answer, err = request(ctx, c.to, "$JS.API.STREAM.RESTORE."+c.name, map[string]any{"config": snapshot.Config, "state": snapshot.State})
+	var restore struct {
+		DeliverSubject string              `json:"deliver_subject"`
+		Error          *jetstream.APIError `json:"error"`
+	}
+	if err = errors.Join(err, readAnswer(answer, &restore)); err == nil && restore.Error != nil {
+		err = connect.ExplainStreams(restore.Error)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", c.name, err)
+	}
+	c.deliver = restore.DeliverSubject
+	return nil
+}
+
+// relay hands a chunk on, and acknowledges it to the sender when the receiver has it.
+func (c *streamCopy) relay(ctx context.Context, chunk *nats.Msg) error {
+	ctx, cancel := context.WithTimeout(ctx, chunkWait)
+	defer cancel()
+	if err := c.give(ctx, chunk.Data); err != nil {
+		return err
+	}
+	if chunk.Reply == "" {
+		return nil // the last one
+	}
+	if err := chunk.Respond(nil); err != nil {
+		return fmt.Errorf("read %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// end says that all was sent, unless the sender broke off, and returns when the stream is there.
+func (c *streamCopy) end(ctx context.Context, last *nats.Msg) error {
+	if status := last.Header.Get("Status"); status != "" && status != "204" {
+		return fmt.Errorf("read %s: %s %s", c.name, status, last.Header.Get("Description"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, endWait)
+	defer cancel()
+	return c.give(ctx, nil)
+}
+
+// give sends the receiver something and waits for its receipt.
+func (c *streamCopy) give(ctx context.Context, data []byte) error {
+	receipt, err := c.to.RequestWithContext(ctx, c.deliver, data)
+	// In a cluster another server may take it, and ours hears of that a moment later.
+	for start := time.Now(); errors.Is(err, nats.ErrNoResponders) && time.Since(start) < newsWait && stream.Sleep(ctx, settlePoll); {
+		receipt, err = c.to.RequestWithContext(ctx, c.deliver, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", c.name, err)
+	}
+	var answer struct {
+		Error *jetstream.APIError `json:"error"`
+	}
+	if len(receipt.Data) == 0 {
+		return nil
+	}
+	if err := readAnswer(receipt.Data, &answer); err != nil {
+		return fmt.Errorf("write %s: %w", c.name, err)
+	}
+	if answer.Error != nil {
+		return fmt.Errorf("write %s: %w", c.name, connect.ExplainStreams(answer.Error))
+	}
+	return nil
+}
+
+// request asks JetStream's API with JSON.
+func request(ctx context.Context, nc *nats.Conn, subject string, question any) ([]byte, error) {
+	data, err := json.Marshal(question)
+	if err != nil {
+		panic("a question that JSON cannot carry: " + err.Error())
+	}
+	msg, err := nc.RequestWithContext(ctx, subject, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", subject, err)
+	}
+	return msg.Data, nil
+}
+
+func readAnswer(data []byte, answer any) error {
+	if data == nil {
+		return nil // there is an error already
+	}
+	if err := json.Unmarshal(data, answer); err != nil {
+		return fmt.Errorf("the server's answer cannot be read: %w", err)
+	}
+	return nil
+}

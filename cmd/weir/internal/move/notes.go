@@ -1,0 +1,123 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+)
+
+// noteBucket is where both ends of a move note it. It is never moved itself.
+const noteBucket = "weir_move"
+
+// Keys of the two notes. One server can have both: it was moved to, and is moved from now.
+const (
+	leavingKey  = "leaving"
+	arrivingKey = "arriving"
+)
+
+// note keeps weir from starting where jobs are not, or not yet: a job that is in two places would be called twice.
+type note struct {
+	ID   string    `json:"id"`
+	From string    `json:"from"`
+	To   string    `json:"to"`
+	Who  string    `json:"who"`
+	At   time.Time `json:"at"`
+	Done bool      `json:"done"`
+}
+
+// readNote reads a note; nil where there is none.
+func readNote(ctx context.Context, js jetstream.JetStream, key string) (*note, error) {
+	kv, err := js.KeyValue(ctx, noteBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil //nolint:nilnil // no note is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("key-value bucket %s: %w", noteBucket, err)
+	}
+	entry, err := kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil //nolint:nilnil // no note is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("the note of a move (%s in %s): %w", key, noteBucket, err)
+	}
+	var n note
+	if err := json.Unmarshal(entry.Value(), &n); err != nil {
+		return nil, fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", key, noteBucket, err)
+	}
+	return &n, nil
+}
+
+// writeNote keeps a note. It is on disk, as far as the server promises that, when it returns.
+func writeNote(ctx context.Context, js jetstream.JetStream, replicas int, key string, n note) error {
+	kv, err := js.KeyValue(ctx, noteBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: noteBucket, Description: "weir: from where and to where jobs were moved", Replicas: replicas,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("key-value bucket %s: %w", noteBucket, connect.ExplainStreams(err))
+	}
+	data, err := json.Marshal(n)
+	if err != nil {
+		panic("a note that JSON cannot carry: " + err.Error())
+	}
+	if _, err := kv.Put(ctx, key, data); err != nil {
+		return fmt.Errorf("note the move: %w", err)
+	}
+	return nil
+}
+
+func dropNote(ctx context.Context, js jetstream.JetStream, key string) error {
+	kv, err := js.KeyValue(ctx, noteBucket)
+	if err == nil {
+		err = kv.Purge(ctx, key)
+	}
+	if err != nil {
+		return fmt.Errorf("forget the move: %w", err)
+	}
+	return nil
+}
+
+// ArrivedAt is when jobs were last moved to a server, or when that was begun; zero where none ever were.
+func ArrivedAt(ctx context.Context, js jetstream.JetStream) (time.Time, error) {
+	n, err := readNote(ctx, js, arrivingKey)
+	if err != nil || n == nil {
+		return time.Time{}, err
+	}
+	return n.At, nil
+}
+
+// RefuseElsewhere keeps a worker from a server whose jobs are elsewhere, or are still on their way here.
+func RefuseElsewhere(ctx context.Context, js jetstream.JetStream) error {
+	left, err := readNote(ctx, js, leavingKey)
+	if err != nil {
+		return err
+	}
+	if left != nil {
+		return left.away()
+	}
+	arriving, err := readNote(ctx, js, arrivingKey)
+	if err != nil {
+		return err
+	}
+	if arriving != nil && !arriving.Done {
+		return fmt.Errorf("jobs are being moved to this server from %s (by %s, at %s), and not all are here: end that with the same `weir move`, or take it back with `weir move --abandon`",
+			arriving.From, arriving.Who, cli.ClockTime(arriving.At))
+	}
+	return nil
+}
+
+// away says that the jobs of this server are another's.
+func (n *note) away() error {
+	what, fix := "are being moved", "end that with the same `weir move`, or take it back with `weir move --abandon`"
+	if n.Done {
+		what, fix = "were moved", "start weir there, with WEIR_NATS_URL; what is here would be called a second time"
+	}
+	return fmt.Errorf("the jobs of this server %s to %s (by %s, at %s): %s", what, n.To, n.Who, cli.ClockTime(n.At), fix)
+}

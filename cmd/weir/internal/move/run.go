@@ -1,0 +1,195 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/embedded"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// mover is a move under way.
+type mover struct {
+	from, to *connect.Connection
+	inside   bool // the source is a server in this process: nobody else uses its data
+	replicas int
+	talk     func(format string, args ...any)
+	note     note
+	streams  []*jetstream.StreamInfo // of the source, as they were when it began
+}
+
+// report is what --json prints.
+type report struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Streams  int    `json:"streams"`
+	Messages uint64 `json:"messages"`
+	Bytes    uint64 `json:"bytes"`
+	Replicas int    `json:"replicas"`
+}
+
+// Options say from where to where, and how whoever asked is talked to.
+type Options struct {
+	From      string // a data directory of weir, or a server's address
+	FromCreds string // a credentials file for an address
+	To        string // the new server's address; empty: as the environment says
+	Abandon   bool   // take a move back that is not done
+	Confirm   func(question string) error
+	As        cli.Format
+	Out, Talk io.Writer
+}
+
+// Run moves everything of weir to another server, or goes on with that. It blocks until all is there and compared. It can be
+// broken off at any time and called again.
+func Run(ctx context.Context, f Options) error {
+	m, stop, err := openMove(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if f.Abandon {
+		return m.abandon(ctx)
+	}
+	done, err := m.check(ctx)
+	if err != nil || done {
+		return err
+	}
+	told := report{From: m.from.At, To: m.to.At, Streams: len(m.streams), Replicas: m.replicas}
+	for _, s := range m.streams {
+		told.Messages += s.State.Msgs
+		told.Bytes += s.State.Bytes
+	}
+	err = f.Confirm(fmt.Sprintf("Move %s with %s (%s) from %s to %s, with %s?", cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"),
+		config.FormatSize(int64(told.Bytes)), m.from.At, m.to.At, cli.Count(m.replicas, "replica")))
+	if err != nil {
+		return err
+	}
+	if err := m.run(ctx); err != nil {
+		return err
+	}
+	if f.As == cli.AsJSON {
+		return cli.PrintJSON(f.Out, told)
+	}
+	_, err = fmt.Fprintf(f.Out, "moved %s with %s to %s: start weir there (WEIR_NATS_URL); %s is kept, and weir will not start on it\n",
+		cli.Count(told.Streams, "stream"), cli.Count(told.Messages, "message"), m.to.At, m.from.At)
+	return err
+}
+
+// openMove connects to both ends.
+func openMove(ctx context.Context, f Options) (m *mover, stop func(), err error) {
+	settings, err := config.ReadSettingsFor(f.To)
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	if settings.Embedded() || f.From == "" {
+		return nil, nil, cli.Usage(errors.New("say from where and to where: --from with a data directory or an address, --to or WEIR_NATS_URL with the new server's"))
+	}
+	m = &mover{replicas: settings.Replicas, talk: func(format string, args ...any) {
+		_, _ = fmt.Fprintf(f.Talk, "weir: "+format+"\n", args...) // talk
+	}}
+	stopSource, err := m.openSource(ctx, f, settings)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.to, err = connect.DialAs(settings); err != nil {
+		stopSource()
+		return nil, nil, err
+	}
+	m.note = note{From: m.from.At, To: m.to.At, Who: cli.User(), At: time.Now().UTC()}
+	return m, func() { m.to.Close(); stopSource() }, nil
+}
+
+// openSource connects to the server to move from, and starts it where it is a directory.
+func (m *mover) openSource(ctx context.Context, f Options, settings *config.Settings) (stop func(), err error) {
+	var opts []nats.Option
+	if inbox := settings.NATSInbox; inbox != "" {
+		opts = append(opts, nats.CustomInboxPrefix(inbox))
+	}
+	url, at := f.From, "the server at --from"
+	stop = func() {}
+	if strings.Contains(f.From, "://") {
+		if f.FromCreds != "" {
+			opts = append(opts, nats.UserCredentials(f.FromCreds))
+		}
+		if settings.NATSCA != "" {
+			opts = append(opts, nats.RootCAs(settings.NATSCA))
+		}
+	} else {
+		if _, err := os.Stat(filepath.Join(f.From, "jetstream")); err != nil {
+			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.From))
+		}
+		server, err := embedded.Start(ctx, embedded.Options{
+			Listen: "127.0.0.1:0", Dir: f.From, SyncAlways: true, MaxPayload: connect.MaxPayload(nil), Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return nil, cli.Refused(err)
+		}
+		stop, url, m.inside = server.Shutdown, server.ClientURL(), true
+	}
+	m.from, err = connect.Open(connect.Address{URL: url, At: at, Start: "it", Name: "weir move", Timeout: apiWait, Options: opts})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	if m.from.At = m.from.Conn.ConnectedUrlRedacted(); m.inside {
+		m.from.At = f.From
+	}
+	shutdown := stop
+	return func() { m.from.Close(); shutdown() }, nil
+}
+
+// run copies, verifies, and only then lets weir start at the target.
+func (m *mover) run(ctx context.Context) error {
+	if m.note.ID == "" {
+		m.note.ID = nuid.Next()
+	}
+	if err := writeNote(ctx, m.from.JetStream, m.streams[0].Config.Replicas, leavingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
+	}
+	if own, err := readNote(ctx, m.to.JetStream, leavingKey); err != nil {
+		return m.to.Explain(err)
+	} else if own != nil && own.ID == m.note.ID {
+		return errors.Join(cli.Usage(errors.New("--from and --to are the same server")), dropNote(ctx, m.from.JetStream, leavingKey))
+	}
+	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
+	}
+	// From here on no weir starts at either end. One that was just starting shows now, or by what it stores.
+	if err := m.quiet(ctx); err != nil {
+		return err
+	}
+	if err := m.expel(ctx); err != nil {
+		return err
+	}
+	for i, s := range m.streams {
+		sent, err := m.copy(ctx, s)
+		if err != nil {
+			return fmt.Errorf("%w; nothing is lost: run the same command again, or --abandon", err)
+		}
+		m.talk("%d of %d: %s, %s, %s sent", i+1, len(m.streams), s.Config.Name, cli.Count(s.State.Msgs, "message"), config.FormatSize(sent))
+	}
+	if err := m.verify(ctx); err != nil {
+		return err
+	}
+	m.note.Done, m.note.At = true, time.Now().UTC()
+	if err := writeNote(ctx, m.from.JetStream, 1, leavingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.from.At, m.from.Explain(err))
+	}
+	if err := writeNote(ctx, m.to.JetStream, m.replicas, arrivingKey, m.note); err != nil {
+		return fmt.Errorf("%s: %w", m.to.At, m.to.Explain(err))
+	}
+	return m.seal(ctx)
+}

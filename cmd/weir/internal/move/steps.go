@@ -1,0 +1,256 @@
+package move
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+)
+
+// check refuses what cannot be moved, before anything is changed. done is true where this move was made already.
+func (m *mover) check(ctx context.Context) (done bool, err error) {
+	if m.streams, err = Streams(ctx, m.from.JetStream); err != nil {
+		return false, m.from.Explain(err)
+	}
+	if len(m.streams) == 0 {
+		return false, cli.NotFound(fmt.Errorf("there is nothing to move: weir has not run on %s", m.from.At))
+	}
+	if err := m.checkTarget(ctx); err != nil {
+		return false, err
+	}
+	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
+	if err != nil {
+		return false, m.from.Explain(err)
+	}
+	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
+	if err != nil {
+		return false, m.to.Explain(err)
+	}
+	begun := leaving != nil && arriving != nil && leaving.ID == arriving.ID
+	switch {
+	case begun && arriving.Done:
+		m.talk("everything was moved from %s to %s at %s already", m.from.At, m.to.At, cli.ClockTime(arriving.At))
+		return true, m.seal(ctx)
+	case leaving != nil && !begun && (leaving.Done || leaving.To != m.to.At):
+		return false, cli.Refused(fmt.Errorf("the jobs on %s are, or were, on their way to %s: name that as --to, or take a move that is not done back with --abandon", m.from.At, leaving.To))
+	case arriving != nil && !arriving.Done && !begun:
+		return false, cli.Refused(fmt.Errorf("%s is the target of a move from %s that is not done: end that first, or take it back with --abandon", m.to.At, arriving.From))
+	case begun:
+		m.note.ID = leaving.ID
+		m.talk("going on with the move that was begun at %s", cli.ClockTime(leaving.At))
+	default:
+		if leaving != nil {
+			m.note.ID = leaving.ID
+		}
+		if err := m.refuseContent(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, m.quiet(ctx)
+}
+
+// refuseContent fails when the target has streams of weir.
+func (m *mover) refuseContent(ctx context.Context) error {
+	there, err := Streams(ctx, m.to.JetStream)
+	if err != nil {
+		return m.to.Explain(err)
+	}
+	if len(there) > 0 {
+		return cli.Refused(fmt.Errorf("%s has %s of weir already, %s the first, with %s: nothing is put among them. Name another server or account, or remove them (nats stream rm) if nobody needs what is in them",
+			m.to.At, cli.Count(len(there), "stream"), there[0].Config.Name, cli.Count(there[0].State.Msgs, "message")))
+	}
+	return nil
+}
+
+// checkTarget looks whether weir could run there at all, and could be given what the source has.
+func (m *mover) checkTarget(ctx context.Context) error {
+	check := connect.Check{
+		Conn: m.to.Conn, JetStream: m.to.JetStream, Denied: m.to.Denied, Settings: &config.Settings{Replicas: m.replicas}, Log: slog.New(slog.DiscardHandler),
+	}
+	if v, err := control.CurrentVersion(ctx, m.from); err == nil {
+		check.Config = v.Config
+	}
+	if err := check.TakesCopies(ctx); err != nil {
+		return err
+	}
+	var from, to [2]int
+	_, err := fmt.Sscanf(m.from.Conn.ConnectedServerVersion(), "%d.%d", &from[0], &from[1])
+	_, err2 := fmt.Sscanf(m.to.Conn.ConnectedServerVersion(), "%d.%d", &to[0], &to[1])
+	if err == nil && err2 == nil && (to[0] < from[0] || to[0] == from[0] && to[1] < from[1]) {
+		return cli.Refused(fmt.Errorf("the nats-server at %s is version %s, the one at %s is %s: upgrade the target, it may not be able to read what the other writes",
+			m.to.At, m.to.Conn.ConnectedServerVersion(), m.from.At, m.from.Conn.ConnectedServerVersion()))
+	}
+	return nil
+}
+
+// quiet fails when a weir runs at either end.
+func (m *mover) quiet(ctx context.Context) error {
+	if !m.inside {
+		if err := refuseRunning(ctx, m.from); err != nil {
+			return err
+		}
+	}
+	return refuseRunning(ctx, m.to)
+}
+
+// expel ends for good who dispatched at the source and is only silent, as a replica is that was stopped: it could go on. The
+// note is there by now, and keeps it from beginning anew.
+func (m *mover) expel(ctx context.Context) error {
+	if m.inside {
+		return nil
+	}
+	registry, err := lease.FindRegistry(ctx, m.from.JetStream)
+	if err != nil {
+		return m.from.Explain(err)
+	}
+	if registry == nil {
+		return nil
+	}
+	switch err := registry.ExpelAll(ctx); {
+	case errors.Is(err, lease.ErrLives):
+		return cli.Refused(fmt.Errorf("a weir dispatches on %s: stop it first", m.from.At))
+	case err != nil:
+		return m.from.Explain(err)
+	}
+	m.streams, err = Streams(ctx, m.from.JetStream) // the leases have changed
+	return m.from.Explain(err)
+}
+
+// copy makes one stream exist at the target as it is at the source, whatever an earlier try has left.
+func (m *mover) copy(ctx context.Context, s *jetstream.StreamInfo) (sent int64, err error) {
+	name := s.Config.Name
+	there, err := m.to.JetStream.Stream(ctx, name)
+	switch {
+	case err == nil && differs(s, there.CachedInfo()) == "":
+		return 0, nil
+	case err == nil:
+		// Left by a try that was broken off: no weir has run there since, and the source has it all.
+		if err := m.to.JetStream.DeleteStream(ctx, name); err != nil {
+			return 0, fmt.Errorf("remove what is left of %s on %s: %w", name, m.to.At, m.to.Explain(err))
+		}
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return 0, m.to.Explain(err)
+	}
+	c := streamCopy{from: m.from.Conn, to: m.to.Conn, name: name, replicas: m.replicas}
+	for start := time.Now(); ; {
+		sent, err = c.run(ctx)
+		var api *jetstream.APIError
+		// A server gives up a restore whose sender has died, but not at once.
+		if errors.As(err, &api) && api.ErrorCode == codeRestoreNameInUse && time.Since(start) < vanishWait && stream.Sleep(ctx, settlePoll) {
+			continue
+		}
+		return sent, err
+	}
+}
+
+// codeRestoreNameInUse is what a server says while a stream is there, or is being restored.
+const codeRestoreNameInUse = 10130
+
+// verify compares every stream with its copy, and the source with what it was when the move began.
+func (m *mover) verify(ctx context.Context) error {
+	now, err := Streams(ctx, m.from.JetStream)
+	if err != nil {
+		return m.from.Explain(err)
+	}
+	if len(now) != len(m.streams) {
+		return fmt.Errorf("%s had %d streams and has %d: something works there; run the same command again", m.from.At, len(m.streams), len(now))
+	}
+	for i, s := range m.streams {
+		if why := differs(s, now[i]); why != "" {
+			return fmt.Errorf("%s on %s has changed while it was copied (%s): something works there; stop it and run the same command again", s.Config.Name, m.from.At, why)
+		}
+		copied, err := awaitCopies(ctx, m.to, s.Config.Name)
+		if err != nil {
+			return err
+		}
+		if why := differs(s, copied); why != "" {
+			return fmt.Errorf("the copy of %s on %s is not right: %s; run the same command again", s.Config.Name, m.to.At, why)
+		}
+	}
+	return nil
+}
+
+// seal makes the source refuse whatever comes late: an intake that was stopped, or cut off, goes on there until it looks for the
+// note, and its producers are told 503. It comes last, since it cannot be undone; what came in before it is told.
+func (m *mover) seal(ctx context.Context) error {
+	if m.inside {
+		return nil // nobody else uses its data
+	}
+	late := []string{}
+	for _, s := range m.streams {
+		if s.Config.Sealed || !strings.HasPrefix(s.Config.Name, "WEIR_") {
+			continue
+		}
+		sealed := s.Config
+		sealed.Sealed = true
+		stream, err := m.from.JetStream.UpdateStream(ctx, sealed)
+		if err != nil {
+			return fmt.Errorf("everything is moved, but %s on %s could not be sealed: %w", s.Config.Name, m.from.At, m.from.Explain(err))
+		}
+		if last := stream.CachedInfo().State.LastSeq; last > s.State.LastSeq {
+			late = append(late, fmt.Sprintf("%s from %d on", s.Config.Name, s.State.LastSeq+1))
+		}
+	}
+	if len(late) > 0 {
+		return fmt.Errorf("everything is moved, but something came in on %s when it had been copied: it is only there; read it (nats stream view) and submit the jobs again: %s",
+			m.from.At, strings.Join(late, ", "))
+	}
+	return nil
+}
+
+// abandon takes back a move that is not done.
+func (m *mover) abandon(ctx context.Context) error {
+	leaving, err := readNote(ctx, m.from.JetStream, leavingKey)
+	if err != nil {
+		return m.from.Explain(err)
+	}
+	arriving, err := readNote(ctx, m.to.JetStream, arrivingKey)
+	if err != nil {
+		return m.to.Explain(err)
+	}
+	switch {
+	case leaving == nil:
+		return cli.NotFound(fmt.Errorf("no move from %s was begun", m.from.At))
+	case leaving.Done || arriving != nil && arriving.ID == leaving.ID && arriving.Done:
+		return cli.Refused(fmt.Errorf("the move from %s to %s is done: weir may have called jobs there since", m.from.At, leaving.To))
+	case (arriving == nil || arriving.ID != leaving.ID) && leaving.To != m.to.At:
+		return cli.Refused(fmt.Errorf("the move from %s goes to %s: name that as --to, so that what was copied there goes too", m.from.At, leaving.To))
+	}
+	if arriving != nil && arriving.ID == leaving.ID {
+		if err := m.dropCopies(ctx); err != nil {
+			return err
+		}
+	}
+	if err := dropNote(ctx, m.from.JetStream, leavingKey); err != nil {
+		return m.from.Explain(err)
+	}
+	m.talk("the move to %s is taken back: weir starts on %s again", m.to.At, m.from.At)
+	return nil
+}
+
+// dropCopies removes what this move put on the target: it had nothing of weir before.
+func (m *mover) dropCopies(ctx context.Context) error {
+	if err := refuseRunning(ctx, m.to); err != nil {
+		return err
+	}
+	copies, err := Streams(ctx, m.to.JetStream)
+	if err != nil {
+		return m.to.Explain(err)
+	}
+	for _, s := range copies {
+		if err := m.to.JetStream.DeleteStream(ctx, s.Config.Name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return fmt.Errorf("remove %s from %s: %w", s.Config.Name, m.to.At, m.to.Explain(err))
+		}
+	}
+	return m.to.Explain(dropNote(ctx, m.to.JetStream, arrivingKey))
+}

@@ -1,0 +1,52 @@
+package move
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/dispatcher/ownership"
+)
+
+// lookEvery is how often a worker looks whether its jobs are being moved away: a `weir move` waits until nobody shows any
+// more, but a worker that was stopped meanwhile, or cut off, goes on afterwards.
+const lookEvery = 2 * time.Second
+
+// Watch ends with an error when the jobs of the server are being moved away, else when ctx ends.
+func Watch(ctx context.Context, nc *nats.Conn) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := CheckStillHere(ctx, nc); errors.Is(err, ownership.ErrElsewhere) {
+			return err
+		}
+	}
+}
+
+// CheckStillHere fails with ErrElsewhere when the jobs of this server are being moved away, or were; with another error when that
+// cannot be told. It asks the leader: the answer is needed after a lease was written.
+func CheckStillHere(ctx context.Context, nc *nats.Conn) error {
+	msg, err := stream.AskLeader(ctx, nc, "KV_"+noteBucket, `{"last_by_subj":"$KV.`+noteBucket+`.`+leavingKey+`"}`)
+	var api *jetstream.APIError
+	switch {
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamNotFound, err == nil && (msg == nil || len(msg.Data) == 0):
+		return nil // no move, or one that was taken back
+	case err != nil:
+		return err
+	}
+	var n note
+	if err := json.Unmarshal(msg.Data, &n); err != nil {
+		return fmt.Errorf("the note of a move (%s in %s) cannot be read: %w", leavingKey, noteBucket, err)
+	}
+	return fmt.Errorf("%w: %w", ownership.ErrElsewhere, n.away())
+}

@@ -1,0 +1,276 @@
+package verify
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+)
+
+// replay holds the recorded calls of one api against its limits, one by one. What it keeps is bounded: about 500 bytes
+// for every key that was called, the calls within one period of each limit, the calls that ended within one timeout and
+// a minute of each other, and the last mostJobs jobs.
+//
+// The ledger has the calls in the order in which they ended and was told of; limits count when they started, so that
+// calls wait in a heap until no earlier one can come.
+type replay struct {
+	api     *config.API
+	since   time.Time // calls started before are left out
+	changed time.Time // since is when the limits were changed, if not zero
+	jitter  time.Duration
+
+	keys   map[string]*keyReplay
+	shared []*bucket.Checking // as the api's limits
+
+	account *bucket.Account // of what quotas and budgets have used; nil where not all calls are read
+	rules   bucket.Rules    // that calls are made by
+
+	early    earliest
+	settled  int64 // when the last call that was checked had started
+	newest   time.Time
+	horizon  time.Duration
+	jobs     jobsSeen
+	repeated []SecondCall // the first of those that are Unkeyed
+	Counts
+}
+
+// Counts are a replay's counts.
+type Counts struct {
+	Calls    int `json:"calls"`    // that left
+	Unsent   int `json:"unsent"`   // attempts of which nothing left
+	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows when
+	Late     int `json:"late"`     // recorded too late to be checked
+	Repeats  int `json:"repeats"`  // calls of a job whose call before may have been processed
+	Unkeyed  int `json:"unkeyed"`  // of them, those that the api could not take for the call before
+
+	First time.Time `json:"first,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
+
+	BilledYes, BilledUnknown config.Money `json:"-"`
+}
+
+type keyReplay struct{ rate, inFlight *bucket.Checking }
+
+// SecondCall is a call that should not have been made, unless the api calls a job once however often it is sent.
+type SecondCall struct {
+	Job     string    `json:"job"`
+	Key     string    `json:"key"`
+	Call    int       `json:"call"`
+	Started time.Time `json:"started"`
+	Before  string    `json:"before"` // the outcome of the call before
+}
+
+const (
+	mostJobs    = 1 << 20     // jobs that are remembered
+	mostRepeats = 10          // that are told one by one
+	recordDelay = time.Minute // until a call that has ended is in the ledger
+)
+
+func newReplay(a *config.API, since time.Time) *replay {
+	r := &replay{
+		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{},
+		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
+	}
+	for _, l := range a.Rules.Shared {
+		r.shared = append(r.shared, bucket.NewChecking(bucket.Expectation{Limit: l, Jitter: r.jitter}))
+	}
+	return r
+}
+
+// take takes one record in.
+func (r *replay) take(c *ledger.Record) {
+	r.charge(c)
+	if c.Started.Before(r.since) {
+		return
+	}
+	r.count(c)
+	switch {
+	case !c.Sent:
+		r.Unsent++
+		return
+	case c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown:
+		r.Unplaced++
+		return
+	}
+	r.Calls++
+	if r.First.IsZero() || c.Started.Before(r.First) {
+		r.First = c.Started
+	}
+	if c.Started.After(r.Last) {
+		r.Last = c.Started
+	}
+	heap.Push(&r.early, r.arrival(c))
+	if c.Ended.After(r.newest) {
+		r.newest = c.Ended
+	}
+	r.check(r.newest.Add(-r.horizon).UnixNano())
+}
+
+// charge counts what a call took from quotas and budgets, whenever their limits were changed.
+func (r *replay) charge(c *ledger.Record) {
+	if r.account == nil {
+		return
+	}
+	for i := range r.rules.Shared {
+		l := &r.rules.Shared[i]
+		if units, in := c.Took(l); in {
+			r.account.Add(r.rules, l.Name, limitstate.ChargedAt(c), units)
+		}
+	}
+}
+
+// used is how much of a limit is used now, by the ledger; nil where that is not known, or nothing is.
+func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
+	of := r.account.Of(l.Name)
+	if of == nil || l.Shadow {
+		return nil
+	}
+	r.account.Forget(r.rules, bucket.MicrosOf(now))
+	used := of.UsedAt(bucket.MicrosOf(now))
+	return &used
+}
+
+// count counts money, and calls that should not have been.
+func (r *replay) count(c *ledger.Record) {
+	if price, err := config.ParseMoney(c.Price); err == nil {
+		switch c.Billed {
+		case deadletter.BilledYes:
+			r.BilledYes += price
+		case deadletter.BilledUnknown:
+			r.BilledUnknown += price
+		}
+	}
+	id := jobID{c.Stream, c.Seq}
+	before, known := r.jobs.last[id]
+	if known && before.doubtful && c.Sent {
+		r.Repeats++
+		if !r.sameCall(before.identity, c.Idempotency) {
+			if r.Unkeyed++; len(r.repeated) < mostRepeats {
+				r.repeated = append(r.repeated, SecondCall{c.Job, c.Key, c.Call, c.Started, before.outcome})
+			}
+		}
+	}
+	// Nothing was sent, or the answer said "not now" or denied weir: only then another call is no second one.
+	doubtful := c.Sent && c.Outcome != ledger.PushedBack && c.Outcome != httpcall.DeniedCall
+	r.jobs.note(id, jobSeen{outcome: c.Outcome, doubtful: doubtful || before.doubtful, identity: cmp.Or(c.Idempotency, before.identity)})
+}
+
+// sameCall reports whether the api took a job's call for the one before, by how both carried idempotency keys. Records of
+// earlier versions do not say; then what the api is now decides.
+func (r *replay) sameCall(before, now string) bool {
+	if before == "" || now == "" {
+		return r.api.Idempotency != nil
+	}
+	return before == now
+}
+
+// arrival is a call as the limits count it.
+func (r *replay) arrival(c *ledger.Record) keyedArrival {
+	a := keyedArrival{key: c.Key, at: c.Started.UnixNano(), end: c.Ended.UnixNano()}
+	for i := range r.api.Rules.Shared {
+		a.costs = append(a.costs, c.Units(&r.api.Rules.Shared[i]))
+	}
+	return a
+}
+
+// check checks the calls that started before a time.
+func (r *replay) check(before int64) {
+	for len(r.early) > 0 && r.early[0].at < before {
+		a := heap.Pop(&r.early).(keyedArrival)
+		if a.at < r.settled {
+			r.Late++
+			continue
+		}
+		r.settled = a.at
+		key := r.key(a.key)
+		key.rate.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
+		key.inFlight.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
+		for i, c := range r.shared {
+			if a.costs[i] > 0 {
+				c.Add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]})
+			}
+		}
+	}
+}
+
+func (r *replay) key(name string) *keyReplay {
+	k := r.keys[name]
+	if k == nil {
+		limits := r.api.Rules.For(name)
+		k = &keyReplay{
+			rate:     bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, Jitter: r.jitter}),
+			inFlight: bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}}),
+		}
+		r.keys[name] = k
+	}
+	return k
+}
+
+// keyedArrival is a call that waits until no earlier one can come.
+type keyedArrival struct {
+	key     string
+	at, end int64
+	costs   []int64
+}
+
+// earliest is a heap of calls.
+type earliest []keyedArrival
+
+// Len implements heap.Interface.
+func (e earliest) Len() int { return len(e) }
+
+// Less implements heap.Interface.
+func (e earliest) Less(i, j int) bool { return e[i].at < e[j].at }
+
+// Swap implements heap.Interface.
+func (e earliest) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+
+// Push implements heap.Interface.
+func (e *earliest) Push(x any) { *e = append(*e, x.(keyedArrival)) }
+
+// Pop implements heap.Interface.
+func (e *earliest) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	*e = slices.Delete(*e, last, last+1)
+	return x
+}
+
+// jobID is where a job was queued: a redriven one is another.
+type jobID struct {
+	stream string
+	seq    uint64
+}
+
+type jobSeen struct {
+	outcome  string
+	doubtful bool   // one of its calls may have been processed
+	identity string // of its keys, where one of its calls carried one
+}
+
+// jobsSeen remembers the last mostJobs jobs.
+type jobsSeen struct {
+	last  map[jobID]jobSeen
+	order []jobID
+	next  int // to be forgotten
+}
+
+func (j *jobsSeen) note(id jobID, seen jobSeen) {
+	if _, known := j.last[id]; !known {
+		if len(j.order) < mostJobs {
+			j.order = append(j.order, id)
+		} else {
+			delete(j.last, j.order[j.next])
+			j.order[j.next] = id
+			j.next = (j.next + 1) % mostJobs
+		}
+	}
+	j.last[id] = seen
+}

@@ -1,0 +1,244 @@
+package verify
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
+)
+
+// Report is what was found of one api, as --json prints it.
+type Report struct {
+	API     string         `json:"api"`
+	Verdict bucket.Outcome `json:"verdict"`
+	Since   time.Time      `json:"since,omitzero"` // calls from before are left out
+	Keys    int            `json:"keys"`
+	Counts
+
+	BilledYes     string        `json:"billed_yes"`
+	BilledUnknown string        `json:"billed_unknown"`
+	Limits        []LimitReport `json:"limits"`
+	Repeated      []SecondCall  `json:"repeated,omitempty"` // the first ones
+}
+
+// LimitReport is what was found of one limit: of a key's own, in the worst key.
+type LimitReport struct {
+	Limit        string          `json:"limit"`
+	Key          string          `json:"key,omitempty"` // empty for one that all keys share
+	Verdict      bucket.Outcome  `json:"verdict"`
+	Calls        int             `json:"calls"`
+	Units        int64           `json:"units"`
+	Worst        int64           `json:"worst"` // units in one window, or calls at once
+	Allowed      int64           `json:"allowed"`
+	Used         *int64          `json:"used,omitempty"` // of a quota or budget, now; absent with --since
+	Unit         limitstate.Unit `json:"unit"`
+	Per          string          `json:"per"`
+	Shadow       bool            `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
+	Burst        float64         `json:"burst,omitempty"`
+	BurstAllowed int64           `json:"burst_allowed,omitempty"`
+}
+
+func tellVerdicts(o Options, replays map[string]*replay) error {
+	failed, calls := false, 0
+	t := &cli.Table{}
+	t.Row("API", "LIMIT", "KEY", "CALLS", "WORST", "ALLOWED", "USED", "BURST", "VERDICT")
+	var found []Report
+	var silent []*replay // of apis without a call
+	for _, name := range slices.Sorted(maps.Keys(replays)) {
+		v := replays[name].verdict()
+		if v.Calls+v.Unplaced+v.Unsent == 0 {
+			silent = append(silent, replays[name])
+			continue
+		}
+		found = append(found, v)
+		failed, calls = failed || v.Verdict != bucket.Pass, calls+v.Calls
+		for _, l := range v.Limits {
+			t.Row(v.API, l.Limit, cmp.Or(l.Key, "all"), strconv.Itoa(l.Calls), limitstate.Amount(l.Worst, l.Unit),
+				limitstate.Amount(l.Allowed, l.Unit)+" "+l.Per, usedFound(l), burstFound(l), verdictText(l))
+		}
+		if o.As == cli.AsJSON {
+			if err := cli.PrintJSON(o.Out, v); err != nil {
+				return err
+			}
+		}
+	}
+	if len(found) == 0 {
+		return noCalls(silent)
+	}
+	for _, r := range silent {
+		_, _ = fmt.Fprintf(o.Talk, "weir: %s: no call%s\n", r.api.Name, sinceText(r.changed))
+	}
+	if o.As == cli.ForPeople {
+		if err := errors.Join(t.Print(o.Out), tellTotals(o.Out, found)); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errors.New("not every limit is proven to have held")
+	}
+	return nil
+}
+
+// noCalls says that there is nothing to verify, and where there may be.
+func noCalls(silent []*replay) error {
+	var changed time.Time
+	for _, r := range silent {
+		if r.changed.After(changed) {
+			changed = r.changed
+		}
+	}
+	if changed.IsZero() {
+		return cli.NotFound(errors.New("the ledger has no such calls"))
+	}
+	return cli.NotFound(fmt.Errorf("no call%s: --since 1d looks further back", sinceText(changed)))
+}
+
+// sinceText says from when on calls were looked at, where that is not as it was asked for.
+func sinceText(changed time.Time) string {
+	if changed.IsZero() {
+		return ""
+	}
+	return " since the limits were last changed (" + changed.UTC().Format(time.RFC3339) + ")"
+}
+
+// verdictText says of a limit that only watches what it would have done.
+func verdictText(l LimitReport) string {
+	switch {
+	case !l.Shadow:
+		return string(l.Verdict)
+	case l.Verdict == bucket.Fail:
+		return "only watches: would have held calls"
+	}
+	return "only watches: would have held none"
+}
+
+func usedFound(l LimitReport) string {
+	if l.Used == nil {
+		return ""
+	}
+	return limitstate.Amount(*l.Used, l.Unit)
+}
+
+func burstFound(l LimitReport) string {
+	if l.BurstAllowed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f of %d", l.Burst, l.BurstAllowed)
+}
+
+// tellTotals says in words what the table has no place for.
+func tellTotals(w io.Writer, found []Report) error {
+	for _, v := range found {
+		started := ""
+		if !v.First.IsZero() {
+			started = fmt.Sprintf(", started %s to %s", cli.ClockTime(v.First), cli.ClockTime(v.Last))
+		}
+		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, cli.Count(v.Calls, "call"), cli.Count(v.Keys, "key"),
+			started, v.BilledYes, v.BilledUnknown)
+		if err != nil {
+			return fmt.Errorf("write the verdict: %w", err)
+		}
+		for _, note := range []struct {
+			n          int
+			noun, text string
+		}{
+			{v.Unsent, "attempt", "of which nothing was sent"},
+			{v.Unplaced, "call", "that may have been made before a crash, at a time that nobody knows: not held against limits"},
+			{v.Late, "call", "recorded too late to be held against limits"},
+			{v.Repeats, "call", "after one of the same job that may have been processed"},
+			{v.Unkeyed, "call", "of these that the api could not take for the one before, by its idempotency key"},
+		} {
+			if note.n > 0 {
+				_, _ = fmt.Fprintf(w, "  %s %s\n", cli.Count(note.n, note.noun), note.text)
+			}
+		}
+		for _, r := range v.Repeated {
+			_, _ = fmt.Fprintf(w, "    job %s of key %s: call %d at %s, after %s\n", cli.Visible(r.Job), cli.Visible(r.Key), r.Call, cli.ClockTime(r.Started), cli.Visible(r.Before))
+		}
+	}
+	return nil
+}
+
+// verdict is what was found. A job may be called again under its idempotency key; otherwise that fails.
+func (r *replay) verdict() Report {
+	v := Report{
+		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), Counts: r.Counts,
+		BilledYes: r.BilledYes.String(), BilledUnknown: r.BilledUnknown.String(),
+	}
+	own := map[string]LimitReport{}
+	for name, k := range r.keys {
+		limits := r.api.Rules.For(name)
+		rate := limitOf(bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, k.rate)
+		inFlight := limitOf(bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}, k.inFlight)
+		for _, l := range []LimitReport{rate, inFlight} {
+			l.Key = name
+			if worst, ok := own[l.Limit]; !ok || worse(l, worst) {
+				own[l.Limit] = l
+			}
+		}
+	}
+	for _, name := range []string{bucket.OwnRate, "in_flight"} {
+		if l, ok := own[name]; ok {
+			l.Limit = "bucket." + name
+			v.Limits = append(v.Limits, l)
+		}
+	}
+	for i, c := range r.shared {
+		l := limitOf(r.api.Rules.Shared[i], c)
+		l.Used = r.used(&r.api.Rules.Shared[i], time.Now())
+		v.Limits = append(v.Limits, l)
+	}
+	if r.Late > 0 {
+		v.Verdict = bucket.Inconclusive
+	}
+	for _, l := range v.Limits {
+		if l.Verdict == bucket.Fail && !l.Shadow {
+			v.Verdict = bucket.Fail
+		}
+	}
+	if r.Unkeyed > 0 {
+		v.Verdict, v.Repeated = bucket.Fail, r.repeated
+	}
+	return v
+}
+
+func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
+	v := c.Verdict()
+	j := LimitReport{
+		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: limitstate.InUnits, Per: "at once", Shadow: l.Shadow,
+	}
+	switch {
+	case l.Rate != nil:
+		j.Per, j.BurstAllowed = "per "+config.FormatDuration(l.Rate.Per), l.Rate.Burst
+	case l.Quota != nil:
+		j.Per = quotaPer(*l.Quota)
+	case l.Budget != nil:
+		j.Unit, j.Per = limitstate.InMoney, quotaPer(l.Budget.Quota)
+	}
+	return j
+}
+
+func quotaPer(q bucket.Quota) string {
+	if q.Window == bucket.Calendar {
+		return "per " + string(q.Unit)
+	}
+	return "per " + config.FormatDuration(q.Per)
+}
+
+// worse orders what was found of one limit in two keys: by the verdict, by how full the worst window was, by the burst.
+func worse(a, b LimitReport) bool {
+	if (a.Verdict == bucket.Fail) != (b.Verdict == bucket.Fail) {
+		return a.Verdict == bucket.Fail
+	}
+	fullA, fullB := float64(a.Worst)/float64(a.Allowed), float64(b.Worst)/float64(b.Allowed)
+	return cmp.Or(cmp.Compare(fullA, fullB), cmp.Compare(a.Burst, b.Burst), cmp.Compare(b.Key, a.Key)) > 0
+}

@@ -1,0 +1,135 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/terminal"
+	"weir/dispatcher/ledger"
+)
+
+// Options say which calls are verified, and where what is found goes.
+type Options struct {
+	API   string    // only of this one; empty: of all
+	Since time.Time // only calls from then on; zero: since an api's limits were last changed
+	As    cli.Format
+	Out   io.Writer // the findings
+	Talk  io.Writer // all else
+}
+
+// Run holds the recorded calls against the limits of the running configuration and writes what it finds. It blocks until the
+// ledger is read. It fails where a limit did not hold, where a job was called twice that must not be, and where there are no such calls.
+func Run(ctx context.Context, c *connect.Connection, o Options) error {
+	replays, err := newReplays(ctx, c, o.API, o.Since)
+	if err != nil {
+		return err
+	}
+	if err := readLedger(ctx, c, o, replays); err != nil {
+		return err
+	}
+	return tellVerdicts(o, replays)
+}
+
+// recordsShown is after how many records the progress is shown anew.
+const recordsShown = 10_000
+
+// followGrace is how long after a change of limits calls may still go by the former ones.
+const followGrace = 2 * time.Second
+
+// newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
+// from does not say.
+func newReplays(ctx context.Context, c *connect.Connection, only string, from time.Time) (map[string]*replay, error) {
+	current, err := control.CurrentVersion(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := current.Config.API(only); only != "" && !ok {
+		return nil, control.NoAPI(only, current.Config)
+	}
+	entries, err := control.ConfigHistory(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var versions []*control.Version
+	for _, entry := range slices.Backward(entries) {
+		if v, err := control.ReadVersion(entry); err == nil {
+			versions = append(versions, v)
+		}
+	}
+	replays := map[string]*replay{}
+	for i := range current.Config.APIs {
+		a := &current.Config.APIs[i]
+		if only != "" && a.Name != only {
+			continue
+		}
+		if !from.IsZero() {
+			replays[a.Name] = newReplay(a, from)
+			continue
+		}
+		changed := inForceSince(versions, a.Name)
+		r := newReplay(a, changed)
+		r.changed, r.account = changed, bucket.NewAccount(a.Rules)
+		replays[a.Name] = r
+	}
+	return replays, nil
+}
+
+// inForceSince is when an api's present configuration came into force; zero if it always was. The newest version comes
+// first.
+func inForceSince(versions []*control.Version, api string) time.Time {
+	for i, v := range versions[1:] {
+		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
+			if _, existed := v.Config.API(api); !existed {
+				return time.Time{}
+			}
+			return versions[i].At.Add(followGrace)
+		}
+	}
+	return time.Time{}
+}
+
+// readLedger reads the ledger.
+func readLedger(ctx context.Context, c *connect.Connection, o Options, replays map[string]*replay) error {
+	talk, strangers, shown := o.Talk, 0, false
+	unreadable, err := ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: o.Since},
+		func(call *ledger.Record, read, of uint64) error {
+			if read%recordsShown == 0 && terminal.Watched(talk) {
+				shown = true
+				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
+			}
+			if r := replays[call.API]; r != nil {
+				r.take(call)
+			} else {
+				strangers++
+			}
+			return nil
+		})
+	if shown {
+		_, _ = fmt.Fprint(talk, "\r\x1b[K")
+	}
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return cli.NotFound(err)
+	} else if err != nil {
+		return c.Explain(err)
+	}
+	for _, r := range replays {
+		r.check(math.MaxInt64)
+	}
+	if strangers > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s of apis that are not configured any more: not checked\n", cli.Count(strangers, "call"))
+	}
+	if unreadable > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
+	}
+	return nil
+}

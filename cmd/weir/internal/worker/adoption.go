@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+)
+
+// configFile is a configuration as it was read from disk.
+type configFile struct {
+	path   string
+	text   []byte
+	sum    string
+	config *config.Config
+}
+
+// configured is what the file says, nil where there is none.
+func (f *configFile) configured() *config.Config {
+	if f == nil {
+		return nil
+	}
+	return f.config
+}
+
+func readConfigFile(path string) (*configFile, error) {
+	if path == "" {
+		return nil, nil //nolint:nilnil // no file is no error: the configuration may be in NATS
+	}
+	text, err := control.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := config.Parse(text, config.Options{Name: path})
+	if err != nil {
+		return nil, err
+	}
+	return &configFile{path: path, text: text, sum: fmt.Sprintf("%x", sha256.Sum256(text)), config: c}, nil
+}
+
+// adoption is the configuration that a start is to run by. A file that is to take effect is not in NATS before store: every
+// running weir follows what is in NATS, also when this one does not start.
+type adoption struct {
+	present *control.Version // its version is 0 while it is still to be stored
+	former  *config.Config   // what others run by until then; present's own where nothing is to be stored, or nothing ran
+	home    control.ConfigStore
+	file    *configFile // that is to be stored, nil for none
+	version uint64      // of former, 0 for none
+	last    uint64      // the revision that store expects
+}
+
+// adopt decides what runs: the file, when it is not the one applied last from a file; otherwise what NATS holds, so that
+// a restart keeps what was applied since. What NATS holds and cannot be read counts as never applied. It changes nothing.
+func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*adoption, error) {
+	current, last, err := home.Newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if file == nil || current != nil && current.FileSum == file.sum {
+		if current == nil {
+			return nil, control.ErrNoConfig
+		}
+		return &adoption{present: current, former: current.Config, home: home}, nil
+	}
+	a := &adoption{
+		present: &control.Version{StoredConfig: control.StoredConfig{YAML: string(file.text), From: file.path, Who: cli.User(), FileSum: file.sum}, Config: file.config},
+		former:  file.config, home: home, file: file, last: last,
+	}
+	if current != nil {
+		a.former, a.version = current.Config, current.Number
+	}
+	return a, nil
+}
+
+// store puts the file in force on every weir of the server, and returns what is to be told of it; nil where nothing was
+// to be stored, or another replica that starts with the same file was first. It fails with control.ErrLostRace where somebody
+// has changed the configuration since adopt: that is the later word, and this start does not know it.
+func (a *adoption) store(ctx context.Context) (*control.ConfigChange, error) {
+	if a.file == nil {
+		return nil, nil //nolint:nilnil // nothing is to be told
+	}
+	told := &control.ConfigChange{Who: a.present.Who, From: a.present.From, OldVersion: a.version}
+	before := a.former
+	if a.version == 0 {
+		before = nil
+	}
+	told.Changes = len(before.Diff(a.file.config))
+	a.present.Changes = told.Changes
+	for {
+		var err error
+		a.present.At = time.Now().UTC()
+		if told.NewVersion, err = a.home.Put(ctx, a.present.StoredConfig, a.last); err == nil {
+			a.present.Number = told.NewVersion
+			return told, nil
+		} else if !errors.Is(err, control.ErrLostRace) {
+			return nil, err
+		}
+		current, last, err := a.home.Newest(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case current != nil && current.FileSum == a.file.sum && len(current.Config.Diff(a.file.config)) == 0:
+			a.present = current
+			return nil, nil //nolint:nilnil // whoever stored it tells
+		case current != nil && current.Number != a.version:
+			return nil, fmt.Errorf("%w, while weir started with %s: it stays as it is; look at `weir config show`, and start again to put the file in force",
+				control.ErrLostRace, a.file.path)
+		}
+		a.last = last // what stands there cannot be read: it is replaced
+	}
+}

@@ -1,0 +1,89 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+)
+
+// textAt is a configuration of one api at a rate.
+func textAt(rate string) string {
+	return "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: " + rate + ", capacity: 100}\n"
+}
+
+// TestAdoptionRace: what somebody applies between a start's look at the configuration and its own word stays.
+func TestAdoptionRace(t *testing.T) {
+	const before, mine, his = "1/s", "2/s", "3/s"
+	js := storeOf(t)
+	home, err := control.EnsureConfigStore(t.Context(), js, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(rate, sum string) *configFile {
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := readConfigFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.sum = sum
+		return f
+	}
+	begin := func(f *configFile) *adoption {
+		a, err := adopt(t.Context(), home, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	rate := func() string {
+		v, _, err := home.Newest(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.FormatRate(v.Config.APIs[0].Rules.Key.Rate)
+	}
+
+	if _, err := begin(file(before, "before")).store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	late := begin(file(mine, "mine"))
+	current, last, err := home.Newest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := home.Put(t.Context(), control.StoredConfig{YAML: textAt(his), From: "test", Who: "test", FileSum: current.FileSum}, last); err != nil {
+		t.Fatal(err)
+	}
+	if told, err := late.store(t.Context()); !errors.Is(err, control.ErrLostRace) || told != nil || rate() != his {
+		t.Errorf("a start put %s over what was applied meanwhile: %v, %v", rate(), told, err)
+	}
+
+	one, other := begin(file(mine, "mine")), begin(file(mine, "mine"))
+	if told, err := one.store(t.Context()); err != nil || told == nil || told.Changes != 1 || rate() != mine {
+		t.Errorf("the first start: %v, %v", told, err)
+	}
+	if told, err := other.store(t.Context()); err != nil || told != nil || other.present.Number != one.present.Number {
+		t.Errorf("a start with the same file: %v, %v, version %d", told, err, other.present.Number)
+	}
+
+	spoilt := begin(file(before, "again"))
+	versions, err := js.KeyValue(t.Context(), connect.ConfigBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := versions.Put(t.Context(), "current", []byte("no JSON at all")); err != nil {
+		t.Fatal(err)
+	}
+	if told, err := spoilt.store(t.Context()); err != nil || told == nil || told.OldVersion != one.present.Number || rate() != before {
+		t.Errorf("a start over what nobody can read: %+v, %v", told, err)
+	}
+}

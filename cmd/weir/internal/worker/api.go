@@ -1,0 +1,96 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/move"
+	"weir/dispatcher"
+)
+
+// apiParts are one api's parts, before they run.
+type apiParts struct {
+	name  string
+	queue *queue.Queue
+	// Where this replica dispatches:
+	lane   dispatcher.APIOptions
+	limits *limitstate.Limits
+}
+
+// openAPI makes an api's streams exist and reads what the last run left.
+func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (*apiParts, error) {
+	api := DispatchAPI(a, c)
+	queue, err := queue.OpenQueue(ctx, queue.Options{
+		Conn: w.nc, JetStream: w.js, Rules: api.Rules, Settings: w.queueSettings(a, c), Dedupe: w.dedupe,
+		Others: w.server == nil, Holdings: w.holdings,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	w.letters.Announce(a.Name)
+	opened := &apiParts{name: a.Name, queue: queue}
+	if w.dispatch == nil {
+		return opened, nil
+	}
+	if opened.limits, err = limitstate.Open(ctx, w.limits, api); err != nil {
+		return nil, fmt.Errorf("api %s: %w", a.Name, err)
+	}
+	opened.lane = opened.limits.Lane
+	opened.lane.API, opened.lane.Queue = api, queue
+	return opened, nil
+}
+
+func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
+	return queue.Settings{
+		StreamSettings: queue.StreamSettings{Replicas: w.settings.Replicas, Dedupe: c.Dedupe, Log: w.log},
+		API:            a.Name, Partitions: w.settings.Partitions, Capacity: largestCapacity(a.Rules), MaxBody: a.MaxBody,
+	}
+}
+
+// runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
+func (w *Worker) runAPI(a *apiParts) {
+	w.lowerGo(func() error { return a.queue.Run(w.base) })
+	if a.limits != nil {
+		w.lowerGo(func() error { return a.limits.Run(w.base) })
+		w.lowerGo(func() error { return a.limits.WatchLevels(w.soft) })
+	}
+}
+
+// accountsReady bounds what a start waits for the accounts of its limits.
+const accountsReady = 2 * time.Second
+
+// awaitAccounts waits until what limits have used is known exactly, for a while: who looks at them once jobs are taken should
+// not see a bound. Calls have begun meanwhile.
+func (w *Worker) awaitAccounts(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, accountsReady)
+	defer cancel()
+	for _, a := range w.opened {
+		if !a.limits.AwaitExact(ctx) {
+			return
+		}
+	}
+}
+
+// rememberMoved makes queues, results and letters know the ids of what was moved here, as long as that matters: a server that
+// restores a stream has its messages and does not know their ids.
+func (w *Worker) rememberMoved(ctx context.Context) error {
+	arrived, err := move.ArrivedAt(ctx, w.js)
+	if err != nil || time.Since(arrived) > w.config.Dedupe+2*time.Hour {
+		return err
+	}
+	for _, a := range w.opened {
+		if err := a.queue.Remember(ctx); err != nil {
+			return fmt.Errorf("api %s: %w", a.name, err)
+		}
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Remember(ctx); err != nil {
+			return err
+		}
+	}
+	return w.letters.Remember(ctx, w.js)
+}

@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/move"
+)
+
+// A server that is gone without a word, as behind a pulled cable, is noticed after three pings. Until then a connection looks
+// well, and nothing that is asked for through it is answered.
+const (
+	pingEvery = 5 * time.Second
+	mostPings = 2
+)
+
+// connect starts the embedded server, if there is to be one, and connects.
+func (w *Worker) connect(ctx context.Context, file *configFile) error {
+	s := w.settings
+	url := s.NATSURL.Reveal()
+	opts := []nats.Option{
+		nats.Name("weir " + s.Instance), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.PingInterval(pingEvery), nats.MaxPingsOutstanding(mostPings),
+		nats.ReconnectBufSize(-1),   // what cannot be sent is an error, not a promise
+		nats.IgnoreAuthErrorAbort(), // credentials that are refused today are mended tomorrow
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			subject := ""
+			if sub != nil {
+				subject = sub.Subject
+			}
+			w.log.Warn("nats", "subject", subject, "err", err)
+			w.denied.Note(err)
+		}),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				w.log.Warn("lost the connection to NATS; trying again", "err", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
+	}
+	if s.Embedded() {
+		server, err := embedded.Start(ctx, embedded.Options{
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
+			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
+		})
+		if err != nil {
+			return err
+		}
+		w.server = server
+		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
+		url = server.ClientURL()
+		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
+	} else {
+		opts = append(opts, connect.Options(s)...)
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
+	}
+	w.nc = nc
+	w.onStop("nats connection", func() error { nc.Close(); return nil })
+	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	if w.server != nil {
+		w.room = w.server.MaxStore()
+		return move.RefuseElsewhere(ctx, w.js)
+	}
+	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
+	if w.room, err = check.Run(ctx); err != nil {
+		return err
+	}
+	return move.RefuseElsewhere(ctx, w.js)
+}
+
+// refuseForeign refuses a start beside a stream that takes jobs. The server inside stops with weir, so it is said how to get at
+// a stream that stands there.
+func (w *Worker) refuseForeign(ctx context.Context) error {
+	w.foreign = foreign.NewWatch(w.js, w.settings.Instance, w.registry, w.log)
+	err := w.foreign.Refuse(ctx, &w.denied)
+	if err == nil || w.server == nil || ctx.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("%w. The stream is in weir's own store: run `weir nats-server --dir %s`, change or remove the stream there, stop that server, and start weir again",
+		err, w.settings.DataDir)
+}

@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"weir/bucket/queue"
+)
+
+// memoryWatch looks after what the counts of the holdings cannot know: how large the heap is, whatever holds it, and that what is
+// not used any more is given back.
+//
+// Garbage is collected when the heap has grown. A queue that has drained leaves a heap that does not grow any more, and so all
+// that it needed stayed resident. When the process is quiet, what it has more than it had after the last time is collected
+// and returned, once.
+type memoryWatch struct {
+	holdings *queue.Holdings
+	heap     int64 // as large as it may be
+	log      *slog.Logger
+
+	cycles   uint64 // of the collector
+	quiet    int    // looks in a row without a cycle
+	returned int64  // resident after memory was given back the last time
+}
+
+const (
+	memoryLook  = time.Second
+	quietLooks  = 5        // without a collection until the process counts as quiet
+	worthReturn = 16 << 20 // and a fourth of what there was: less is not worth a collection
+
+	tightAt, looseAt = 90, 80 // percent of the heap's bound that are in use
+)
+
+func (m *memoryWatch) run(ctx context.Context) error {
+	tick := time.NewTicker(memoryLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			m.look(readHeap())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// heapState is what the runtime says.
+type heapState struct {
+	live     int64 // found in use by the last collection
+	resident int64 // not returned to the kernel
+	cycles   uint64
+}
+
+func readHeap() heapState {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/gc/cycles/total:gc-cycles"},
+	}
+	metrics.Read(samples)
+	value := func(i int) uint64 { return samples[i].Value.Uint64() }
+	return heapState{live: int64(value(0)), resident: int64(value(1) - value(2)), cycles: value(3)}
+}
+
+func (m *memoryWatch) look(h heapState) {
+	m.judge(h)
+	if h.cycles != m.cycles {
+		m.cycles, m.quiet = h.cycles, 0
+		return
+	}
+	if m.quiet++; m.quiet < quietLooks {
+		return
+	}
+	m.quiet = 0
+	if h.resident > m.returned+m.returned/4+worthReturn || m.holdings.Tight() {
+		debug.FreeOSMemory()
+		h = readHeap()
+		m.returned, m.cycles = h.resident, h.cycles
+		m.judge(h)
+	}
+}
+
+// judge keeps new jobs out while the heap is nearly as large as it may be.
+func (m *memoryWatch) judge(h heapState) {
+	switch tight := m.holdings.Tight(); {
+	case !tight && h.live > m.heap/100*tightAt:
+		m.holdings.SetTight(true)
+		m.log.Error("the memory is nearly full: no job is taken until there is room again; let more be called, or raise WEIR_MEMORY",
+			"live_bytes", h.live, "most_bytes", m.heap)
+	case tight && h.live < m.heap/100*looseAt:
+		m.holdings.SetTight(false)
+		m.log.Info("there is room in memory again: jobs are taken", "live_bytes", h.live, "most_bytes", m.heap)
+	}
+}

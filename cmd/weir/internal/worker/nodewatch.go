@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Times of a nodeWatch. An election takes four to nine seconds, and a node says only after ten that it has lost the others.
+const (
+	nodeAsk    = 2 * time.Second // between two questions, and for an answer
+	nodeSilent = 12 * time.Second
+)
+
+// nodeWatch leaves a node of a cluster through which JetStream has not answered for too long. Such a node may be cut off from the
+// others while its clients are not: to nats.go all is well, and weir would take and call nothing until the node is back.
+type nodeWatch struct {
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	silent time.Duration // before another node is tried
+	log    *slog.Logger
+}
+
+// run asks until ctx ends.
+func (w *nodeWatch) run(ctx context.Context) error {
+	tick := time.NewTicker(min(nodeAsk, w.silent/4))
+	defer tick.Stop()
+	for answered := time.Now(); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		err := w.ask(ctx)
+		switch {
+		case err == nil, !w.nc.IsConnected(), len(w.nc.Servers()) < 2, ctx.Err() != nil:
+			answered = time.Now() // or nats.go looks for a node itself, or there is no other
+		case time.Since(answered) > w.silent:
+			w.log.Warn("JetStream does not answer through this server, which may be cut off from the others: trying another",
+				"wait", time.Since(answered).Round(time.Second), "err", err)
+			if err := w.nc.ForceReconnect(); err != nil {
+				w.log.Warn("the server cannot be left", "err", err)
+			}
+			answered = time.Now()
+		}
+	}
+}
+
+// ask has the leader of all nodes answer, whom a node that is cut off does not reach.
+func (w *nodeWatch) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeAsk)
+	defer cancel()
+	_, err := w.js.AccountInfo(ctx)
+	return err
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/ownership"
+)
+
+// open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
+func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
+	if w.letters, err = deadletter.Open(ctx, w.letterOptions(former)); err != nil {
+		return err
+	}
+	if w.settings.Has(config.RoleDispatch) {
+		opts := w.dispatchOptions(w.config)
+		opts.ResultsAge = former.Results.MaxAge
+		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
+			return err
+		}
+		if w.pauses, err = control.OpenPauses(ctx, w.base, w.nc, w.control, w.dispatch, w.log); err != nil {
+			return err
+		}
+		w.registry.MustRegister(&w.levels)
+		w.limits = &limitstate.Options{
+			Conn: w.nc, JetStream: w.js, Control: w.control, Letters: w.letters, Caller: w.dispatch, Clock: w.clock, Redis: w.redis, Levels: &w.levels,
+			Instance: w.settings.Instance, Unsynced: w.server != nil && w.settings.Durability != config.DurabilityAlways, Log: w.log,
+		}
+	}
+	for i := range w.config.APIs {
+		a, err := w.openAPI(ctx, &w.config.APIs[i], w.config)
+		if err != nil {
+			return err
+		}
+		w.opened = append(w.opened, a)
+		if w.dispatch != nil {
+			w.dispatch.AddAPI(a.lane)
+		}
+	}
+	if err := w.fitsMemory(); err != nil {
+		return err
+	}
+	return w.rememberMoved(ctx)
+}
+
+// putInForce puts the configuration in force that the worker starts by: the last thing that is done before calls begin.
+func (w *Worker) putInForce(ctx context.Context, a *adoption) error {
+	told, err := a.store(ctx)
+	if err != nil {
+		return err
+	}
+	dedupeChanged(ctx, w.js, w.dedupe, w.log)
+	if told != nil {
+		w.tellConfig(ctx, *told)
+	}
+	return w.ensureStreams(ctx, a.former, w.config)
+}
+
+// ensureStreams brings the streams that all apis share from the ages and sizes of one configuration to those of another.
+func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) error {
+	if to.DeadLetters != from.DeadLetters {
+		if err := deadletter.EnsureStreams(ctx, w.letterOptions(to)); err != nil {
+			return err
+		}
+	}
+	if to.Results.MaxAge != from.Results.MaxAge && w.dispatch != nil {
+		return dispatcher.EnsureStreams(ctx, w.dispatchOptions(to))
+	}
+	return nil
+}
+
+func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
+	return deadletter.Options{
+		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
+		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+	}
+}
+
+func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
+	return dispatcher.Options{
+		Conn: w.nc, JetStream: w.js, Letters: w.letters, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
+		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
+		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+	}
+}
+
+// maxStore bounds what one stream may ask of the store, 0 for no bound: the letters get twice as much, the queues what is
+// left.
+func (w *Worker) maxStore() int64 {
+	return w.room / 8
+}
+
+// share finds the other replicas on an external server, and makes sure that this one may dispatch beside them. An
+// embedded server has nobody else who dispatches: its leases stay empty.
+func (w *Worker) share(ctx context.Context) error {
+	if !w.settings.Has(config.RoleDispatch) {
+		return nil
+	}
+	shares, err := lease.OpenRegistry(ctx, w.js, w.settings.Replicas)
+	if err != nil || w.server != nil {
+		return err
+	}
+	w.shares = shares
+	rules := map[string]bucket.Rules{}
+	for i := range w.config.APIs {
+		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
+	}
+	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
+}
+
+// sharedBy tells the other replicas where this one counts shared limits.
+func (w *Worker) sharedBy() string {
+	if w.redis != nil {
+		return sharedByRedis
+	}
+	return ""
+}
+
+// sharedByRedis is how a replica tells the others that it counts limits in Redis.
+const sharedByRedis = "redis"
+
+// ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
+const ledgerAge = 62 * 24 * time.Hour

@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/cmd/weir/internal/control"
+)
+
+// Reload has the configuration file read anew and put in force as a start would do it, if it is not the one applied last from a
+// file. It does not wait. What came of it is told in the log. While one reload waits to begin, another adds nothing to it.
+func (w *Worker) Reload() {
+	select {
+	case w.reloads <- struct{}{}:
+	default:
+	}
+}
+
+// reloading does what Reload asks for until ctx ends.
+func (w *Worker) reloading(ctx context.Context) error {
+	for {
+		select {
+		case <-w.reloads:
+			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
+				w.log.Error("the configuration file was not put in force; the present configuration stays", "file", w.settings.Config, "err", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ReloadNow is Reload that waits, and says what was wrong. It checks everything before it stores anything: the file, its secrets, and whether this worker can run by it. What it
+// stores every weir follows, this one too.
+func (w *Worker) ReloadNow(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, followTimeout)
+	defer cancel()
+	if w.settings.Config == "" {
+		w.log.Warn("SIGHUP: there is no configuration file to read: weir started without one (WEIR_CONFIG) and follows what `weir config apply` stores")
+		return nil
+	}
+	file, err := readConfigFile(w.settings.Config)
+	if err != nil {
+		return err
+	}
+	a, err := adopt(ctx, w.follower.store, file)
+	if err != nil {
+		return err
+	}
+	if err := w.follower.check(a.present.Config); err != nil {
+		return err
+	}
+	if w.dispatch != nil {
+		defer w.dispatch.TryDenied() // a secret may have been rotated, which no file shows
+	}
+	if a.file == nil {
+		w.log.Info("the configuration file is unchanged since it was applied last; secrets that it refers to are read anew for every call, "+
+			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
+		return nil
+	}
+	LogWarnings(w.log, file.path, file.config.Warnings)
+	told, err := a.store(ctx)
+	switch {
+	case errors.Is(err, control.ErrLostRace):
+		return fmt.Errorf("%w: look at `weir config show`, and send SIGHUP again to put the file in force", control.ErrLostRace)
+	case err != nil:
+		return err
+	case told == nil:
+		w.log.Info("another weir has applied the same file", "file", file.path, "version", a.present.Number)
+		return nil
+	}
+	w.log.Info("the configuration file was stored: every weir follows", "file", file.path, "version", told.NewVersion, "changes", told.Changes)
+	if err := told.Event().Publish(ctx, w.js); err != nil {
+		w.log.Warn("an event could not be stored", "err", err)
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"fmt"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// ingestRule is what the intake must know of an api.
+func ingestRule(a *config.API, c *config.Config) *ingest.Rule {
+	rule := &ingest.Rule{
+		API: a.Name, Methods: a.Methods, ForwardHeaders: a.ForwardHeaders, MaxBody: a.MaxBody, Costs: a.Rules.CostBounds(),
+		ReplyTo: ingest.ReplySubjects{Open: c.ReplyTo},
+	}
+	switch a.Key.From {
+	case config.KeyFromHeader:
+		rule.Key.Header = a.Key.Name
+	case config.KeyFromJSON:
+		rule.Key.Pointer = a.Key.Pointer
+	}
+	return rule
+}
+
+// DispatchAPI is what the dispatcher must know of an api.
+func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
+	api := &httpcall.API{
+		Name: a.Name, URL: a.URL, Timeout: a.Timeout, Price: int64(a.Price), Rule: ingestRule(a, c), Rules: a.CallRules(),
+		MaxResult: c.Results.MaxBody, Headers: func() ([]ingest.HeaderField, error) { return resolve(a.Headers) },
+		Credentials: credentials(a.Headers), Secrets: func() []string { return secrets(a.Headers) },
+		Retry: httpcall.Retry{
+			Attempts: a.Retry.Attempts, Min: a.Retry.Min, Max: a.Retry.Max, On: a.Retry.On, Reject: a.Retry.Reject, HoldAPI: a.Retry.Hold == config.HoldAPI,
+			Obey: a.Retry.Headers == config.ObeyHeaders,
+		},
+		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
+	}
+	if r := a.Retry.Adaptive; r != nil {
+		api.Retry.Adaptive = &schedule.Adaptive{Floor: r.Floor, Recover: r.Recover}
+	}
+	if a.Idempotency != nil {
+		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
+	}
+	return api
+}
+
+// credentials are the names of the headers that carry a secret.
+func credentials(headers []config.Header) (names []string) {
+	for _, h := range headers {
+		if h.Value.HasReference() {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// secrets are what the references in headers stand for now.
+func secrets(headers []config.Header) (values []string) {
+	for _, h := range headers {
+		values = append(values, h.Value.Secrets()...)
+	}
+	return values
+}
+
+func resolve(headers []config.Header) ([]ingest.HeaderField, error) {
+	fields := make([]ingest.HeaderField, len(headers))
+	for i, h := range headers {
+		value, err := h.Value.Resolve()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", h.Name, err)
+		}
+		fields[i] = ingest.HeaderField{Name: h.Name, Value: value}
+	}
+	return fields, nil
+}
+
+// largestCapacity is the largest any key may have: the streams' own limit.
+func largestCapacity(r bucket.Rules) int64 {
+	most := r.Key.Capacity
+	for _, o := range r.Overrides {
+		if o.Capacity != nil {
+			most = max(most, *o.Capacity)
+		}
+	}
+	return most
+}

@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// awaitDispatch waits until the queues have been read, or their reading failed.
+func (w *Worker) awaitDispatch(ctx context.Context) error {
+	failed := make(chan error, 1)
+	go func() { failed <- w.upper.Wait() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- w.dispatch.Ready(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case err := <-failed:
+		if err == nil {
+			err = errStopped
+		}
+		return err
+	}
+}
+
+// answerOperators starts to tell operators what waits.
+func (w *Worker) answerOperators() error {
+	if w.dispatch == nil {
+		return nil
+	}
+	stop, err := control.StartService(control.ServiceOptions{
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
+	})
+	if err == nil {
+		w.onStop("operators' service", stop)
+	}
+	return err
+}
+
+// takeJobs starts the intake.
+func (w *Worker) takeJobs() error {
+	if !w.settings.Has(config.RoleIngest) {
+		return nil
+	}
+	if w.server == nil { // else the server's memory ends only with ours
+		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
+		w.lowerGo(func() error { return ends.Run(w.soft) })
+	}
+	var err error
+	w.intake, err = ingest.Start(ingest.Options{
+		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
+		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
+		return fmt.Errorf("start the intake: %w", err)
+	}
+	return nil
+}
+
+// listenHTTP takes the address of the HTTP side, or says why it cannot be had.
+func (w *Worker) listenHTTP() (err error) {
+	if w.settings.HTTPListen == "" {
+		return nil
+	}
+	w.http, err = console.Listen(console.Options{
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+	})
+	if err == nil {
+		w.onStop("http listener", w.http.Close)
+	}
+	return err
+}
+
+// serveHTTP answers from then on.
+func (w *Worker) serveHTTP() {
+	if w.http == nil {
+		return
+	}
+	w.http.Serve()
+	w.onStop("http", w.http.Close) // before what it asks
+	w.log.Log(w.base, levelAlways, "listening", "what", "http", "addr", w.http.Addr())
+}
+
+// Ready reports whether a job could be taken and dispatched now: not by a ping, but by a write that the store must
+// acknowledge.
+func (w *Worker) Ready(ctx context.Context) error {
+	if w.soft.Err() != nil {
+		return errStopped
+	}
+	if w.dispatch != nil {
+		if err := w.dispatch.Ready(ctx); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(w.guard.err(), w.foreign.Err()); err != nil {
+		return err
+	}
+	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
+		return fmt.Errorf("JetStream does not store: %w", err)
+	}
+	return nil
+}
+
+// newRegistry is where every part registers its metrics.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_build_info", Help: "1, with the version as a label.", ConstLabels: prometheus.Labels{"version": cli.Version()},
+	})
+	info.Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
+	return r
+}

@@ -1,0 +1,234 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/cmd/weir/internal/clock"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/move"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// Worker is one running weir: everything `weir serve` starts, in one process.
+type Worker struct {
+	settings *config.Settings
+	config   *config.Config // that it started with; follower has the present one
+	log      *slog.Logger
+	registry *prometheus.Registry
+	clock    *clock.Clock
+	cleanups []cleanup
+
+	server   *embedded.Server // nil with an external one
+	room     int64            // bytes the streams may take together, 0 where nothing says
+	holdings *queue.Holdings  // of all apis
+	denied   connect.Denials
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	control  jetstream.KeyValue
+	letters  *deadletter.Writer
+	opened   []*apiParts // at the start
+	dispatch *dispatcher.Dispatcher
+	dedupe   *queue.Dedupe
+	levels   limitstate.Levels // of the shared limits
+	follower *follower
+	guard    *diskGuard
+	foreign  *foreign.Watch
+	pauses   *control.Pauses
+	redis    *limitstate.Redis   // nil where limits are counted in the process
+	limits   *limitstate.Options // nil where this one does not dispatch
+	shares   *lease.Registry     // where replicas share the partitions, with an external server
+	intake   *ingest.Service
+	http     *console.Server
+	reloads  chan struct{} // asks for one
+
+	soft, hard, base             context.Context
+	stopSoft, stopHard, stopBase context.CancelCauseFunc
+	lower                        errgroup.Group  // queues and letters
+	upper                        *errgroup.Group // dispatch
+	done                         chan struct{}
+	failed                       chan error // of a lower part
+	err                          error
+}
+
+// Start starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
+//
+// It is one straight line, since nearly every step needs what an earlier one made. Running calls may go on for the shutdown timeout
+// after an error.
+func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *Worker, err error) {
+	return StartAt(ctx, s, log, clock.New())
+}
+
+// StartAt is Start by a given clock.
+func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
+	defer func() {
+		w.denied.Tell(nil)
+		if err != nil {
+			err = errors.Join(w.denied.Explain(connect.ExplainStreams(foreign.ExplainOverlap(w.js, err))), w.undo())
+		}
+	}()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	w.denied.Tell(giveUp) // who may not do what a start needs need not wait for an answer
+	w.base, w.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
+	w.hard, w.stopHard = context.WithCancelCause(w.base)
+	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
+	w.onStop("contexts", func() error { w.stopBase(errStopped); return nil })
+
+	// What can refuse the start comes before anything changes that others see, and before the first call.
+	file, err := readConfigFile(s.Config)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.bound(); err != nil {
+		return nil, err
+	}
+	if err := w.listenHTTP(); err != nil {
+		return nil, err
+	}
+	if err := w.connect(ctx, file); err != nil {
+		return nil, err
+	}
+	if err := w.refuseForeign(ctx); err != nil {
+		return nil, err
+	}
+	if w.control, err = control.EnsureControl(ctx, w.js, s.Replicas); err != nil {
+		return nil, err
+	}
+	store, err := control.EnsureConfigStore(ctx, w.js, s.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	adopted, err := adopt(ctx, store, file)
+	if err != nil {
+		return nil, err
+	}
+	w.config = adopted.present.Config
+	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
+		return nil, err
+	}
+	if err := refuseUnsupported(w.config); err != nil {
+		return nil, err
+	}
+	if w.server == nil {
+		if err := connect.FitsPayload(w.config, w.nc); err != nil {
+			return nil, err
+		}
+	}
+	if w.redis, err = limitstate.DialRedis(ctx, s, w.registry, log); err != nil {
+		return nil, err
+	}
+	if w.redis != nil {
+		w.onStop("redis connection", w.redis.Close)
+	}
+	if err := w.share(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.open(ctx, adopted.former); err != nil {
+		return nil, err
+	}
+	if err := w.putInForce(ctx, adopted); err != nil {
+		return nil, err
+	}
+	w.lowerGo(func() error { return w.letters.Run(w.base) })
+	for _, a := range w.opened {
+		w.runAPI(a)
+	}
+	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.follower = newFollower(followerOptions{
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
+		log: w.log,
+	}, w.opened, adopted.present)
+	w.upper, _ = errgroup.WithContext(w.base)
+	if w.dispatch != nil {
+		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
+		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
+	}
+	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
+	if w.server == nil {
+		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
+		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
+		w.lowerGo(func() error { return watch.run(w.soft) })
+	}
+	w.onStop("dispatch and storage", w.wait)
+	if w.dispatch != nil {
+		if err := w.awaitDispatch(ctx); err != nil {
+			return nil, err
+		}
+		w.awaitAccounts(ctx)
+	}
+	w.guard.look(ctx)
+	w.lowerGo(func() error { return w.guard.run(w.base) })
+	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.watchMemory(w.base) })
+	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
+	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
+	if err := w.takeJobs(); err != nil {
+		return nil, err
+	}
+	tellLeftovers(ctx, w.js, w.config, w.log)
+	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.serveHTTP()
+	go w.watch()
+	return w, nil
+}
+
+// Config is the configuration that the worker started with.
+func (w *Worker) Config() *config.Config { return w.config }
+
+// ConfigState says which version of the configuration the worker has looked at, and which is in force. It is safe for concurrent use.
+func (w *Worker) ConfigState() control.ConfigState { return w.follower.state() }
+
+// Parts are what a running worker consists of, as far as somebody looks into it from outside: tests of the whole do. They may be
+// asked, and nothing of them may be closed.
+type Parts struct {
+	Dispatcher *dispatcher.Dispatcher // nil where the worker does not dispatch
+	Queues     []*queue.Queue         // of the apis that it started with
+	Levels     *limitstate.Levels
+	Foreign    *foreign.Watch
+	Denied     *connect.Denials // what the server refused
+}
+
+// Parts gives them.
+func (w *Worker) Parts() Parts {
+	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
+	for _, a := range w.opened {
+		p.Queues = append(p.Queues, a.queue)
+	}
+	return p
+}
+
+// NATSURL is where producers connect.
+func (w *Worker) NATSURL() string {
+	if w.server != nil {
+		return w.server.ClientURL()
+	}
+	return w.nc.ConnectedUrl()
+}
+
+// HTTPAddr is where metrics and health are served, "" when nowhere.
+func (w *Worker) HTTPAddr() string {
+	if w.http == nil {
+		return ""
+	}
+	return w.http.Addr()
+}

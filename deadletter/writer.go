@@ -1,0 +1,280 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// The streams.
+const (
+	Stream       = "WEIR_DEAD"
+	EventsStream = "WEIR_EVENTS"
+
+	eventsAge = 24 * time.Hour
+
+	// lettersKnown is how long a worker may be down between a letter and the deletion of its job without writing the
+	// letter twice.
+	lettersKnown = time.Hour
+)
+
+// Bounds of what waits to be stored; beyond them letters are refused, and so what would have become one.
+const (
+	maxWaiting      = 65536
+	maxWaitingBytes = 256 << 20
+	maxEventsBytes  = 1 << 30
+)
+
+// Options of a Writer. All but Registerer and MaxWaiting are required.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Replicas  int
+	MaxAge    time.Duration // of letters
+	MaxBytes  int64         // of letters
+	// MaxStore bounds what one stream may ask of the server, 0 for no bound.
+	MaxStore int64
+	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
+	MaxWaiting int64
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Writer buries letters and sends events. It is safe for concurrent use.
+type Writer struct {
+	nc      *nats.Conn
+	log     *slog.Logger
+	letters *stream.Writer
+	events  *stream.Writer
+	buried  *prometheus.CounterVec
+}
+
+// Open makes the streams exist. Run makes the Writer work.
+func Open(ctx context.Context, o Options) (*Writer, error) {
+	if err := EnsureStreams(ctx, o); err != nil {
+		return nil, err
+	}
+	bytes := maxWaitingBytes
+	if o.MaxWaiting > 0 {
+		bytes = int(min(o.MaxWaiting, maxWaitingBytes))
+	}
+	letters, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	events, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
+	if err != nil {
+		return nil, fmt.Errorf("events: %w", err)
+	}
+	writer := &Writer{
+		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
+		}, []string{"api", "reason"}),
+	}
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
+	}
+	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
+	return writer, nil
+}
+
+// Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
+// miss that one's increase.
+func (o *Writer) Announce(api string) {
+	for _, reason := range Reasons() {
+		o.buried.WithLabelValues(ingest.Token(api), string(reason))
+	}
+}
+
+// Remember makes the Writer know the letters that stand in a stream which does not know them itself: after it was
+// restored. It must be called before Run.
+func (o *Writer) Remember(ctx context.Context, js jetstream.JetStream) error {
+	if err := o.letters.Remember(ctx, js, Stream, time.Now().Add(-lettersKnown)); err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	return nil
+}
+
+// Run stores letters and events until ctx ends.
+func (o *Writer) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return o.letters.Run(ctx) })
+	group.Go(func() error { return o.events.Run(ctx) })
+	return group.Wait()
+}
+
+// Bury stores a letter, then its event, then sends the notice to the job's reply subject, and calls done once with the
+// letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
+// where it is, or its producer told to try again. Bury does not block.
+func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
+	o.bury(l, func(seq uint64) Event {
+		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
+			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
+			Billed: l.billed(), DeadLetterSeq: seq,
+		}}
+	}, done)
+}
+
+// BuryRefused is Bury for a job that was not taken.
+func (o *Writer) BuryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+	if fault.Planted(fault.AnswerFirst) {
+		done(1, nil)
+		time.AfterFunc(100*time.Millisecond, func() { o.buryRefused(r, func(uint64, error) {}) })
+		return
+	}
+	o.buryRefused(r, done)
+}
+
+func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error)) {
+	fault.Pass(fault.RefusalNext)
+	l := &Letter{
+		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
+		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo, Redrives: r.Redrives,
+	}
+	l.Accepted, l.BodyLeftOut = l.At, r.Refusal.Code == ingest.TooLarge
+	if !validAPI(r.API) || r.Refusal.Code == ingest.UnknownAPI {
+		l.API = ""
+		if len(r.API) <= maxAskedBytes {
+			l.AskedAPI = r.API
+		}
+	}
+	if r.Refusal.Code != ingest.Throttled {
+		o.Bury(l, o.orTakenBack(done))
+		return
+	}
+	l.Reason = Overflow
+	o.bury(l, func(seq uint64) Event {
+		return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
+			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
+			RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq,
+		}}
+	}, o.orTakenBack(done))
+}
+
+// orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
+// nothing was kept, and tries again.
+func (o *Writer) orTakenBack(done func(seq uint64, err error)) func(seq uint64, err error) {
+	return func(seq uint64, err error) {
+		if err != nil && seq > 0 {
+			request := fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq)
+			if err := o.nc.Publish("$JS.API.STREAM.MSG.DELETE."+Stream, request); err != nil {
+				o.log.Warn("a letter without an event could not be taken back", "seq", seq, "err", err)
+			}
+		}
+		done(seq, err)
+	}
+}
+
+func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uint64, err error)) {
+	o.letters.Write(l.Message(), func(seq uint64, err error) {
+		if errors.Is(err, stream.ErrTooLarge) && l.Answer != nil && len(l.Answer.Body) > 0 {
+			less := *l
+			less.Answer = l.Answer.Clip(0) // the job itself comes first
+			o.bury(&less, event, done)
+			return
+		}
+		if err != nil {
+			done(0, fmt.Errorf("dead letter: %w", err))
+			return
+		}
+		fault.Pass(fault.LetterStored)
+		o.Send(event(seq), func(err error) {
+			if err != nil {
+				done(seq, err)
+				return
+			}
+			fault.Pass(fault.EventStored)
+			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
+			if l.ReplyTo != "" {
+				if err := o.nc.PublishMsg(l.notice()); err != nil {
+					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
+				}
+			}
+			done(seq, nil)
+		})
+	})
+}
+
+// Send stores an event and calls done once.
+func (o *Writer) Send(e Event, done func(err error)) {
+	o.events.Write(e.message(time.Now()), func(_ uint64, err error) {
+		if err != nil {
+			err = fmt.Errorf("event %s: %w", e.Type, err)
+		}
+		done(err)
+	})
+}
+
+// maxAskedBytes bounds the name of an unknown api that a letter keeps; no api has a longer one.
+const maxAskedBytes = 128
+
+func validAPI(name string) bool { return name != "" && ingest.Token(name) == name }
+
+// EnsureStreams makes the streams exist, or brings them to what the options say of ages and sizes. No letter is dropped
+// to make room: a bound that the letters have outgrown stays as it was.
+func EnsureStreams(ctx context.Context, o Options) error {
+	maxBytes := func(want int64) int64 {
+		if o.MaxStore > 0 && want > o.MaxStore {
+			o.Log.Warn("a stream gets less room than configured: the store is smaller", "component", "deadletter",
+				"wanted_bytes", want, "bytes", o.MaxStore)
+			return o.MaxStore
+		}
+		return want
+	}
+	lettersBytes, err := roomForLetters(ctx, o, maxBytes(o.MaxBytes))
+	if err != nil {
+		return err
+	}
+	for _, s := range []stream.Options{{Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
+		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
+		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
+		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
+	}}, {Config: jetstream.StreamConfig{
+		Name: EventsStream, Subjects: []string{"weir.events.>"}, Discard: jetstream.DiscardOld,
+		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
+	}}} {
+		cfg := &s.Config
+		s.Log = o.Log
+		cfg.Retention, cfg.Storage, cfg.Replicas = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas
+		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
+		cfg.Duplicates = min(lettersKnown, cfg.MaxAge)
+		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
+		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// roomForLetters is want, or the stream's present bound where its letters need more than want: a stream that is given
+// less room than it uses drops its oldest messages, whatever it does with new ones.
+func roomForLetters(ctx context.Context, o Options, want int64) (int64, error) {
+	stream, err := o.JetStream.Stream(ctx, Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return want, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", Stream, err)
+	}
+	info := stream.CachedInfo()
+	if used := info.State.Bytes; used > uint64(want) {
+		o.Log.Warn("the dead letters have outgrown their new bound; the former one stays until they fit", "component", "deadletter",
+			"used_bytes", used, "wanted_bytes", want)
+		return info.Config.MaxBytes, nil
+	}
+	return want, nil
+}
+
+// ErrNoStream says that weir has not run on this server.
+var ErrNoStream = errors.New("there is no dead-letter stream: weir has not run on this server")

@@ -1,0 +1,88 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/stream"
+)
+
+// Job says whose traces are looked up. All fields are required.
+type Job struct {
+	API, Key, ID string
+	Stream       string        // where it is queued
+	Seq          uint64        // its sequence there
+	Accepted     bucket.Micros // when its stream took it
+}
+
+// Traces are what came of a job's calls.
+type Traces struct {
+	Record *Record // of its newest call, nil for none
+	Result uint64  // where its result stands, 0 for none
+}
+
+// lookUpTimeout bounds one look at a stream.
+const lookUpTimeout = time.Minute
+
+// LookUp reads what was stored since a time of the job's key, in the ledger and in the results, and gives what is the job's. It
+// blocks until it has, for two minutes at most, or until ctx ends.
+func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time) (found Traces, err error) {
+	records := portion{stream: CallsStream, subject: (&Record{API: j.API, Key: j.Key}).Subject(), since: since}
+	err = records.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		c, err := readRecord(msg, meta)
+		mine := err == nil && c.Stream == j.Stream && c.Seq == j.Seq && bucket.MicrosOf(c.Accepted) == j.Accepted
+		if mine && (found.Record == nil || c.Call >= found.Record.Call) {
+			found.Record = c
+		}
+		return nil
+	})
+	if err != nil {
+		return found, fmt.Errorf("ledger: %w", err)
+	}
+	results := portion{stream: ResultsStream, subject: ResultSubject(j.API, j.Key), since: since, bare: true}
+	err = results.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		source, seq, r, ok := readResult(msg, meta)
+		if ok && source == j.Stream && seq == j.Seq && r.is(j.ID, j.Accepted) {
+			found.Result = r.At
+		}
+		return nil
+	})
+	if err != nil {
+		return found, fmt.Errorf("results: %w", err)
+	}
+	return found, nil
+}
+
+func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	return p.readAll(ctx, js, take)
+}
+
+// Newest is the newest record of a key, as the ledger's leader has it; nil when there is none. It fails with ErrUnreadable where
+// nobody can read that one. It blocks for ten seconds at most.
+func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Record, error) {
+	return ask(ctx, js, fmt.Sprintf(`{"last_by_subj":%q}`, (&Record{API: api, Key: key}).Subject()))
+}
+
+// At is the record at a sequence of the ledger, as its leader has it; nil when the ledger has let go of it. It fails with
+// ErrUnreadable where nobody can read the record. It blocks for ten seconds at most.
+func At(ctx context.Context, js jetstream.JetStream, seq uint64) (*Record, error) {
+	return ask(ctx, js, fmt.Sprintf(`{"seq":%d}`, seq))
+}
+
+func ask(ctx context.Context, js jetstream.JetStream, request string) (*Record, error) {
+	msg, err := stream.AskLeader(ctx, js.Conn(), CallsStream, request)
+	if err != nil || msg == nil {
+		return nil, err
+	}
+	c, err := parse(msg.Subject, msg.Data)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: %w: number %d", err, msg.Seq)
+	}
+	c.Stored, c.At = msg.Time, msg.Seq
+	return c, nil
+}

@@ -1,0 +1,198 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// TailOptions say what of the ledger's end is read. All fields are required; functions are called by the goroutine that reads.
+type TailOptions struct {
+	JetStream jetstream.JetStream
+	Dedupe    time.Duration // how far back ids may be known
+	Bounds    Bounds
+	APIs      []string // whose records are read
+	// Wants chooses the records of them that are kept.
+	Wants func(api, key string) bool
+	// Ended is told of jobs that have ended, at most 1,024 at a time.
+	Ended func(api string, jobs []queue.Finished)
+	// TATOf is a record's theoretical arrival time by the clock of whoever reads, given when the record was stored and
+	// the time at the server when the reading began.
+	TATOf func(c *Record, stored, began time.Time) bucket.Micros
+	// Now is the clock of whoever reads.
+	Now func() bucket.Micros
+}
+
+// Read reads the ledger's end and keeps what it says: the records of the last ten minutes before the newest one, of which the last
+// 500,000 that are wanted are kept, and the ends of jobs as far back as ids are known. Ends that were read before are not read again.
+// What the ledger's leader had when the reading began is read, whichever replica delivers it. Read blocks until it has, or ctx ends,
+// and returns what the ledger reached from and to when it began. With an error the Tail is as before.
+func (t *Tail) Read(ctx context.Context, o TailOptions) (Extent, error) {
+	o.Bounds = o.Bounds.OrDefault()
+	r := &reading{TailOptions: o, concerns: map[string]bool{}, finished: map[string][]queue.Finished{}}
+	for _, api := range o.APIs {
+		r.concerns[api] = true
+	}
+	if err := r.run(ctx, t.idsKnown(o.APIs)); err != nil {
+		return Extent{}, err
+	}
+	t.adopt(r, o.Now())
+	return r.extent, nil
+}
+
+// reading is one reading of the ledger's end.
+type reading struct {
+	TailOptions
+	concerns    map[string]bool // by api
+	extent      Extent
+	first, last uint64    // of the records that are kept
+	everyID     bool      // ids are read of all partitions, and further back than records are kept
+	from        time.Time // every record since is known; zero: all there ever were
+	resultsFrom time.Time // so is every result
+	old, young  generation
+	results     map[string]map[uint64]StoredResult
+	finished    map[string][]queue.Finished // by api, not told yet
+}
+
+// generation is a part of the records that are kept: the older one goes when there are too many.
+type generation struct {
+	from      time.Time // when the first was stored
+	records   int
+	byMessage map[string]map[uint64]LastCall
+	tats      map[string]map[string]bucket.Micros
+}
+
+// tellAtOnce is how many jobs that have ended are told together.
+const tellAtOnce = 1024
+
+// run reads the ledger's end, and the results from shortly before the newest record on. idsKnown is the ledger's sequence up to which
+// the ends of all jobs of the apis are known already, 0 for none.
+func (r *reading) run(ctx context.Context, idsKnown uint64) error {
+	var err error
+	if r.extent, err = ExtentOf(ctx, r.JetStream); err != nil {
+		return err
+	}
+	r.from = r.extent.Begins
+	newest, err := stream.AskLeader(ctx, r.JetStream.Conn(), CallsStream, `{"last_by_subj":"`+CallsPrefix+`>"}`)
+	if err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	}
+	if newest == nil {
+		return r.readResults(ctx, time.Time{})
+	}
+	if begin, err := r.begin(ctx, newest, idsKnown); err != nil {
+		return fmt.Errorf("ledger: %w", err)
+	} else if begin > 0 {
+		p := portion{stream: CallsStream, after: begin - 1}
+		if err := p.read(ctx, r.JetStream, newest.Seq, r.take); err != nil {
+			return fmt.Errorf("ledger: %w", err)
+		}
+	}
+	for api := range r.finished {
+		r.tellEnded(api)
+	}
+	return r.readResults(ctx, newest.Time)
+}
+
+// begin is the sequence from which the ledger is read, 0 for nowhere, and settles which of the records are kept.
+func (r *reading) begin(ctx context.Context, newest *stream.LeaderMessage, idsKnown uint64) (uint64, error) {
+	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
+	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", start)
+	if err != nil || kept == nil {
+		r.from = r.extent.Asked
+		return 0, err
+	}
+	r.first, r.last = kept.Seq, newest.Seq
+	if r.from.Before(start) && kept.Seq > 1 {
+		r.from = start
+	}
+	if r.everyID = r.Dedupe > r.Bounds.Age; !r.everyID {
+		return r.first, nil
+	}
+	if idsKnown > 0 && idsKnown <= newest.Seq {
+		return min(r.first, idsKnown+1), nil
+	}
+	ids, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", r.extent.Asked.Add(-r.Dedupe-ServerSkew))
+	if err != nil || ids == nil {
+		return r.first, err
+	}
+	return min(r.first, ids.Seq), nil
+}
+
+// final is how a record says that its job has ended: records without it, of which only that matters, are not unmarshalled.
+const final = `"final":true`
+
+func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), CallsPrefix), ".")
+	api, err := ingest.ParseToken(api)
+	if err != nil || !r.concerns[api] {
+		return nil // before it is unmarshalled: that is what costs
+	}
+	key, err := ingest.ParseToken(token)
+	if err != nil {
+		return nil //nolint:nilerr // nobody but weir writes here: it is no record
+	}
+	kept := meta.Sequence.Stream >= r.first && r.Wants(api, key)
+	if !kept && (!r.everyID || !bytes.Contains(msg.Data(), []byte(final))) {
+		return nil
+	}
+	c, err := readRecord(msg, meta)
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	if c.Final && time.Since(c.Accepted) < max(TailAge, r.Dedupe) {
+		if r.finished[api] = append(r.finished[api], c.finished()); len(r.finished[api]) >= tellAtOnce {
+			r.tellEnded(api)
+		}
+	}
+	if kept {
+		r.keep(c)
+	}
+	return nil
+}
+
+func (r *reading) tellEnded(api string) {
+	r.Ended(api, r.finished[api])
+	r.finished[api] = r.finished[api][:0]
+}
+
+// keep keeps a record. Beyond the bound the older half of those that are kept goes, and from tells.
+func (r *reading) keep(c *Record) {
+	if r.young.records >= max(1, r.Bounds.Records/2) {
+		if r.old.records > 0 {
+			r.from = r.young.from
+		}
+		r.old, r.young = r.young, generation{}
+	}
+	r.young.add(c, r.TATOf(c, c.Stored, r.extent.Asked))
+}
+
+func (g *generation) add(c *Record, tat bucket.Micros) {
+	if g.records++; g.records == 1 {
+		*g = generation{
+			from: c.Stored, records: 1, byMessage: map[string]map[uint64]LastCall{}, tats: map[string]map[string]bucket.Micros{},
+		}
+	}
+	records := g.byMessage[c.Stream]
+	if records == nil {
+		records = map[uint64]LastCall{}
+		g.byMessage[c.Stream] = records
+	}
+	if c.Call >= records[c.Seq].Call {
+		records[c.Seq] = c.Last()
+	}
+	tats := g.tats[c.API]
+	if tats == nil {
+		tats = map[string]bucket.Micros{}
+		g.tats[c.API] = tats
+	}
+	tats[c.Key] = max(tats[c.Key], tat)
+}
