@@ -13,7 +13,8 @@
 // twice by it, and why it reads the queue, the letters and the ledger first, in the order in which a job moves, stands in
 // history.go, and how it looks again. What is newer the servers' stamps tell, not the replicas' clocks.
 //
-//   - A redrive's message id is <job>.r<n>, kept apart from ids that producers choose (ingest/job.go); the job's id stays.
+//   - A redrive's message id is <job>.r<n>, kept apart from ids that producers choose, on a subject of its own
+//     (ingest/redrive.go); the job's id stays.
 //     A job that no queue has ever taken keeps its own message id: the stream itself then refuses the second of a redrive and
 //     a producer's retry, whichever that is.
 //   - The letter goes when the answer is there, whatever it is: a refusal has left a letter of its own. Letters of a key go

@@ -24,7 +24,7 @@ const (
 
 // Why a redrive ends early. What it has not come to stays as it was.
 var (
-	ErrNobody     = errors.New("nobody takes jobs")
+	ErrNobody     = errors.New("nobody takes redrives")
 	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )

@@ -28,14 +28,13 @@ func (l *Letter) Deadline() time.Time {
 	return time.Time{}
 }
 
-// resubmission is the letter's job as it is published once more, through the door that every producer uses: its own
-// headers and its body, under the job's old id. The message id is one of its own, since the queue knows the job's; a job that
+// resubmission is the letter's job as it is published once more, on the subject of redrives: its own headers and its body, under the job's old id. The message id is one of its own, since the queue knows the job's; a job that
 // no queue has taken keeps the one it came with, so that whoever hands it in once more, its producer or a redrive, before or
 // after, is told that it is known. A deadline is written as the time it meant,
 // or left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
 // refused, or has been done. A bill goes along, so that the next letter still knows it.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
-	subject := ingest.SubjectPrefix + l.API
+	subject := ingest.RedrivePrefix + l.API
 	if terms.KeyInSubject {
 		subject += "." + ingest.Token(l.Key)
 	}

@@ -36,15 +36,15 @@ func TestResubmission(t *testing.T) {
 		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, // a duration counts from when the job came in
 	}
 	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
-	if msg.Subject != "weir.jobs.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
+	if msg.Subject != "weir.operator.redrive.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
 		t.Errorf("%s %v %q\nwant %v", msg.Subject, msg.Header, msg.Data, want)
 	}
 	delete(want, "Weir-Deadline")
-	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.jobs.credit" || !reflect.DeepEqual(msg.Header, want) {
+	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
-	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10}
-	j, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data}, rule, diedAt)
+	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10, ReplyTo: ingest.ReplySubjects{Open: []string{"mine"}}}
+	j, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data, Redrive: true}, rule, diedAt)
 	if refusal != nil || j.ID != "job-1" || j.Redrives != 2 || j.Path != "/p" || j.ReplyTo != "mine" {
 		t.Fatalf("the intake reads %+v, %v", j, refusal)
 	}

@@ -12,6 +12,8 @@
 // JetStream error, so that any NATS client's publish works against weir.jobs as against a stream. It is sent only when
 // the stream has answered, and the answer 429 only after the letter and then the event are stored.
 //
+// Redrives come in on weir.operator.redrive.<api>.<key> and take the same way. Only there a job may say that it is one.
+//
 // # Keys
 //
 // A key is any UTF-8 text of 1 to 128 bytes. Token writes it as one subject token and ParseToken reads it back. In a

@@ -14,7 +14,7 @@ import (
 // plainRule is an api with everything a job may use.
 var plainRule = ingest.Rule{
 	API: "credit", Methods: []string{"POST", "PUT", "DELETE"}, ForwardHeaders: []string{"Content-Type", "X-Source"},
-	MaxBody: 64, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.CostSource{Header: "Weir-Cost"}, Most: 4000}},
+	MaxBody: 64, ReplyTo: ingest.ReplySubjects{Open: []string{"_INBOX.>", "mine", "weird.>"}}, Costs: []ingest.CostBound{{Limit: "tokens", From: ingest.CostSource{Header: "Weir-Cost"}, Most: 4000}},
 }
 
 var someNow = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
@@ -81,7 +81,6 @@ func TestHeaderTaken(t *testing.T) {
 		{"Weir-Cost", "4000", func(j *job) bool { return j.Cost == 4000 }},
 		{"Weir-Reply-To", "_INBOX.abc.1", func(j *job) bool { return j.ReplyTo == "_INBOX.abc.1" }},
 		{"Weir-Reply-To", "weird.results", func(j *job) bool { return j.ReplyTo == "weird.results" }},
-		{"Weir-Redrives", "2", func(j *job) bool { return j.Redrives == 2 }},
 		{"traceparent", "00-1-2-01", func(j *job) bool { return j.Header.Get("traceparent") == "00-1-2-01" }},
 		{"X-Whatever", "kept", func(j *job) bool { return j.Header.Get("X-Whatever") == "kept" && len(j.Forward) == 0 }},
 		{"Authorization", "kept, not sent", func(j *job) bool { return len(j.Forward) == 0 }},
@@ -216,8 +215,8 @@ func TestHeaderRepeated(t *testing.T) {
 
 // TestHeaderIDs is who a job is when it says it twice: Weir-Job-Id names the job, Nats-Msg-Id this sending of it.
 func TestHeaderIDs(t *testing.T) {
-	j, refusal := parse(nats.Header{"Nats-Msg-Id": {"job.r1"}, "Weir-Job-Id": {"job"}}, plainRule)
-	if refusal != nil || j.ID != "job" || j.DedupeID != "job.r1" {
+	j, refusal := parse(nats.Header{"Nats-Msg-Id": {"again"}, "Weir-Job-Id": {"job"}}, plainRule)
+	if refusal != nil || j.ID != "job" || j.DedupeID != "again" {
 		t.Errorf("id %q, dedupe id %q, %v", j.ID, j.DedupeID, refusal)
 	}
 	first, _ := parse(nil, plainRule)

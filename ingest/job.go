@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -74,7 +73,8 @@ type Rule struct {
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	Costs          []CostBound // of its limits, judged when a job comes in
+	Costs          []CostBound   // of its limits, judged when a job comes in
+	ReplyTo        ReplySubjects // the same for all apis; judged when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
@@ -82,14 +82,26 @@ type Message struct {
 	Key    string // from the subject, "" when it names none
 	Header nats.Header
 	Body   []byte
+	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
+	Redrive bool
 }
 
-// Parse reads a job that a producer sent at the time now under its api's rule. With a refusal the job holds all that
-// could be read all the same, and always an id: its letter is to say whose it is.
+// Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
+// all the same, and always an id: its letter is to say whose it is. A producer's claim to be a redrive is not among it.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	tooLarge := int64(len(m.Body)) > rule.MaxBody
 	refusal := j.readHeader(m.Header, rule, now)
+	if forged := checkClaims(m); forged != nil {
+		j.ID, j.DedupeID, j.Redrives = "", "", 0
+		refusal = forged
+	}
+	if err := rule.ReplyTo.check(j.ReplyTo); j.ReplyTo != "" && err != nil {
+		j.ReplyTo = "" // nor is the refusal told there
+		if refusal == nil {
+			refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
+		}
+	}
 	if err := checkHeaders(m.Header); err != nil {
 		refusal = refuse(Invalid, "%v", err)
 	}
@@ -185,20 +197,4 @@ func (s KeySource) String() string {
 		return "json pointer " + s.Pointer
 	}
 	return "subject"
-}
-
-// RedriveID is the message id under which a job is published when it is redriven for the n-th time: another submission
-// of the same job, which keeps its Weir-Job-Id, and with it its idempotency key. The job says n in Weir-Redrives.
-func RedriveID(job string, n int) string { return job + ".r" + strconv.Itoa(n) }
-
-// maxRedriveIDBytes bounds a message id of a redrive, of a job whose id is as long as it may be.
-const maxRedriveIDBytes = MaxIDBytes + len(".r2147483647")
-
-// redriveMark begins the dedupe id of a redrive. An id holds no blank: a producer's own job that is called x.r1 is not
-// the first redrive of the job x.
-const redriveMark = " "
-
-// isRedrive reports whether the job was published as a redrive, and not by a producer of its own.
-func (j *Job) isRedrive(msgID string) bool {
-	return j.Redrives > 0 && j.ID != "" && msgID == RedriveID(j.ID, j.Redrives)
 }

@@ -205,7 +205,7 @@ func TestRestoredAsStored(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.StringMatching(`.{1,20}`).Filter(func(k string) bool { return ingest.CheckKey(k) == nil }).Draw(t, "key")
-		m := ingest.Message{Key: key, Header: header.Draw(t, "header"), Body: rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "body")}
+		m := ingest.Message{Key: key, Header: header.Draw(t, "header"), Body: rapid.SliceOfN(rapid.Byte(), 0, 64).Draw(t, "body"), Redrive: true}
 		j, refusal := ingest.Parse(m, &plainRule, someNow)
 		if refusal != nil {
 			t.Fatalf("refused: %s", refusal)

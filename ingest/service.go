@@ -26,6 +26,7 @@ const (
 const (
 	maxWaitingMsgs  = 65536
 	maxWaitingBytes = 256 << 20
+	redrivesShare   = 8 // the part of it that redrives may take
 )
 
 // Queue stores the jobs of one api.
@@ -117,8 +118,13 @@ func Start(o Options) (*Service, error) {
 	if o.MaxWaiting > 0 {
 		waiting = int(min(o.MaxWaiting, maxWaitingBytes))
 	}
-	err = s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handle), micro.WithEndpointSubject(SubjectPrefix+">"),
-		micro.WithEndpointPendingLimits(maxWaitingMsgs, waiting))
+	redrives := waiting / redrivesShare
+	err = errors.Join(
+		s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handleJob), micro.WithEndpointSubject(SubjectPrefix+">"),
+			micro.WithEndpointPendingLimits(maxWaitingMsgs, waiting-redrives)),
+		s.micro.AddEndpoint("redrives", micro.HandlerFunc(s.handleRedrive), micro.WithEndpointSubject(RedrivePrefix+">"),
+			micro.WithEndpointPendingLimits(maxWaitingMsgs, redrives)),
+	)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.micro.Stop())
 	}
@@ -138,18 +144,35 @@ func (s *Service) Stop(ctx context.Context) error {
 	}
 }
 
-// handle is the whole way of a job through the intake: read, put, answer.
-func (s *Service) handle(req micro.Request) {
-	name, tokens, _ := strings.Cut(strings.TrimPrefix(req.Subject(), SubjectPrefix), ".")
+// handleJob takes a producer's job.
+func (s *Service) handleJob(req micro.Request) {
+	s.handle(req, strings.TrimPrefix(req.Subject(), SubjectPrefix), false)
+}
+
+// handleRedrive takes a job that is redriven.
+func (s *Service) handleRedrive(req micro.Request) {
+	s.handle(req, strings.TrimPrefix(req.Subject(), RedrivePrefix), true)
+}
+
+// handle is the whole way of a job through the intake: read, put, answer. address is <api>.<key>.
+func (s *Service) handle(req micro.Request, address string, redrive bool) {
+	name, tokens, _ := strings.Cut(address, ".")
 	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
 		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
 		return
 	}
-	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data()}
-	api, ok := s.opts.APIs()[name]
+	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
+	apis := s.opts.APIs()
+	api, ok := apis[name]
 	if !ok {
-		job, _ := Parse(msg, &anyRule, time.Now())
+		rule := anyRule
+		for _, other := range apis {
+			rule.ReplyTo = other.Rule.ReplyTo // the same for all
+			break
+		}
+		job, _ := Parse(msg, &rule, time.Now())
 		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
@@ -191,6 +214,7 @@ type submission struct {
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
 	redrives                             int
+	posesAsRedrive                       bool // it counts redrives, on a producer's subject
 }
 
 // read notes whose job it is.
@@ -234,6 +258,9 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
 			return
+		}
+		if in.posesAsRedrive {
+			letterSeq = 0 // a redrive of an earlier version would delete its own letter for this one; told of none it stops
 		}
 		if refusal.Code == Throttled {
 			in.service.refused.WithLabelValues(in.apiName).Inc()

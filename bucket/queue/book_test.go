@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -172,4 +174,14 @@ func TestBookCountsOnce(t *testing.T) {
 			t.Fatalf("%d ids and %d sequences are kept for nothing", len(d.p.pending), len(d.p.sweeper.own))
 		}
 	})
+}
+
+// TestRefusalsHoldNoAddress: whatever broke the connection to the server, a producer is not told where the server is.
+func TestRefusalsHoldNoAddress(t *testing.T) {
+	p := &Partition{name: "WEIR_pay_0"}
+	broken := fmt.Errorf("%w: %w", stream.ErrUnsent, errors.New("write tcp 10.0.0.7:51022->10.0.0.8:4222: broken pipe"))
+	r := p.refusal(&pendingPut{answer: stream.Answer{Err: broken}})
+	if r.Code != ingest.Unavailable || !strings.Contains(r.Description, "WEIR_pay_0") || strings.Contains(r.Description, "10.0.0") {
+		t.Errorf("%d: %s", r.Code, r.Description)
+	}
 }

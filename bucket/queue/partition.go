@@ -363,8 +363,12 @@ func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
 		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}
 	}
+	why := e.answer.Err
+	if errors.Is(why, stream.ErrUnsent) {
+		why = stream.ErrUnsent // what is behind it may name the server's address
+	}
 	return &ingest.Refusal{
 		Code:        ingest.Unavailable,
-		Description: fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, e.answer.Err),
+		Description: fmt.Sprintf("the job could not be stored in %s, nothing was kept: %v", p.name, why),
 	}
 }

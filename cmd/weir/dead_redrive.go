@@ -31,7 +31,7 @@ func deadRedriveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive [SEQ...]",
 		Short: "Hand dead letters in again",
-		Long: `Hands the jobs of dead letters in again, through the door every producer uses: they wait in the buckets of their keys, go
+		Long: `Hands the jobs of dead letters in again, as if their producers had sent them once more: they wait in the buckets of their keys, go
 at their rates, and may overflow again. Those of a key go in their order. A letter is deleted once the queue has taken its
 job. One that is refused again leaves a new letter in place of the old one.
 
@@ -179,7 +179,7 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
-		return cli.Unreachable(fmt.Errorf("nobody takes jobs at %s: start `weir serve` with the role ingest; what was not redriven is still a letter", c.At))
+		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
 	case errors.Is(failed, deadletter.ErrUnanswered):
 		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):

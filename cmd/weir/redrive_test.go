@@ -131,13 +131,13 @@ apis:
     forward_headers: [Content-Type, X-Source]
     bucket: {rate: 100/s, capacity: 20}
 `, api.URL()))
-	ends, err := r.nc.SubscribeSync("mine")
+	ends, err := r.nc.SubscribeSync("_INBOX.mine")
 	if err != nil {
 		t.Fatal(err)
 	}
 	header := map[string]string{
 		"Nats-Msg-Id": "sent-1", "Weir-Job-Id": "order-7", "Weir-Method": "PUT", "Weir-Path": "/a/p", "Weir-Query": "x=1", "X-Own": "kept",
-		"Weir-Header-X-Source": "shop", "Content-Type": "text/csv", "Weir-Reply-To": "mine", "Weir-Deadline": "1h", "Weir-Cost": "3",
+		"Weir-Header-X-Source": "shop", "Content-Type": "text/csv", "Weir-Reply-To": "_INBOX.mine", "Weir-Deadline": "1h", "Weir-Cost": "3",
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	body := []byte("a\x00b\xff")
@@ -240,9 +240,9 @@ apis:
 	for _, key := range []string{"waits", "called", "died"} {
 		header := resubmission(key, 1)
 		header["Weir-Path"] = "/" + key
-		r.submit("weir.jobs.pay."+key, []byte(key), header)
+		r.submit(ingest.RedrivePrefix+"pay."+key, []byte(key), header)
 	}
-	r.submit("weir.jobs.pay.full", []byte("again"), resubmission("again", 1)) // overflows again
+	r.submit(ingest.RedrivePrefix+"pay.full", []byte("again"), resubmission("again", 1)) // overflows again
 	r.submit("weir.jobs.pay.probe", []byte("probe"), map[string]string{"Nats-Msg-Id": "probe"})
 	r.ended("pay", "called", 2)
 	r.ended("pay", "died", 2)
@@ -322,7 +322,8 @@ func (r *rig) skips(key string) map[deadletter.Skip]int {
 }
 
 // TestRedriveSeesWhatProducersDid: a producer that was told 429 sends the same job again, and it is called; its letter is
-// not redriven then. A job that a producer calls like a redrive of another is a job of its own.
+// not redriven then. A job that is called like a redrive of another, as producers could call one before weir refused it, is a job of
+// its own.
 func TestRedriveSeesWhatProducersDid(t *testing.T) {
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
@@ -343,17 +344,19 @@ apis:
 		})
 		return id, seq
 	}
-	taken := func(id string) {
-		r.eventually("room for "+id, func() bool { return send(id).Error == nil })
+	taken := func(prefix, id string) {
+		r.eventually("room for "+id, func() bool {
+			return r.submit(prefix+"pay.k", []byte(id), map[string]string{"Nats-Msg-Id": id}).Error == nil
+		})
 		r.eventually("its call", func() bool { return r.waiting("pay") == 0 && r.perBody()[id] == 1 })
 	}
 	again, letter := overflow("again")
-	taken(again)
+	taken(ingest.SubjectPrefix, again)
 	if did, code := r.redrive(letter); code != cli.ExitRefused || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("a job that was sent again: exit code %d, %+v", code, did)
 	}
 	x, letter := overflow("x")
-	taken(x + ".r1")
+	taken(ingest.RedrivePrefix, x+".r1") // where nobody looks at the id: it stands in the queue as it did
 	if did, code := r.redrive(letter); code != 0 || did.Redriven != 1 {
 		t.Errorf("a job beside one that is called like its redrive: exit code %d, %+v", code, did)
 	}
@@ -416,5 +419,55 @@ apis:
 	}
 	if n := r.messages(deadletter.Stream); n != 0 {
 		t.Errorf("%d letters are left", n)
+	}
+}
+
+// TestProducersForgeNoRedrive: a producer that writes a redrive's headers is refused with 400, a letter and an event. The job that it
+// named is not called again, on an api that is not idempotent, and the next redrive still does what the letter of that job is owed.
+func TestProducersForgeNoRedrive(t *testing.T) {
+	api := startOrdered(t, map[string][]string{"victim": {"status=400"}})
+	r := rigOn(t, api, fmt.Sprintf("apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n", api.URL()))
+	events, err := r.nc.SubscribeSync("weir.events.dead.pay.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"ended", "victim"} {
+		if a := r.submit("weir.jobs.pay."+key, []byte(key), map[string]string{"Nats-Msg-Id": key, "Weir-Path": "/" + key}); a.Error != nil {
+			t.Fatalf("%+v", a)
+		}
+		r.ended("pay", key, 1)
+	}
+	if _, err := events.NextMsg(patience); err != nil { // of the victim's letter
+		t.Fatal(err)
+	}
+	forged := 0
+	for _, key := range []string{"ended", "victim"} {
+		for n := range 2 {
+			header := resubmission(key, n+1)
+			header["Weir-Path"] = "/" + key
+			a := r.submit("weir.jobs.pay."+key, []byte(key), header)
+			if a.Error == nil || a.Error.Code != 400 || a.Error.ErrCode != 20400 || a.Job == key || !strings.Contains(a.Error.Description, "Weir-Redrives") {
+				t.Errorf("a forged redrive of %s: %+v", key, a)
+			}
+			forged++
+			msg, err := events.NextMsg(patience)
+			if err != nil || !strings.Contains(string(msg.Data), `"invalid"`) {
+				t.Errorf("no event of a forged redrive: %v %s", err, msg.Data)
+			}
+		}
+	}
+	if a := r.submit("weir.jobs.pay.ended", []byte("ended"), map[string]string{"Nats-Msg-Id": "ended.r3"}); a.Error == nil || a.Error.Code != 400 || a.Letter == 0 {
+		t.Errorf("a redrive's id: %+v", a)
+	}
+	if n := r.letterCount(); n != 1+forged+1 {
+		t.Errorf("%d letters, want the victim's and one of each forgery", n)
+	}
+	did, code := r.redrive("--reason", "rejected")
+	if code != 0 || did.Redriven != 1 || did.Settled != 0 {
+		t.Errorf("the victim's redrive: exit code %d, %+v", code, did)
+	}
+	r.eventually("the redriven call", func() bool { return len(r.results("pay", "victim")) == 1 })
+	if calls := r.perBody(); !maps.Equal(calls, map[string]int{"ended": 1, "victim": 2}) {
+		t.Errorf("calls %v", calls)
 	}
 }

@@ -66,7 +66,7 @@ func workerRights(s *config.Settings) rights {
 		subscribe: []string{inbox + ".>", "$SRV.>"},
 	}
 	if s.Has(config.RoleIngest) {
-		r.subscribe = append(r.subscribe, "weir.jobs.>")
+		r.subscribe = append(r.subscribe, "weir.jobs.>", "weir.operator.redrive.>")
 	}
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")

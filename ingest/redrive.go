@@ -1,0 +1,67 @@
+package ingest
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// RedrivePrefix begins the subjects on which redrives come in: <api>.<key> follows, as behind SubjectPrefix. Producers have no
+// right to it, whoever may pause and cancel has. It stands below the operators' subjects, so that roles which were made before it
+// allow it already.
+const RedrivePrefix = "weir.operator.redrive."
+
+// RedriveID is the message id under which a job is published when it is redriven for the n-th time: another submission
+// of the same job, which keeps its Weir-Job-Id, and with it its idempotency key. The job says n in Weir-Redrives.
+func RedriveID(job string, n int) string { return job + ".r" + strconv.Itoa(n) }
+
+// maxRedriveIDBytes bounds a message id of a redrive, of a job whose id is as long as it may be.
+const maxRedriveIDBytes = MaxIDBytes + len(".r2147483647")
+
+// redriveMark begins the dedupe id of a redrive. An id holds no blank: a job that is called x.r1, as producers could call one before
+// weir refused it, is not the first redrive of the job x.
+const redriveMark = " "
+
+// isRedriveID reports whether an id has the form of one that RedriveID makes.
+func isRedriveID(id string) bool {
+	at := strings.LastIndex(id, ".r")
+	if at < 1 {
+		return false
+	}
+	n, err := strconv.ParseInt(id[at+2:], 10, 32)
+	return err == nil && n > 0 && id == RedriveID(id[:at], int(n))
+}
+
+// checkClaims refuses a producer's job that says of itself what only weir may say. Believed, it would be called although the job of
+// that id has ended, and the next redrive would take it for a later life of that job and delete the letter.
+func checkClaims(m Message) *Refusal {
+	if m.Redrive {
+		return nil
+	}
+	if saysRedrives(m.Header) {
+		return refuse(Invalid, "header %s: only weir writes it: leave it out, or redrive with `weir dead redrive` of this version", HeaderRedrives)
+	}
+	for name, values := range m.Header {
+		if (strings.EqualFold(name, HeaderMsgID) || strings.EqualFold(name, HeaderJobID)) && slices.ContainsFunc(values, isRedriveID) {
+			return refuse(Invalid, "an id that ends in .r and a number is a redrive's: choose another")
+		}
+	}
+	return nil
+}
+
+// saysRedrives reports whether a job counts its redrives.
+func saysRedrives(h nats.Header) bool {
+	for name := range h {
+		if strings.EqualFold(name, HeaderRedrives) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRedrive reports whether the job was published as a redrive, and not by a producer of its own.
+func (j *Job) isRedrive(msgID string) bool {
+	return j.Redrives > 0 && j.ID != "" && msgID == RedriveID(j.ID, j.Redrives)
+}
