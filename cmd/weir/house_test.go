@@ -43,7 +43,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/clock", "bucket"},
 	{"cmd/weir/internal/embedded", ""},
 	{"cmd/weir/internal/config", "bucket bucket/queue"},
-	{"cmd/weir/internal/connect", "bucket/lease cmd/weir/internal/cli cmd/weir/internal/config"},
+	{"cmd/weir/internal/connect", "ingest bucket/lease cmd/weir/internal/cli cmd/weir/internal/config"},
 	{"cmd/weir/internal/console", "cmd/weir/internal/config"},
 	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/child cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
