@@ -41,19 +41,29 @@ type ends struct {
 	last  map[uint64]*ledger.Record // of jobs that have not ended
 }
 
-// damaged looks for what a partition's stream has lost. The reader calls it while what markers say is known.
+// damaged looks for what a partition's stream has lost, until the worker stops. The reader calls it while what markers say is known. What
+// was not told before the stop, the next start finds again.
 func (w *apiWorker) damaged(ctx context.Context, p *partition) {
 	begun := map[uint64]bool{}
 	for seq, f := range p.replay.found {
 		begun[seq] = len(f.intents) > 0
 	}
 	w.running.Go(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-w.stopping:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
 		for ctx.Err() == nil && !p.lost.Load() {
 			err := w.tellDamage(ctx, p, begun)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			w.log.Error("what a queue's store has lost cannot be looked up; trying again", "stream", p.bucket.Name(), "err", err)
+			w.log.Error("what a queue's store has lost cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
 			stream.Sleep(ctx, loadRetry)
 		}
 	})

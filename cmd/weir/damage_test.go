@@ -99,6 +99,33 @@ func TestDamagedJobIsTold(t *testing.T) {
 	}
 }
 
+// TestStopWhileLossesCannotBeTold: a weir whose letters cannot be stored stops all the same, and the next one tells.
+func TestStopWhileLossesCannotBeTold(t *testing.T) {
+	r := damagedRig(t, "a", "b", "c")
+	r.start()
+	stream, err := r.js.Stream(t.Context(), "WEIR_DEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := stream.CachedInfo().Config
+	sealed.MaxMsgSize = 1
+	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	r.flip("the body of b")
+	r.said = &book{}
+	r.start()
+	r.eventually("the attempt to tell", func() bool { return strings.Contains(r.said.String(), "cannot be looked up or told") })
+	r.stop()
+	r.start()
+	sealed.MaxMsgSize = -1
+	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the letter", func() bool { return len(r.letters("pay", "b")) == 1 })
+}
+
 // TestDroppedMessagesAreTold: a server that builds its index anew throws away what stands behind a damaged message. Whose jobs those
 // were nobody knows; that there were some is told.
 func TestDroppedMessagesAreTold(t *testing.T) {
