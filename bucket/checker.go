@@ -76,14 +76,14 @@ func Check(arrivals []Arrival, expected Expectation) Verdict {
 		v.Units += x.Cost
 	}
 	l := expected.Limit
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case KindRate:
 		v.checkRate(a, *l.Rate, expected)
-	case l.Quota != nil:
+	case KindQuota:
 		v.checkQuota(a, *l.Quota, expected.Eps)
-	case l.Budget != nil:
+	case KindBudget:
 		v.checkQuota(a, l.Budget.Quota, expected.Eps)
-	default:
+	case KindInFlight:
 		v.Allowed = l.InFlight
 		v.checkInFlight(a, expected.Eps)
 	}

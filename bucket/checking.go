@@ -33,19 +33,19 @@ type counted struct {
 // NewChecking begins a check. The expectation's Eps is not used.
 func NewChecking(expected Expectation) *Checking {
 	c := &Checking{expected: expected, verdict: Verdict{Outcome: Pass}}
-	switch l := expected.Limit; {
-	case l.Rate != nil:
+	switch l := expected.Limit; l.Kind() {
+	case KindRate:
 		g := gcd(l.Rate.Count, int64(l.Rate.Per))
 		c.count, c.per = uint64(l.Rate.Count/g), uint64(int64(l.Rate.Per)/g)
 		c.verdict.Allowed = l.Rate.Count
 		if l.Rate.Burst > l.Rate.Count {
 			c.verdict.Allowed += l.Rate.Burst
 		}
-	case l.Quota != nil:
+	case KindQuota:
 		c.verdict.Allowed = l.Quota.Count
-	case l.Budget != nil:
+	case KindBudget:
 		c.verdict.Allowed = l.Budget.Count
-	default:
+	case KindInFlight:
 		c.verdict.Allowed = l.InFlight
 	}
 	return c
@@ -59,15 +59,15 @@ func (c *Checking) Add(a Arrival) {
 	index := c.verdict.Calls
 	c.verdict.Calls++
 	c.verdict.Units += a.Cost
-	switch l := c.expected.Limit; {
-	case l.Rate != nil:
+	switch l := c.expected.Limit; l.Kind() {
+	case KindRate:
 		c.slide(a, int64(l.Rate.Per), index)
 		c.fill(a, l.Rate.Burst, index)
-	case l.Quota != nil:
+	case KindQuota:
 		c.addToQuota(a, *l.Quota, index)
-	case l.Budget != nil:
+	case KindBudget:
 		c.addToQuota(a, l.Budget.Quota, index)
-	default:
+	case KindInFlight:
 		c.overlap(a, index)
 	}
 }

@@ -261,14 +261,14 @@ func (e *engine) apply(now Micros, rules Rules) error {
 func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	s := sharedLimit{Limit: l, capacity: r.Capacity(l)}
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case KindRate:
 		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: l.Rate.Burst, settles: settles}
-	case l.Quota != nil:
+	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
-	case l.Budget != nil:
+	case KindBudget:
 		s.meter = newWindowMeter(r, l.Budget.Quota, ahead)
-	default:
+	case KindInFlight:
 		s.inFlight = r.Lowered(l.InFlight)
 	}
 	return s

@@ -1,6 +1,9 @@
 package bucket
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Micros is a point in time in microseconds since 1970-01-01 UTC. Microseconds, not nanoseconds, because the same
 // arithmetic runs in Lua, whose numbers are exact only below 2^53: microseconds stay exact until the year 2255.
@@ -79,6 +82,21 @@ type CostSource struct {
 	SettlePointer string
 }
 
+// Kind says what a Limit counts. A switch over kinds names every one of them and has no default, so that the linter
+// (exhaustive) finds the places that a new kind has to be told to.
+type Kind string
+
+// The kinds of limits, by the words of the configuration.
+const (
+	KindRate     Kind = "rate"
+	KindQuota    Kind = "quota"
+	KindInFlight Kind = "in_flight"
+	KindBudget   Kind = "budget"
+)
+
+// Kinds returns all kinds of limits, in the order in which they are told.
+func Kinds() []Kind { return []Kind{KindRate, KindQuota, KindInFlight, KindBudget} }
+
 // Limit is one limit shared by all keys of an api. Exactly one of Rate, Quota, InFlight and Budget is set.
 type Limit struct {
 	Name     string
@@ -88,6 +106,22 @@ type Limit struct {
 	Budget   *Budget
 	Cost     CostSource
 	Shadow   bool // counts what it would have held, holds nothing
+}
+
+// Kind returns what the limit counts, by the field that is set. It panics for a limit that has none: Rules.Validate refuses such
+// a limit. Reading is all it does, so it is safe for concurrent use.
+func (l *Limit) Kind() Kind {
+	switch {
+	case l.Rate != nil:
+		return KindRate
+	case l.Quota != nil:
+		return KindQuota
+	case l.InFlight != 0:
+		return KindInFlight
+	case l.Budget != nil:
+		return KindBudget
+	}
+	panic("bucket: limit " + strconv.Quote(l.Name) + " is of no kind")
 }
 
 // Budget is an amount of money per period, in millionths of the currency unit so that sums are exact.

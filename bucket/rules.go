@@ -262,16 +262,16 @@ func (r Rules) validateQuota(q Quota) error {
 
 // Capacity is the largest cost that limit l can ever let pass, headroom counted; a permit is always one.
 func (r Rules) Capacity(l Limit) int64 {
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case KindRate:
 		return l.Rate.Burst
-	case l.Quota != nil:
+	case KindQuota:
 		return r.Lowered(l.Quota.Count)
-	case l.Budget != nil:
+	case KindBudget:
 		return r.Lowered(l.Budget.Count)
-	default:
-		return 1 << 52
+	case KindInFlight:
 	}
+	return 1 << 52
 }
 
 // CostBounds are what the costs of jobs are judged by when they come in: the limits that take their cost from the job. A

@@ -16,10 +16,14 @@ import (
 //	...store s...                      // meanwhile the claims of the one before still hold
 //	m.Saved(s)                         // now up to s.Until may be granted
 //
-// Every second is often enough, and at once when an answer waits for the limit "checkpoint". A crash costs a rate its
-// burst (it starts empty), in-flight permits one lease, and a quota for a moment at most a 64th, or one call, or eight times
-// ahead's worth: until Correct (former.go). Checkpoint(0) is the last
-// one of an orderly stop: it is exact, and nothing is granted after it.
+// Every second is often enough, and at once when an answer waits for the limit "checkpoint". What a crash costs:
+//
+//	a rate       its burst: it is empty at Until, so a call of cost n waits until n intervals later, and the whole burst is
+//	             there burst × interval later. For a slow rate that is hours: 1 per 6 h grants nothing for 6 h
+//	in-flight    one lease
+//	a quota      for a moment at most a 64th, or one call, or eight times ahead's worth: until Correct (former.go)
+//
+// Checkpoint(0) is the last one of an orderly stop: it is exact, and nothing is granted after it.
 //
 // One thing no claim covers: an overage that is learnt from a response and not yet in a stored snapshot when the process
 // dies. The ledger has it.

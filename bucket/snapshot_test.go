@@ -134,6 +134,26 @@ func TestLastCheckpointIsExact(t *testing.T) {
 	}
 }
 
+// TestCrashCostsARateItsBurst: a rate is empty where the snapshot's claim ends, and fills from there, however slow it is.
+func TestCrashCostsARateItsBurst(t *testing.T) {
+	rules := Rules{Key: fast, Shared: []Limit{{Name: "slow", Rate: &Rate{Count: 1, Per: 6 * time.Hour, Burst: 3}}}}
+	b := newTable(t, rules)
+	b.Restore(Snapshot{})
+	s := b.Checkpoint(2 * time.Second) // nothing was called
+	next := newTable(t, rules)
+	next.clock = t0 + 1_000_000
+	next.Restore(thereAndBack(t, s))
+	next.Saved(next.Checkpoint(2 * time.Second))
+	interval := Micros(rules.Interval(*rules.Shared[0].Rate).Duration() / time.Microsecond)
+	for cost := int64(1); cost <= 3; cost++ {
+		want := t0 + 2_000_000 + Micros(cost)*interval
+		got := next.ask(Ask{Costs: []int64{cost}}).Wait.Until
+		if got < want || got > want+2 {
+			t.Errorf("a call of cost %d waits until %d µs after the claim, not %d intervals", cost, got-s.Until, cost)
+		}
+	}
+}
+
 // TestClaimsCoverWhatCameAfter: a crash right after a stored snapshot, and one just beyond the end of its period.
 func TestClaimsCoverWhatCameAfter(t *testing.T) {
 	rules := Rules{Key: fast, Shared: []Limit{{Name: "account", Rate: &Rate{Count: 100, Per: time.Minute, Burst: 10}}}}

@@ -71,12 +71,13 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 			continue
 		}
 		what, all := fmt.Sprintf("limit %s of %s", limit.Name, api), l.units[i]+ahead
-		switch {
-		case limit.Rate != nil:
+		switch limit.Kind() {
+		case bucket.KindRate:
 			slower((all-float64(limit.Rate.Burst))/t.Rules.Interval(*limit.Rate).PerSecond(), what)
-		case limit.Quota != nil:
+		case bucket.KindQuota:
 			slower(periods(all, t.Rules.Lowered(limit.Quota.Count))*period(limit.Quota).Seconds(), what)
-		case limit.Budget != nil:
+		case bucket.KindInFlight: // how long it takes depends on how long calls take, which nobody knows here
+		case bucket.KindBudget:
 			spent := float64(t.Price) * (float64(l.jobs) + ahead)
 			slower(periods(spent, t.Rules.Lowered(limit.Budget.Count))*period(&limit.Budget.Quota).Seconds(), what)
 		}

@@ -57,25 +57,29 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	var kind, sign string
 	var burst, per, grain int64
 	var bounds []bucket.Micros
-	quota := l.Quota
-	if l.Budget != nil {
-		quota = &l.Budget.Quota
+	inWindow := func(quota *bucket.Quota) {
+		switch quota.Window {
+		case bucket.Sliding:
+			life, g := s.rules.SlidingBounds(*quota)
+			kind, per, grain = "s", int64(life), int64(g)
+		case bucket.Fixed:
+			start, end := quota.Period(0)
+			kind, per = "f", int64(end-start)
+			sign = fmt.Sprint("fixed/", per)
+		case bucket.Calendar:
+			kind, bounds = "q", s.bounds(*quota)
+			sign = fmt.Sprint(quota.Unit, "/", quota.Zone)
+		}
 	}
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case bucket.KindRate:
 		kind, t, burst = "r", s.rules.Interval(*l.Rate), l.Rate.Burst
-	case quota == nil:
+	case bucket.KindQuota:
+		inWindow(l.Quota)
+	case bucket.KindInFlight:
 		kind, burst = "i", s.rules.Lowered(l.InFlight)
-	case quota.Window == bucket.Sliding:
-		life, g := s.rules.SlidingBounds(*quota)
-		kind, per, grain = "s", int64(life), int64(g)
-	case quota.Window == bucket.Fixed:
-		start, end := quota.Period(0)
-		kind, per = "f", int64(end-start)
-		sign = fmt.Sprint("fixed/", per)
-	default:
-		kind, bounds = "q", s.bounds(*quota)
-		sign = fmt.Sprint(quota.Unit, "/", quota.Zone)
+	case bucket.KindBudget:
+		inWindow(&l.Budget.Quota)
 	}
 	r.str(l.Name)
 	r.str(kind)

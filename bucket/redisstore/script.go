@@ -11,6 +11,20 @@ import "github.com/redis/go-redis/v9"
 // each key asked for. ARGV is flat: see request.go. Everything is answered as decimal strings, because a Lua number
 // that becomes a reply loses its fraction and one that becomes a string may gain an exponent.
 //
+// A shared limit comes as a kind of one letter. cap is the largest cost that can pass, and shadow, held and settles are those of every
+// limit. The fields l.… hold its state, and are kept in the hash of KEYS[1] as the limit's name, ":" and the letters in brackets:
+//
+//	r  a rate             burst, p/q the interval; t and r the TAT (t, r), front (f), the last serial (l), the interval
+//	                      that was counted in (p, q), and marks of what may be refunded (m)
+//	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
+//	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
+//	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u)
+//	q  a calendar's       bounds are where periods begin, since Redis knows no time zones; s, e and u as in f
+//
+// A budget is a quota of its window. guard is how far calls keep away from both ends of a period, and sign names how periods are
+// laid (d): where it changes, the count goes on in the period that now holds. k says whether a quota was counted in a log or in
+// periods, h is what a shadow limit would have held, and x that what a quota counted was lost.
+//
 // Numbers are doubles: every product stays below 2^53, which bucket.Rules.Validate sees to, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
 

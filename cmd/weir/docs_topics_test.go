@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/help"
@@ -387,6 +388,28 @@ func TestDocsOfReasons(t *testing.T) {
 	}
 	sameNames(t, "dead-letters", code, namedIn(tableRows(t, "dead-letters", "reason")))
 	sameNames(t, "dead-letters", valuesOf(t, "Skip", "deadletter"), namedIn(tableRows(t, "dead-letters", "left alone")))
+}
+
+// TestDocsOfLimitKinds: the topic has a row for each kind of shared limit, says how many there are, and the message for an entry
+// of no kind names them all.
+func TestDocsOfLimitKinds(t *testing.T) {
+	var code []string
+	for _, kind := range bucket.Kinds() {
+		code = append(code, string(kind))
+	}
+	sameNames(t, "limits", valuesOf(t, "Kind", "bucket"), code)
+	sameNames(t, "limits", code, namedIn(tableRows(t, "limits", "kind")))
+	numbers := []string{"none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"}
+	if want := "is one of " + numbers[len(code)] + ";"; !strings.Contains(topicText(t, "limits"), want) {
+		t.Errorf("topic limits does not say that an entry of limits %q", want)
+	}
+	some := object{"url": "http://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}, "limits": []any{object{"name": "bare"}}}
+	problems := parsed(t, object{"apis": object{"some": some}})
+	for _, kind := range code {
+		if !slices.ContainsFunc(problems, func(p config.Problem) bool { return strings.Contains(p.Fix, kind) }) {
+			t.Errorf("who writes a limit of no kind is not told of %s: %q", kind, problems)
+		}
+	}
 }
 
 // valuesOf are the values of all constants of a type.

@@ -123,7 +123,8 @@ func (r *rig) stop() {
 // patience is how long a test waits in vain: for a machine that is busy with other things too.
 const patience = await.Patience
 
-// awaitCalls waits until the api has answered n calls.
+// awaitCalls waits until the api has answered n calls. weir has not recorded the last of them yet, perhaps: their results and their
+// records in the ledger may still be missing. Who reads these waits for them too.
 func (r *rig) awaitCalls(n int) []fakeapi.Arrival {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience)

@@ -202,14 +202,18 @@ func (s *Schedule) reseat() {
 func unitsOf(r *bucket.Rules) []float64 {
 	units := make([]float64, len(r.Shared))
 	for i := range r.Shared {
-		switch l := &r.Shared[i]; {
-		case l.Shadow:
-		case l.Rate != nil:
+		l := &r.Shared[i]
+		if l.Shadow {
+			continue
+		}
+		switch l.Kind() {
+		case bucket.KindRate:
 			units[i] = float64(r.Interval(*l.Rate).Duration().Microseconds())
-		case l.Quota != nil:
+		case bucket.KindQuota:
 			units[i] = float64(l.Quota.Length().Microseconds()) / float64(l.Quota.Count)
-		case l.Budget != nil:
+		case bucket.KindBudget:
 			units[i] = float64(l.Budget.Length().Microseconds()) / float64(l.Budget.Count)
+		case bucket.KindInFlight: // a permit comes back, whatever it was taken for
 		}
 	}
 	return units

@@ -64,13 +64,16 @@ func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
 
 // usualCost is what a call takes from a shared limit.
 func (s *Schedule) usualCost(i int) float64 {
-	switch limit := &s.rules.Shared[i]; {
-	case limit.Budget != nil:
+	limit := &s.rules.Shared[i]
+	switch limit.Kind() {
+	case bucket.KindBudget:
 		return float64(s.policy.Price)
-	case i < len(s.habits.costs) && s.habits.costs[i] > 0:
+	case bucket.KindRate, bucket.KindQuota, bucket.KindInFlight:
+	}
+	if i < len(s.habits.costs) && s.habits.costs[i] > 0 {
 		return s.habits.costs[i]
 	}
-	return max(1, float64(s.rules.Shared[i].Cost.Constant))
+	return max(1, float64(limit.Cost.Constant))
 }
 
 // forecast is when the n-th call without a slot of a queue should start, counted from 1; never while it is paused.
@@ -217,11 +220,11 @@ func (t *tenant) before(q *KeyQueue) int {
 func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
 	limit, cost, at := &s.rules.Shared[i], s.usualCost(i), bucket.Micros(0)
 	binds := s.by == limit.Name && (s.blocked.size > 0 || s.until > from)
-	if binds && limit.InFlight == 0 {
+	if binds && limit.Kind() != bucket.KindInFlight {
 		at = max(from, s.until)
 	}
-	switch {
-	case limit.Rate != nil:
+	switch limit.Kind() {
+	case bucket.KindRate:
 		need, tat := (ahead+1)*cost-float64(limit.Rate.Burst), from
 		if i < len(s.habits.tats) {
 			tat = max(tat, s.habits.tats[i])
@@ -230,13 +233,16 @@ func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.
 		if binds {
 			at = max(at, later(max(from, s.until), ahead*cost, s.units[i]))
 		}
-	case limit.InFlight > 0 && s.habits.took > 0:
+	case bucket.KindInFlight:
+		if s.habits.took <= 0 { // no call has ended yet
+			return at
+		}
 		most := s.rules.Lowered(limit.InFlight)
 		if place := int64(s.calls) + int64(ahead) + 1; place > most {
 			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
 			at = max(at, later(from, waves, float64(s.habits.took.Microseconds())))
 		}
-	case limit.Quota != nil || limit.Budget != nil:
+	case bucket.KindQuota, bucket.KindBudget:
 		at = max(at, s.afterWindow(limit, (ahead+1)*cost, from))
 	}
 	return at

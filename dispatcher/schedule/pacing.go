@@ -92,15 +92,19 @@ func (s *Schedule) interval(j *Job) time.Duration {
 	var most time.Duration
 	for i := range s.rules.Shared {
 		l := &s.rules.Shared[i]
-		if l.Rate == nil || l.Shadow {
+		if l.Shadow {
 			continue
 		}
-		cost := int64(1)
-		if i < len(j.Costs) {
-			cost = j.Costs[i]
+		switch l.Kind() {
+		case bucket.KindRate:
+			cost := int64(1)
+			if i < len(j.Costs) {
+				cost = j.Costs[i]
+			}
+			one := s.rules.Interval(*l.Rate).Duration()
+			most = max(most, min(one, longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
+		case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they have no pace
 		}
-		one := s.rules.Interval(*l.Rate).Duration()
-		most = max(most, min(one, longestInterval/time.Duration(max(cost, 1)))*time.Duration(cost))
 	}
 	if most == 0 {
 		most = s.rules.Interval(j.Queue.Limits.Rate).Duration() / time.Duration(max(len(s.byKey), 1))

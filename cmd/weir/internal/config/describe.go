@@ -113,17 +113,17 @@ func (d description) rate(path string, r bucket.Rate) {
 func (d description) limit(path string, l bucket.Limit) {
 	d[path] = inShort(l)
 	d.yes(path, "shadow", l.Shadow)
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case bucket.KindRate:
 		d.rate(path, *l.Rate)
 		d.set(path, "cost", formatCost(l.Cost))
-	case l.Quota != nil:
+	case bucket.KindQuota:
 		d.window(path, "quota", strconv.FormatInt(l.Quota.Count, 10), *l.Quota)
 		d.set(path, "cost", formatCost(l.Cost))
-	case l.Budget != nil:
+	case bucket.KindBudget:
 		d.window(path, "budget", Money(l.Budget.Count).String(), l.Budget.Quota)
 		d.set(path, "on_exhausted", string(l.Budget.OnExhausted))
-	default:
+	case bucket.KindInFlight:
 		d.number(path, "in_flight", l.InFlight)
 	}
 }
@@ -131,20 +131,20 @@ func (d description) limit(path string, l bucket.Limit) {
 // inShort is a limit in one line, without what is so unless it is written.
 func inShort(l bucket.Limit) string {
 	text := ""
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case bucket.KindRate:
 		text = FormatRate(*l.Rate)
 		if l.Rate.Burst > 1 {
 			text += ", burst " + strconv.FormatInt(l.Rate.Burst, 10)
 		}
-	case l.Quota != nil:
+	case bucket.KindQuota:
 		text = windowText(strconv.FormatInt(l.Quota.Count, 10), *l.Quota)
-	case l.Budget != nil:
+	case bucket.KindBudget:
 		text = windowText(Money(l.Budget.Count).String(), l.Budget.Quota)
 		if l.Budget.OnExhausted != bucket.Hold {
 			text += ", on_exhausted " + string(l.Budget.OnExhausted)
 		}
-	default:
+	case bucket.KindInFlight:
 		text = "in_flight " + strconv.FormatInt(l.InFlight, 10)
 	}
 	if cost := formatCost(l.Cost); cost != formatCost(bucket.CostSource{}) {

@@ -4,6 +4,21 @@
 //	WEIR_…    ── ReadSettings ──▶ *Settings | *Errors
 //	${env:…}, ${file:…} ── Template.Resolve ──▶ a header's value, at the time of each call
 //
+// Files:
+//
+//	config.go, api.go           a whole file; one api of it
+//	rules.go, rate.go, key.go   an api's bucket and the exceptions for keys; rates; where a job's key stands
+//	limit.go, quota.go, cost.go, money.go   limits that keys share; periods; what a job takes from them; amounts and prices
+//	admit.go                    limits on what comes in
+//	retry.go, breaker.go        what an answer means, and when all calls stop
+//	header.go, template.go, token.go, secret.go   headers of calls, references to secrets, what must not be printed
+//	ids.go                      a warning that is about the whole file: more ids than fit into memory
+//	settings.go, address.go, redacted.go   the environment, addresses in it, and how it may be shown
+//	describe.go, diff.go        a configuration as texts by path, and what two differ in
+//	document.go, fields.go      the walk through YAML: values with their lines, mappings whose names are known
+//	problem.go, suggest.go      what is wrong and how to mend it; the name that was probably meant
+//	decimal.go, duration.go, percent.go, size.go   numbers and units as people write them
+//
 // What holds:
 //
 //   - Strict: whatever Parse does not understand is a problem, never a guess. A typing error in a limit must not become

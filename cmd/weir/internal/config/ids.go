@@ -18,8 +18,10 @@ func (c *Config) warnOfIDs(f fields) {
 		a := &c.APIs[i]
 		all := math.Inf(1)
 		for _, l := range a.Rules.Shared {
-			if l.Rate != nil {
+			switch l.Kind() {
+			case bucket.KindRate:
 				all = min(all, c.endsOf(*l.Rate)/float64(max(1, l.Cost.Constant)))
+			case bucket.KindQuota, bucket.KindInFlight, bucket.KindBudget: // they say nothing of how many jobs end within dedupe
 			}
 		}
 		one := min(all, c.endsOf(a.Rules.Key.Rate))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"strconv"
@@ -34,7 +35,8 @@ func readShared(v value, of bucket.Rules, price Money) []bucket.Limit {
 }
 
 // readLimit reads one shared limit, called by its kind when it has no name. It returns the place of its name, and
-// whether it has one that others must not have too.
+// whether it has one that others must not have too. A limit whose value could not be read has its kind all the same, so that the
+// other checks of a file with problems need not ask.
 func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, bool) {
 	before := len(item.doc.problems)
 	f, ok := item.fields("name", "rate", "burst", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
@@ -50,22 +52,21 @@ func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, b
 	named := len(item.doc.problems) == before
 	l.Shadow = read(f, "shadow", false, yesOrNo)
 	switch kind {
-	case "rate":
+	case bucket.KindRate:
 		f.ignored("to a rate", "window", "tz", "on_exhausted")
 		r := readRate(f, bucket.Rate{Burst: 1}, of)
 		l.Rate, l.Cost = &r, readCost(f)
-	case "quota":
+	case bucket.KindQuota:
 		f.ignored("to a quota", "burst", "on_exhausted")
-		l.Quota, l.Cost = readQuota(f, "quota", quotaCount), readCost(f)
-	case "in_flight":
+		l.Quota, l.Cost = cmp.Or(readQuota(f, "quota", quotaCount), &bucket.Quota{}), readCost(f)
+	case bucket.KindInFlight:
 		f.ignored("to in_flight", "burst", "window", "tz", "cost", "on_exhausted")
-		l.InFlight = read(f, "in_flight", 0, wholeIn(1, mostInFlight))
-	case "budget":
+		l.InFlight = read(f, "in_flight", 1, wholeIn(1, mostInFlight))
+	case bucket.KindBudget:
 		f.ignored("to a budget: every call costs the api's price", "burst", "cost")
 		exhausted := read(f, "on_exhausted", bucket.Hold, oneOf(bucket.Hold, bucket.DeadLetter))
-		if q := readQuota(f, "budget", budgetCount); q != nil {
-			l.Budget = &bucket.Budget{Quota: *q, OnExhausted: exhausted}
-		}
+		q := cmp.Or(readQuota(f, "budget", budgetCount), &bucket.Quota{})
+		l.Budget = &bucket.Budget{Quota: *q, OnExhausted: exhausted}
 	}
 	if len(item.doc.problems) == before {
 		checkPassable(f, l, of, price)
@@ -78,11 +79,11 @@ const ownRate = "rate"
 
 // unnamed is the name of a limit without one. It is the kind, not the place in the list: a limit keeps what it has
 // counted when another is written above it.
-func unnamed(kind string) string {
-	if kind == ownRate {
+func unnamed(kind bucket.Kind) string {
+	if kind == bucket.KindRate { // which is ownRate
 		return "shared-rate"
 	}
-	return kind
+	return string(kind)
 }
 
 func limitName(text string) (string, error) {
@@ -92,17 +93,17 @@ func limitName(text string) (string, error) {
 	return name(text)
 }
 
-// limitKind returns which one of the four kinds a limit is; none or several is a problem.
-func limitKind(f fields) (string, bool) {
+// limitKind returns which kind a limit is, by the field of that name; none or several is a problem.
+func limitKind(f fields) (bucket.Kind, bool) {
 	const fix = "write exactly one of rate, quota, in_flight and budget"
-	kind := ""
-	for _, k := range []string{"rate", "quota", "in_flight", "budget"} {
+	kind := bucket.Kind("")
+	for _, k := range bucket.Kinds() {
 		switch {
-		case !f.has(k):
+		case !f.has(string(k)):
 		case kind == "":
 			kind = k
 		default:
-			f.fail("limits both "+kind+" and "+k, fix+"; a second limit is a second entry")
+			f.fail(fmt.Sprintf("limits both %s and %s", kind, k), fix+"; a second limit is a second entry")
 			return "", false
 		}
 	}
@@ -114,19 +115,22 @@ func limitKind(f fields) (string, bool) {
 
 // checkPassable refuses a limit that can never let a call through, and warns of one that surprises.
 func checkPassable(f fields, l bucket.Limit, of bucket.Rules, price Money) {
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case bucket.KindRate:
 		checkRate(f, l, of.Key.Rate)
-	case l.Quota != nil:
+	case bucket.KindQuota:
 		checkFixed(f, *l.Quota, of.Jitter)
 		left := afterHeadroom(l.Quota.Count, of.Headroom)
 		if cost := max(l.Cost.Constant, 1); cost > left {
 			f.place("quota").fail(fmt.Sprintf("a call costs %d and at most %d may be spent per period: none can ever pass",
 				cost, left), "raise the quota, or lower cost or headroom")
 		}
-	case l.Budget != nil && price == 0:
-		f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
-	case l.Budget != nil:
+	case bucket.KindInFlight: // at least one call is under way, whatever the headroom
+	case bucket.KindBudget:
+		if price == 0 {
+			f.place("budget").fail("a budget needs to know what a call costs", "write price: 0.40 for the api")
+			return
+		}
 		checkFixed(f, l.Budget.Quota, of.Jitter)
 		left := afterHeadroom(l.Budget.Count, of.Headroom)
 		if int64(price) > left {

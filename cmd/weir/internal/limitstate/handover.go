@@ -70,14 +70,14 @@ func snapshotOfLedger(ctx context.Context, o *Options, api *httpcall.API, now bu
 	since := map[string]time.Time{}
 	for i := range api.Rules.Shared {
 		l := &api.Rules.Shared[i]
-		switch {
-		case l.Rate != nil:
+		switch l.Kind() {
+		case bucket.KindRate:
 			t := api.Rules.Interval(*l.Rate)
 			tat := now.Add(t.Duration() * time.Duration(l.Rate.Burst))
 			s.Limit = append(s.Limit, bucket.LimitSnapshot{Name: l.Name, TAT: tat, P: t.P, Q: t.Q})
-		case l.InFlight > 0:
+		case bucket.KindInFlight:
 			s.Open, s.Lease = max(s.Open, l.InFlight), now+api.Rules.LeaseMicros()
-		default:
+		case bucket.KindQuota, bucket.KindBudget:
 			counted = append(counted, *l)
 			since[l.Name] = periodStart(api.Rules, l, now).Time()
 		}

@@ -216,12 +216,13 @@ func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
 	j := LimitReport{
 		Limit: l.Name, Verdict: v.Outcome, Calls: v.Calls, Units: v.Units, Worst: v.Worst, Allowed: v.Allowed, Burst: v.Burst, Unit: limitstate.InUnits, Per: "at once", Shadow: l.Shadow,
 	}
-	switch {
-	case l.Rate != nil:
+	switch l.Kind() {
+	case bucket.KindRate:
 		j.Per, j.BurstAllowed = "per "+config.FormatDuration(l.Rate.Per), l.Rate.Burst
-	case l.Quota != nil:
+	case bucket.KindQuota:
 		j.Per = quotaPer(*l.Quota)
-	case l.Budget != nil:
+	case bucket.KindInFlight: // at once
+	case bucket.KindBudget:
 		j.Unit, j.Per = limitstate.InMoney, quotaPer(l.Budget.Quota)
 	}
 	return j
