@@ -10,7 +10,9 @@ import (
 	"weir/ingest"
 )
 
-// Reason is why a job became a letter: a closed set, also a metric's label.
+// Reason is why a job became a letter: a closed set, also a metric's label. A new one is listed in Reasons; neverTaken must know it where
+// refused jobs can have it, or their redrive gets an id of its own; Writer.BuryRefused and the dispatcher's examine say when it is given;
+// the topics dead-letters, jobs and metrics name it.
 type Reason string
 
 // The reasons.
@@ -193,9 +195,7 @@ func readLetter(subject string, h nats.Header) Kept {
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
 		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h),
 	}
-	if origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix); ok && strings.Contains(origin, ".") {
-		l.Origin = origin
-	}
+	l.Origin = OriginIn(h)
 	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
 		l.Accepted = at
 	}
@@ -222,6 +222,15 @@ func (l *Letter) ours(name string) bool {
 	lower := strings.ToLower(name)
 	return strings.HasPrefix(lower, "weir-dead-") || OfAnswer(name) || lower == "weir-redrives" || lower == "weir-api" || lower == "weir-key" ||
 		lower == "weir-job-id" && l.JobID != ""
+}
+
+// OriginIn is the origin of a letter's job as the letter's headers tell it; "" where they do not.
+func OriginIn(h nats.Header) string {
+	origin, ok := strings.CutPrefix(h.Get(ingest.HeaderMsgID), letterIDPrefix)
+	if !ok || !strings.Contains(origin, ".") {
+		return ""
+	}
+	return origin
 }
 
 func cleanDetail(s string) string {

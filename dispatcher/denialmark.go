@@ -48,8 +48,9 @@ func (w *apiWorker) markDenialLocked(m holdMark) {
 
 // replayDenialLocked takes up what a mark says that was found in a partition.
 func (w *apiWorker) replayDenialLocked(p *partition, mark queue.RetryMark, e queue.Entry) {
-	w.s.DenyAgain(mark.NotBefore, bucket.MicrosOf(e.Time), mark.Reason)
-	w.markDenialLocked(holdMark{p, e.Seq, mark.NotBefore})
+	until := w.heldAtMostLocked(mark.NotBefore)
+	w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	w.markDenialLocked(holdMark{p, e.Seq, until})
 }
 
 // dropDenialsLocked takes the marks back when the api accepts weir again.

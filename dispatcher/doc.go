@@ -36,7 +36,7 @@
 // An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
 // the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
 // sent in time, over a connection that then stalled, may still arrive: fence.go keeps such a result out. Calls of a lost
-// partition run on to their end. They count as calls in flight of its next owner (leftover.go): a process that is known to have
+// partition run on to their end. They count as calls in flight of its next owner (orphanedcalls.go): a process that is known to have
 // ended has none, since the kernel closes its connections, as a timeout does to a call, and a restart of a single weir
 // relies on that.
 //
@@ -46,7 +46,7 @@
 // tell of every key up to which of its jobs anything is known. Its calls start when its jobs have been read up to there, a long
 // queue is read on meanwhile (replay.go). Every job found is one of: never called; called, and known to need another call;
 // finished, only its deletion was lost (the ledger's end tells); or called with an outcome that nobody knows. The last
-// is a lost call (lost.go): its record is stored, as that of a call that may have been made, and then its job is called again
+// is a lost call (lostcall.go): its record is stored, as that of a call that may have been made, and then its job is called again
 // with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
 // lost call it waits one interval. Every call has an intent, and an owner's epoch says so: where it does not, the owner was of
 // a version that wrote none for fast idempotent apis. After its death calls may have been made of which nobody knows; keys
@@ -57,13 +57,16 @@
 //	a job                    a final record in the ledger                       deleted: only its deletion was lost
 //	a job, a retry mark                                                         waits for its time, with its attempts
 //	a job, the mark of an    nothing else                                       the letter that was being written: expired,
-//	  end                                                                         cancelled, over budget
+//	  end                                                                         invalid, cancelled, over budget
 //	                         an intent behind the mark, or of a later owner     as with an intent alone: the mark was late
 //	a job, an intent         a result                                           finished
 //	                         no outcome; its call carried no idempotency key    a record, and a letter unknown
 //	                         no outcome; the api takes keys as it did then      a record, and called again with the same key
 //	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
 //	a job                    a result, and no record                            finished
+//
+// What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
+// has no name.
 //
 // # Changes of configuration
 //
@@ -77,7 +80,7 @@
 //
 //	idempotency   the identity of its key (httpcall/identity.go): header, form, place. Also in retry marks, records and letters. A
 //	              job one of whose calls may have been processed is called again under the same identity or not at all.
-//	timeout       how long calls of an owner that was lost may run (leftover.go)
+//	timeout       how long calls of an owner that was lost may run (orphanedcalls.go)
 //	price         what a lost call cost, for the ledger
 //
 // and in records and marks the outcome, charges, attempts and times: nothing is judged a second time by another retry.on,
@@ -93,6 +96,8 @@
 //	retry.attempts, min, max, breaker   say only when a job is called again that may be
 //	headers       credentials change at any time, and are no part of a key's identity: who moves to another account of the
 //	              same api should drain it before
+//	methods, forward_headers   a waiting job that they forbid now becomes a letter invalid when it is made ready
+//	max_body      binds at the door only: what waits is called. results.max_body binds from the next answer on
 //	dedupe        see duplicate.go: a copy in doubt becomes a letter, also on an idempotent api
 //
 // # What must hold

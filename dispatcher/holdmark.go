@@ -54,7 +54,7 @@ func (w *apiWorker) keepHold(p *partition, n schedule.HoldChange) {
 
 // replayHoldLocked holds what was held before the start.
 func (w *apiWorker) replayHoldLocked(p *partition, mark queue.RetryMark, seq uint64) {
-	m := holdMark{p, seq, mark.NotBefore}
+	m := holdMark{p, seq, w.heldAtMostLocked(mark.NotBefore)}
 	former := w.marks[mark.Key]
 	if m.until <= w.now() || m.until <= former.until {
 		m.discard()
@@ -68,6 +68,18 @@ func (w *apiWorker) replayHoldLocked(p *partition, mark queue.RetryMark, seq uin
 		p.replay.held = append(p.replay.held, q)
 	}
 	w.s.Hold(q, m.until, mark.Reason)
+}
+
+// heldAtMostLocked is until when a time may hold that was read back from a stream: no longer from now on than anything that this worker
+// would write. A mark or a record that says more is damaged, or somebody else wrote it.
+func (w *apiWorker) heldAtMostLocked(until bucket.Micros) bucket.Micros {
+	most := w.now().Add(max(schedule.MostHold, w.terms.policy.Retry.Max))
+	if until <= most {
+		return until
+	}
+	w.log.Warn("a stored mark or record holds calls for longer than weir ever does; it is damaged, or somebody else wrote it: it holds for less",
+		"until", until.Time(), "instead", most.Time())
+	return most
 }
 
 // forgetHold drops the mark of a hold that is over.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/bucket/stream"
+	"weir/deadletter"
 
 	"weir/bucket"
 	"weir/dispatcher/ledger"
@@ -52,7 +53,7 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 			j.doubt.recall(c.Billed, c.Idempotency)
 			j.answeredAt = cmp.Or(c.Last().At, j.answeredAt)
 			w.dropIntentsLocked(j)
-			w.restLocked(j, max(c.NotBefore, 1))
+			w.restLocked(j, max(w.heldAtMostLocked(c.NotBefore), 1))
 		})
 	default:
 		return true
@@ -109,3 +110,24 @@ func (w *apiWorker) lastTAT(ctx context.Context, key string, known bucket.Micros
 }
 
 func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
+
+// recallAnswer gives a letter the last answer that the api gave to its job, as the ledger has it, if its call brought none. It blocks
+// until the ledger has answered, and reports false where the worker stops before.
+func (w *apiWorker) recallAnswer(ctx context.Context, j *job, letter *deadletter.Letter) bool {
+	c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)
+	for err != nil && !errors.Is(err, ledger.ErrUnreadable) {
+		w.log.Error("the api's last answer could not be read in the ledger; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		if !stream.Sleep(ctx, loadRetry) {
+			return false
+		}
+		c, err = ledger.At(ctx, w.d.opts.JetStream, j.answeredAt)
+	}
+	j.answeredAt = 0
+	if c == nil || c.Stream != j.part.bucket.Name() || c.Seq != j.Seq || c.Status == 0 {
+		return true // the ledger has let go of it
+	}
+	if letter.Answer = c.Answer; letter.Answer == nil {
+		letter.Answer = &deadletter.Answer{Status: c.Status, Cut: true} // a pushback's, of which the body is not kept
+	}
+	return true
+}

@@ -17,6 +17,7 @@ type metrics struct {
 	late      *prometheus.HistogramVec
 	forfeited *prometheus.CounterVec
 	deaf      *prometheus.CounterVec
+	damages   *prometheus.CounterVec
 	spend     *spending
 	unsettled *prometheus.CounterVec
 	up        prometheus.Gauge
@@ -30,7 +31,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"api"})
 	}
 	m := &metrics{
-		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate or deleted.", "api", "outcome"),
+		finished: counter("weir_jobs_finished_total", "Jobs that ended, by outcome: done, a dead letter's reason, duplicate, deleted or lost.", "api", "outcome"),
 		calls:    counter("weir_calls_total", "Calls made, by outcome: done, retry, pushback, denied or a dead letter's reason.", "api", "outcome"),
 		duration: histogram("weir_call_duration_seconds", "How long calls took.", callBounds()),
 		wait: histogram("weir_queue_wait_seconds", "How long jobs waited from acceptance to their first call.",
@@ -40,13 +41,15 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
 		deaf: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
+		damages: counter("weir_queue_damages_total",
+			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
 		spend:     &spending{millionths: map[string]int64{}},
 		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.spend, m.unsettled, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.damages, m.spend, m.unsettled, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -79,6 +82,7 @@ func (m *metrics) announce(api string) {
 	for _, reason := range deadletter.Reasons() {
 		outcomes = append(outcomes, string(reason))
 	}
+	m.finished.WithLabelValues(api, Lost) // so that the first one shows
 	for _, outcome := range outcomes {
 		m.finished.WithLabelValues(api, outcome)
 	}
@@ -87,6 +91,7 @@ func (m *metrics) announce(api string) {
 	}
 	m.forfeited.WithLabelValues(api)
 	m.deaf.WithLabelValues(api)
+	m.damages.WithLabelValues(api)
 	m.spend.add(api, 0)
 	m.unsettled.WithLabelValues(api)
 	m.duration.WithLabelValues(api)

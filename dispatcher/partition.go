@@ -36,6 +36,8 @@ type partition struct {
 
 	denial holdMark // of an api that denies weir
 
+	told map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
+
 	intents   []intending // jobs that want an intent
 	intending bool        // some are being stored
 }

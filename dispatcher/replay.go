@@ -122,6 +122,10 @@ func (w *apiWorker) replayMark(p *partition, e queue.Entry) {
 		w.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
+	if mark.Ends == queue.ToldLost {
+		w.replayToldLocked(p, mark, e.Seq)
+		return
+	}
 	if mark.Denied {
 		w.replayDenialLocked(p, mark, e)
 		return

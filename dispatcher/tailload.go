@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -157,6 +158,19 @@ func (d *Dispatcher) loadTails(ctx context.Context) error {
 	}
 	for _, w := range workers {
 		w.tailLoaded = true
+	}
+	return nil
+}
+
+// Remember makes the dispatcher know the newest results and records that stand in streams which do not know them
+// themselves: after they were restored. It must be called before Run.
+func (d *Dispatcher) Remember(ctx context.Context) error {
+	since := time.Now().Add(-ledger.TailAge)
+	err := errors.Join(
+		d.results.Remember(ctx, d.opts.JetStream, ledger.ResultsStream, since),
+		d.calls.Remember(ctx, d.opts.JetStream, ledger.CallsStream, since))
+	if err != nil {
+		return fmt.Errorf("results and ledger: %w", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		err := p.bucket.Read(reading, queue.ReadOptions{
 			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, MarkersLoaded: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
 			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { w.open(p); close(caughtUp) },
-			Stalled: func(err error) { w.deaf(p, err) },
+			Stalled: func(err error) { w.deaf(p, err) }, Damaged: func() { w.damaged(reading, p) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {

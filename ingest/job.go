@@ -149,7 +149,8 @@ func (j *Job) Message(subject string) *nats.Msg {
 func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID }
 
 // Restore reads a job back from the queue. storedAt is the message's time stamp. A refusal means that the api's rule
-// has changed since and forbids the job now.
+// has changed since and forbids the job now: its methods, or its forward_headers. Held no more are MaxBody and the key, which are the
+// door's: a job that was accepted under a larger bound is called.
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}
 	stored := m.Header.Get(HeaderMsgID)

@@ -19,7 +19,20 @@ func Start(t *testing.T, dir string, port int) *server.Server {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+	return start(t, &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+}
+
+// StartWith is Start on any port, with a store of its own, for messages of so many bytes.
+func StartWith(t *testing.T, maxPayload int32) *server.Server {
+	t.Helper()
+	return start(t, &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: maxPayload,
+	})
+}
+
+func start(t *testing.T, o *server.Options) *server.Server {
+	t.Helper()
+	ns, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}

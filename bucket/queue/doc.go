@@ -48,6 +48,11 @@
 // there again, the owner knows. Until a connection that was lost has been looked at so, nothing is deleted: the sequence may
 // be another job's by then.
 //
+// # What was lost
+//
+// Before a new owner reads its stream, it asks how many messages stand in it. Where it is given fewer, Partition.Damage finds out which are
+// missing, by key (damage.go).
+//
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //
 // # What must hold

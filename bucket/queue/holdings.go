@@ -15,11 +15,14 @@ import (
 //	kept    messages read ahead of their calls; one more is left in its stream, and loaded when it is needed
 //	near    jobs near their call, with their answers; one more waits
 //
+// Two more bound what servers may have on its way to this process: large messages that are read ahead, and those that are loaded.
+//
 // What is known of every waiting key cannot be left out, so the keys themselves are counted, and a new one is refused with
 // 503 when there are as many as fit. They are safe for concurrent use.
 type Holdings struct {
 	memory             int64
 	intake, kept, near room
+	ahead, loading     room
 	keys               atomic.Int64
 	mostKeys           int64
 	tight              atomic.Bool
@@ -42,6 +45,10 @@ const (
 	jobBytes = 32
 )
 
+// mostArriving bounds large messages on their way, read ahead and loaded ones each, where there is more than one: a server cuts a client
+// off that is behind by 64 MiB, unless it was set up otherwise.
+const mostArriving = 16 << 20
+
 // defaultMemory is what holdings are made for where nobody says.
 const defaultMemory = 1 << 30
 
@@ -51,6 +58,7 @@ func NewHoldings(memory int64) *Holdings {
 	h.intake.most = memory / intakeShare
 	h.kept.most = min(memory/keptShare, mostKept)
 	h.near.most = memory / nearShare
+	h.ahead.most, h.loading.most = mostArriving, mostArriving
 	return h
 }
 

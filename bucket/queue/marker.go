@@ -244,6 +244,14 @@ func (m *Markers) Deny(until bucket.Micros, why string, done func(seq uint64, er
 	m.hold(RetryMark{NotBefore: until, Reason: why, Pushback: true, Denied: true}, done)
 }
 
+// ToldLost is what a note of NoteLost has for Ends.
+const ToldLost = "told lost"
+
+// NoteLost stores that n losses of a key, or with "" of what has no name, were told, and calls done once with the note's sequence.
+func (m *Markers) NoteLost(key string, n int, done func(seq uint64, err error)) {
+	m.hold(RetryMark{Key: key, Calls: n, Ends: ToldLost}, done)
+}
+
 func (m *Markers) hold(mark RetryMark, done func(seq uint64, err error)) {
 	data, err := json.Marshal(mark)
 	if err != nil {
@@ -309,6 +317,7 @@ func (r *reading) mark(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 		return
 	}
 	r.marks = seq
+	r.given++
 	r.Mark(Entry{Kind: kindOf(kind), Seq: seq, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp})
 }
 

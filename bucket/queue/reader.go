@@ -54,6 +54,9 @@ type ReadOptions struct {
 	Take          func(Entry) // every job, in order
 	// Bodies says whether the bodies of jobs are of use while the reader catches up; from when it says no, they are left out.
 	Bodies func() bool
+	// Damaged is called before CaughtUp where the stream counts more than it gave, or its server threw messages away: see
+	// Partition.Damage. It may be called where nothing is lost.
+	Damaged func()
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
 	// Stalled is called when the reader is set up anew because it had gone quiet before messages that are there.
@@ -99,6 +102,9 @@ type reading struct {
 	marks        uint64 // how far Mark has been given what there is
 	markersKnown bool   // Mark has been given all
 	last         uint64 // what the watchdog found missing: still so at its next look, the reader has stalled
+	counted      bool   // held is known
+	held         held   // when the reading began
+	given        uint64 // of that, so far
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
 	connection uint64
 }
@@ -111,9 +117,15 @@ var errReadOtherwise = errors.New("bodies are of use no more, or again, or may b
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
 // that it has stalled.
-func (r *reading) listen(ctx context.Context) error {
+func (r *reading) listen(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	if r.fence > 0 && !r.counted {
+		if r.held, err = r.p.countHeld(ctx, r.fence); err != nil {
+			return err
+		}
+		r.counted = true
+	}
 	if r.fence > 0 && !r.markersKnown {
 		if err := r.readMarkers(ctx); err != nil {
 			return err
@@ -121,14 +133,20 @@ func (r *reading) listen(ctx context.Context) error {
 		r.markersKnown = true
 		r.MarkersLoaded()
 	}
-	bare := r.fence > 0 && !r.Bodies()
+	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
+	roomless := false // for as large messages as these
+	if ahead > readBytes {
+		space := r.p.queue.holdings.ahead.try(int64(ahead))
+		defer space.Release()
+		roomless = space == nil
+	}
+	bare := roomless || r.fence > 0 && !r.Bodies()
 	consumer, err := r.p.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.p.readTo() + 1, HeadersOnly: bare,
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
-	ahead := int(max(readBytes, r.p.queue.largest.Load()+readBytes/16))
 	// The number of messages must never bind: the client has places for as many, and none for the word that a request has ended.
 	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(readHeartbeat))
 	if err != nil {
@@ -154,15 +172,26 @@ func (r *reading) listen(ctx context.Context) error {
 		}
 		// This owner's epoch is in the stream, behind everything that was there when it took over: no replica that
 		// lags can make the reader think that it has seen all.
-		if read := r.p.deliver(msg, bare, r.Take); r.fence > 0 && read >= r.fence {
+		if read := r.p.deliver(msg, bare, r.take); r.fence > 0 && read >= r.fence {
+			if r.given < r.held.msgs || r.held.dropped > 0 {
+				r.Damaged()
+			}
 			r.fence = 0
 			r.p.hasCaughtUp()
 			r.CaughtUp()
 		}
-		if bare != (r.fence > 0 && !r.Bodies()) {
+		if bare != (roomless || r.fence > 0 && !r.Bodies()) {
 			return errReadOtherwise
 		}
 	}
+}
+
+// take hands a job on and counts it.
+func (r *reading) take(e Entry) {
+	if e.Seq < r.fence {
+		r.given++
+	}
+	r.Take(e)
 }
 
 // watch looks from time to time whether the stream's leader holds a message that should have been delivered long ago, and
@@ -302,8 +331,15 @@ func (p *Partition) noteRead(e Entry) bool {
 	return true
 }
 
-// Get loads one job's message again.
+// Get loads one job's message again. Where messages may be large it waits until not too many others are being loaded.
 func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
+	if most := p.queue.largest.Load(); most > readBytes {
+		space, err := p.queue.holdings.loading.await(ctx, most)
+		if err != nil {
+			return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+		}
+		defer space.Release()
+	}
 	msg, err := p.stream.GetMsg(ctx, seq)
 	if err != nil {
 		return Entry{}, fmt.Errorf("message %d of %s: %w", seq, p.name, err)

@@ -579,7 +579,7 @@ func TestDocsOfMetrics(t *testing.T) {
 	}
 	rows := tableRows(t, "metrics", "metric")
 	sameNames(t, "metrics", code, namedIn(rows))
-	outcomes := []string{ledger.Done, dispatcher.Duplicate, dispatcher.Deleted}
+	outcomes := []string{ledger.Done, dispatcher.Duplicate, dispatcher.Deleted, dispatcher.Lost}
 	for _, reason := range deadletter.Reasons() {
 		if reason != deadletter.Overflow { // a job that overflows was never queued
 			outcomes = append(outcomes, string(reason))

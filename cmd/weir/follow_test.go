@@ -215,6 +215,47 @@ func TestAPIsComeAndGo(t *testing.T) {
 	}
 }
 
+// TestJobsOfARemovedAPI: they are called until weir restarts, and then wait until the api is back; and whatever tells of it says so.
+func TestJobsOfARemovedAPI(t *testing.T) {
+	const pay, sms = "  pay:\n    url: %s\n    bucket: {rate: 1/s, capacity: 9}\n", "  sms:\n    url: %s/sms\n    bucket: {rate: 1/s, capacity: 9}\n"
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "\napis:\n"+pay)
+	r.said = &book{}
+	r.stop()
+	r.start()
+	r.submitMany("pay", "k", 6)
+	r.awaitCalls(1)
+	without := "\napis:\n" + sms
+	r.follow(without)
+	before := len(r.api.All())
+	r.awaitCalls(before + 1)
+	if !strings.Contains(r.said.String(), "they are called until weir restarts") {
+		t.Errorf("the log does not say %q", "they are called until weir restarts")
+	}
+	r.stop()
+	with := r.yaml
+	r.yaml = fmt.Sprintf(without, r.api.URL())
+	called := len(r.api.All())
+	r.start()
+	r.submitMany("sms", "k", 3)
+	r.awaitCalls(called + 3)
+	if n := r.waiting("pay"); n != 6-called || len(r.api.All()) != called+3 {
+		t.Errorf("%d of 6 jobs wait after %d calls and a restart", n, called)
+	}
+	r.stop()
+	r.yaml = with
+	r.start()
+	r.awaitCalls(6 + 3)
+
+	const says = "are called until weir restarts"
+	for of, text := range map[string]string{
+		"config apply --help": configApplyCommand().Long, "weir help configuration": mustRead(t, "internal/help/configuration.md"),
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), says) {
+			t.Errorf("%s does not say that jobs of an api that is taken out %s", of, says)
+		}
+	}
+}
+
 // TestWaitingJobsGetNewTerms: what waits, also what is ready for its call, is called as the present configuration says.
 func TestWaitingJobsGetNewTerms(t *testing.T) {
 	const yaml = "\napis:\n  pay:\n    url: %%s%s\n    headers: {X-Version: %q}\n    bucket: {rate: %s, capacity: 9, in_flight: 4}\n"

@@ -35,6 +35,7 @@ type rig struct {
 	// secrets are what a configuration out of NATS may refer to, beside the rig's own file.
 	secrets []string
 	heldUp  *machine.HeldUp
+	said    *book        // what the worker to start logs; nil: nobody reads it
 	clock   *clock.Clock // of the worker to start; nil: the machine's
 	worker  *worker.Worker
 	nc      *nats.Conn
@@ -90,7 +91,7 @@ func (r *rig) start() {
 		c = clock.New()
 	}
 	var err error
-	if r.worker, err = worker.StartAt(await.Context(r.t, "a worker to start"), r.settings(), testLog(r.t), c); err != nil {
+	if r.worker, err = worker.StartAt(await.Context(r.t, "a worker to start"), r.settings(), r.log(), c); err != nil {
 		r.t.Fatal(err)
 	}
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
@@ -99,6 +100,14 @@ func (r *rig) start() {
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// log is where the worker to start writes.
+func (r *rig) log() *slog.Logger {
+	if r.said != nil {
+		return slog.New(slog.NewTextHandler(r.said, nil))
+	}
+	return testLog(r.t)
 }
 
 func (r *rig) stop() {

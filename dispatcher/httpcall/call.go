@@ -69,10 +69,10 @@ var (
 	errNoRequest = errors.New("the request could not be made")
 )
 
-// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout. It never follows a
-// redirect and never sends twice.
+// Call makes one HTTP request and reads its answer. It blocks for at most the api's timeout, and for a second more where the process was
+// stopped when that ended. It never follows a redirect and never sends twice.
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.API.Timeout, errTimeout)
+	ctx, cancel := withTimeout(ctx, c.API.Timeout)
 	defer cancel()
 	w := wire{mayWrite: h.MayWrite}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -95,7 +95,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	}
 	r.Sent, r.Barred = w.sent(), w.barred.Load()
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errTimeout
 		}
 		r.Err, r.Ended = ForLetters(err), time.Now()

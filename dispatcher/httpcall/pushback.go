@@ -10,7 +10,7 @@ import (
 )
 
 // mostHold bounds what an api may ask for: a broken header must not stop a key for a year.
-const mostHold = 24 * time.Hour
+const mostHold = schedule.MostHold
 
 // askedToWait reads what an api says that pushed back or failed. Retry-After goes before everything else, as the draft
 // on RateLimit fields demands; else the windows tell that are used up, or those that do not say how much they have left.

@@ -64,7 +64,7 @@ func TestResultID(t *testing.T) {
 		"result.Q.7.nine":               {source: "Q", seq: 7},
 	} {
 		var got result
-		if got.source, got.seq, got.accepted, got.ok = parseResultID(id); got != want {
+		if got.source, got.seq, got.accepted, got.ok = ParseResultID(id); got != want {
 			t.Errorf("%q is read as %+v, want %+v", id, got, want)
 		}
 	}

@@ -87,21 +87,30 @@ func (r StoredResult) is(job string, accepted bucket.Micros) bool {
 
 // readResult reads whose a result is, without its key, and where it stands. The message may be without its body.
 func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, seq uint64, r StoredResult, ok bool) {
-	source, seq, accepted, ok := parseResultID(msg.Headers().Get(ingest.HeaderMsgID))
+	source, seq, accepted, ok := ParseResultID(msg.Headers().Get(ingest.HeaderMsgID))
 	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
 }
 
-// parseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
-func parseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
-	parts := strings.Split(id, ".") // no stream's name has a dot
-	if len(parts) < 3 || len(parts) > 4 || parts[0] != "result" {
+// ParseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
+func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
+	origin, ok := strings.CutPrefix(id, "result.")
+	if !ok {
 		return "", 0, 0, false
 	}
-	seq, err := strconv.ParseUint(parts[2], 10, 64)
-	if err == nil && len(parts) == 4 {
+	return ParseOrigin(origin)
+}
+
+// ParseOrigin reads what OriginOf wrote, also where it does not name the time.
+func ParseOrigin(origin string) (queued string, seq uint64, accepted bucket.Micros, ok bool) {
+	parts := strings.Split(origin, ".") // no stream's name has a dot
+	if len(parts) < 2 || len(parts) > 3 {
+		return "", 0, 0, false
+	}
+	seq, err := strconv.ParseUint(parts[1], 10, 64)
+	if err == nil && len(parts) == 3 {
 		var micros int64
-		micros, err = strconv.ParseInt(parts[3], 10, 64)
+		micros, err = strconv.ParseInt(parts[2], 10, 64)
 		accepted = bucket.Micros(micros)
 	}
-	return parts[1], seq, accepted, err == nil
+	return parts[0], seq, accepted, err == nil
 }

@@ -9,8 +9,8 @@ import (
 	"weir/bucket"
 )
 
-// description is a configuration as texts by path, defaults written out. Every field that means something has a text,
-// so that two configurations differ exactly if their descriptions do.
+// description is a configuration as texts by path, defaults written out. Every field that means something has a text, so that two
+// configurations differ exactly if their descriptions do: of a field that is not described no worker would adopt a change.
 type description map[string]string
 
 func (d description) set(path, field, text string) { d[joinPath(path, field)] = text }

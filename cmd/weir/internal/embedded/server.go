@@ -49,7 +49,7 @@ const leastStore = 64 << 20
 // Server is a running nats-server.
 type Server struct {
 	ns       *server.Server
-	lock     *os.File
+	lock     *dirLock
 	maxStore int64
 	dir      string
 	asks     bool // for credentials
@@ -178,21 +178,6 @@ func (s *Server) Shutdown() {
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 	_ = s.lock.Close() // the lock goes with the descriptor
-}
-
-// lockDir keeps two workers from writing to one store.
-func lockDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "weir.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another weir uses the data directory %s: stop it, or set WEIR_DATA_DIR", dir), f.Close())
-	}
-	return f, nil
 }
 
 // roomFor is four fifths of what the disk has left and the store has already: a full disk makes JetStream read-only

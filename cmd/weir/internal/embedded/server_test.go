@@ -40,6 +40,13 @@ func TestOneWeirADirectory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another weir") {
 		t.Errorf("a second server in one directory gave %v", err)
 	}
+	if err := os.Remove(filepath.Join(dir, "weir.lock")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(t.Context(), options(t, "127.0.0.1:0", dir))
+	if err == nil || !strings.Contains(err.Error(), "another weir") {
+		t.Errorf("a second server in one directory, whose lock file was deleted, gave %v", err)
+	}
 	first.Shutdown()
 	second, err := Start(t.Context(), options(t, "127.0.0.1:0", dir))
 	if err != nil {

@@ -168,7 +168,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	f.version.Store(v.Number)
 	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
 	f.log.Info("configuration applied", "version", v.Number, "who", v.Who, "from", v.From, "changes", len(changes))
-	tellLeftovers(ctx, f.js, v.Config, f.log)
+	tellLeftovers(ctx, f.js, v.Config, leftRunning, f.log)
 	return nil
 }
 
@@ -274,8 +274,14 @@ func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	return cli.Usage(errors.Join(errs...))
 }
 
+// What is told of jobs that are left of an api which is not configured: at a start, and when the api is taken out of a weir that runs.
+const (
+	leftAtStart = "jobs wait of an api that is not configured: configure it again to have them called"
+	leftRunning = "jobs are left of an api that is not configured: they are called until weir restarts, and wait then until the api is configured again"
+)
+
 // tellLeftovers warns of jobs that wait for an api which is not configured.
-func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, log *slog.Logger) {
+func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config, what string, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	found, err := control.JobsLeft(ctx, js, c)
@@ -284,7 +290,7 @@ func tellLeftovers(ctx context.Context, js jetstream.JetStream, c *config.Config
 		return
 	}
 	for _, api := range slices.Sorted(maps.Keys(found)) {
-		log.Warn("jobs wait of an api that is not configured: configure it again to have them called", "api", api, "jobs", found[api])
+		log.Warn(what, "api", api, "jobs", found[api])
 	}
 }
 

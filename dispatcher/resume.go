@@ -31,6 +31,7 @@ func (w *apiWorker) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 	if h.mark != nil {
 		mark = *h.mark
 	}
+	mark.NotBefore, last.NotBefore = w.heldAtMostLocked(mark.NotBefore), w.heldAtMostLocked(last.NotBefore)
 	j := jobLocked(q.Extract(seq))
 	j.markSeq = mark.seq
 	j.bind(w.terms)

@@ -12,6 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// What is stored of a job's end: its result, the ledger's record of its call, its letter. A new header of a job that these are to carry
+// goes in here.
+
 func (j *job) origin() string { return ledger.OriginOf(j.part.bucket.Name(), j.Seq, j.accepted) }
 
 func resultMsgID(j *job) string { return "result." + j.origin() }

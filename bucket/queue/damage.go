@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"weir/bucket/stream"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A store can lose messages that its stream still counts: nats-server leaves out a message whose checksum is wrong, and says so to
+// nobody. Only owners delete messages, so a message that the stream counts and cannot give is lost. A server that builds its index anew
+// counts what it could read: then it only tells how many bytes it threw away.
+
+// Bounds of the look for what is lost: how many messages may have been deleted between those that are there, how many keys may
+// have jobs, and how often one looks, since the queue changes meanwhile.
+const (
+	mostDeleted  = 1 << 18
+	mostSubjects = 1 << 17
+	damageLooks  = 3
+)
+
+// Damage is what a stream's server lost of it.
+type Damage struct {
+	// Jobs are those that the stream counts and cannot give, by key; Markers the other messages of that kind.
+	Jobs    map[string]int
+	Markers int
+	// Seqs are the sequences of such messages, rising, as far as they are known. A message whose sequence itself is damaged has none.
+	Seqs []uint64
+	// Dropped are the bytes that the server threw away when it built its index anew: nobody knows what they held.
+	Dropped uint64
+	// Unsure says that the queue is too large to look for the single messages.
+	Unsure bool
+}
+
+// None reports whether nothing is lost.
+func (d *Damage) None() bool {
+	return len(d.Jobs) == 0 && d.Markers == 0 && len(d.Seqs) == 0 && d.Dropped == 0 && !d.Unsure
+}
+
+// held is what a stream counts when its owner begins to read it.
+type held struct {
+	msgs    uint64 // up to the owner's epoch, without it
+	dropped uint64 // bytes that the server threw away
+}
+
+// countHeld asks how many messages stand before this owner's epoch. It must be called before anything of the stream is deleted.
+func (p *Partition) countHeld(ctx context.Context, fence uint64) (h held, err error) {
+	info, err := p.details(ctx)
+	if err != nil {
+		return held{}, err
+	}
+	behind := info.State.LastSeq + 1 - fence // the epoch, and jobs that came since
+	h.msgs = info.State.Msgs - min(behind, info.State.Msgs)
+	if info.State.Lost != nil {
+		h.dropped = info.State.Lost.Bytes
+	}
+	return h, nil
+}
+
+// details are a stream's counts, with what was deleted between its messages where that is not too much, and what its server lost. A
+// list of what was deleted is long: it is not kept with p.stream.
+func (p *Partition) details(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	source, err := p.queue.js.Stream(ctx, p.name)
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+	}
+	if info := source.CachedInfo(); info.State.NumDeleted > mostDeleted || info.State.NumSubjects > mostSubjects && len(o) > 0 {
+		return info, nil
+	}
+	info, err := source.Info(ctx, append(o, jetstream.WithDeletedDetails(true))...)
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+	}
+	return info, nil
+}
+
+// Damage looks for what the stream counts and cannot give. It reads the headers of the whole stream, and blocks until it has; the queue
+// may be worked meanwhile. It is for an owner whose ReadOptions.Damaged was called.
+func (p *Partition) Damage(ctx context.Context) (Damage, error) {
+	var least *Damage
+	for range damageLooks {
+		d, err := p.lookForDamage(ctx)
+		if err != nil {
+			return Damage{}, err
+		}
+		if least != nil {
+			d.atMost(least)
+		}
+		if least = &d; d.None() {
+			break
+		}
+	}
+	return *least, nil
+}
+
+// atMost leaves out what an earlier look did not find: a message that came or went during one look is none of the lost.
+func (d *Damage) atMost(other *Damage) {
+	for key, n := range d.Jobs {
+		if n = min(n, other.Jobs[key]); n > 0 {
+			d.Jobs[key] = n
+		} else {
+			delete(d.Jobs, key)
+		}
+	}
+	d.Markers = min(d.Markers, other.Markers)
+	d.Seqs = slices.DeleteFunc(d.Seqs, func(seq uint64) bool { return !slices.Contains(other.Seqs, seq) })
+}
+
+func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
+	given := map[uint64]string{} // subjects of what the stream gives, by sequence
+	if err := p.readGiven(ctx, 0, given); err != nil {
+		return d, err
+	}
+	info, err := p.details(ctx, jetstream.WithSubjectFilter(queueSubjects(p.queue.api, p.number)))
+	if err != nil {
+		return d, err
+	}
+	if info.State.NumDeleted > mostDeleted || info.State.NumSubjects > mostSubjects {
+		d.Unsure = true
+		return d, nil
+	}
+	var last uint64
+	for seq := range given {
+		last = max(last, seq)
+	}
+	if err := p.readGiven(ctx, last, given); err != nil { // what came since
+		return d, err
+	}
+	d.count(&info.State, given)
+	return d, nil
+}
+
+// readGiven adds the subjects of what stands behind a sequence.
+func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string) error {
+	last, err := stream.LastOf(ctx, p.nc, p.name, ">")
+	if err != nil || last <= after {
+		return err
+	}
+	err = stream.ReadUntil(ctx, stream.Until{Conn: p.nc, Stream: p.stream, Last: last, From: jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
+	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		given[meta.Sequence.Stream] = msg.Subject()
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// count holds what a stream counts against what it gives.
+func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
+	deleted := make(map[uint64]bool, len(state.Deleted))
+	for _, seq := range state.Deleted {
+		deleted[seq] = true
+	}
+	counted := state.Subjects
+	for seq, subject := range given {
+		if !deleted[seq] && seq >= state.FirstSeq && seq <= state.LastSeq && counted[subject] > 0 {
+			counted[subject]--
+		}
+	}
+	for subject, n := range counted {
+		kind, token, ok := parseQueueSubject(subject)
+		key, err := ingest.ParseToken(token)
+		switch {
+		case !ok || n == 0:
+		case kind == kindJob && err == nil:
+			if d.Jobs == nil {
+				d.Jobs = map[string]int{}
+			}
+			d.Jobs[key] += int(n)
+		default:
+			d.Markers += int(n)
+		}
+	}
+	var newest uint64
+	for seq := range given {
+		newest = max(newest, seq)
+	}
+	for seq := state.FirstSeq; seq <= min(newest, state.LastSeq); seq++ {
+		if _, there := given[seq]; !there && !deleted[seq] {
+			d.Seqs = append(d.Seqs, seq)
+		}
+	}
+	if state.Lost != nil {
+		d.Dropped = state.Lost.Bytes
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/cmd/internal/fakeapi"
+)
+
+// damagedRig is a weir in whose queues one job of every key waits, and which is stopped. Another job of each has ended.
+func damagedRig(t *testing.T, keys ...string) *rig {
+	t.Helper()
+	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/24h, capacity: 100}\n")
+	t.Cleanup(r.stop)
+	r.start()
+	for _, key := range keys {
+		r.send("pay", key, nil, "the first of "+key)
+		r.send("pay", key, nil, "the body of "+key)
+	}
+	r.awaitCalls(len(keys))
+	r.stop()
+	return r
+}
+
+// blocks are the files with the messages of the queue.
+func (r *rig) blocks() []string {
+	r.t.Helper()
+	found, err := filepath.Glob(filepath.Join(r.settings().DataDir, "jetstream", "*", "streams", "WEIR_pay_*", "msgs", "*.blk"))
+	if err != nil || len(found) == 0 {
+		r.t.Fatal("no block of the queue is found: ", err)
+	}
+	return found
+}
+
+// flip turns over eight bytes of a job's body in the store.
+func (r *rig) flip(body string) {
+	r.t.Helper()
+	for _, file := range r.blocks() {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		at := bytes.Index(data, []byte(body))
+		if at < 0 {
+			continue
+		}
+		for i := range 8 {
+			data[at+i] ^= 0xff
+		}
+		writeFile(r.t, file, string(data))
+		return
+	}
+	r.t.Fatalf("%q is in no block", body)
+}
+
+// TestDamagedJobIsTold: a job whose message was damaged while weir was stopped is told in the log, in the metric, by an event and by a
+// letter, once, and the others stay.
+func TestDamagedJobIsTold(t *testing.T) {
+	r := damagedRig(t, "a", "b", "c")
+	r.flip("the body of b")
+	r.said = &book{}
+	r.start()
+	r.eventually("the letter", func() bool { return len(r.letters("pay", "b")) == 1 })
+	letter := r.letters("pay", "b")[0]
+	for header, want := range map[string]string{
+		"Weir-Dead-Reason": "unknown", "Weir-Dead-Billed": "no", "Weir-Dead-Body": "left out", "Weir-Key": "b", "Weir-Dead-Attempts": "0",
+	} {
+		if got := letter.Header.Get(header); got != want {
+			t.Errorf("the letter's %s is %q, want %q", header, got, want)
+		}
+	}
+	if detail := letter.Header.Get("Weir-Dead-Detail"); !strings.Contains(detail, "WEIR_pay_") || !strings.Contains(detail, "damaged") {
+		t.Errorf("the letter says %q", detail)
+	}
+	const line = `weir_jobs_finished_total{api="pay",outcome="lost"} 1`
+	r.eventually("the metric", func() bool { return strings.Contains(r.get("/metrics"), line) })
+	if said := r.said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "an accepted job is lost") {
+		t.Error("the log does not tell of it")
+	}
+	r.checkDeadEvents("b", 1)
+	if n := r.messages("WEIR_DEAD"); n != 1 {
+		t.Errorf("there are %d letters", n)
+	}
+	r.stop()
+	r.said = &book{}
+	r.start()
+	r.eventually("the others in their queue", func() bool { return strings.Contains(r.get("/metrics"), `weir_queued_jobs{api="pay"} 2`) })
+	r.eventually("the word that it was told", func() bool { return strings.Contains(r.said.String(), "was told before") })
+	if n := r.messages("WEIR_DEAD"); n != 1 {
+		t.Errorf("after another start there are %d letters", n)
+	}
+}
+
+// TestDroppedMessagesAreTold: a server that builds its index anew throws away what stands behind a damaged message. Whose jobs those
+// were nobody knows; that there were some is told.
+func TestDroppedMessagesAreTold(t *testing.T) {
+	r := damagedRig(t, "a", "b", "c")
+	r.flip("the body of b")
+	for _, file := range r.blocks() {
+		if err := os.Remove(filepath.Join(filepath.Dir(file), "index.db")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	r.said = &book{}
+	r.start()
+	r.eventually("the metric", func() bool {
+		return strings.Contains(r.get("/metrics"), "weir_queue_damages_total{api=\"pay\"} 1")
+	})
+	if said := r.said.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "threw messages away") {
+		t.Error("the log does not tell of it")
+	}
+}
+
+// TestEndedJobsAreNotTold: what was deleted because it ended is not told as lost, wherever in the queue it stood.
+func TestEndedJobsAreNotTold(t *testing.T) {
+	r := damagedRig(t, "a", "b", "c")
+	r.start()
+	for i := range 20 {
+		r.send("pay", fmt.Sprint("k", i), nil, "")
+		if i%5 == 0 {
+			r.send("pay", "a", nil, "")
+		}
+	}
+	r.awaitCalls(23)
+	r.stop()
+	r.start()
+	r.eventually("the jobs in their queue", func() bool { return strings.Contains(r.get("/metrics"), `weir_queued_jobs{api="pay"} 7`) })
+	for _, line := range []string{`weir_jobs_finished_total{api="pay",outcome="lost"} 0`, `weir_queue_damages_total{api="pay"} 0`} {
+		if !strings.Contains(r.get("/metrics"), line) {
+			t.Errorf("the metrics have no %s", line)
+		}
+	}
+	if n := r.messages("WEIR_DEAD"); n != 0 {
+		t.Errorf("there are %d letters", n)
+	}
+}
+
+// checkDeadEvents counts the events of letters of one key.
+func (r *rig) checkDeadEvents(key string, want int) {
+	r.t.Helper()
+	stream, err := r.js.Stream(r.t.Context(), "WEIR_EVENTS")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info, err := stream.Info(r.t.Context(), jetstream.WithSubjectFilter("weir.events.dead.pay."+key))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if n := info.State.Subjects["weir.events.dead.pay."+key]; n != uint64(want) {
+		r.t.Errorf("key %s has %d events, want %d", key, n, want)
+	}
+	msg, err := stream.GetLastMsgForSubject(r.t.Context(), "weir.events.dead.pay."+key)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var event struct{ Data struct{ Reason string } }
+	if err := json.Unmarshal(msg.Data, &event); err != nil || event.Data.Reason != "unknown" {
+		r.t.Errorf("the event says %s", msg.Data)
+	}
+}

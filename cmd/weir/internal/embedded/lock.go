@@ -1,0 +1,82 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// dirLock keeps two workers from writing to one store. The directory itself is locked, since a file in it can be deleted, and another
+// one locked in its place; and the file weir.lock, which is what earlier versions look at. The locks go with their descriptors.
+type dirLock struct{ dir, file *os.File }
+
+// lockDir makes a data directory exist and locks it. It fails at once where another process has it, or where another directory took its
+// name meanwhile.
+func lockDir(path string) (*dirLock, error) {
+	if err := os.MkdirAll(path, 0o750); err != nil {
+		return nil, notWritable(err)
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, notWritable(err)
+	}
+	l := &dirLock{dir: dir}
+	if err := flock(dir); err != nil && !errors.Is(err, errNoDirLocks) {
+		return nil, errors.Join(taken(path), l.Close())
+	}
+	if l.file, err = os.OpenFile(filepath.Join(path, "weir.lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, errors.Join(notWritable(err), l.Close())
+	}
+	if err := flock(l.file); err != nil {
+		return nil, errors.Join(taken(path), l.Close())
+	}
+	if !l.holds(path) {
+		return nil, errors.Join(fmt.Errorf("data directory %s: it was replaced by another one during the start", path), l.Close())
+	}
+	return l, nil
+}
+
+// errNoDirLocks says that a file system locks no directories, as NFS does not: then the file in it has to do.
+var errNoDirLocks = errors.New("the file system locks no directories")
+
+func flock(f *os.File) error {
+	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for _, none := range []error{syscall.EBADF, syscall.EINVAL, syscall.ENOTSUP, syscall.ENOLCK} {
+		if errors.Is(err, none) {
+			return fmt.Errorf("%w: %w", errNoDirLocks, err)
+		}
+	}
+	return err
+}
+
+// holds reports whether the path still leads to what is locked.
+func (l *dirLock) holds(path string) bool {
+	for of, f := range map[string]*os.File{path: l.dir, filepath.Join(path, "weir.lock"): l.file} {
+		there, err := os.Stat(of)
+		if err != nil {
+			return false
+		}
+		if locked, err := f.Stat(); err != nil || !os.SameFile(there, locked) {
+			return false
+		}
+	}
+	return true
+}
+
+// Close gives the directory free.
+func (l *dirLock) Close() error {
+	if l.file == nil {
+		return l.dir.Close()
+	}
+	return errors.Join(l.file.Close(), l.dir.Close())
+}
+
+func notWritable(err error) error {
+	return fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
+}
+
+func taken(path string) error {
+	return fmt.Errorf("another weir uses the data directory %s: stop it, or set WEIR_DATA_DIR", path)
+}

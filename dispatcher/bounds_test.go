@@ -1,0 +1,50 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+)
+
+// TestWhatIsReadBackIsBounded: marks and records that hold for centuries, because they are damaged or forged, hold for a day at most.
+func TestWhatIsReadBackIsBounded(t *testing.T) {
+	d := newShared(t)
+	q := payQueue(t, d)
+	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
+	for what, plant := range map[string]func(w *apiWorker, p *partition){
+		"a hold of the api": func(w *apiWorker, p *partition) {
+			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
+		},
+		"a hold of the key": func(w *apiWorker, p *partition) {
+			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
+		},
+		"a denial": func(w *apiWorker, p *partition) {
+			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
+		},
+		"a retry mark": func(w *apiWorker, p *partition) {
+			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true}))
+		},
+		"a record": func(w *apiWorker, p *partition) {
+			readLedger(t, w.d, []ledger.Record{{
+				API: "other", Key: "a", Stream: p.bucket.Name(), Seq: 1, Call: 1, Outcome: ledger.PushedBack, NotBefore: forged, Dedupe: "1", Accepted: stored(1),
+			}})
+		},
+	} {
+		w, p := takingOver(t, d, q, false, nil)
+		plant(w, p)
+		w.markersLoaded(p)
+		w.add(t.Context(), p, jobEntry("a", 1))
+		w.open(p)
+		var until time.Time
+		if wait := w.s.Inspect(w.s.Find("a"), w.now()).Waits; wait.Until != nil {
+			until = *wait.Until
+		}
+		if most := w.now().Add(schedule.MostHold).Time(); until.After(most) || until.Before(most.Add(-time.Hour)) {
+			t.Errorf("%s: nothing is called before %v", what, until)
+		}
+	}
+}

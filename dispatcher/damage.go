@@ -1,0 +1,315 @@
+package dispatcher
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Lost is the outcome of a job that its stream counts and cannot give.
+const Lost = "lost"
+
+// What a stream's server has lost (queue.Damage) is told: each lost job by a letter of what is known of it, an event, the log and a metric;
+// what cannot be named by the log and another metric. A job that has ended is never told as lost: the ledger, the results and the letters
+// are read for every sequence that is missing. What was told is noted in the partition, since the stream goes on counting what it lost.
+
+// lostJob is one job that is lost.
+type lostJob struct {
+	key   string
+	seq   uint64         // 0: nobody knows which of several
+	last  *ledger.Record // of its last call, nil where there is none
+	begun bool           // an intent says that a call was to start
+}
+
+// ends are what is known of sequences that are missing.
+type ends struct {
+	ended map[uint64]string         // by key
+	last  map[uint64]*ledger.Record // of jobs that have not ended
+}
+
+// damaged looks for what a partition's stream has lost. The reader calls it while what markers say is known.
+func (w *apiWorker) damaged(ctx context.Context, p *partition) {
+	begun := map[uint64]bool{}
+	for seq, f := range p.replay.found {
+		begun[seq] = len(f.intents) > 0
+	}
+	w.running.Go(func() {
+		for ctx.Err() == nil && !p.lost.Load() {
+			err := w.tellDamage(ctx, p, begun)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			w.log.Error("what a queue's store has lost cannot be looked up; trying again", "stream", p.bucket.Name(), "err", err)
+			stream.Sleep(ctx, loadRetry)
+		}
+	})
+}
+
+// tellDamage tells what is lost and was not told before. It may be called again where it fails.
+func (w *apiWorker) tellDamage(ctx context.Context, p *partition, begun map[uint64]bool) error {
+	d, err := p.bucket.Damage(ctx)
+	if err != nil || d.None() {
+		return err
+	}
+	known, err := w.endsOf(ctx, p.bucket.Name(), d.Seqs)
+	if err != nil {
+		return err
+	}
+	if err := w.tellUnnamed(ctx, p, &d); err != nil {
+		return err
+	}
+	all := lostJobs(&d, known)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		jobs := all[key]
+		told := w.toldOf(p, key)
+		for i := told.n; i < len(jobs); i++ {
+			jobs[i].begun = begun[jobs[i].seq]
+			if err := w.tellLost(ctx, p, &jobs[i], i, &d); err != nil {
+				return err
+			}
+			if err := w.noteTold(ctx, p, key, i+1); err != nil {
+				return err
+			}
+		}
+		if told.n >= len(jobs) {
+			w.log.Info("the queue's store still counts lost jobs; this was told before", "stream", p.bucket.Name(), "key", key, "jobs", len(jobs))
+		}
+	}
+	return nil
+}
+
+// lostJobs are those that are lost, by key.
+func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
+	left := maps.Clone(d.Jobs)
+	for _, key := range known.ended {
+		left[key] = max(0, left[key]-1)
+	}
+	lost := map[string][]lostJob{}
+	var unnamed []uint64
+	for _, seq := range d.Seqs {
+		c := known.last[seq]
+		switch _, ended := known.ended[seq]; {
+		case ended:
+		case c != nil && left[c.Key] > 0:
+			left[c.Key]--
+			lost[c.Key] = append(lost[c.Key], lostJob{key: c.Key, seq: seq, last: c})
+		default:
+			unnamed = append(unnamed, seq)
+		}
+	}
+	maps.DeleteFunc(left, func(_ string, n int) bool { return n <= 0 })
+	for key, n := range left {
+		for i := range n {
+			job := lostJob{key: key}
+			if len(left) == 1 && d.Markers == 0 && len(unnamed) == n {
+				job.seq = unnamed[i]
+			}
+			lost[key] = append(lost[key], job)
+		}
+	}
+	return lost
+}
+
+// tellLost stores the letter of one lost job and its event, and counts it.
+func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, number int, d *queue.Damage) error {
+	name := p.bucket.Name()
+	which := fmt.Sprintf("message %d of %s", j.seq, name)
+	origin := ledger.OriginOf(name, j.seq, 0)
+	if j.seq == 0 {
+		which = fmt.Sprintf("a message of %s, one of %s,", name, sequences(d.Seqs))
+		origin = fmt.Sprintf("%s.lost.%d-%d", name, queue.KeySum(j.key), number)
+	}
+	l := &deadletter.Letter{
+		API: w.name, Key: j.key, Origin: origin, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
+		Detail: fmt.Sprintf("lost: the store of its queue is damaged: %s is counted and cannot be read any more; its producer has to hand the job in again", which),
+	}
+	if j.begun || d.Markers > 0 {
+		l.Billed = deadletter.BilledUnknown
+	}
+	if c := j.last; c != nil {
+		l.JobID, l.Attempts, l.Status, l.Redrives, l.Accepted = c.Job, c.Attempt, c.Status, c.Redrives, c.Accepted
+		l.Billed = l.Billed.Worst(c.Billed)
+	}
+	w.log.Error("an accepted job is lost: the store of its queue is damaged", "stream", name, "seq", j.seq, "key", j.key, "job_id", l.JobID,
+		"billed", l.Billed)
+	err := w.persistOf(ctx, p, func() error {
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })
+		return err
+	})
+	if err == nil {
+		w.d.metrics.finished.WithLabelValues(w.name, Lost).Inc()
+	}
+	return err
+}
+
+// tellUnnamed tells of what is lost without a name: what the server threw away, markers, and all of a queue that is too large to look into.
+func (w *apiWorker) tellUnnamed(ctx context.Context, p *partition, d *queue.Damage) error {
+	n := int(min(d.Dropped, 1<<40)) + d.Markers
+	if d.Unsure {
+		n++
+	}
+	if n == 0 || w.toldOf(p, "").n == n {
+		return nil
+	}
+	name := p.bucket.Name()
+	if d.Dropped > 0 {
+		w.log.Error("the server found a damaged block of a queue's store and threw messages away: jobs that were accepted may be lost, and nobody knows which",
+			"stream", name, "bytes", d.Dropped)
+	}
+	if d.Markers > 0 {
+		w.log.Error("marks of calls are lost, the store of the queue is damaged: a job that was being called may be called again",
+			"stream", name, "marks", d.Markers)
+	}
+	if d.Unsure {
+		w.log.Error("a queue's store counts more than it gives, and is too large to look for what is lost", "stream", name)
+	}
+	if err := w.noteTold(ctx, p, "", n); err != nil {
+		return err
+	}
+	w.d.metrics.damages.WithLabelValues(w.name).Inc()
+	return nil
+}
+
+// toldMark is a stored note of what was told of a partition's damage.
+type toldMark struct {
+	n   int
+	seq uint64
+}
+
+// toldOf is what was told of a key, or with "" of what has no name.
+func (w *apiWorker) toldOf(p *partition, key string) toldMark {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.told[key]
+}
+
+// replayToldLocked takes up a note that was found in a partition.
+func (w *apiWorker) replayToldLocked(p *partition, mark queue.RetryMark, seq uint64) {
+	w.keepToldLocked(p, mark.Key, toldMark{mark.Calls, seq})
+}
+
+func (w *apiWorker) keepToldLocked(p *partition, key string, now toldMark) {
+	if p.told == nil {
+		p.told = map[string]toldMark{}
+	}
+	if former := p.told[key]; former.seq != 0 {
+		p.bucket.Discard(former.seq)
+	}
+	p.told[key] = now
+}
+
+// noteTold stores that n losses of a key were told.
+func (w *apiWorker) noteTold(ctx context.Context, p *partition, key string, n int) error {
+	return w.persistOf(ctx, p, func() error {
+		seq, err := awaitWrite(func(done func(uint64, error)) { p.markers.NoteLost(key, n, done) })
+		if err == nil {
+			w.mu.Lock()
+			w.keepToldLocked(p, key, toldMark{n, seq})
+			w.mu.Unlock()
+		}
+		return err
+	})
+}
+
+// persistOf writes for a partition once the right to it is sure, or fails where ctx ends before.
+func (w *apiWorker) persistOf(ctx context.Context, p *partition, write func() error) error {
+	for !p.mayCall() {
+		if p.lost.Load() || !stream.Sleep(ctx, leaseCheck) {
+			return cmp.Or(context.Cause(ctx), errLetGo)
+		}
+	}
+	return write()
+}
+
+// sequences lists some sequences for a reader.
+func sequences(all []uint64) string {
+	const most = 8
+	var text []string
+	for _, seq := range all[:min(len(all), most)] {
+		text = append(text, strconv.FormatUint(seq, 10))
+	}
+	if len(all) > most {
+		text = append(text, "…")
+	}
+	if len(text) == 0 {
+		return "unknown sequence"
+	}
+	return strings.Join(text, ", ")
+}
+
+// endsOf looks for what became of jobs by their sequences: in the ledger, the results and the letters of the api, from their beginning on.
+// Without sequences it asks nothing.
+func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (ends, error) {
+	known := ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}}
+	if len(seqs) == 0 {
+		return known, nil
+	}
+	wanted := make(map[uint64]bool, len(seqs))
+	for _, seq := range seqs {
+		wanted[seq] = true
+	}
+	err := w.readFrom(ctx, ledger.CallsStream, ledger.CallsOf(w.name), func(msg jetstream.Msg) {
+		var c ledger.Record
+		switch {
+		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
+		case c.Final:
+			known.ended[c.Seq] = c.Key
+		default:
+			known.last[c.Seq] = &c
+		}
+	})
+	if err != nil {
+		return known, err
+	}
+	note := func(msg jetstream.Msg, of string, seq uint64) {
+		tokens := strings.Split(msg.Subject(), ".")
+		if key, err := ingest.ParseToken(tokens[len(tokens)-1]); err == nil && of == name && wanted[seq] {
+			known.ended[seq] = key
+		}
+	}
+	err = w.readFrom(ctx, ledger.ResultsStream, ledger.ResultsPrefix+ingest.Token(w.name)+".>", func(msg jetstream.Msg) {
+		if of, seq, _, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID)); ok {
+			note(msg, of, seq)
+		}
+	})
+	if err != nil {
+		return known, err
+	}
+	err = w.readFrom(ctx, deadletter.Stream, "weir.dead."+ingest.Token(w.name)+".>", func(msg jetstream.Msg) {
+		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
+		if ok && accepted != 0 { // otherwise it is the letter of the loss
+			note(msg, of, seq)
+		}
+	})
+	return known, err
+}
+
+// readFrom reads all that a stream's leader holds of some subjects, without bodies but for the ledger. It blocks until it has.
+func (w *apiWorker) readFrom(ctx context.Context, name, subject string, take func(jetstream.Msg)) error {
+	source, err := w.d.opts.JetStream.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	last := source.CachedInfo().State.LastSeq
+	err = stream.ReadUntil(ctx, stream.Until{Conn: w.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: name != ledger.CallsStream,
+	}}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
