@@ -87,7 +87,7 @@ func (w *apiWorker) tellDamage(ctx context.Context, p *partition, begun map[uint
 		jobs := all[key]
 		told := w.toldOf(p, key)
 		for i := told.n; i < len(jobs); i++ {
-			jobs[i].begun = begun[jobs[i].seq]
+			jobs[i].begun = mayHaveBegun(jobs[i].seq, begun)
 			if err := w.tellLost(ctx, p, &jobs[i], i, &d); err != nil {
 				return err
 			}
@@ -134,6 +134,20 @@ func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
 	return lost
 }
 
+// mayHaveBegun reports whether a call of a lost job may have begun. begun has the jobs with an intent that were not read: where nobody knows
+// which of them the job is, it may be any.
+func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
+	if seq != 0 {
+		return begun[seq]
+	}
+	for _, one := range begun {
+		if one {
+			return true
+		}
+	}
+	return false
+}
+
 // tellLost stores the letter of one lost job and its event, and counts it.
 func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, number int, d *queue.Damage) error {
 	name := p.bucket.Name()
@@ -147,7 +161,10 @@ func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, numb
 		API: w.name, Key: j.key, Origin: origin, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
 		Detail: fmt.Sprintf("lost: the store of its queue is damaged: %s is counted and cannot be read any more; its producer has to hand the job in again", which),
 	}
-	if j.begun || d.Markers > 0 {
+	w.mu.Lock()
+	untold := p.untold // calls may have begun of which no intent tells
+	w.mu.Unlock()
+	if j.begun || d.Markers > 0 || untold {
 		l.Billed = deadletter.BilledUnknown
 	}
 	if c := j.last; c != nil {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,9 +16,10 @@ import (
 // nobody. Only owners delete messages, so a message that the stream counts and cannot give is lost. A server that builds its index anew
 // counts what it could read: then it only tells how many bytes it threw away.
 
-// Bounds of the look for what is lost: how many messages may have been deleted between those that are there, how many keys may
-// have jobs, and how often one looks, since the queue changes meanwhile.
+// Bounds of the look for what is lost: how many messages may be there, since each is held in memory by its subject; how many may have
+// been deleted between them; how many keys may have jobs; and how often one looks, since the queue changes meanwhile.
 const (
+	mostGiven    = 1 << 18
 	mostDeleted  = 1 << 18
 	mostSubjects = 1 << 17
 	damageLooks  = 3
@@ -112,7 +114,9 @@ func (d *Damage) atMost(other *Damage) {
 
 func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	given := map[uint64]string{} // subjects of what the stream gives, by sequence
-	if err := p.readGiven(ctx, 0, given); err != nil {
+	if err := p.readGiven(ctx, 0, given, mostGiven); errors.Is(err, errTooMany) {
+		return Damage{Unsure: true}, nil
+	} else if err != nil {
 		return d, err
 	}
 	info, err := p.details(ctx, jetstream.WithSubjectFilter(queueSubjects(p.queue.api, p.number)))
@@ -127,15 +131,20 @@ func (p *Partition) lookForDamage(ctx context.Context) (d Damage, err error) {
 	for seq := range given {
 		last = max(last, seq)
 	}
-	if err := p.readGiven(ctx, last, given); err != nil { // what came since
+	if err := p.readGiven(ctx, last, given, mostGiven); errors.Is(err, errTooMany) { // what came since
+		return Damage{Unsure: true}, nil
+	} else if err != nil {
 		return d, err
 	}
 	d.count(&info.State, given)
 	return d, nil
 }
 
-// readGiven adds the subjects of what stands behind a sequence.
-func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string) error {
+// errTooMany says that more stands in a stream than is held in memory to look for what is lost.
+var errTooMany = errors.New("more messages than are held in memory")
+
+// readGiven adds the subjects of what stands behind a sequence. It fails with errTooMany rather than hold more than most of them.
+func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint64]string, most int) error {
 	last, err := stream.LastOf(ctx, p.nc, p.name, ">")
 	if err != nil || last <= after {
 		return err
@@ -143,6 +152,9 @@ func (p *Partition) readGiven(ctx context.Context, after uint64, given map[uint6
 	err = stream.ReadUntil(ctx, stream.Until{Conn: p.nc, Stream: p.stream, Last: last, From: jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
 	}}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if len(given) >= most {
+			return errTooMany
+		}
 		given[meta.Sequence.Stream] = msg.Subject()
 		return nil
 	})
