@@ -158,7 +158,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		w.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
 			w.forgetHold(q)
-			w.tellHold(schedule.HoldChange{Line: q, Why: "the hold is over"})
+			w.tellHold(schedule.HoldChange{Queue: q, Why: "the hold is over"})
 		}
 		w.orderAll(hard, &fx)
 		if len(fx.Asks) > 0 {
@@ -302,7 +302,7 @@ func (w *apiWorker) counts() workerCounts {
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.Eta(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
+	return w.s.ETA(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
 }
 
 // NextFree implements queue.Forecaster.

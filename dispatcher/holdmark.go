@@ -25,7 +25,7 @@ func (w *apiWorker) keepHold(p *partition, n schedule.HoldChange) {
 		return // it is the next owner's to find out
 	}
 	w.mu.Lock()
-	key := keyOf(n.Line)
+	key := keyOf(n.Queue)
 	former := w.marks[key]
 	if n.Until < w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
 		w.mu.Unlock()

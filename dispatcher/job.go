@@ -444,8 +444,8 @@ func (w *apiWorker) unstart(ctx context.Context, j *job) {
 	w.wakeUp()
 }
 
-// job is a job that is near its call, or past one, as the worker works it. The worker's lock guards the job in it, and what of it is read
-// under the lock; the rest belongs to the goroutine that brings the job on its way: there is one at a time.
+// job is what a worker has of a job that is near its call, or past one. The worker's lock guards the embedded schedule.Job, and each other
+// field that is read under the lock; the rest belongs to the goroutine that brings the job on its way: there is one at a time.
 type job struct {
 	*schedule.Job
 	part     *partition

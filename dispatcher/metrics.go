@@ -16,7 +16,7 @@ type metrics struct {
 	wait      *prometheus.HistogramVec
 	late      *prometheus.HistogramVec
 	forfeited *prometheus.CounterVec
-	deaf      *prometheus.CounterVec
+	restarts  *prometheus.CounterVec
 	damages   *prometheus.CounterVec
 	spend     *spending
 	unsettled *prometheus.CounterVec
@@ -39,7 +39,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 		late: histogram("weir_dispatch_late_seconds", "How much later than its slot a call started.",
 			lateBounds()),
 		forfeited: counter("weir_slots_forfeited_total", "Slots that were missed and given up.", "api"),
-		deaf: counter("weir_reader_restarts_total",
+		restarts: counter("weir_reader_restarts_total",
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
 		damages: counter("weir_queue_damages_total",
 			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
@@ -49,7 +49,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.deaf, m.damages, m.spend, m.unsettled, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.spend, m.unsettled, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -90,7 +90,7 @@ func (m *metrics) announce(api string) {
 		m.calls.WithLabelValues(api, outcome)
 	}
 	m.forfeited.WithLabelValues(api)
-	m.deaf.WithLabelValues(api)
+	m.restarts.WithLabelValues(api)
 	m.damages.WithLabelValues(api)
 	m.spend.add(api, 0)
 	m.unsettled.WithLabelValues(api)

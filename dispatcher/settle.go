@@ -319,7 +319,7 @@ func (w *apiWorker) announceHolds(all []schedule.HoldChange) {
 
 func (w *apiWorker) tellHold(c schedule.HoldChange) {
 	data := deadletter.HoldData{Why: c.Why}
-	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Line)}
+	e := deadletter.Event{Type: deadletter.ResumedEvent, API: w.name, Key: keyOf(c.Queue)}
 	attrs := []any{}
 	if e.Key != "" {
 		attrs = append(attrs, "key", e.Key)

@@ -43,7 +43,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		err := p.bucket.Read(reading, queue.ReadOptions{
 			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, MarkersLoaded: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
 			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { w.open(p); close(caughtUp) },
-			Stalled: func(err error) { w.deaf(p, err) }, Damaged: func() { w.damaged(reading, p) },
+			Stalled: func(err error) { w.readerRestarted(p, err) }, Damaged: func() { w.damaged(reading, p) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {
@@ -79,9 +79,9 @@ func (w *apiWorker) leavePartition(p *partition) {
 
 var errLetGo = errors.New("the partition was let go of while it was opened")
 
-// deaf counts a reader that was set up anew.
-func (w *apiWorker) deaf(p *partition, err error) {
-	w.d.metrics.deaf.WithLabelValues(w.name).Inc()
+// readerRestarted counts a reader that was set up anew.
+func (w *apiWorker) readerRestarted(p *partition, err error) {
+	w.d.metrics.restarts.WithLabelValues(w.name).Inc()
 	w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
 }
 

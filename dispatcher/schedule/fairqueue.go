@@ -265,7 +265,7 @@ func (h *tenantHeap) Pop() any {
 	return t
 }
 
-// turn is a queue that waits: its pass when it came, and the order of coming, which decides among equals.
+// turn is a queue that waits: its virtual time when it came, and the order of coming, which decides among equals.
 type turn struct {
 	virtualTime serviceTime
 	came        uint64

@@ -33,7 +33,7 @@ type Feedback struct {
 
 // HoldChange is a hold that has begun, or with Until 0 one that has ended. No queue stands for the api.
 type HoldChange struct {
-	Line  *KeyQueue
+	Queue *KeyQueue
 	Until bucket.Micros
 	Why   string
 }
@@ -101,10 +101,10 @@ func (e CallEnd) why() string {
 // holdFor holds a queue or the api, which is news unless it is held already.
 func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	held := s.held
-	if n.Line != nil {
-		held = n.Line.held
+	if n.Queue != nil {
+		held = n.Queue.held
 	}
-	s.Hold(n.Line, n.Until, n.Why)
+	s.Hold(n.Queue, n.Until, n.Why)
 	if held <= now {
 		f.News = append(f.News, n)
 	}

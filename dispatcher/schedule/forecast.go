@@ -81,8 +81,8 @@ func (s *Schedule) forecast(q *KeyQueue, n int, now bucket.Micros) bucket.Micros
 	return s.prospect(q, Place{Key: q.Key, Position: n}, q.TAT, now)
 }
 
-// Eta is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
-func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
+// ETA is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
+func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
 	q := s.byKey[p.Key]
 	if q != nil {
 		tat = max(tat, q.TAT)
@@ -97,7 +97,7 @@ func (s *Schedule) Eta(p Place, tat, now bucket.Micros) bucket.Micros {
 	return at
 }
 
-// prospect is when the call at a place should start, where its position counts calls without a slot. l is nil for a key
+// prospect is when the call at a place should start, where its position counts calls without a slot. q is nil for a key
 // without jobs.
 func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
 	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
@@ -286,7 +286,7 @@ func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
 			return max(now, first)
 		}
 	}
-	at := s.Eta(Place{Key: key, Position: 1}, tat, now)
+	at := s.ETA(Place{Key: key, Position: 1}, tat, now)
 	if at == 0 {
 		return 0
 	}

@@ -45,7 +45,7 @@ func (f *foreseen) submit(key string) uint64 {
 	if q := f.s.byKey[key]; q != nil {
 		position += q.Depth()
 	}
-	f.said[f.seq] = f.s.Eta(Place{Key: key, Position: position}, 0, f.now)
+	f.said[f.seq] = f.s.ETA(Place{Key: key, Position: position}, 0, f.now)
 	f.s.Push(key, f.seq, f.part)
 	return f.seq
 }

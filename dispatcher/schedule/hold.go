@@ -9,7 +9,7 @@ import (
 // MostHold bounds what an api's answer may ask for, and what is read back of it after a restart.
 const MostHold = 24 * time.Hour
 
-// Hold keeps a queue, or with l nil the whole api, from calling before until. It never shortens a hold.
+// Hold keeps a queue, or with q nil the whole api, from calling before until. It never shortens a hold.
 func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	if q == nil {
 		if until > s.held {

@@ -17,7 +17,7 @@ type KeyQueue struct {
 	Jobs                           []*Job   // jobs that left the waiting ones, by sequence
 	due                            bucket.Micros
 	TAT                            bucket.Micros // after the last grant this process knows of, by our clock
-	floor                          bucket.Micros // what the ledger knows of tat, by the store's clock
+	floor                          bucket.Micros // what the ledger knows of TAT, by the store's clock
 	held                           bucket.Micros // no call before
 	why                            string        // of the hold
 	binds                          string        // the limit that binds, as the store said last
@@ -35,10 +35,10 @@ type KeyQueue struct {
 	cancels                        int           // of its jobs, those cancelled and not let go of yet
 	askAt                          bucket.Micros // the store said not to ask before
 	passed                         bool          // what is being asked for is stale: a slot was given back meanwhile, or a call left late
-	cold                           bool          // the store must be told tat: it may have forgotten
+	cold                           bool          // the store must be told TAT: it may have forgotten
 	pushes                         int16         // pushbacks in a row
 	LookedUp                       bool          // the ledger has been asked for its pace
-	Orphaned                       int32         // calls of the owner before that may still run: see leftover
+	Orphaned                       int32         // calls of the owner before that may still run: see Partition.Leftover
 	Unsure                         bool          // a call may have been running when the worker died
 	governor                       *governor     // nil until a hold of its own, or pushback
 }
@@ -56,7 +56,7 @@ const (
 	settling              // its outcome is being stored
 )
 
-// Job is a job that is near its call, or past one.
+// Job is what the schedule knows of one job that is near its call, or past one; of a job that waits it knows the sequence only.
 type Job struct {
 	Of        Payload // the shell's own of the job, nil until there is one
 	Queue     *KeyQueue
@@ -71,14 +71,14 @@ type Job struct {
 	Deadline  bucket.Micros // 0: none
 	NotBefore bucket.Micros // of a retry
 	Failed    string        // how the call went that is to be made again
-	limited   bool          // it rests because of a limit: notBefore is not its retry's
+	limited   bool          // it rests because of a limit: NotBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
 	Calls     int           // made so far
 	Deaths    int           // of owners in a row, with its call under way
 	judged    bucket.Micros // when the end of its last call was taken in
 	denials   int           // its calls that were denied
 	spared    int           // calls that failed while the breaker was open, and did not count
-	// unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
+	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
 	Unseen    bool
 	Cramped   bool // being made ready, it waits for room in memory
 	Unsent    bool // its call has started and the request has not left yet
@@ -126,7 +126,7 @@ func (q *KeyQueue) dequeue() uint64 {
 	return seq
 }
 
-// Extract makes a job of a waiting job, wherever it waits. The job must be there.
+// Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must wait.
 func (q *KeyQueue) Extract(seq uint64) *Job {
 	if q.first == seq {
 		q.dequeue()
@@ -138,7 +138,7 @@ func (q *KeyQueue) Extract(seq uint64) *Job {
 	return q.begin(seq)
 }
 
-// begin makes a job of a job that waits no longer.
+// begin makes a Job of a sequence that waits no longer.
 func (q *KeyQueue) begin(seq uint64) *Job {
 	j := &Job{Queue: q, Seq: seq, Deadline: q.Partition.takeDeadline(seq)}
 	q.insert(j)
@@ -159,7 +159,7 @@ func (q *KeyQueue) insert(j *Job) {
 	q.Jobs = slices.Insert(q.Jobs, i, j)
 }
 
-// Job is the job of a job that is near its call or past one, nil where it waits or is not there.
+// Job is the Job of a sequence, nil where the sequence waits or is not there.
 func (q *KeyQueue) Job(seq uint64) *Job {
 	for _, j := range q.Jobs {
 		if j.Seq == seq {

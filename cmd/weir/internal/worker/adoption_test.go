@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weir/bucket/natstest"
+
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -20,7 +22,7 @@ func textAt(rate string) string {
 // TestAdoptionRace: what somebody applies between a start's look at the configuration and its own word stays.
 func TestAdoptionRace(t *testing.T) {
 	const before, mine, his = "1/s", "2/s", "3/s"
-	js := storeOf(t)
+	js := natstest.JetStream(t)
 	home, err := control.EnsureConfigStore(t.Context(), js, 1)
 	if err != nil {
 		t.Fatal(err)
