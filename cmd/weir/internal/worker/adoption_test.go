@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"weir/bucket/natstest"
-
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
