@@ -14,8 +14,28 @@ import (
 	"weir/bucket/stream"
 )
 
-// MemberRenew is how often a membership is renewed.
-const MemberRenew = time.Second
+// Times of a membership. Nobody compares clocks: its holder counts from the moment before it sent a renewal, the others from
+// the moment they saw it, each on his own. The holder starts no call when it could not renew for Right. The others end a
+// membership that they saw unchanged for Term: by then its right is over, if clocks run apart by less than a fourth, and a
+// process that is stopped between its last look at the right and the call has a margin to get on.
+//
+// A shorter term has the calls of a dead replica go on sooner, and more calls held while the registry elects a leader.
+const (
+	MemberRenew  = time.Second
+	Right        = 3 * time.Second
+	memberMargin = 2 * time.Second
+	Term         = Right + memberMargin
+
+	// formerRight is that of versions that do not tell it.
+	formerRight = 5 * time.Second
+	// LongestTerm is that of any version.
+	LongestTerm = formerRight + memberMargin
+	// renewWait is how long a renewal is waited for before it is tried again: twice, before the right has passed.
+	renewWait = MemberRenew
+)
+
+// Held reports whether the holder of a membership may start calls at now, who sent the last renewal that succeeded at renewed.
+func Held(renewed, now time.Time) bool { return within(Right, renewed, now) }
 
 // Member is what a replica that dispatches tells the others with every renewal of its membership.
 type Member struct {
@@ -28,6 +48,19 @@ type Member struct {
 	Partitions map[string]int `json:"partitions"`
 	// Joined is the revision its membership began with, 0 in that one itself.
 	Joined uint64 `json:"joined,omitempty"`
+	// Right is for how many milliseconds after it sent a renewal it starts calls; 0: of a version that does not tell. Join
+	// fills it in.
+	Right int64 `json:"right_ms,omitempty"`
+}
+
+// Lapsed reports whether a membership that was seen like this at seen and has not changed since may be ended by somebody else at
+// now. Versions have different rights: each is waited out by what it says itself.
+func (m *Member) Lapsed(seen, now time.Time) bool {
+	right := time.Duration(m.Right) * time.Millisecond
+	if m.Right <= 0 {
+		right = formerRight
+	}
+	return now.Sub(seen) >= right+memberMargin
 }
 
 // Membership is one process's place among those that dispatch: a lease, renewed for all its claims (claim.go) together.
@@ -45,6 +78,7 @@ type Membership struct {
 
 // Join begins a lease. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
+	m.Right = Right.Milliseconds()
 	l := &Membership{registry: r, session: r.presence.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
 	revision, err := r.put(ctx, memberKey(l.session), marshalMember(m), 0)
@@ -93,7 +127,7 @@ func (l *Membership) Keep(ctx context.Context, renewed func()) error {
 
 // Announce changes what the others are told, and renews the lease by it.
 func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
-	ctx, cancel := context.WithTimeout(ctx, Term/3)
+	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,7 +81,7 @@ type actionQueue struct {
 // Bounds of sharing out.
 const (
 	maxActions = 64 // under way at once
-	planEvery  = 250 * time.Millisecond
+	planEvery  = 100 * time.Millisecond
 	watchRetry = time.Second
 	joinRetry  = time.Second
 )

@@ -110,7 +110,7 @@ func (o *state) expelDead(now time.Time) []action {
 		if o.steady.After(since) {
 			since = o.steady
 		}
-		if session == o.self || !lease.Expired(since, now) {
+		if session == o.self || !m.Lapsed(since, now) {
 			continue
 		}
 		actions = o.expel(actions, session, m.revision)
