@@ -48,6 +48,12 @@ type Member struct {
 	Partitions map[string]int `json:"partitions"`
 	// Joined is the revision its membership began with, 0 in that one itself.
 	Joined uint64 `json:"joined,omitempty"`
+	// CutOff are the apis whose partitions it leaves to others, Seeks those of which it looks for one who reaches them, and
+	// Reaches those that it reaches itself: as a replica that is cut off from an api, or from where its limits are counted, finds
+	// another one.
+	CutOff  []string `json:"cut_off,omitempty"`
+	Seeks   []string `json:"seeks,omitempty"`
+	Reaches []string `json:"reaches,omitempty"`
 	// Right is for how many milliseconds after it sent a renewal it starts calls; 0: of a version that does not tell. Join
 	// fills it in.
 	Right int64 `json:"right_ms,omitempty"`
@@ -68,6 +74,7 @@ func (m *Member) Lapsed(seen, now time.Time) bool {
 type Membership struct {
 	registry *Registry
 	session  string
+	joined   uint64
 	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
 	ended    atomic.Bool
 
@@ -86,7 +93,7 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 		return nil, fmt.Errorf("begin a lease: %w", err)
 	}
 	fault.Pass(fault.LeaseStored)
-	l.revision, l.member.Joined = revision, revision
+	l.revision, l.joined, l.member.Joined = revision, revision, revision
 	return l, nil
 }
 
@@ -94,20 +101,16 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 func (l *Membership) Session() string { return l.session }
 
 // Joined is the revision that the lease began with: of two the lower one is the older.
-func (l *Membership) Joined() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.member.Joined
-}
+func (l *Membership) Joined() uint64 { return l.joined }
 
 // Valid reports whether the lease can be trusted now: nobody else can have taken what hangs on it.
 func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Keep renews the lease until ctx ends, and tells renewed of every renewal that succeeded. It fails with ErrLeaseLost
-// when the lease has been ended.
-func (l *Membership) Keep(ctx context.Context, renewed func()) error {
+// Keep renews the lease until ctx ends, with what change makes of what the others are told, and tells renewed of every renewal that
+// succeeded. It fails with ErrLeaseLost when the lease has been ended.
+func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
 	for {
@@ -116,7 +119,7 @@ func (l *Membership) Keep(ctx context.Context, renewed func()) error {
 		case <-ctx.Done():
 			return nil
 		}
-		switch err := l.Announce(ctx, func(*Member) {}); {
+		switch err := l.Announce(ctx, change); {
 		case errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence):
 			return err
 		case err == nil:
