@@ -37,7 +37,7 @@ const (
 	contactOpen    = 3 * time.Second  // how long a connection does, where no call failed
 	contactRest    = 10 * time.Second // a replica that leaves stays away at least
 	contactMost    = 10 * time.Minute // and at most, when it has to leave again and again
-	contactSettles = 5 * time.Minute  // who was back for as long begins with the least again
+	contactSettles = 30 * time.Second // who was back for as long, and four timeouts, begins with the least again
 )
 
 // called takes in how a call ended.
@@ -75,10 +75,10 @@ func (c *contact) reaches(now time.Time) bool {
 }
 
 // judge decides whether the partitions are left to others, and reports whether that has changed.
-func (c *contact) judge(others ownership.Others, now time.Time) (changed bool) {
+func (c *contact) judge(others ownership.Others, timeout time.Duration, now time.Time) (changed bool) {
 	switch {
 	case !c.cutOff && c.lost(now) && others.Reach:
-		if c.patience *= 2; c.patience == 0 || now.Sub(c.changed) > contactSettles {
+		if c.patience *= 2; c.patience == 0 || now.Sub(c.changed) > contactSettles+4*timeout {
 			c.patience = contactRest
 		}
 		c.patience = min(c.patience, contactMost)
@@ -99,7 +99,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		o := others(w.name)
 		w.mu.Lock()
 		c := &w.contact
-		if c.judge(o, now) {
+		if c.judge(o, w.terms.api.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
 		w.probes.Store(c.cutOff || c.lost(now) || o.Seek)

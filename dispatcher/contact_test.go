@@ -10,6 +10,7 @@ import (
 
 // TestContact goes through what has a replica leave an api's partitions to others, and what brings it back.
 func TestContact(t *testing.T) {
+	const timeout = time.Second
 	now := time.Unix(1_700_000_000, 0)
 	reached, alone := ownership.Others{Reach: true, Stay: true}, ownership.Others{}
 	gone := errors.New("gone")
@@ -21,7 +22,7 @@ func TestContact(t *testing.T) {
 	}
 	judged := func(c *contact, o ownership.Others, want bool) {
 		t.Helper()
-		if c.judge(o, now); c.cutOff != want {
+		if c.judge(o, timeout, now); c.cutOff != want {
 			t.Fatalf("cut off: %v, %+v", c.cutOff, c)
 		}
 	}
@@ -59,7 +60,7 @@ func TestContact(t *testing.T) {
 	c.opened = now
 	judged(c, reached, false)
 
-	now = now.Add(contactSettles + time.Second)
+	now = now.Add(contactSettles + 4*timeout + time.Second)
 	c.called(true, now)
 	c.limits(gone, now)
 	judged(c, reached, false)

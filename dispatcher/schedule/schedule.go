@@ -280,6 +280,10 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			s.awaitRoom(q)
 			return Never
 		}
+		if j != nil && s.yields(j) {
+			s.awaitRoom(q)
+			return Never
+		}
 		if j == nil {
 			j = q.begin(q.dequeue())
 		}
@@ -320,7 +324,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.first != 0 && at > by {
+	if passable && q.first != 0 && (at > by || s.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
