@@ -166,7 +166,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	}
 	s.unblock(now)
 	s.lapseMore(now, &fx)
-	for s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks {
+	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
 		q := s.awaitingRoom.pop()
 		q.queued = false
 		s.advance(q, now, &fx)
