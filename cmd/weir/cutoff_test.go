@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
+	"weir/ingest/await"
 )
 
 // relay passes connections on until it is cut: then those there are break, and none is taken.
@@ -50,7 +51,7 @@ func newRelay(t *testing.T, to string) *relay {
 			}
 		}
 	})
-	t.Cleanup(func() { r.cut(); passing.Wait() })
+	t.Cleanup(func() { r.cut(); await.Return(t, "the end of a relay", passing.Wait) })
 	return r
 }
 
