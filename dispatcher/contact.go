@@ -102,7 +102,7 @@ func (h host) Contact(others func(api string) ownership.Others) (told ownership.
 		if c.judge(o, w.terms.api.Timeout, now) {
 			w.tellContact(c.cutOff)
 		}
-		w.probes.Store(c.cutOff || c.lost(now) || o.Seek)
+		w.probes.Store(c.cutOff || o.Seek && !c.lost(now)) // where all have lost it nobody knocks
 		if c.cutOff {
 			told.CutOff = append(told.CutOff, w.name)
 		}
