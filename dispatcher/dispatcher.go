@@ -195,6 +195,9 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	for _, w := range d.workersNow() {
 		workers.Go(func() error { return w.run(ctx, hard) })
 	}
+	if d.owner != nil {
+		workers.Go(func() error { d.probeContacts(sharing); return nil })
+	}
 	workers.Go(func() error {
 		for {
 			select {
