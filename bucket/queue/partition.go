@@ -318,7 +318,7 @@ func (p *Partition) answer(e *pendingPut) {
 		}
 		p.mu.Unlock()
 	} else {
-		place = p.queue.placeOf(e.job, position)
+		place = p.queue.stored(e.job, receipt.Seq, position)
 	}
 	e.done(p.placed(receipt, place, e.limits), nil)
 }

@@ -257,6 +257,17 @@ func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
 	return p
 }
 
+// stored is where a job stands that was just stored. Its owner may have read it by now: where it is not to be called yet, only the owner
+// can tell it from those that are to be called later.
+func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
+	if notBefore(j) != 0 {
+		if p := q.known(j.Key, seq); p.Position > 0 {
+			return p
+		}
+	}
+	return q.placeOf(j, upTo)
+}
+
 // notBefore is the time before which a job is not to be called, 0 for none.
 func notBefore(j *ingest.Job) bucket.Micros {
 	if j.NotBefore.IsZero() {
