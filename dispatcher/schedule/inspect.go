@@ -8,10 +8,11 @@ import (
 
 // RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
 type RateState struct {
-	Count      int64 `json:"count"`
-	PerUS      int64 `json:"per_us"`
-	Burst      int64 `json:"burst"`
-	IntervalUS int64 `json:"interval_us"` // between two calls in the long run
+	Count      int64           `json:"count"`
+	PerUS      int64           `json:"per_us"`
+	Burst      int64           `json:"burst"`
+	Counts     bucket.Counting `json:"counts"`
+	IntervalUS int64           `json:"interval_us"` // between two calls in the long run
 }
 
 // KeyState is one key's bucket.
@@ -59,7 +60,7 @@ func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
 		Rate: RateState{
-			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst,
+			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst, Counts: q.Limits.Rate.Counted(),
 			IntervalUS: interval.Duration().Microseconds(),
 		},
 		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.Early(now)-q.count(granted, calling, settling), now)),
