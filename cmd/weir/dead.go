@@ -202,7 +202,8 @@ type letterJSON struct {
 	Billed   deadletter.Billed   `json:"billed"`
 	Attempts int                 `json:"attempts"`
 	Redrives int                 `json:"redrives"`
-	Size     int                 `json:"size"` // of the body
+	Refusals int                 `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
+	Size     int                 `json:"size"`               // of the body
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Answer   *answerJSON         `json:"answer,omitempty"`
 	bodyJSON
@@ -211,7 +212,7 @@ type letterJSON struct {
 func letterAsJSON(k *deadletter.Kept) letterJSON {
 	return letterJSON{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
-		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Size: k.Size,
+		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size,
 	}
 }
 

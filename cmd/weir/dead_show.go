@@ -96,6 +96,9 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	t.Row("billed", string(k.Billed))
 	t.Row("attempts", strconv.Itoa(k.Attempts))
 	t.Row("redrives", strconv.Itoa(k.Redrives))
+	if k.Refusals > 1 {
+		t.Row("refusals", fmt.Sprintf("%d when the letter was written: its producer tries again and again", k.Refusals))
+	}
 	headers := jobHeaders(k.Header)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
