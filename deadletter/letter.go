@@ -93,9 +93,10 @@ type Letter struct {
 	Keyed           string // how those calls carried idempotency keys that may have been processed; "" where none did, or nobody knows
 	Redrives        int
 	ReplyTo         string
-	Answer          *Answer // the api's last; nil where it gave none
-	Refusals        int     // how often a refused job was refused, as far as counted; 0 and 1: once
-	Replaces        uint64  // the number of the same letter with fewer refusals; 0: none
+	Answer          *Answer   // the api's last; nil where it gave none
+	Call            *LastCall // what is known of the job's last call; nil: nothing
+	Refusals        int       // how often a refused job was refused, as far as counted; 0 and 1: once
+	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
 
 	refusedID string // the message id of a letter that holds several refusals; "": it does not
 }
@@ -140,6 +141,7 @@ func (l *Letter) facts() map[string]string {
 	if l.Replaces > 0 {
 		facts[HeaderReplaces] = strconv.FormatUint(l.Replaces, 10)
 	}
+	l.Call.facts(facts)
 	if l.BodyLeftOut {
 		facts[HeaderBody] = bodyLeftOut
 	}
@@ -208,7 +210,7 @@ func readLetter(subject string, h nats.Header) Kept {
 	l := Letter{
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)), Keyed: h.Get(HeaderKeyed),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h),
+		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h), Call: readLastCall(h),
 	}
 	l.Origin, l.Refusals = OriginIn(h), number(HeaderRefusals)
 	if seq, err := strconv.ParseUint(h.Get(HeaderReplaces), 10, 64); err == nil {

@@ -36,6 +36,7 @@ type UnknownPolicy int
 const (
 	SkipUnknowns UnknownPolicy = iota
 	IncludeUnknowns
+	FoundUnprocessed // the api has said that their last calls were not processed: nothing is in doubt any more
 )
 
 // CancelledPolicy says what becomes of letters of cancelled jobs.

@@ -32,6 +32,7 @@ type apiWorker struct {
 
 	changes     chan configChange // to be adopted by the loop
 	settlements settlements
+	asking      inquiryPace
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
@@ -90,7 +91,10 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 			return err
 		})
 	}
+	var asking sync.WaitGroup
+	asking.Go(func() { w.inquireByItself(ctx) })
 	w.loop(ctx, hard)
+	asking.Wait()
 	err := opening.Wait()
 	w.stop(hard)
 	teller()

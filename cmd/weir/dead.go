@@ -31,7 +31,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
 		RunE:    group,
 	}
-	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(),
+	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadReconcileCommand(),
 		deadPurgeCommand(), deadExportCommand())
 	return cmd
 }
@@ -206,6 +206,7 @@ type letterJSON struct {
 	Size     int                 `json:"size"`               // of the body
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Answer   *answerJSON         `json:"answer,omitempty"`
+	Call     *callJSON           `json:"call,omitempty"` // the job's last that was sent
 	bodyJSON
 }
 

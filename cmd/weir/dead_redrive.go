@@ -80,7 +80,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if err != nil {
 		return err
 	}
-	defer right.give()
+	defer right.Give()
 	r, plan, err := f.plan(ctx, cmd, c, b, right)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (f *redriveFlags) question(p *deadletter.Plan) string {
 }
 
 // plan reads what is to be redriven, and prints it.
-func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
+func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *deadletter.Right) (*deadletter.Redrive, *deadletter.Plan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
@@ -112,7 +112,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
 		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every,
-		Valid: func() bool { return right != nil && right.lease.Valid() },
+		Valid: func() bool { return right != nil && right.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
 	if f.includeUnknown {
