@@ -52,6 +52,7 @@ type Schedule struct {
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
 	unfinished   int  // unfinished
+	early        int  // of them, those that are not to be called yet
 	kept         int  // queues without jobs
 	staged       int  // jobs from staging to granted
 	calls        int  // jobs calling
@@ -127,8 +128,9 @@ func (s *Schedule) Touch(q *KeyQueue) {
 	}
 }
 
-// Push takes a job in.
+// Push takes a job in that may be called at once. Where its key has jobs that may not, PushEarly is to be called.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
+	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
 	q.Enqueue(seq)
 	s.unfinished++
@@ -197,9 +199,10 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 	s.startDue(q, now, fx)
 	s.cancelDue(q, fx)
-	due := Never
+	s.ripen(q, now)
+	due := q.nextDue()
 	if len(q.Jobs) > 0 {
-		due = s.nextStart(q)
+		due = min(due, s.nextStart(q))
 	}
 	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
 		s.lapse(q, now, fx)
@@ -285,7 +288,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			return Never
 		}
 		if j == nil {
-			j = q.begin(q.dequeue())
+			j = q.dequeue()
 		}
 		j.Phase, j.limited = staging, false
 		if !s.breaker.closed() {
@@ -324,7 +327,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.first != 0 && (at > by || s.hasTried(j)) {
+	if passable && q.hasNext() && (at > by || s.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
