@@ -84,7 +84,7 @@ func (q *Queue) comeBack(limits bucket.KeyLimits, j *ingest.Job, free time.Durat
 func (q *Queue) placeStep(limits bucket.KeyLimits, key string) time.Duration {
 	step := q.rules.Load().rules.Interval(limits.Rate).Duration()
 	if n := min(limits.Capacity, farPlace); n > 1 {
-		first, last := q.eta(limits, key, 1, 0), q.eta(limits, key, int(n), 0)
+		first, last := q.eta(limits, Place{Key: key, Position: 1}, 0), q.eta(limits, Place{Key: key, Position: int(n)}, 0)
 		if first != 0 && last != 0 {
 			step = max(step, first.Until(last)/time.Duration(n-1))
 		}
