@@ -164,9 +164,15 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 		return
 	}
 	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
-	api, ok := s.opts.APIs()[name]
+	apis := s.opts.APIs()
+	api, ok := apis[name]
 	if !ok {
-		job, _ := Parse(msg, &anyRule, time.Now())
+		rule := anyRule
+		for _, other := range apis {
+			rule.ReplyTo = other.Rule.ReplyTo // the same for all
+			break
+		}
+		job, _ := Parse(msg, &rule, time.Now())
 		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return

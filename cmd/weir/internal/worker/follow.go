@@ -58,6 +58,7 @@ type followerOptions struct {
 	dispatch *dispatcher.Dispatcher // nil where this one does not dispatch
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
+	inbox    string // prefix of this weir's own inboxes
 	log      *slog.Logger
 }
 
@@ -88,7 +89,9 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	apis := map[string]*ingest.API{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.guard.before(f.queues[a.Name])}
+		rule := ingestRule(a, c)
+		rule.ReplyTo.Inbox = f.inbox
+		apis[a.Name] = &ingest.API{Rule: rule, Queue: f.guard.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
 	takers := maps.Clone(f.queues)

@@ -153,7 +153,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
 	w.follower = newFollower(followerOptions{
-		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard,
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		log: w.log,
 	}, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
