@@ -27,17 +27,19 @@ import (
 
 // rig is a whole weir with its paid api, in this process, on ports of their own.
 type rig struct {
-	t      *testing.T
-	api    *fakeapi.API
-	dir    string
-	yaml   string
-	redis  config.Secret // its address; unset: limits are counted in the process
-	heldUp *machine.HeldUp
-	said   *book        // what the worker to start logs; nil: nobody reads it
-	clock  *clock.Clock // of the worker to start; nil: the machine's
-	worker *worker.Worker
-	nc     *nats.Conn
-	js     jetstream.JetStream
+	t     *testing.T
+	api   *fakeapi.API
+	dir   string
+	yaml  string
+	redis config.Secret // its address; unset: limits are counted in the process
+	// secrets are what a configuration out of NATS may refer to, beside the rig's own file.
+	secrets []string
+	heldUp  *machine.HeldUp
+	said    *book        // what the worker to start logs; nil: nobody reads it
+	clock   *clock.Clock // of the worker to start; nil: the machine's
+	worker  *worker.Worker
+	nc      *nats.Conn
+	js      jetstream.JetStream
 }
 
 // newRig starts a fake api and a worker. yaml gets the api's url for its %s.
@@ -75,7 +77,7 @@ func (r *rig) settings() *config.Settings {
 	return &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
 		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
-		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis,
+		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis, Secrets: r.secrets,
 	}
 }
 

@@ -113,12 +113,12 @@ func (c *Config) API(name string) (*API, bool) {
 	return &c.APIs[i], true
 }
 
-// MissingSecrets lists the references that do not resolve on this machine, now.
-func (c *Config) MissingSecrets() []Problem {
+// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are not read.
+func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	var problems []Problem
 	for _, a := range c.APIs {
 		for _, h := range a.Headers {
-			problems = append(problems, h.missing()...)
+			problems = append(problems, h.missing(scope)...)
 		}
 	}
 	sortProblems(problems)

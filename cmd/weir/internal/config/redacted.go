@@ -35,6 +35,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_INSTANCE", s.Instance},
 		{"WEIR_HTTP_LISTEN", s.HTTPListen},
 		{"WEIR_HTTP_TOKEN", s.HTTPToken.String()},
+		{"WEIR_SECRETS", strings.Join(s.Secrets, ",")},
 		{"WEIR_LOG_LEVEL", strings.ToLower(s.LogLevel.String())},
 		{"WEIR_LOG_FORMAT", string(s.LogFormat)},
 		{"WEIR_MEMORY", memory},

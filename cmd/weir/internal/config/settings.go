@@ -23,13 +23,14 @@ type Settings struct {
 	NATSListen      string // host:port of the embedded server
 	DataDir         string
 	Durability      Durability
-	RedisURL        Secret // empty: limits are counted in the process
-	Replicas        int    // of streams and key-value buckets: 1 to 5, 1 when embedded
-	Partitions      int    // of an api's queue: 1 to 256
-	Roles           []Role // at least one, sorted
-	Instance        string // this replica's name: letters, digits, '-', '_' and '.', at most 128
-	HTTPListen      string // host:port, empty for none
-	HTTPToken       Secret // what a request must bear; required where others than this machine can connect
+	RedisURL        Secret   // empty: limits are counted in the process
+	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
+	Partitions      int      // of an api's queue: 1 to 256
+	Roles           []Role   // at least one, sorted
+	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
+	HTTPListen      string   // host:port, empty for none
+	HTTPToken       Secret   // what a request must bear; required where others than this machine can connect
+	Secrets         []string // that a configuration out of NATS may refer to: names of variables, clean paths of directories or files
 	LogLevel        slog.Level
 	LogFormat       LogFormat
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
@@ -97,6 +98,7 @@ type environment struct {
 	Instance        string
 	HTTPListen      string `split_words:"true" default:"127.0.0.1:8480"`
 	HTTPToken       string `split_words:"true"`
+	Secrets         string
 	LogLevel        string `split_words:"true"`
 	LogFormat       string `split_words:"true"`
 	Memory          string
@@ -132,6 +134,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		Instance:        variable(v, "WEIR_INSTANCE", env.Instance, randomInstance(), instance),
 		HTTPListen:      variable(v, "WEIR_HTTP_LISTEN", env.HTTPListen, "", listenAddress),
 		HTTPToken:       variable(v, "WEIR_HTTP_TOKEN", env.HTTPToken, "", bearerToken),
+		Secrets:         variable(v, "WEIR_SECRETS", env.Secrets, "", secretNames),
 		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
 		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
 		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),

@@ -124,7 +124,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
-	if err := refuseUnsupported(w.config); err != nil {
+	scope := config.NewSecretScope(s.Secrets, file.configured())
+	if err := refuseUnsupported(w.config, scope); err != nil {
 		return nil, err
 	}
 	if w.server == nil {
@@ -155,7 +156,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		log: w.log,
-	}, w.opened, adopted.present)
+	}, scope, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
