@@ -26,6 +26,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_NATS_CA", s.NATSCA},
 		{"WEIR_NATS_INBOX", s.NATSInbox},
 		{"WEIR_NATS_LISTEN", s.NATSListen},
+		{"WEIR_NATS_AUTH", string(s.NATSAuth)},
 		{"WEIR_DATA_DIR", s.DataDir},
 		{"WEIR_DURABILITY", string(s.Durability)},
 		{"WEIR_REDIS_URL", s.RedisURL.String()},

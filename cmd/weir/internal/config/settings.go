@@ -21,6 +21,7 @@ type Settings struct {
 	NATSCA          string // path of a CA file
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
+	NATSAuth        NATSAuth
 	DataDir         string
 	Durability      Durability
 	RedisURL        Secret   // empty: limits are counted in the process
@@ -39,6 +40,16 @@ type Settings struct {
 	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
 }
+
+// NATSAuth says whom the embedded server lets in.
+type NATSAuth string
+
+const (
+	// AuthOpen means everybody who can connect, as an operator.
+	AuthOpen NATSAuth = "open"
+	// AuthRequired means whoever has credentials of the data directory.
+	AuthRequired NATSAuth = "required"
+)
 
 // Durability says when the embedded server's writes are on disk.
 type Durability string
@@ -89,6 +100,7 @@ type environment struct {
 	NatsCA          string `split_words:"true"`
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
+	NatsAuth        string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	Durability      string
 	RedisURL        string `split_words:"true"`
@@ -126,6 +138,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
 		NATSInbox:       variable(v, "WEIR_NATS_INBOX", env.NatsInbox, "_INBOX", inboxPrefix),
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
+		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "open", oneOf(AuthOpen, AuthRequired)),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
@@ -188,16 +201,16 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// exposed refuses an HTTP side that others can reach and nobody guards. The server inside cannot be guarded: whoever opens
-// it is told what that means.
+// exposed refuses an HTTP side that others can reach and nobody guards. Whoever opens the
+// server inside to others, and has it ask nobody, is told what that means.
 func (v *variables) exposed(s *Settings) {
 	if s.HTTPListen != "" && s.HTTPToken == (Secret{}) && !IsLoopback(s.HTTPListen) {
 		v.fail("WEIR_HTTP_LISTEN", s.HTTPListen+": others than this machine could connect, without authentication",
 			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
 	}
-	if s.Embedded() && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
+	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
 		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect, and nobody is asked who he is: they can read and delete every job and spend money",
-			"listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
+			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
 	}
 	if s.Embedded() && !s.Has(RoleDispatch) {
 		v.warn("WEIR_ROLES", "jobs are taken, and nobody calls them unless another weir connects to this one's server",

@@ -20,7 +20,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending and Cluster.
+// Options of a Server. All are required but MaxStore, MaxPending, Cluster and AsksWho.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
@@ -30,6 +30,7 @@ type Options struct {
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
+	AsksWho    bool    // whoever connects needs credentials that stand in Dir; otherwise nobody is asked who he is
 }
 
 // Cluster makes a Server one of several. The zero value makes it stand alone.
@@ -50,6 +51,8 @@ type Server struct {
 	ns       *server.Server
 	lock     *dirLock
 	maxStore int64
+	dir      string
+	asks     bool // for credentials
 }
 
 // Start runs the server and returns when it takes clients, or when ctx ends before.
@@ -84,6 +87,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	if o.AsksWho {
+		if opts.Nkeys, err = users(o.Dir, o.Log); err != nil {
+			return nil, errors.Join(err, lock.Close())
+		}
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
@@ -91,7 +99,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1)}
 	ns.SetLoggerV2(logger, false, false, false)
 	go ns.Start()
-	s := &Server{ns: ns, lock: lock, maxStore: maxStore}
+	s := &Server{ns: ns, lock: lock, maxStore: maxStore, dir: o.Dir, asks: o.AsksWho}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())

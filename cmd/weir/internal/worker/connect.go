@@ -50,6 +50,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
+			AsksWho: s.NATSAuth == config.AuthRequired,
 		})
 		if err != nil {
 			return err
@@ -57,6 +58,11 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		w.server = server
 		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
 		url = server.ClientURL()
+		access, err := server.Access()
+		if err != nil {
+			return err
+		}
+		opts = append(opts, access...)
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
 		opts = append(opts, connect.Options(s)...)
