@@ -47,17 +47,21 @@ type Options struct {
 	MaxStore int64
 	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
 	MaxWaiting int64
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
+	// ReplyPrefix is where producers are told something besides, who have an account of their own that hears what is below it; empty:
+	// none have.
+	ReplyPrefix string
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
 }
 
 // Writer buries letters and sends events. It is safe for concurrent use.
 type Writer struct {
-	nc      *nats.Conn
-	log     *slog.Logger
-	letters *stream.Writer
-	events  *stream.Writer
-	buried  *prometheus.CounterVec
+	nc          *nats.Conn
+	replyPrefix string
+	log         *slog.Logger
+	letters     *stream.Writer
+	events      *stream.Writer
+	buried      *prometheus.CounterVec
 }
 
 // Open makes the streams exist. Run makes the Writer work.
@@ -78,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	writer := &Writer{
-		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		nc: o.Conn, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -198,13 +202,22 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 			fault.Pass(fault.EventStored)
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
 			if l.ReplyTo != "" {
-				if err := o.nc.PublishMsg(l.notice()); err != nil {
+				if err := o.Reply(l.notice()); err != nil {
 					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
 				}
 			}
 			done(seq, nil)
 		})
 	})
+}
+
+// Reply tells a job's end on the subject that the job named, which is the message's. It neither blocks nor waits for anybody to hear it.
+func (o *Writer) Reply(msg *nats.Msg) error {
+	err := o.nc.PublishMsg(msg)
+	if o.replyPrefix == "" || err != nil {
+		return err
+	}
+	return o.nc.PublishMsg(&nats.Msg{Subject: o.replyPrefix + msg.Subject, Header: msg.Header, Data: msg.Data})
 }
 
 // Send stores an event and calls done once.

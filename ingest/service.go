@@ -158,6 +158,7 @@ func (s *Service) handleRedrive(req micro.Request) {
 func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	name, tokens, _ := strings.Cut(address, ".")
 	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	delete(in.header, requestInfo)
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
 		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
@@ -203,6 +204,9 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 		in.answer(receipt.Answer(time.Now()))
 	})
 }
+
+// requestInfo is a header by which the server says from which account a job came. It is not the job's.
+const requestInfo = "Nats-Request-Info"
 
 // anyRule reads what can be read of a job for an api that nobody knows.
 var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestServerInsideAsksWho: with WEIR_NATS_AUTH=required nobody gets into the server inside without credentials of the data directory.
-// Commands on the same directory find the operators' by themselves. A producer's let jobs in, and nothing else.
+// Commands on the same directory find the operators' by themselves. A producer's let jobs in and let him read, and nothing else.
 func TestServerInsideAsksWho(t *testing.T) {
 	r := readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	s := r.settings()
@@ -63,11 +63,63 @@ func TestServerInsideAsksWho(t *testing.T) {
 	}
 }
 
+// TestServerInsideByDefault: without credentials jobs get in, their ends are heard and everything is read; commands of weir's own user
+// find the operators' credentials by the data directory, and by the server's address alone.
+func TestServerInsideByDefault(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\nreply_to: [_INBOX.>, orders.done.>]\n")
+	for _, subject := range []string{nats.NewInbox(), "orders.done.4"} {
+		ends, err := r.nc.SubscribeSync(subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := r.submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject}); a.Error != nil {
+			t.Fatalf("%+v", a)
+		}
+		if m, err := ends.NextMsg(patience); err != nil || m.Header.Get("Weir-Outcome") != "done" {
+			t.Errorf("the end told on %s: %v %v", subject, m, err)
+		}
+		if a := r.submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": subject, "Weir-Cost": "0"}); a.Letter == 0 {
+			t.Fatalf("%+v", a)
+		}
+		if m, err := ends.NextMsg(patience); err != nil || m.Header.Get("Weir-Outcome") != "invalid" || m.Header.Get("Nats-Request-Info") != "" {
+			t.Errorf("the letter told on %s: %v %v", subject, m, err)
+		}
+	}
+	if a := r.submit("weir.jobs.pay.k", nil, map[string]string{"Weir-Reply-To": "mine"}); a.Error == nil || !strings.Contains(a.Error.Description, "reply_to") {
+		t.Errorf("a subject that nobody opened: %+v", a)
+	}
+	creds := filepath.Join(r.dir, "data", "operator.creds")
+	if info, err := os.Stat(creds); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	url := "WEIR_NATS_URL=" + r.worker.NATSURL()
+	listen := "WEIR_NATS_LISTEN=" + strings.TrimPrefix(r.worker.NATSURL(), "nats://")
+	check := func(who string, env []string, args string, code int, says string) {
+		t.Helper()
+		if got := command(t, env, strings.Fields(args)...); got.code != code || !strings.Contains(got.stdout+got.stderr, says) {
+			t.Errorf("%s: weir %s ended with %+v", who, args, got)
+		}
+	}
+	check("by the data directory", []string{listen, "WEIR_DATA_DIR=" + filepath.Dir(creds)}, "pause pay", 0, "")
+	check("by the address", []string{url}, "resume pay", 0, "")
+	check("by the address", []string{listen}, "dead purge 1 --yes", 0, "")
+	if err := os.Rename(creds, creds+".away"); err != nil { // as for whoever may not read it
+		t.Fatal(err)
+	}
+	for _, args := range []string{"submit pay k --data x --wait", "config show", "dead ls", "dead stats", "verify"} {
+		check("somebody else", []string{url}, args, 0, "")
+	}
+	check("somebody else", []string{url}, "keys pay", cli.ExitNotFound, "no job waits")
+	for _, args := range []string{"pause pay", "config rollback --yes 1", "dead purge 2 --yes"} {
+		check("somebody else", []string{url}, args, cli.ExitFailed, "operator.creds")
+	}
+}
+
 // TestCommandsOutliveTheirCredentials: where weir asked for credentials and does not any more, commands that find the old ones connect
 // all the same.
 func TestCommandsOutliveTheirCredentials(t *testing.T) {
 	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
-	for _, auth := range []config.NATSAuth{config.AuthRequired, config.AuthOpen} {
+	for _, auth := range []config.NATSAuth{config.AuthRequired, config.AuthOperators, config.AuthOpen} {
 		s := r.settings()
 		s.NATSAuth = auth
 		w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))

@@ -38,7 +38,7 @@ func (r *rig) applyConfig(yaml string) uint64 {
 
 func (r *rig) configStore() control.ConfigStore {
 	r.t.Helper()
-	store, err := control.FindConfigStore(r.t.Context(), r.js)
+	store, err := control.FindConfigStore(r.t.Context(), r.operators())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (r *rig) configStore() control.ConfigStore {
 // versions is where the configuration's versions are kept.
 func (r *rig) versions() jetstream.KeyValue {
 	r.t.Helper()
-	kv, err := r.js.KeyValue(r.t.Context(), connect.ConfigBucket)
+	kv, err := r.operators().KeyValue(r.t.Context(), connect.ConfigBucket)
 	if err != nil {
 		r.t.Fatal(err)
 	}

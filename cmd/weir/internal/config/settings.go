@@ -45,11 +45,21 @@ type Settings struct {
 type NATSAuth string
 
 const (
+	// AuthOperators means everybody who can connect, to publish jobs and to read; all else needs the operators' credentials.
+	AuthOperators NATSAuth = "operators"
 	// AuthOpen means everybody who can connect, as an operator.
 	AuthOpen NATSAuth = "open"
 	// AuthRequired means whoever has credentials of the data directory.
 	AuthRequired NATSAuth = "required"
 )
+
+// lets is what a connection without credentials can do, in words.
+func (a NATSAuth) lets() string {
+	if a == AuthOpen {
+		return "read and delete every job"
+	}
+	return "read everything and submit jobs"
+}
 
 // Durability says when the embedded server's writes are on disk.
 type Durability string
@@ -138,7 +148,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
 		NATSInbox:       variable(v, "WEIR_NATS_INBOX", env.NatsInbox, "_INBOX", inboxPrefix),
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
-		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "open", oneOf(AuthOpen, AuthRequired)),
+		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
@@ -209,7 +219,7 @@ func (v *variables) exposed(s *Settings) {
 			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
 	}
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
-		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect, and nobody is asked who he is: they can read and delete every job and spend money",
+		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
 			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
 	}
 	if s.Embedded() && !s.Has(RoleDispatch) {

@@ -48,7 +48,7 @@ func TestSettingsDefaults(t *testing.T) {
 	}
 	s.Instance = ""
 	want := &Settings{
-		NATSInbox: "_INBOX", NATSListen: "127.0.0.1:4222", NATSAuth: AuthOpen, DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
+		NATSInbox: "_INBOX", NATSListen: "127.0.0.1:4222", NATSAuth: AuthOperators, DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
 		Roles: []Role{RoleDispatch, RoleIngest}, HTTPListen: "127.0.0.1:8480", LogFormat: LogText,
 		ShutdownTimeout: 30 * time.Second,
 	}
@@ -118,7 +118,7 @@ func TestSettingsThatExpose(t *testing.T) {
 		{name: "WEIR_HTTP_LISTEN", text: "[::1]:8480"},
 		{name: "WEIR_HTTP_LISTEN", text: "localhost:8480"},
 		{name: "WEIR_HTTP_LISTEN", text: ""},
-		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", warned: "they can read and delete every job and spend money"},
+		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", warned: "they can read everything and submit jobs, and spend money"},
 		{name: "WEIR_NATS_LISTEN", text: ":4222", warned: "listen on 127.0.0.1"},
 		{name: "WEIR_NATS_LISTEN", text: "0.0.0.0:4222", url: "nats://a"},
 		{name: "WEIR_NATS_LISTEN", text: "127.0.0.1:0"},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -28,9 +27,6 @@ func Options(s *config.Settings) []nats.Option {
 	return opts
 }
 
-// operatorCreds is where a weir with its own server keeps the operators' credentials, in its data directory.
-const operatorCreds = "operator.creds"
-
 // credentials is how a file of credentials is shown to a server: a user's key alone, as a weir with its own server writes it, or
 // with an account's word for it, as nsc does.
 func credentials(path string) nats.Option {
@@ -40,19 +36,6 @@ func credentials(path string) nats.Option {
 		}
 	}
 	return nats.UserCredentials(path) // it tells what is wrong with the file
-}
-
-// ownCredentials are those of the data directory, for a command beside a weir with its own server; nil where there are none, or this
-// user may not read them.
-func ownCredentials(s *config.Settings) nats.Option {
-	if !s.Embedded() || s.NATSCreds.IsSet() {
-		return nil
-	}
-	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.DataDir, operatorCreds))
-	if err != nil {
-		return nil
-	}
-	return option
 }
 
 // Explain says why there is no connection, and what to do about it: start, where nobody is there at all. at is the

@@ -72,13 +72,21 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 	}
 	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings)}
 	if own := ownCredentials(settings); own != nil {
-		known := to
-		known.Options = append(slices.Clone(to.Options), own)
-		if c, err := Open(known); !errors.Is(err, nats.ErrNkeysNotSupported) {
-			return c, err
+		if c, err := Open(to.with(own)); err == nil {
+			return c, nil
 		}
-	} // a server that asks nobody, of a weir that was told to ask before
-	return Open(to)
+	} // a server that asks nobody any more, or another weir's
+	c, err := Open(to)
+	if err != nil || !mayOperate(settings) {
+		return c, err
+	}
+	if own := Found(settings, AskInside(context.Background(), c.Conn, c.Denied)); own != nil {
+		if operator, err := Open(to.with(own)); err == nil {
+			c.Close()
+			return operator, nil
+		}
+	}
+	return c, nil
 }
 
 // Address is where a command connects to, and how.
@@ -89,6 +97,12 @@ type Address struct {
 	Name    string        // of the connection, for the server's operators
 	Timeout time.Duration // of one question to JetStream
 	Options []nats.Option // more of them
+}
+
+// with is the same with one more option.
+func (a Address) with(option nats.Option) Address {
+	a.Options = append(slices.Clone(a.Options), option)
+	return a
 }
 
 // Open connects. It blocks until the server answers, for a few seconds at most.

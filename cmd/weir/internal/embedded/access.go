@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"weir/cmd/weir/internal/connect"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -14,29 +16,46 @@ import (
 
 // The files of the data directory that hold credentials, where a Server asks for them. Only weir's user may read them.
 const (
-	OperatorCreds = "operator.creds" // may do everything
-	ProducerCreds = "producer.creds" // may publish jobs, and hear what is told to him
+	OperatorCreds = connect.OperatorCreds // may do everything
+	ProducerCreds = "producer.creds"      // may publish jobs, read and listen
 )
 
-// notProducers are the subjects on which a producer would hear the jobs of others, or could answer in weir's place.
-var notProducers = []string{"weir.>", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
+// Auth says whom a Server lets in, and what he may do.
+type Auth int
 
-// users are who may connect, by the credentials in dir. Those that are not there yet are made.
-func users(dir string, log *slog.Logger) ([]*server.NkeyUser, error) {
+const (
+	// Open asks nobody who he is: everybody may do everything.
+	Open Auth = iota
+	// Operators lets everybody publish jobs, read and listen, and asks for the operators' credentials for all else.
+	Operators
+	// Required asks everybody for credentials that stand in the data directory.
+	Required
+)
+
+// admit has the server's options ask who connects, by the credentials in dir. Those that are not there yet are made.
+func (a Auth) admit(opts *server.Options, dir string, log *slog.Logger) error {
+	if a == Open {
+		return nil
+	}
 	operator, err := publicKey(filepath.Join(dir, OperatorCreds), log)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	producer, err := publicKey(filepath.Join(dir, ProducerCreds), log)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return []*server.NkeyUser{
-		{Nkey: operator},
-		{Nkey: producer, Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{"weir.jobs.>"}}, Subscribe: &server.SubjectPermission{Deny: notProducers},
-		}},
-	}, nil
+	both, producers, err := accounts()
+	if err != nil {
+		return err
+	}
+	opts.Accounts = both
+	opts.Nkeys = []*server.NkeyUser{{Nkey: operator}, {Nkey: producer, Account: producers, Permissions: producerRights()}}
+	if a == Operators {
+		user := anyone(producers)
+		opts.Users, opts.NoAuthUser = []*server.User{user}, user.Username
+	}
+	return nil
 }
 
 // publicKey is the name of the user whose credentials stand in a file. A file that others may read is no secret any more: it is
@@ -91,7 +110,7 @@ func makeCredentials(path string) (string, error) {
 
 // Access is how this process connects: as an operator, where credentials are asked for.
 func (s *Server) Access() ([]nats.Option, error) {
-	if !s.asks {
+	if s.auth == Open {
 		return nil, nil
 	}
 	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.dir, OperatorCreds))

@@ -133,7 +133,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 		}
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: "127.0.0.1:0", Dir: f.From, SyncAlways: true, MaxPayload: connect.MaxPayload(nil), Log: slog.New(slog.DiscardHandler),
-			AsksWho: true,
+			Auth: embedded.Required,
 		})
 		if err != nil {
 			return nil, cli.Refused(err)

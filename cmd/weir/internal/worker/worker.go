@@ -40,23 +40,25 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
-	js       jetstream.JetStream
-	control  jetstream.KeyValue
-	letters  *deadletter.Writer
-	opened   []*apiParts // at the start
-	dispatch *dispatcher.Dispatcher
-	dedupe   *queue.Dedupe
-	levels   limitstate.Levels // of the shared limits
-	follower *follower
-	guard    *diskGuard
-	foreign  *foreign.Watch
-	pauses   *control.Pauses
-	redis    *limitstate.Redis   // nil where limits are counted in the process
-	limits   *limitstate.Options // nil where this one does not dispatch
-	shares   *lease.Registry     // where replicas share the partitions, with an external server
-	intake   *ingest.Service
-	http     *console.Server
-	reloads  chan struct{} // asks for one
+	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
+	replyPrefix string
+	js          jetstream.JetStream
+	control     jetstream.KeyValue
+	letters     *deadletter.Writer
+	opened      []*apiParts // at the start
+	dispatch    *dispatcher.Dispatcher
+	dedupe      *queue.Dedupe
+	levels      limitstate.Levels // of the shared limits
+	follower    *follower
+	guard       *diskGuard
+	foreign     *foreign.Watch
+	pauses      *control.Pauses
+	redis       *limitstate.Redis   // nil where limits are counted in the process
+	limits      *limitstate.Options // nil where this one does not dispatch
+	shares      *lease.Registry     // where replicas share the partitions, with an external server
+	intake      *ingest.Service
+	http        *console.Server
+	reloads     chan struct{} // asks for one
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
