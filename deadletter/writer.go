@@ -57,6 +57,8 @@ type Options struct {
 // Writer buries letters and sends events. It is safe for concurrent use.
 type Writer struct {
 	nc          *nats.Conn
+	js          jetstream.JetStream
+	strangers   strangers
 	replyPrefix string
 	log         *slog.Logger
 	letters     *stream.Writer
@@ -82,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	writer := &Writer{
-		nc: o.Conn, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		nc: o.Conn, js: o.JetStream, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -91,7 +93,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
 	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return writer, nil
+	return writer, writer.lookAtStrangers(ctx)
 }
 
 // Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
@@ -116,6 +118,7 @@ func (o *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.letters.Run(ctx) })
 	group.Go(func() error { return o.events.Run(ctx) })
+	group.Go(func() error { return o.watchStrangers(ctx) })
 	return group.Wait()
 }
 
@@ -152,6 +155,13 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 		l.API = ""
 		if len(r.API) <= maxAskedBytes {
 			l.AskedAPI = r.API
+		}
+		if len(l.Body) > strangersBody {
+			l.Body, l.BodyLeftOut = nil, true
+		}
+		if err := o.strangers.admit(l.Message().Size()); err != nil {
+			done(0, err)
+			return
 		}
 	}
 	if r.Refusal.Code != ingest.Throttled {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -158,6 +159,7 @@ func (s *Service) handleRedrive(req micro.Request) {
 func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	name, tokens, _ := strings.Cut(address, ".")
 	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	in.fastBatch = asksFastBatch(in.reply, in.header)
 	delete(in.header, requestInfo)
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
@@ -208,6 +210,20 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 // requestInfo is a header by which the server says from which account a job came. It is not the job's.
 const requestInfo = "Nats-Request-Info"
 
+// asksFastBatch reports a publish of one of JetStream's fast batches. From another account only the server's header tells.
+func asksFastBatch(reply string, header nats.Header) bool {
+	var from struct {
+		Reply string `json:"reply"`
+	}
+	if info := header.Get(requestInfo); info != "" && json.Unmarshal([]byte(info), &from) == nil && from.Reply != "" {
+		reply = from.Reply
+	}
+	return strings.HasSuffix(reply, ".$FI")
+}
+
+// ErrTold is wrapped by what is told elsewhere already, and not for each job.
+var ErrTold = errors.New("jobs are refused without a letter")
+
 // anyRule reads what can be read of a job for an api that nobody knows.
 var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 
@@ -219,6 +235,7 @@ type submission struct {
 	header                               nats.Header
 	redrives                             int
 	posesAsRedrive                       bool // it counts redrives, on a producer's subject
+	fastBatch                            bool // of JetStream, whose publisher waits for other answers
 }
 
 // read notes whose job it is.
@@ -228,7 +245,7 @@ func (in *submission) read(job *Job) {
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
 func (in *submission) checkPromises() *Refusal {
-	if strings.HasSuffix(in.reply, ".$FI") {
+	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
 	}
 	if expected, err := headerValue(in.header, headerExpectedStream); err == nil && expected != in.stream {
@@ -257,8 +274,10 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		Redrives: in.redrives, Refusal: refusal,
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
-			in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
-				"api", in.apiName, "job_id", in.jobID, "err", err)
+			if !errors.Is(err, ErrTold) {
+				in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
+					"api", in.apiName, "job_id", in.jobID, "err", err)
+			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
 			return
