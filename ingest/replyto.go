@@ -13,6 +13,16 @@ const inboxes = "_INBOX."
 // could answer their questions.
 var rolesOfOthers = []string{"_INBOX.worker", "_INBOX.operator", "_INBOX.viewer", "_INBOX.mover"}
 
+// endsOnly is, below the prefix of any role, where nothing but the ends of jobs is waited for: who has weir speak there can do no more
+// than tell a false one, to whoever showed him the subject.
+const endsOnly = "ends."
+
+// EndsInbox makes an inbox of a client one for the ends of jobs alone, which the intake takes from every role.
+func EndsInbox(inbox string) string {
+	last := strings.LastIndexByte(inbox, '.')
+	return inbox[:last+1] + endsOnly + inbox[last+1:]
+}
+
 // ReplySubjects says where jobs may have their ends told, by Weir-Reply-To. The zero value is what holds where nothing is configured.
 type ReplySubjects struct {
 	// Open are patterns of subjects, with * and > as in NATS; none: _INBOX.>
@@ -33,7 +43,8 @@ func (r ReplySubjects) check(subject string) error {
 	}
 	for _, pattern := range open {
 		if matches(pattern, subject) && !slices.ContainsFunc(theirs, func(prefix string) bool {
-			return strings.HasPrefix(subject, prefix+".") && !strings.HasPrefix(pattern, prefix+".")
+			rest, inside := strings.CutPrefix(subject, prefix+".")
+			return inside && !strings.HasPrefix(rest, endsOnly) && !strings.HasPrefix(pattern, prefix+".")
 		}) {
 			return nil
 		}

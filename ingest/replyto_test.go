@@ -19,6 +19,8 @@ func TestReplySubjects(t *testing.T) {
 		{"", "", "_INBOX.producer.abc", true},
 		{"", "", "_INBOX.workers.abc", true},
 		{"", "", "_INBOX.operator.abc.1", false},
+		{"", "", ingest.EndsInbox("_INBOX.operator.abc"), true},
+		{"", "", "_INBOX.operator.endsabc.1", false},
 		{"", "", "_INBOX.worker.abc", false},
 		{"", "", "_INBOX.viewer.abc", false},
 		{"", "", "_INBOX.mover.abc", false},
