@@ -115,6 +115,39 @@ func TestServerInsideByDefault(t *testing.T) {
 	}
 }
 
+// TestWorkerBesideServerInside: a second weir at the server inside a first one finds the operators' credentials, too, and tells ends to
+// producers without any.
+func TestWorkerBesideServerInside(t *testing.T) {
+	r := readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
+	s := r.settings()
+	s.Roles = []config.Role{config.RoleIngest}
+	first, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { first.Stop(); _ = await.Result(t, "the end of the worker", first.Wait) }()
+	second, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, first.NATSURL(), s.Config, "second", config.RoleDispatch), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { second.Stop(); _ = await.Result(t, "the end of the worker", second.Wait) }()
+	if r.nc, err = nats.Connect(first.NATSURL()); err != nil {
+		t.Fatal(err)
+	}
+	defer r.nc.Close()
+	inbox := nats.NewInbox()
+	ends, err := r.nc.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := r.submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": inbox}); a.Error != nil {
+		t.Fatalf("%+v", a)
+	}
+	if m, err := ends.NextMsg(patience); err != nil || m.Header.Get("Weir-Outcome") != "done" {
+		t.Errorf("the end told by a second weir: %v %v", m, err)
+	}
+}
+
 // TestCommandsOutliveTheirCredentials: where weir asked for credentials and does not any more, commands that find the old ones connect
 // all the same.
 func TestCommandsOutliveTheirCredentials(t *testing.T) {

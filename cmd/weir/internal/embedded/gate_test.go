@@ -358,7 +358,8 @@ func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
 func mayNot(t *testing.T, nc *nats.Conn) {
 	t.Helper()
 	for subject, may := range map[string]bool{
-		"weir.jobs.pay.k": true, "weir.operator.redrive.pay.k": false, "weir.operator.cancel.pay": false, "weir.q.pay.0.j.k": false,
+		"weir.jobs.pay.k": true, "weir.operator.redrive.pay.k": false, "weir.operator.cancel.pay": false, "weir.q.pay.0.j.k": false, "weir.q.pay.0.i.k": false,
+		"weir.o.pay.0": false, "weir.calls.pay.k": false, "weir.dead.pay.rejected.k": false, "weir.events.dead.pay.k": false,
 		"$KV.weir_config.current": false, "$JS.API.STREAM.DELETE.WEIR_DEAD": false, "$JS.API.STREAM.PURGE.WEIR_DEAD": false,
 		"$JS.API.STREAM.CREATE.X": false, "$JS.API.STREAM.UPDATE.WEIR_DEAD": false, "$JS.API.STREAM.MSG.DELETE.WEIR_DEAD": false,
 		"$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": false, "$JS.API.CONSUMER.PAUSE.WEIR_DEAD.x": false, "_INBOX.somebody": false,
