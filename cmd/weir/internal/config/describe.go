@@ -86,6 +86,7 @@ func (d description) api(path string, a API) {
 	d.number(path+".breaker", "failures", int64(a.Breaker.Failures))
 	d.duration(path+".breaker", "min", a.Breaker.Min)
 	d.duration(path+".breaker", "max", a.Breaker.Max)
+	d.inquiry(joinPath(path, "inquiry"), a.Inquiry)
 }
 
 func (d description) rules(path string, r bucket.Rules) {
