@@ -154,7 +154,7 @@ func TestSubmitFileWaitsForRoom(t *testing.T) {
 apis:
   credit:
     url: %s
-    bucket: {rate: 100/s, capacity: 40}
+    bucket: {rate: 100/s, capacity: 40, in_flight: 1}
 `)
 	file := filepath.Join(t.TempDir(), "jobs.jsonl")
 	var text strings.Builder

@@ -290,7 +290,7 @@ func (d *delivery) bucketOf(api, key string) *bucket {
 		}
 	}
 	b = &bucket{at: -1}
-	if d.Room != nil && key != "" {
+	if d.Room != nil && key != "" && !d.ReportFull {
 		b.room = d.Room(api, key)
 	}
 	d.buckets[at] = b
@@ -433,11 +433,12 @@ func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bo
 		s.bucket.inFlight--
 		return d.end(s, Outcome{Verdict: Refused, Answer: answer, Err: r})
 	}
-	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
 	late := !s.job.Deadline.IsZero() && now.Add(r.RetryAfter).After(s.job.Deadline)
 	if d.ReportFull || late {
+		s.bucket.inFlight--
 		return d.end(s, Outcome{Verdict: Full, Answer: answer, Err: r})
 	}
+	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
 	d.tally.Letters++
 	d.requeue(s, now)
 	return nil
