@@ -17,6 +17,12 @@ help: ## list the targets
 run: build ## show weir working: everything embedded, with a fake paid api
 	bin/weir demo $(DEMO)
 
+# What a build says of itself. A tarball of git archive has it in the source, and asks no git.
+SAYS    := weir/cmd/weir/internal/cli
+VERSION ?= $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS  = -s -w $(if $(VERSION),-X $(SAYS).release=$(VERSION)) $(if $(COMMIT),-X $(SAYS).commit=$(COMMIT))
+
 STEPS := vet lint vuln simulation fuzz unit
 
 test: ## pass every check, and say how long each took: what CI runs
@@ -27,7 +33,7 @@ test: ## pass every check, and say how long each took: what CI runs
 	done
 
 build: ## build bin/weir
-	$(GO) build -trimpath -o bin/weir ./cmd/weir
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
 
 CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git checkout: it asks git for the files"; exit 1; }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -19,7 +21,7 @@ const (
 	RequestTimeout = 5 * time.Second // for an answer to one question
 )
 
-// DefaultURL is where commands look for the server when WEIR_NATS_URL is not set.
+// DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN is set.
 const DefaultURL = "nats://127.0.0.1:4222"
 
 // Connection is how a command talks to the server. Close it. It is safe for concurrent use.
@@ -53,11 +55,25 @@ func With(do func(c *Connection) error) error {
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
-		url, at = DefaultURL, DefaultURL
+		url = listening(settings.NATSListen)
+		at = url
 	}
 	return Open(Address{
 		URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings),
 	})
+}
+
+// listening is where the server inside is reached from its own machine: on whatever interface it listens. A port that the server
+// chooses itself nobody knows.
+func listening(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "" || port == "0" {
+		return DefaultURL
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, port)
 }
 
 // Address is where a command connects to, and how.
