@@ -36,12 +36,13 @@ func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.mu.Lock()
 	f := w.s.OnCallEnd(j.Job, e)
+	w.contact.called(r.Status != 0, time.Now())
 	w.dropDenialsLocked()
 	if out.Counts() && !f.Free {
 		j.attempts++
 	}
 	j.doubt.add(out.Billed, api.KeyIdentity())
-	j.Deaths, j.status = 0, cmp.Or(r.Status, j.status)
+	j.Deaths, j.status, j.lastCall = 0, cmp.Or(r.Status, j.status), cmp.Or(httpcall.LastCallOf(api, r), j.lastCall)
 	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
 	w.mu.Unlock()
 	if exhausted {
