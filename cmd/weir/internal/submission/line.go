@@ -174,7 +174,7 @@ func (l *Lines) parse(line *Line, text []byte) error {
 // readTimes reads from when and until when the job may be called.
 func readTimes(job *ingest.Submission, f *form) error {
 	if f.NotBefore != "" {
-		job.JobHeader[headerNotBefore] = []string{f.NotBefore} // weir reads it, and refuses what it cannot read
+		job.JobHeader[ingest.HeaderNotBefore] = []string{f.NotBefore} // weir reads it, and refuses what it cannot read
 	}
 	if f.Deadline == "" {
 		return nil
@@ -189,9 +189,6 @@ func readTimes(job *ingest.Submission, f *form) error {
 	}
 	return nil
 }
-
-// headerNotBefore is the header of a job that is not to be called yet.
-const headerNotBefore = "Weir-Not-Before"
 
 func readBody(line *Line, f *form) error {
 	line.HasBody = f.Body != nil || f.BodyBase64 != nil

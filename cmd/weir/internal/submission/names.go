@@ -48,7 +48,7 @@ func digest(job *ingest.Submission) [16]byte {
 	}
 	for _, text := range []string{
 		job.API, job.Key, job.Method, job.Path, job.Query, job.ReplyTo, deadline, job.Within.String(),
-		strconv.FormatInt(job.Cost, 10), job.JobHeader.Get(headerNotBefore), string(job.Body),
+		strconv.FormatInt(job.Cost, 10), job.JobHeader.Get(ingest.HeaderNotBefore), string(job.Body),
 	} {
 		write(text)
 	}
