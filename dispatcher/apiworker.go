@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
@@ -32,6 +33,7 @@ type apiWorker struct {
 	checkpoint func()
 
 	changes     chan configChange // to be adopted by the loop
+	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
 
 	mu         sync.Mutex // guards what follows, down to the channels
@@ -40,6 +42,7 @@ type apiWorker struct {
 	since      bucket.Micros // when they came into force
 	partitions []*partition  // by number, nil where it is not this process's
 	down       time.Time     // since when the store does not answer, zero while it does
+	contact    contact       // with the api and its limits
 	ended      []bucket.Use  // to be told to a store that is elsewhere
 	marks      map[string]holdMark
 	// shortTold says that it has been told that the ledger begins too late for slow keys.

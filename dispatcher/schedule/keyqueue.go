@@ -75,11 +75,11 @@ type Job struct {
 	Failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
+	yielded   int           // the time in a row that the breaker was open when it last let others go first
 	Calls     int           // made so far
 	Deaths    int           // of owners in a row, with its call under way
 	judged    bucket.Micros // when the end of its last call was taken in
 	denials   int           // its calls that were denied
-	spared    int           // calls that failed while the breaker was open, and did not count
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
 	Unseen    bool
 	Cramped   bool // being made ready, it waits for room in memory

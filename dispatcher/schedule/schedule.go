@@ -168,7 +168,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	}
 	s.unblock(now)
 	s.lapseMore(now, &fx)
-	for s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks {
+	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
 		q := s.awaitingRoom.pop()
 		q.queued = false
 		s.advance(q, now, &fx)
@@ -283,6 +283,10 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			s.awaitRoom(q)
 			return Never
 		}
+		if j != nil && s.yields(j) {
+			s.awaitRoom(q)
+			return Never
+		}
 		if j == nil {
 			j = q.dequeue()
 		}
@@ -323,7 +327,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.hasNext() && at > by {
+	if passable && q.hasNext() && (at > by || s.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
