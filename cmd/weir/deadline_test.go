@@ -47,7 +47,7 @@ apis:
 // sendUntil submits a job with a deadline, and returns where its end is told.
 func (r *rig) sendUntil(key, id, deadline string) *nats.Subscription {
 	r.t.Helper()
-	inbox := "test.end." + id
+	inbox := "_INBOX.end." + id
 	ends, err := r.nc.SubscribeSync(inbox)
 	if err != nil {
 		r.t.Fatal(err)
