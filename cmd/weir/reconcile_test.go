@@ -248,7 +248,7 @@ func TestReconcileSurvivesADeath(t *testing.T) {
 	}
 	msg.Header.Set("Nats-Msg-Id", letter.Header.Get("Nats-Msg-Id"))
 	r.purgeMemoryOfLetters()
-	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+	if _, err := r.operators().PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
 	asks := a.times(a.asks, "paid-1")
