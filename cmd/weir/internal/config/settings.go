@@ -243,7 +243,7 @@ func (v *variables) unknown() {
 		if !ours || slices.Contains(names, short) || ofKubernetes.MatchString(name) {
 			continue
 		}
-		if near := closest(short, names); near != "" {
+		if near := Closest(short, names); near != "" {
 			v.fail(name, "there is no such variable", "did you mean WEIR_"+near+"?")
 			continue
 		}

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -240,12 +239,12 @@ func (s *Server) Shutdown() {
 // roomFor is four fifths of what the disk has left and the store has already: a full disk makes JetStream read-only
 // until it is started again, its own limit only refuses.
 func roomFor(dir string) (int64, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
+	left, err := diskLeft(dir)
+	if err != nil {
 		return 0, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	var used int64
-	err := filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil //nolint:nilerr // a file that vanishes while it is counted takes no room
 		}
@@ -257,7 +256,7 @@ func roomFor(dir string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	room := (int64(fs.Bavail)*fs.Bsize + used) / 5 * 4
+	room := (left + used) / 5 * 4
 	if room < leastStore {
 		return 0, fmt.Errorf("the disk of %s has room for %d MiB, weir needs %d: free some, or set WEIR_DATA_DIR", dir, room>>20, leastStore>>20)
 	}

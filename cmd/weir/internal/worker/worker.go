@@ -58,7 +58,7 @@ type Worker struct {
 	shares      *lease.Registry     // where replicas share the partitions, with an external server
 	intake      *ingest.Service
 	http        *console.Server
-	reloads     chan struct{} // asks for one
+	reloads     chan func() // asks for one, and hears when it has ended
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -79,7 +79,7 @@ func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *
 
 // StartAt is Start by a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan func(), 1)}
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
