@@ -121,9 +121,12 @@ func TestEndIsNotedBeforeItsLetter(t *testing.T) {
 	r.putPause("")
 	stored := make(chan *nats.Msg, 16)
 	for _, subject := range []string{"weir.q.pay.*.r.>", "weir.dead.pay.>"} {
-		if _, err := r.nc.ChanSubscribe(subject, stored); err != nil {
+		if _, err := r.operators().Conn().ChanSubscribe(subject, stored); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := r.operators().Conn().Flush(); err != nil {
+		t.Fatal(err)
 	}
 	r.requireExpired(r.sendUntil("k", "first", "200ms"), "k", "0")
 	mark, letter := await.Receive(t, "what is stored first", stored), await.Receive(t, "what is stored next", stored)

@@ -98,7 +98,7 @@ func askedRigOn(t *testing.T, more string, redis config.Secret) (*rig, *asked) {
 func (r *rig) order(key, order string) {
 	r.t.Helper()
 	a := r.submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"order":%q}`, order), map[string]string{
-		"Nats-Msg-Id": order, "Weir-Path": "/pay/" + order, "Weir-Reply-To": "mine." + order,
+		"Nats-Msg-Id": order, "Weir-Path": "/pay/" + order, "Weir-Reply-To": "_INBOX.mine." + order,
 	})
 	if a.Error != nil {
 		r.t.Fatal(a.Error)
@@ -128,7 +128,7 @@ func TestReconcileWithRedis(t *testing.T) {
 func testReconcile(t *testing.T, redis config.Secret) {
 	t.Helper()
 	r, a := askedRigOn(t, "after: 0s", redis)
-	ends, err := r.nc.SubscribeSync("mine.>")
+	ends, err := r.nc.SubscribeSync("_INBOX.mine.>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestReconcileSurvivesADeath(t *testing.T) {
 	}
 	msg.Header.Set("Nats-Msg-Id", letter.Header.Get("Nats-Msg-Id"))
 	r.purgeMemoryOfLetters()
-	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+	if _, err := r.operators().PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
 	asks := a.times(a.asks, "paid-1")
