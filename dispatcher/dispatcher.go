@@ -305,7 +305,7 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 			header[name] = values
 		}
 	}
-	if err := d.opts.Conn.PublishMsg(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
+	if err := d.opts.Letters.Reply(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
 		d.log.Warn("a result could not be sent to its reply subject; it is in the results", "err", err)
 	}
 }

@@ -153,7 +153,7 @@ func warningLine(file string, p config.Problem) string {
 
 // configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
 func configWarnings(c *config.Config) []config.Problem {
-	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets()...)
+	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(nil)...)
 }
 
 // shownConfig is the configuration in force, as --json prints it.

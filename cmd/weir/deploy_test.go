@@ -310,7 +310,7 @@ func TestComposeConfigurationRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if missing := c.MissingSecrets(); len(missing) > 0 {
+	if missing := c.MissingSecrets(nil); len(missing) > 0 {
 		t.Errorf("compose's weir lacks secrets: %v", missing)
 	}
 	for i := range c.APIs {

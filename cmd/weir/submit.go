@@ -121,7 +121,7 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	}
 	var results *nats.Subscription
 	if f.wait {
-		s.ReplyTo = c.Conn.NewRespInbox()
+		s.ReplyTo = ingest.EndsInbox(c.Conn.NewInbox())
 		if results, err = c.Conn.SubscribeSync(s.ReplyTo); err != nil {
 			return c.Explain(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
 )
 
@@ -51,9 +52,11 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.follower.check(a.present.Config); err != nil {
+	scope := config.NewSecretScope(w.settings.Secrets, file.config)
+	if err := w.follower.check(a.present.Config, scope); err != nil {
 		return err
 	}
+	w.follower.scope.Store(scope)
 	if w.dispatch != nil {
 		defer w.dispatch.TryDenied() // a secret may have been rotated, which no file shows
 	}
