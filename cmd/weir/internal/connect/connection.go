@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -23,18 +24,6 @@ const (
 
 // DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN says where it is.
 const DefaultURL = "nats://127.0.0.1:4222"
-
-// ownAddress is how to connect from this machine to a server inside weir that listens there.
-func ownAddress(listen string) string {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil || port == "0" {
-		return DefaultURL
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return "nats://" + net.JoinHostPort(host, port)
-}
 
 // Connection is how a command talks to the server. Close it. It is safe for concurrent use.
 type Connection struct {
@@ -67,7 +56,7 @@ func With(do func(c *Connection) error) error {
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
-		url = ownAddress(settings.NATSListen)
+		url = listening(settings.NATSListen)
 		at = url
 	}
 	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings)}
@@ -87,6 +76,19 @@ func DialAs(settings *config.Settings) (*Connection, error) {
 		}
 	}
 	return c, nil
+}
+
+// listening is where the server inside is reached from its own machine: on whatever interface it listens. A port that the server
+// chooses itself nobody knows.
+func listening(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "" || port == "0" {
+		return DefaultURL
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, port)
 }
 
 // Address is where a command connects to, and how.

@@ -9,7 +9,7 @@ func TestOwnAddress(t *testing.T) {
 		":4333": "nats://127.0.0.1:4333", "[::]:4333": "nats://127.0.0.1:4333", "[::1]:4333": "nats://[::1]:4333",
 		"weir.local:4333": "nats://weir.local:4333", "127.0.0.1:0": DefaultURL, "": DefaultURL,
 	} {
-		if got := ownAddress(listen); got != want {
+		if got := listening(listen); got != want {
 			t.Errorf("a server that listens on %q is looked for at %s, want %s", listen, got, want)
 		}
 	}
