@@ -343,8 +343,13 @@ func (m *manyJobs) summary(t submission.Tally) {
 		verdict submission.Verdict
 		text    string
 	}{
-		{submission.Taken, "taken"}, {submission.Known, "known already"}, {submission.Before, "taken by an earlier run"},
-		{submission.Full, "throttled"}, {submission.Refused, "refused"}, {submission.Bad, "not sent"}, {submission.Unsure, "unsure"},
+		{submission.Taken, "taken"},
+		{submission.Known, "known already"},
+		{submission.Before, "taken by an earlier run"},
+		{submission.Full, "throttled"},
+		{submission.Refused, "refused"},
+		{submission.Bad, "not sent"},
+		{submission.Unsure, "unsure"},
 	} {
 		if n := t.Ended[p.verdict]; n > 0 || p.verdict == submission.Taken {
 			parts = append(parts, fmt.Sprintf("%d %s", n, p.text))

@@ -2,8 +2,8 @@ package connect
 
 import "testing"
 
-// TestListening: commands find the server inside on whatever interface it listens.
-func TestListening(t *testing.T) {
+// TestOwnAddress: commands find the server inside on whatever interface it listens.
+func TestOwnAddress(t *testing.T) {
 	for listen, want := range map[string]string{
 		"127.0.0.1:4222": DefaultURL, "127.0.0.1:5222": "nats://127.0.0.1:5222", "0.0.0.0:4333": "nats://127.0.0.1:4333",
 		":4333": "nats://127.0.0.1:4333", "[::]:4333": "nats://127.0.0.1:4333", "[::1]:4333": "nats://[::1]:4333",
