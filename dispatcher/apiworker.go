@@ -71,6 +71,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	}, w.knownLocked)
 	w.clock, w.s.Clock = o.Clock, o.Clock
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
+	if hold, held := w.holdRestoredLocked(); held {
+		w.tellHold(hold)
+	}
 	return w
 }
 
@@ -225,12 +228,12 @@ func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (re
 		if w.meetDuplicateLocked(ctx, p, e) {
 			return false
 		}
-		p.expectLocked(e)
+		w.expectLocked(p, e)
 		w.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		w.wakeUp()
 	case !p.closing: // otherwise it is the next owner's
-		p.expectLocked(e)
+		w.expectLocked(p, e)
 		q := w.s.Push(e.Key, e.Seq, &p.Partition)
 		p.keepLocked(e)
 		return w.takeFoundLocked(ctx, p, q, e)

@@ -145,7 +145,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	refusal, err := w.read(j, e)
 	switch {
 	case !j.doubt.allows(j.terms.api):
-		return deadletter.Unknown, doubtDetail
+		return deadletter.Unknown, w.inDoubt(j)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:

@@ -37,6 +37,10 @@ type Settings struct {
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
 	ShutdownTimeout time.Duration // 0 to 1h
 
+	// Restored and Moved are an operator's word on this start, given by flags: the store was put back from a backup, or is that of the weir
+	// that was stopped, in another place. Counted says that limits go by what a restored store has counted.
+	Restored, Moved, Counted bool
+
 	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
 }

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -57,6 +58,8 @@ type Worker struct {
 	intake   *ingest.Service
 	http     *console.Server
 	reloads  chan struct{} // asks for one
+	witness  *witness.Keeper
+	restored *dispatcher.Restoration // nil: the store is as weir left it
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -138,6 +141,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
 	}
+	if err := w.refuseRestored(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
@@ -177,6 +183,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
