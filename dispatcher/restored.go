@@ -7,7 +7,6 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
-	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -71,7 +70,7 @@ func (w *apiWorker) restoredTATLocked(limits *bucket.KeyLimits) bucket.Micros {
 	if r == nil || r.Counted && w.clock == schedule.OtherClock {
 		return 0
 	}
-	tat := bucket.MicrosOf(r.At).Add(w.s.DrainTime(limits) + ledger.ServerSkew)
+	tat := bucket.MicrosOf(r.At).Add(w.s.DrainTime(limits))
 	if tat <= w.now() {
 		return 0
 	}
@@ -86,7 +85,6 @@ func (w *apiWorker) holdRestoredLocked() (schedule.HoldChange, bool) {
 		return schedule.HoldChange{}, false
 	}
 	until, limit := r.unknownUntil(&w.terms.api.Rules)
-	until -= w.d.opts.Ahead()
 	if until <= w.now() {
 		return schedule.HoldChange{}, false
 	}
@@ -99,7 +97,7 @@ func (w *apiWorker) holdRestoredLocked() (schedule.HoldChange, bool) {
 // unknownUntil is until when a limit's period holds a call that may have been made before At, of all limits the last, and which limit that
 // is. 0: no limit has a period.
 func (r *Restoration) unknownUntil(rules *bucket.Rules) (until bucket.Micros, limit string) {
-	at := bucket.MicrosOf(r.At).Add(ledger.ServerSkew)
+	at := bucket.MicrosOf(r.At)
 	for i := range rules.Shared {
 		l := &rules.Shared[i]
 		if l.Shadow {
@@ -108,8 +106,8 @@ func (r *Restoration) unknownUntil(rules *bucket.Rules) (until bucket.Micros, li
 		over := at
 		switch l.Kind() {
 		case bucket.KindRate:
-			drained := rules.Interval(*l.Rate).Duration() * time.Duration(l.Rate.Burst)
-			over = at.Add(max(l.Rate.Per, drained) + rules.Jitter)
+			filled := time.Duration(float64(l.Rate.Per) * float64(l.Rate.Burst) / float64(l.Rate.Count)) // a bucket that was empty
+			over = at.Add(max(l.Rate.Per, filled) + rules.Jitter)
 		case bucket.KindQuota:
 			over = l.Quota.Over(at, rules.Jitter)
 		case bucket.KindBudget:

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/embedded"
 )
 
 const restoreYAML = `
@@ -25,6 +27,11 @@ apis:
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 4/s, capacity: 10000}
     limits: [{name: account, rate: 4/s}]
+  report:
+    url: %[1]s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 4/s, capacity: 10000}
+    limits: [{name: monthly, quota: 1000/month}]
 `
 
 // restoreRig is a weir whose store is backed up, lost, and put back as the runbook says.
@@ -186,10 +193,17 @@ func TestRestoredBackup(t *testing.T) {
 	if parked < jobs-int(before) {
 		t.Errorf("%d jobs of the backup were parked", parked)
 	}
+	r.submit("report", "r", "report-after")
 	r.proc.kill()
 	r.mustRestart() // it is known now
 	r.submit("pay", "p0", "pay-after")
 	r.await("the next job's call", func() bool { return r.calls()["pay-after"] == 1 })
+	if n := r.calls()["report-after"]; n != 0 {
+		t.Errorf("an api was called %d times whose quota of the month may be used up", n)
+	}
+	r.stop()
+	r.mustRestart("--restored-counted")
+	r.await("the call that the operator allowed", func() bool { return r.calls()["report-after"] == 1 })
 }
 
 // TestKilledWhileParking: a weir that dies in the middle of parking goes on with it at the next start, and calls none of the jobs.
@@ -237,4 +251,70 @@ func TestKilledWhileParking(t *testing.T) {
 	if n := len(r.details()); n > waiting || n == 0 {
 		t.Errorf("there are %d letters of %d jobs", n, waiting)
 	}
+}
+
+// TestRestoredStreams: streams of a server elsewhere that were put back from a backup are told by what was noted beside them, and so is a
+// server that holds nothing any more.
+func TestRestoredStreams(t *testing.T) {
+	t.Parallel()
+	addr := freePort(t)
+	store := filepath.Join(t.TempDir(), "nats")
+	serverAt := func(dir string) (stop func()) {
+		t.Helper()
+		server, err := embedded.Start(t.Context(), embedded.Options{Listen: addr, Dir: dir, SyncAlways: true, MaxPayload: 1 << 20, Log: testLog(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return server.Shutdown
+	}
+	stop := serverAt(store)
+	t.Cleanup(func() { stop() })
+	api, err := fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Segment: 1}, KeepBody: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "weir.yaml"), fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 4/s, capacity: 100}\n", api.URL()))
+	nc, err := nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	r := &restoreRig{killRig: &killRig{t: t, api: api, nc: nc, addr: addr, acks: map[string]bool{}, env: []string{
+		"WEIR_CONFIG=" + filepath.Join(dir, "weir.yaml"), "WEIR_NATS_URL=nats://" + addr, "WEIR_REPLICAS=1", "WEIR_HTTP_LISTEN=",
+		"WEIR_STATE_DIR=" + filepath.Join(dir, "state"), "WEIR_PARTITIONS=2",
+	}}}
+	t.Cleanup(func() { r.proc.kill() })
+	r.mustRestart()
+	for i := range 10 {
+		r.submit("pay", "k", fmt.Sprint("pay-", i))
+	}
+	r.awaitCalls(2)
+	r.stop()
+	stop()
+	backup := store + ".backup"
+	copyTree(t, store, backup)
+	stop = serverAt(store)
+	r.mustRestart()
+	r.awaitCalls(4)
+	r.proc.kill()
+	stop()
+	stop = serverAt(store + ".empty")
+	if err := r.restart(); err == nil || !strings.Contains(err.Error(), "no weir was ever started on this store") {
+		t.Fatalf("a start on a server that lost all ended with: %v", err)
+	}
+	stop()
+	stop = serverAt(backup)
+	called := len(r.api.All())
+	if err := r.restart(); err == nil || !strings.Contains(err.Error(), "weir was started 1 times on this store") {
+		t.Fatalf("a start on restored streams ended with: %v", err)
+	}
+	r.mustRestart("--restored")
+	r.await("the letters", func() bool { return r.queued() == 0 })
+	if n := len(r.api.All()); n != called {
+		t.Errorf("%d calls were made after the restore", n-called)
+	}
+	r.stop()
+	r.mustRestart()
 }
