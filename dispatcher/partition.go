@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"weir/bucket/queue"
@@ -38,7 +39,8 @@ type partition struct {
 
 	denial holdMark // of an api that denies weir
 
-	told map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
+	telling sync.Mutex          // held while one more loss is noted as told
+	told    map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
 
 	intents   []intending // jobs that want an intent
 	intending bool        // some are being stored
