@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/embedded"
+	"weir/ingest/await"
 )
 
 const restoreYAML = `
@@ -67,6 +68,7 @@ func (r *restoreRig) mustRestart(flags ...string) {
 	if err := r.restart(flags...); err != nil {
 		r.t.Fatal(err)
 	}
+	await.Until(r.t, "the connection", func() bool { return r.nc.IsConnected() && r.nc.Flush() == nil })
 }
 
 func (r *restoreRig) stop() {
@@ -117,18 +119,9 @@ func (r *restoreRig) calls() map[string]int {
 	return n
 }
 
-func (r *restoreRig) await(what string, ok func() bool) {
-	r.t.Helper()
-	for start := time.Now(); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > patience {
-			r.t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 func (r *restoreRig) awaitCalls(n int64) {
 	r.t.Helper()
-	r.await(fmt.Sprintf("%d calls", n), func() bool { return r.api.Totals().Ended >= n })
+	await.Until(r.t, fmt.Sprintf("%d calls", n), func() bool { return r.api.Totals().Ended >= n })
 }
 
 // details are what the letters say, by job.
@@ -172,7 +165,7 @@ func TestRestoredBackup(t *testing.T) {
 		t.Fatalf("the start on a backup ended with: %v", err)
 	}
 	r.mustRestart("--restored")
-	r.await("every job of the backup to end", func() bool { return len(r.outcomes()) == 2*jobs })
+	await.Until(r.t, "every job of the backup to end", func() bool { return len(r.outcomes()) == 2*jobs })
 	ended, details, parked := r.outcomes(), r.details(), 0
 	for i := range jobs {
 		pay, mail := fmt.Sprint("pay-", i), fmt.Sprint("mail-", i)
@@ -197,13 +190,13 @@ func TestRestoredBackup(t *testing.T) {
 	r.proc.kill()
 	r.mustRestart() // it is known now
 	r.submit("pay", "p0", "pay-after")
-	r.await("the next job's call", func() bool { return r.calls()["pay-after"] == 1 })
+	await.Until(r.t, "the next job's call", func() bool { return r.calls()["pay-after"] == 1 })
 	if n := r.calls()["report-after"]; n != 0 {
 		t.Errorf("an api was called %d times whose quota of the month may be used up", n)
 	}
 	r.stop()
 	r.mustRestart("--restored-counted")
-	r.await("the call that the operator allowed", func() bool { return r.calls()["report-after"] == 1 })
+	await.Until(r.t, "the call that the operator allowed", func() bool { return r.calls()["report-after"] == 1 })
 }
 
 // TestKilledWhileParking: a weir that dies in the middle of parking goes on with it at the next start, and calls none of the jobs.
@@ -219,7 +212,7 @@ func TestKilledWhileParking(t *testing.T) {
 			}
 		})
 	}
-	all.Wait()
+	await.Return(t, "the producers", all.Wait)
 	r.stop()
 	copyTree(t, r.dataDir(), r.backup)
 	waiting := jobs - len(r.calls())
@@ -238,11 +231,11 @@ func TestKilledWhileParking(t *testing.T) {
 			r.mustRestart()
 		}
 		if starts > 3 {
-			r.await("every letter", func() bool { return r.queued() == 0 })
+			await.Until(r.t, "every letter", func() bool { return r.queued() == 0 })
 			break
 		}
 		n := len(r.details())
-		r.await("some letters", func() bool { return len(r.details()) > n || r.queued() == 0 })
+		await.Until(r.t, "some letters", func() bool { return len(r.details()) > n || r.queued() == 0 })
 		r.proc.kill()
 	}
 	if n := len(r.api.All()); n != called {
@@ -311,7 +304,7 @@ func TestRestoredStreams(t *testing.T) {
 		t.Fatalf("a start on restored streams ended with: %v", err)
 	}
 	r.mustRestart("--restored")
-	r.await("the letters", func() bool { return r.queued() == 0 })
+	await.Until(r.t, "the letters", func() bool { return r.queued() == 0 })
 	if n := len(r.api.All()); n != called {
 		t.Errorf("%d calls were made after the restore", n-called)
 	}
