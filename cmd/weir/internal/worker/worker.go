@@ -168,7 +168,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
-	if w.server == nil {
+	if w.server != nil {
+		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
+	} else {
 		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
