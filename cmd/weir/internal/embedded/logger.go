@@ -13,9 +13,9 @@ type logger struct {
 	fatal chan struct{} // gets a value when the server gives up
 	// frozen gets what the server says when it could not write to a stream's files: it writes to that stream no more until it is started again.
 	frozen chan string
-	mu    sync.Mutex    // of all below
-	last  string
-	told  bool // that an index is built anew
+	mu     sync.Mutex // of all below
+	last   string
+	told   bool // that an index is built anew
 }
 
 // Noticef implements server.Logger.
