@@ -19,7 +19,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
-	p.Of = p
+	p.Of, p.Reading = p, true
 	if w.d.opts.Restored != nil {
 		p.restored = w.d.opts.Restored.Until[p.bucket.Name()]
 	}

@@ -21,6 +21,8 @@ type Options struct {
 	Places    []Place
 	// Synced is how long a write may be on no disk at the server: what is noted is older than that.
 	Synced time.Duration
+	// Unsynced says that a write may be on no disk though it was flushed.
+	Unsynced bool
 	Log    *slog.Logger
 }
 
@@ -111,8 +113,12 @@ func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Su
 }
 
 // Begin makes the store the one that weir was last started on. From then on a start on what is older finds it.
-func (k *Keeper) Begin(ctx context.Context) (err error) {
+// flush returns when what was counted is on disk.
+func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
 	if k.known, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
+		return err
+	}
+	if err := flush(ctx); err != nil {
 		return err
 	}
 	if k.DataDir != "" {
@@ -120,7 +126,7 @@ func (k *Keeper) Begin(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if k.DataDir != "" && k.Synced > 0 {
+	if k.Unsynced {
 		return nil // a power cut may take the generation with it: Run notes it
 	}
 	return k.write(ctx, &note{At: time.Now()})

@@ -15,8 +15,7 @@ import (
 	"weir/dispatcher/ledger"
 )
 
-// How long a write may be on no disk at a server: by default nats-server syncs every two minutes, and the one inside every second unless it
-// does so before each answer.
+// How long a write may be on no disk at a server: by default nats-server syncs every two minutes, and the one inside at least every second.
 const (
 	syncedOutside = 150 * time.Second
 	syncedInside  = 3 * time.Second
@@ -62,11 +61,19 @@ func (w *Worker) refuseRestored(ctx context.Context) error {
 	if err := w.goOnRestored(ctx, order); err != nil {
 		return err
 	}
-	if err := k.Begin(ctx); err != nil {
+	if err := k.Begin(ctx, w.flushControl); err != nil {
 		return err
 	}
 	w.witness = k
 	return nil
+}
+
+// flushControl returns when what was written into the control bucket is on disk, where that is this process's business.
+func (w *Worker) flushControl(ctx context.Context) error {
+	if w.server == nil || w.server.Disk() == nil {
+		return nil
+	}
+	return w.server.Disk().Flush(ctx, "KV_"+w.control.Bucket())
 }
 
 // openWitness finds where something is noted of the store, apart from it.
@@ -74,9 +81,7 @@ func (w *Worker) openWitness() (*witness.Keeper, error) {
 	o := witness.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
 	if w.server != nil {
 		o.DataDir, o.Synced = w.settings.DataDir, syncedInside
-		if w.settings.Durability == config.DurabilityAlways {
-			o.Synced = 0
-		}
+		o.Unsynced = w.settings.Durability != config.DurabilityAlways
 	}
 	if w.settings.StateDir != "" {
 		switch dir, err := witness.OpenDirectory(w.settings.StateDir); {
@@ -135,6 +140,9 @@ func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Or
 	}
 	order.Who, order.Counted = cli.User(), w.settings.Counted
 	if err := order.Give(ctx, w.control); err != nil {
+		return nil, err
+	}
+	if err := w.flushControl(ctx); err != nil {
 		return nil, err
 	}
 	if len(signs) == 0 {
