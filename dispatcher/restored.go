@@ -36,12 +36,18 @@ func (r *Restoration) detail() string {
 }
 
 // isRestored reports whether a job was in a backup that was put back.
-func (p *partition) isRestored(seq uint64) bool { return seq <= p.restored }
+func (p *partition) isRestored(seq uint64) bool { return p.restored != 0 && seq <= p.restored }
+
+// mayBeCalled reports whether a job that is not to be called before a time may have been called all the same before a backup was put back: not
+// if that time came later.
+func (d *Dispatcher) mayBeCalled(p *partition, seq uint64, notBefore time.Time) bool {
+	return p.isRestored(seq) && !notBefore.After(d.opts.Restored.At)
+}
 
 // expectLocked notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is
 // not loaded. Of a restored job that may not be called again it has passed: such jobs become letters a few at a time, whatever holds.
 func (w *apiWorker) expectLocked(p *partition, e queue.Entry) {
-	if p.isRestored(e.Seq) && w.terms.api.Idempotency == nil {
+	if w.terms.api.Idempotency == nil && w.d.mayBeCalled(p, e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
 		p.Expect(e.Seq, bucket.MicrosOf(at))
@@ -50,7 +56,7 @@ func (w *apiWorker) expectLocked(p *partition, e queue.Entry) {
 
 // doubtRestoredLocked has a restored job be one that may have been called.
 func (w *apiWorker) doubtRestoredLocked(j *job) {
-	if j.part.isRestored(j.Seq) {
+	if w.d.mayBeCalled(j.part, j.Seq, j.message.NotBefore) {
 		j.doubt.recall(deadletter.BilledUnknown, "")
 	}
 }

@@ -148,6 +148,11 @@ func TestRestoredBackup(t *testing.T) {
 		r.submit("pay", fmt.Sprint("p", i%2), fmt.Sprint("pay-", i))
 		r.submit("mail", fmt.Sprint("m", i%2), fmt.Sprint("mail-", i))
 	}
+	if _, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.pay.later", Data: []byte("pay-not-before"), Header: nats.Header{
+		"Nats-Msg-Id": {"pay-not-before"}, "Weir-Path": {"/later"}, "Weir-Not-Before": {"1h"},
+	}}, patience); err != nil {
+		t.Fatal(err)
+	}
 	r.awaitCalls(6)
 	r.stop()
 	copyTree(t, r.dataDir(), r.backup)
@@ -166,6 +171,9 @@ func TestRestoredBackup(t *testing.T) {
 	}
 	r.mustRestart("--restored")
 	await.Until(r.t, "every job of the backup to end", func() bool { return len(r.outcomes()) == 2*jobs })
+	if got := r.outcomes()["pay-not-before"]; len(got) > 0 {
+		t.Errorf("a job that cannot have been called ended as %v", got)
+	}
 	ended, details, parked := r.outcomes(), r.details(), 0
 	for i := range jobs {
 		pay, mail := fmt.Sprint("pay-", i), fmt.Sprint("mail-", i)

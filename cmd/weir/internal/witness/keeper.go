@@ -23,7 +23,7 @@ type Options struct {
 	Synced time.Duration
 	// Unsynced says that a write may be on no disk though it was flushed.
 	Unsynced bool
-	Log    *slog.Logger
+	Log      *slog.Logger
 }
 
 // Keeper notes what a store has come to, and compares. It is used by one goroutine.
