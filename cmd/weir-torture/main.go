@@ -142,7 +142,7 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 		withoutServer(cmd, &o)
 	}
 	if o.Restores > 0 {
-		without(cmd, map[string]*int{"config-changes": &o.ConfigChanges, "idle-kills": &o.IdleKills})
+		leaveOut(cmd, map[string]*int{"config-changes": &o.ConfigChanges, "idle-kills": &o.IdleKills})
 	}
 	if err := o.Validate(); err != nil {
 		return usage(err)
@@ -185,11 +185,11 @@ func hooked(program string) bool {
 
 // withoutServer leaves out what needs a server of its own, unless it was asked for.
 func withoutServer(cmd *cobra.Command, o *torture.Options) {
-	without(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
+	leaveOut(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
 }
 
-// without sets numbers of faults to nothing that were not asked for.
-func without(cmd *cobra.Command, faults map[string]*int) {
+// leaveOut sets numbers of faults to nothing that were not asked for.
+func leaveOut(cmd *cobra.Command, faults map[string]*int) {
 	for name, n := range faults {
 		if !cmd.Flags().Changed(name) {
 			*n = 0

@@ -198,7 +198,7 @@ func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
 func (e *Evidence) judgeOrder(r *Report) {
 	seq := map[string]string{}
 	for _, p := range e.Receipts {
-		if p.Code == 0 && !e.gone(&p) { // what came after it has its sequence
+		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise what came after it may have its sequence
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 		}
 	}

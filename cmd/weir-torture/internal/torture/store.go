@@ -193,10 +193,11 @@ func (e *Evidence) gone(p *Receipt) bool {
 	return false
 }
 
-// spoilt reports whether a queue was damaged after a job had been taken, or a message of it that stood before the job's.
+// spoilt reports whether a job's queue was damaged. Whenever the job was taken it may stand behind the damaged message in a block: at the next
+// kill the server throws that away, and gives its sequences to other jobs.
 func (e *Evidence) spoilt(p *Receipt) bool {
 	for _, d := range e.Damages {
-		if d.stream == p.Stream && p.At.Add(-p.Waited).Before(d.at) {
+		if d.stream == p.Stream {
 			return true
 		}
 	}
