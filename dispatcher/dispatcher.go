@@ -27,7 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Tail and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Tail, Restored and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -52,6 +52,7 @@ type Options struct {
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
 	Tail       ledger.Bounds
+	Restored   *Restoration // nil: the streams are as weir left them
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }

@@ -113,7 +113,7 @@ func (r *rig) settings() *config.Settings {
 	return &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
 		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
-		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis, Secrets: r.secrets,
+		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis, Secrets: r.secrets, StateDir: filepath.Join(r.dir, "state"),
 	}
 }
 

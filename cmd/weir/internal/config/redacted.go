@@ -28,6 +28,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_NATS_LISTEN", s.NATSListen},
 		{"WEIR_NATS_AUTH", string(s.NATSAuth)},
 		{"WEIR_DATA_DIR", s.DataDir},
+		{"WEIR_STATE_DIR", s.StateDir},
 		{"WEIR_DURABILITY", string(s.Durability)},
 		{"WEIR_REDIS_URL", s.RedisURL.String()},
 		{"WEIR_REPLICAS", strconv.Itoa(s.Replicas)},

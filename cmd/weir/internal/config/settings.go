@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type Settings struct {
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
 	DataDir         string
+	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
 	RedisURL        Secret   // empty: limits are counted in the process
 	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
@@ -36,6 +38,10 @@ type Settings struct {
 	LogFormat       LogFormat
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
 	ShutdownTimeout time.Duration // 0 to 1h
+
+	// Restored and Moved are an operator's word on this start, given by flags: the store was put back from a backup, or is that of the weir
+	// that was stopped, in another place. Counted says that limits go by what a restored store has counted.
+	Restored, Moved, Counted bool
 
 	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
@@ -112,6 +118,7 @@ type environment struct {
 	NatsListen      string `split_words:"true"`
 	NatsAuth        string `split_words:"true"`
 	DataDir         string `split_words:"true"`
+	StateDir        string `split_words:"true"`
 	Durability      string
 	RedisURL        string `split_words:"true"`
 	Replicas        string
@@ -163,6 +170,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
 		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
 	}
+	s.StateDir = variable(v, "WEIR_STATE_DIR", env.StateDir, besideData(s.DataDir, env), anyText)
 	replicas, most := "3", int64(5)
 	if env.NatsURL == "" {
 		replicas, most = "1", 1
@@ -259,6 +267,15 @@ func configFile(text string) string {
 		return DefaultFile
 	}
 	return ""
+}
+
+// besideData is where the state goes that is kept beside the store: into the data directory. With a server elsewhere there need not be one,
+// and none is made unless it is named.
+func besideData(data string, env environment) string {
+	if env.NatsURL != "" && env.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(data, "state")
 }
 
 func anyText(text string) (string, error) { return text, nil }

@@ -54,6 +54,7 @@ type Server struct {
 	ns       *server.Server
 	lock     *dirLock
 	maxStore int64
+	frozen   <-chan string
 	dir      string
 	auth     Auth
 	gate     *gate // nil where nobody is asked who he is
@@ -100,10 +101,10 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
 	}
-	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1)}
+	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1), frozen: make(chan string, 1)}
 	ns.SetLoggerV2(logger, false, false, false)
 	go ns.Start()
-	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk, dir: o.Dir, auth: o.Auth}
+	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk, frozen: logger.frozen, dir: o.Dir, auth: o.Auth}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
@@ -204,6 +205,17 @@ func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 
 // MaxStore is how many bytes the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }
+
+// AwaitFrozen blocks until the server could not write to its files, or ctx ends, when it returns nil. A stream that it could not write to takes
+// nothing more, also when there is room again, until the server is started anew. It is for one caller.
+func (s *Server) AwaitFrozen(ctx context.Context) error {
+	select {
+	case why := <-s.frozen:
+		return fmt.Errorf("the store cannot be written to, and takes nothing more until weir is started again: see to the disk of WEIR_DATA_DIR first: %s", why)
+	case <-ctx.Done():
+		return nil
+	}
+}
 
 // openGate lets producers read, where they are told from operators.
 func (s *Server) openGate(log *slog.Logger) error {

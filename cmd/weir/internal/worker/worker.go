@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -59,6 +60,8 @@ type Worker struct {
 	intake      *ingest.Service
 	http        *console.Server
 	reloads     chan func() // asks for one, and hears when it has ended
+	witness     *witness.Keeper
+	restored    *dispatcher.Restoration // nil: the store is as weir left it
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -141,6 +144,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
 	}
+	if err := w.refuseRestored(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
@@ -165,7 +171,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
-	if w.server == nil {
+	if w.server != nil {
+		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
+	} else {
 		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
@@ -180,6 +188,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
