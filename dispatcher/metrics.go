@@ -43,7 +43,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
 		damages: counter("weir_queue_damages_total",
 			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
-		spend:     &spending{millionths: map[string]int64{}},
+		spend:     &spending{spent: map[string]ledger.Spending{}},
 		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
@@ -92,7 +92,7 @@ func (m *metrics) announce(api string) {
 	m.forfeited.WithLabelValues(api)
 	m.restarts.WithLabelValues(api)
 	m.damages.WithLabelValues(api)
-	m.spend.add(api, 0)
+	m.spend.announce(api)
 	m.unsettled.WithLabelValues(api)
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)
