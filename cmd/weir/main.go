@@ -65,8 +65,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(), verifyCommand(), jobCommand(), spendCommand(), moveCommand(),
+	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(), jobCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(),
+		spendCommand(), verifyCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)
 	return root
