@@ -33,7 +33,7 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 				return cli.Usage(errors.New("--key needs --api: keys belong to apis"))
 			}
 			if scan < 0 {
-				return cli.Usage(errors.New("--scan is 0 for all, or how many messages to look through"))
+				return cli.Usage(errNoScan)
 			}
 			return connect.With(func(c *connect.Connection) error {
 				o := timeline.Options{Job: args[0], API: api, Key: key, Scan: scan}
@@ -57,6 +57,8 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 
 // defaultScan is how many messages of a stream are looked through for an id.
 const defaultScan = 500_000
+
+var errNoScan = errors.New("--scan is 0 for all, or how many messages to look through")
 
 func addScan(flags *pflag.FlagSet, scan *int) {
 	flags.IntVar(scan, "scan", *scan, "how many of the newest messages of each stream are looked through; 0 for all")

@@ -143,12 +143,12 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 }
 
 func resultsGetCommand() *cobra.Command {
-	flags, as := resultFlags{}, cli.ForPeople
+	flags, scan, as := resultFlags{}, defaultScan, cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Print the result of a job",
-		Long: `Prints the body of a job's result, byte for byte, and on stderr how the call went. The results' headers are looked through for the
-id, the newest first, until one is found: --api and --key make that shorter. An id that stands under several keys has several
+		Long: `Prints the body of a job's result, byte for byte, and on stderr how the call went. The headers of the newest results are looked
+through for the id, as many as --scan says: --api and --key make that shorter. An id that stands under several keys has several
 results: name one by --api and --key.`,
 		Example: "  weir results get order-17 > answer.json\n  weir results get order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("JOB"),
@@ -157,17 +157,21 @@ results: name one by --api and --key.`,
 			if err != nil {
 				return err
 			}
-			return connect.With(func(c *connect.Connection) error { return getResult(c, cmd, filter, as) })
+			if scan < 0 {
+				return cli.Usage(errNoScan)
+			}
+			return connect.With(func(c *connect.Connection) error { return getResult(c, cmd, filter, scan, as) })
 		},
 	}
 	flags.add(cmd.Flags())
+	addScan(cmd.Flags(), &scan)
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 
-func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFilter, as cli.Format) error {
+func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFilter, scan int, as cli.Format) error {
 	var found []ledger.Result
-	_, err := ledger.NewestResults(cmd.Context(), c.JetStream, filter, 0, func(r ledger.Result) error {
+	reach, err := ledger.NewestResults(cmd.Context(), c.JetStream, filter, scan, func(r ledger.Result) error {
 		for i := range found {
 			if found[i].API == r.API && found[i].Key == r.Key {
 				return nil // of the same job, redriven since
@@ -181,6 +185,9 @@ func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFi
 	switch {
 	case err != nil:
 		return explainResults(c, err)
+	case len(found) == 0 && !reach.All:
+		return cli.NotFound(fmt.Errorf("job %s has none of the newest %s, which reach back to %s: --scan 0 looks further", cli.Visible(filter.Job),
+			cli.Count(reach.Read, "result"), cli.ClockTime(reach.From)))
 	case len(found) == 0:
 		return cli.NotFound(fmt.Errorf("no result of job %s is kept: `weir job` says what became of it", cli.Visible(filter.Job)))
 	case len(found) > 1:
