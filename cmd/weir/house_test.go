@@ -53,6 +53,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/spend", "bucket dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/status"},
 	{"cmd/weir/internal/timeline", "bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
 	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},

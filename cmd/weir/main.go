@@ -65,7 +65,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
-	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(), jobCommand(), monitoringCommand(),
+	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(), jobCommand(), monitoringCommand(), doctorCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(),
 		spendCommand(), verifyCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
