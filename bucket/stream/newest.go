@@ -123,7 +123,7 @@ func (n *Newest) block(ctx context.Context, source jetstream.Stream, from, last 
 	if n.Subject != "" {
 		cfg.FilterSubjects = []string{n.Subject}
 	}
-	err = ReadUntil(ctx, Until{Conn: n.JetStream.Conn(), Stream: source, From: cfg, Last: last}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = ReadUntil(ctx, Until{Conn: n.JetStream.Conn(), Stream: source, From: cfg, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		b.kept, b.bytes = append(b.kept, kept{msg, meta}), b.bytes+len(msg.Data())
 		for len(b.kept) > n.most() || b.bytes > mostBytes && len(b.kept) > 1 {
 			b.bytes -= len(b.kept[0].msg.Data())

@@ -81,6 +81,13 @@ func TestNewest(t *testing.T) {
 			t.Errorf("%s: %d messages and %+v, %v; want %d", name, len(got), reach, err, len(want))
 		}
 	}
+	consumers, err := js.Stream(t.Context(), "S")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range consumers.ConsumerNames(t.Context()).Name() {
+		t.Errorf("consumer %s is left behind", name)
+	}
 	seen, enough := 0, Newest{JetStream: js, Stream: "S"}
 	take := func(end error) func(jetstream.Msg, *jetstream.MsgMetadata) error {
 		return func(jetstream.Msg, *jetstream.MsgMetadata) error { seen++; return end }

@@ -24,7 +24,7 @@ func jobCommand() *cobra.Command {
 under several apis and keys: each is a job of its own, and all are shown.
 
 No stream has an index by ids. The owners of the queues read the headers of all that waits; of the other streams the newest messages
-are looked through, as many as --scan says, which takes a second or so for every 200,000. Where --api and --key are given only theirs
+are looked through, as many as --scan says: 70,000 to 100,000 a second were measured. Where --api and --key are given only theirs
 are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 		Example: "  weir job order-17\n  weir job order-17 --api credit-check --key vip-1 --json",
 		Args:    cli.Takes("ID"),
@@ -56,7 +56,7 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 }
 
 // defaultScan is how many messages of a stream are looked through for an id.
-const defaultScan = 500_000
+const defaultScan = 200_000
 
 var errNoScan = errors.New("--scan is 0 for all, or how many messages to look through")
 
