@@ -26,14 +26,14 @@ func TestResubmission(t *testing.T) {
 		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Rejected, Detail: "422", Body: []byte("a\x00"), At: diedAt,
 		Accepted: diedAt.Add(-time.Minute), Attempts: 2, Status: 422, Billed: BilledYes, Redrives: 1, ReplyTo: "mine",
 		Header: nats.Header{
-			"Nats-Msg-Id": {"sent-1"}, "Nats-TTL": {"1h"}, "Weir-Job-Id": {"job-1"}, "Weir-Deadline": {"2m"}, "Weir-Reply-To": {"mine"},
+			"Nats-Msg-Id": {"sent-1"}, "Nats-TTL": {"1h"}, "Weir-Job-Id": {"job-1"}, "Weir-Deadline": {"2m"}, "Weir-Not-Before": {"90s"}, "Weir-Reply-To": {"mine"},
 			"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Redrives": {"1"}, "Weir-Dead-Reason": {"forged"},
 		},
 	})
 	want := nats.Header{
 		"Nats-Msg-Id": {"job-1.r2"}, "Weir-Job-Id": {"job-1"}, "Weir-Redrives": {"2"}, "Weir-Job-Nats-TTL": {"1h"}, "Weir-Reply-To": {"mine"},
 		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"},
-		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, // a duration counts from when the job came in
+		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, "Weir-Not-Before": {"2026-01-02T15:04:35Z"}, // durations count from when the job came in
 	}
 	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
 	if msg.Subject != "weir.operator.redrive.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {

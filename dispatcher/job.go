@@ -409,7 +409,11 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	late := j.At.Until(w.now())
 	w.d.metrics.late.WithLabelValues(w.name).Observe(late.Seconds())
 	if first {
-		w.d.metrics.wait.WithLabelValues(w.name).Observe(j.accepted.Until(w.now()).Seconds())
+		since := j.accepted
+		if at := j.message.NotBefore; !at.IsZero() {
+			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
+		}
+		w.d.metrics.wait.WithLabelValues(w.name).Observe(since.Until(w.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
 	r = w.send(ctx, j, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall})

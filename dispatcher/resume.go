@@ -32,13 +32,13 @@ func (w *apiWorker) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 		mark = *h.mark
 	}
 	mark.NotBefore, last.NotBefore = w.heldAtMostLocked(mark.NotBefore), w.heldAtMostLocked(last.NotBefore)
-	j := jobLocked(q.Extract(seq))
+	j := jobLocked(w.s.Extract(q, seq))
 	j.markSeq = mark.seq
 	j.bind(w.terms)
 	j.Calls, j.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
 	j.Unseen = mark.Unseen && mark.Calls >= last.Call
 	j.crashes, j.status = mark.Crashes, cmp.Or(last.Status, mark.Status)
-	j.NotBefore, j.Failed = max(mark.NotBefore, last.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
+	j.NotBefore, j.Failed = max(mark.NotBefore, last.NotBefore, j.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
 	if mark.Pushback {
 		w.holdAgainLocked(q, mark.NotBefore, mark.Reason)
 	}

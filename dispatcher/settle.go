@@ -36,6 +36,7 @@ func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.mu.Lock()
 	f := w.s.OnCallEnd(j.Job, e)
+	w.contact.called(r.Status != 0, time.Now())
 	w.dropDenialsLocked()
 	if out.Counts() && !f.Free {
 		j.attempts++

@@ -19,7 +19,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
-	p.Of = p
+	p.Of, p.Reading = p, true
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -57,7 +58,7 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
 	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
-	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
+	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate))
 	if d.Gets != nil {
 		t.Row("gets", getsText(d.Gets))
 	}
@@ -123,9 +124,13 @@ func preciseInterval(r schedule.RateState) string {
 	return (time.Duration(r.IntervalUS) * time.Microsecond).String()
 }
 
-func burstText(burst int64) string {
-	if burst == 1 {
+func burstText(r schedule.RateState) string {
+	if r.Burst == 1 {
 		return ""
 	}
-	return fmt.Sprintf(", %d together after idling", burst)
+	text := fmt.Sprintf(", %d together after idling", r.Burst)
+	if r.Counts == bucket.ByTokens {
+		text += " (a token bucket)"
+	}
+	return text
 }

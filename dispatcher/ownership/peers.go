@@ -84,7 +84,7 @@ func (o *state) seeMember(s lease.Sighting, now time.Time) {
 		o.members[s.Session] = &peer{Member: *s.Member, revision: s.Revision, seen: now, heard: s.Session == o.self}
 		o.targets = nil
 	default:
-		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) {
+		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) || !slices.Equal(old.CutOff, s.Member.CutOff) {
 			o.targets = nil
 		}
 		old.Member, old.revision, old.seen, old.heard = *s.Member, s.Revision, now, true
@@ -96,6 +96,20 @@ func (o *state) end(session string) {
 	o.ended[session] = struct{}{}
 	delete(o.members, session)
 	o.targets = nil
+}
+
+// others is what the other members tell of an api.
+func (o *state) others(api string) (all Others) {
+	for session, m := range o.members {
+		if session == o.self || m.Leaving || m.Partitions[api] != o.apis[api] {
+			continue
+		}
+		stays := !slices.Contains(m.CutOff, api)
+		all.Stay = all.Stay || stays
+		all.Reach = all.Reach || stays && slices.Contains(m.Reaches, api)
+		all.Seek = all.Seek || slices.Contains(m.Seeks, api)
+	}
+	return all
 }
 
 // expelDead names the members that have not been heard of for too long.
@@ -110,7 +124,7 @@ func (o *state) expelDead(now time.Time) []action {
 		if o.steady.After(since) {
 			since = o.steady
 		}
-		if session == o.self || !lease.Expired(since, now) {
+		if session == o.self || !m.Lapsed(since, now) {
 			continue
 		}
 		actions = o.expel(actions, session, m.revision)

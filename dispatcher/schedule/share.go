@@ -28,7 +28,7 @@ type Demand struct {
 
 // AddTo adds a queue's demand, if it may be called now.
 func (s *Schedule) AddTo(d *Demand, q *KeyQueue, now bucket.Micros) {
-	if q.Empty() || s.heldUntil(q) > now.Add(LongWait) {
+	if q.Depth() == q.Early(now) || s.heldUntil(q) > now.Add(LongWait) {
 		return
 	}
 	if d.tenants == nil {
