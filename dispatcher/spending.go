@@ -27,7 +27,9 @@ var (
 func (s *spending) announce(api string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.spent[api] = s.spent[api]
+	if _, known := s.spent[api]; !known {
+		s.spent[api] = ledger.Spending{}
+	}
 }
 
 // add counts a record that was stored.

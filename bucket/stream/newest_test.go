@@ -48,7 +48,9 @@ func TestNewest(t *testing.T) {
 	put("s.many", 900, "x")
 	put("s.large", 40, strings.Repeat("x", 500<<10)) // more bytes than a block
 	put("s.many", 700, "x")
-	since := func(seqs []uint64) []uint64 { return slices.DeleteFunc(slices.Clone(seqs), func(s uint64) bool { return s <= 6002 }) }
+	since := func(seqs []uint64) []uint64 {
+		return slices.DeleteFunc(slices.Clone(seqs), func(s uint64) bool { return s <= 6002 })
+	}
 	for name, c := range map[string]struct {
 		n    Newest
 		want []uint64

@@ -78,7 +78,8 @@ func (e *examination) syncs(dir string) {
 	var took []time.Duration
 	for range syncTries {
 		begun := time.Now()
-		if _, err := file.Write(make([]byte, 4<<10)); err == nil {
+		_, err := file.Write(make([]byte, 4<<10))
+		if err == nil {
 			err = file.Sync()
 		}
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"weir/bucket"
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
@@ -211,7 +210,7 @@ func callText(c *ledger.Record) string {
 		text += ": " + c.Detail
 	}
 	if c.NotBefore > 0 && !c.Final {
-		text += "; again not before " + cli.ClockTime(bucket.Micros(c.NotBefore).Time())
+		text += "; again not before " + cli.ClockTime(c.NotBefore.Time())
 	}
 	switch c.Billed {
 	case deadletter.BilledYes:
