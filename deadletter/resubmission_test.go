@@ -43,7 +43,7 @@ func TestResubmission(t *testing.T) {
 	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
-	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10}
+	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10, ReplyTo: ingest.ReplySubjects{Open: []string{"mine"}}}
 	j, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data, Redrive: true}, rule, diedAt)
 	if refusal != nil || j.ID != "job-1" || j.Redrives != 2 || j.Path != "/p" || j.ReplyTo != "mine" {
 		t.Fatalf("the intake reads %+v, %v", j, refusal)
@@ -86,6 +86,7 @@ func TestExclude(t *testing.T) {
 		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
 		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
+		{"cancelled", Letter{Reason: Cancelled}, false, SkipCancelled, ""},
 		{"a deadline that has passed", Letter{Reason: Expired, Header: nats.Header{"Weir-Deadline": {"30s"}}}, false, SkipDeadline, ""},
 		{"a deadline to come", Letter{Reason: Rejected, Header: nats.Header{"weir-deadline": {"2h"}}}, false, "", ""},
 		{"of no api", Letter{Reason: Invalid, API: ingest.NoToken}, false, SkipNoAPI, SkipNoAPI},
@@ -103,7 +104,7 @@ func TestExclude(t *testing.T) {
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
-		r.opts.Unknown, r.opts.Deadline = IncludeUnknowns, DropDeadline
+		r.opts.Unknown, r.opts.Cancelled, r.opts.Deadline = IncludeUnknowns, IncludeCancelleds, DropDeadline
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.included {
 			t.Errorf("%s, with every word said: %q, want %q", c.what, got, c.included)
 		}
@@ -129,11 +130,11 @@ func TestDrain(t *testing.T) {
 	} {
 		terms := &Terms{Price: 1_000_000, Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 60}, Shared: c.shared}}
 		l := &load{}
-		for range 100 {
-			l.add(&Kept{Letter: Letter{Key: "a", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		for i := range 100 {
+			l.add(&Kept{Letter: Letter{Key: "a", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules, i)
 		}
-		for range 50 {
-			l.add(&Kept{Letter: Letter{Key: "b", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		for i := range 50 {
+			l.add(&Kept{Letter: Letter{Key: "b", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules, 100+i)
 		}
 		got, slowest := l.drain("credit", terms, c.waiting)
 		if got.Round(time.Second) < c.want-time.Second || got.Round(time.Second) > c.want+time.Second || slowest != c.slowest {

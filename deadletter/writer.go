@@ -47,17 +47,26 @@ type Options struct {
 	MaxStore int64
 	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
 	MaxWaiting int64
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
+	// Dedupe is for how long a job's id is known: refusals of the same job within it are one letter. Nil for ten minutes.
+	Dedupe func() time.Duration
+	// ReplyPrefix is where producers are told something besides, who have an account of their own that hears what is below it; empty:
+	// none have.
+	ReplyPrefix string
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
 }
 
 // Writer buries letters and sends events. It is safe for concurrent use.
 type Writer struct {
-	nc      *nats.Conn
-	log     *slog.Logger
-	letters *stream.Writer
-	events  *stream.Writer
-	buried  *prometheus.CounterVec
+	nc          *nats.Conn
+	js          jetstream.JetStream
+	strangers   strangers
+	replyPrefix string
+	log         *slog.Logger
+	letters     *stream.Writer
+	events      *stream.Writer
+	refusals    *refusals
+	buried      *prometheus.CounterVec
 }
 
 // Open makes the streams exist. Run makes the Writer work.
@@ -78,7 +87,8 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	writer := &Writer{
-		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		nc: o.Conn, js: o.JetStream, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		refusals: newRefusals(o.Dedupe),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -87,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
 	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return writer, nil
+	return writer, writer.lookAtStrangers(ctx)
 }
 
 // Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
@@ -112,6 +122,11 @@ func (o *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.letters.Run(ctx) })
 	group.Go(func() error { return o.events.Run(ctx) })
+	group.Go(func() error { return o.watchStrangers(ctx) })
+	for range refusalCheckers {
+		group.Go(func() error { return o.checkRefusals(ctx) })
+	}
+	group.Go(func() error { return o.healReplaced(ctx) })
 	return group.Wait()
 }
 
@@ -119,12 +134,14 @@ func (o *Writer) Run(ctx context.Context) error {
 // letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
 // where it is, or its producer told to try again. Bury does not block.
 func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
-	o.bury(l, func(seq uint64) Event {
-		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
-			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
-			Billed: l.billed(), DeadLetterSeq: seq,
-		}}
-	}, done)
+	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, done)
+}
+
+func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
+	return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
+		Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
+		Billed: l.billed(), DeadLetterSeq: seq, Refusals: refusals,
+	}}
 }
 
 // BuryRefused is Bury for a job that was not taken.
@@ -149,18 +166,29 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 		if len(r.API) <= maxAskedBytes {
 			l.AskedAPI = r.API
 		}
+		if len(l.Body) > strangersBody {
+			l.Body, l.BodyLeftOut = nil, true
+		}
+		if err := o.strangers.admit(l.Message().Size()); err != nil {
+			done(0, err)
+			return
+		}
 	}
-	if r.Refusal.Code != ingest.Throttled {
-		o.Bury(l, o.orTakenBack(done))
+	done = o.orTakenBack(done)
+	event := func(seq uint64, refusals int) Event { return o.deadEvent(l, seq, refusals) }
+	if r.Refusal.Code == ingest.Throttled {
+		l.Reason = Overflow
+		event = func(seq uint64, refusals int) Event {
+			return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
+				Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
+				RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq, Refusals: refusals,
+			}}
+		}
+	}
+	if id, ok := identifyRefusal(&r); ok && o.refuseOnce(l, id, refusalWaiting{l, event, done}) {
 		return
 	}
-	l.Reason = Overflow
-	o.bury(l, func(seq uint64) Event {
-		return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
-			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
-			RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq,
-		}}
-	}, o.orTakenBack(done))
+	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, done)
 }
 
 // orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
@@ -197,14 +225,29 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 			}
 			fault.Pass(fault.EventStored)
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
-			if l.ReplyTo != "" {
-				if err := o.nc.PublishMsg(l.notice()); err != nil {
-					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
-				}
-			}
+			o.notify(l)
 			done(seq, nil)
 		})
 	})
+}
+
+// Reply tells a job's end on the subject that the job named, which is the message's. It neither blocks nor waits for anybody to hear it.
+func (o *Writer) Reply(msg *nats.Msg) error {
+	err := o.nc.PublishMsg(msg)
+	if o.replyPrefix == "" || err != nil {
+		return err
+	}
+	return o.nc.PublishMsg(&nats.Msg{Subject: o.replyPrefix + msg.Subject, Header: msg.Header, Data: msg.Data})
+}
+
+// notify tells the subject that a job named of its letter.
+func (o *Writer) notify(l *Letter) {
+	if l.ReplyTo == "" {
+		return
+	}
+	if err := o.Reply(l.notice()); err != nil {
+		o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
+	}
 }
 
 // Send stores an event and calls done once.

@@ -35,6 +35,7 @@ type apiWorker struct {
 	changes     chan configChange // to be adopted by the loop
 	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
+	asking      inquiryPace
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
@@ -94,7 +95,10 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 			return err
 		})
 	}
+	var asking sync.WaitGroup
+	asking.Go(func() { w.inquireByItself(ctx) })
 	w.loop(ctx, hard)
+	asking.Wait()
 	err := opening.Wait()
 	w.stop(hard)
 	teller()

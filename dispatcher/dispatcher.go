@@ -27,12 +27,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Registry, MayBegin, SharedBy, Tail and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Tail and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	Instance  string // this replica's name
+	Control   jetstream.KeyValue // where the right to end letters is kept; nil where no api is asked about letters
+	Instance  string             // this replica's name
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
 	Registry *lease.Registry
@@ -304,7 +305,7 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 			header[name] = values
 		}
 	}
-	if err := d.opts.Conn.PublishMsg(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
+	if err := d.opts.Letters.Reply(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
 		d.log.Warn("a result could not be sent to its reply subject; it is in the results", "err", err)
 	}
 }

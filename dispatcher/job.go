@@ -273,7 +273,7 @@ func (w *apiWorker) storeIntents(p *partition) {
 		j := one.t
 		intents[i] = queue.Intent{
 			Seq: j.Seq, Call: j.Calls + 1, Deaths: j.Deaths,
-			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price,
+			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price, Target: j.terms.api.Target(),
 			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 		}
 	}
@@ -470,7 +470,8 @@ type job struct {
 	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none.
 	answeredAt uint64
 
-	lost     *foundIntent // of a call nobody knows the outcome of, until that is settled
+	lastCall *deadletter.LastCall // what is known of the last call that was sent, for a letter; nil: nothing
+	lost     *foundIntent         // of a call nobody knows the outcome of, until that is settled
 	intents  []*intentMark
 	intended int // the call number its newest intent covers, 0 for none
 	// intendedBy are the terms that intent tells of.

@@ -152,8 +152,12 @@ func (w *apiWorker) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Mi
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
 // may be missing: it is written again, and its message id keeps it from standing twice.
 func (w *apiWorker) endAgain(ctx context.Context, j *job, last ledger.LastCall) {
-	if last.Outcome == ledger.Done {
+	switch last.Outcome {
+	case ledger.Done:
 		w.finish(j, ledger.Done)
+		return
+	case ledger.Asked: // of a letter that stood: it stands still, or has ended since
+		w.finish(j, string(deadletter.Unknown))
 		return
 	}
 	if !w.reload(ctx, j) {

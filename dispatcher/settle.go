@@ -42,7 +42,7 @@ func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 		j.attempts++
 	}
 	j.doubt.add(out.Billed, api.KeyIdentity())
-	j.Deaths, j.status = 0, cmp.Or(r.Status, j.status)
+	j.Deaths, j.status, j.lastCall = 0, cmp.Or(r.Status, j.status), cmp.Or(httpcall.LastCallOf(api, r), j.lastCall)
 	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
 	w.mu.Unlock()
 	if exhausted {

@@ -75,7 +75,8 @@ type Rule struct {
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	Costs          []CostBound // of its limits, judged when a job comes in
+	Costs          []CostBound   // of its limits, judged when a job comes in
+	ReplyTo        ReplySubjects // the same for all apis; judged when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
@@ -96,6 +97,12 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	if forged := checkClaims(m); forged != nil {
 		j.ID, j.DedupeID, j.Redrives = "", "", 0
 		refusal = forged
+	}
+	if err := rule.ReplyTo.check(j.ReplyTo); j.ReplyTo != "" && err != nil {
+		j.ReplyTo = "" // nor is the refusal told there
+		if refusal == nil {
+			refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
+		}
 	}
 	if err := checkHeaders(m.Header); err != nil {
 		refusal = refuse(Invalid, "%v", err)

@@ -179,17 +179,17 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
 	case limits.MaxWait > 0 && wait > limits.MaxWait:
-		r.RetryAfter = max(leastRetry, wait-limits.MaxWait)
+		r.RetryAfter = p.queue.comeBack(limits, j, wait-limits.MaxWait)
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
-		r.RetryAfter = max(leastRetry, eta.Sub(j.Deadline)) // from then on as much time would do
+		r.RetryAfter = p.queue.comeBack(limits, j, eta.Sub(j.Deadline)) // from then on as much time would do
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			eta.UTC().Format(time.RFC3339Nano))
 	default:
 		return nil
 	}
-	return r
+	return r.WithRetry()
 }
 
 // tallyLocked tells forecasts what is in the book.
@@ -362,11 +362,12 @@ func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 		return e.earlyRefusal
 	case isFull(e.answer.Err):
 		depth := max(e.depth, e.limits.Capacity)
-		return &ingest.Refusal{
+		r := ingest.Refusal{
 			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
 			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
-			RetryAfter:  p.queue.nextFree(e.limits, e.job.Key),
+			RetryAfter:  p.queue.comeBack(e.limits, e.job, p.queue.nextFree(e.limits, e.job.Key)),
 		}
+		return r.WithRetry()
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
 		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}
 	}

@@ -72,6 +72,7 @@ type Queue struct {
 	ceiling    ceiling
 	rules      atomic.Pointer[intakeRules]
 	forecaster atomic.Pointer[Forecaster]
+	comebacks  comebacks
 }
 
 // intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
@@ -230,10 +231,11 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 	if no == nil {
 		return admitted, nil
 	}
-	return nil, &ingest.Refusal{
+	r := ingest.Refusal{
 		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
 		Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
 	}
+	return nil, r.WithRetry()
 }
 
 // eta is when the call of a job at a place of its key should start. own is how many jobs the key has.

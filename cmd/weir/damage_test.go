@@ -109,7 +109,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	}
 	sealed := stream.CachedInfo().Config
 	sealed.MaxMsgSize = 1
-	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -120,7 +120,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	r.stop()
 	r.start()
 	sealed.MaxMsgSize = -1
-	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("the letter", func() bool { return len(r.letters("pay", "b")) == 1 })

@@ -28,6 +28,14 @@ type Response struct {
 	Err     error            // why there is no answer, or why it is cut
 	Started time.Time
 	Ended   time.Time
+	Wire    Wire // what is known of the connection
+}
+
+// Wire is what is known of the connection that a call was made on.
+type Wire struct {
+	Kept  bool      // it had carried a call before
+	Bytes int64     // that were handed to it; 0: none
+	Wrote time.Time // when the last of the request was; zero: it never was
 }
 
 // Hooks are what a call tells and asks while it is made. Both may be nil, and neither may block.
@@ -76,7 +84,10 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	defer cancel()
 	w := wire{mayWrite: h.MayWrite}
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: w.got, WroteRequest: func(httptrace.WroteRequestInfo) {
+		GotConn: w.got, WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				w.wrote.Store(new(time.Now()))
+			}
 			if h.Wrote != nil {
 				h.Wrote()
 			}
@@ -93,7 +104,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		// The connection is ours now, and nothing bounds the reading from it.
 		err = errors.Join(errSwitched, answer.Body.Close())
 	}
-	r.Sent, r.Barred = w.sent(), w.barred.Load()
+	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errTimeout
@@ -121,6 +132,20 @@ type wire struct {
 	before   int64
 	mayWrite func() bool // nil: always
 	barred   atomic.Bool
+	kept     bool // the connection had carried a call before
+	wrote    atomic.Pointer[time.Time]
+}
+
+// told is what is known of it when the call has ended.
+func (w *wire) told() Wire {
+	if w.conn == nil {
+		return Wire{}
+	}
+	told := Wire{Kept: w.kept, Bytes: w.conn.written.Load() - w.before}
+	if at := w.wrote.Load(); at != nil {
+		told.Wrote = *at
+	}
+	return told
 }
 
 func (w *wire) got(info httptrace.GotConnInfo) {
@@ -137,7 +162,7 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 		w.barred.Store(true)
 		return
 	}
-	w.conn, w.before = next, next.written.Load()
+	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0
 }
 
 // sent reports whether anything was written.

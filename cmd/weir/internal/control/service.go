@@ -43,7 +43,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{},
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), searches: &sync.WaitGroup{},
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
@@ -52,6 +52,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
 		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*")),
 		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
+		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*")),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject)),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*")),
@@ -71,11 +72,15 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 // mostSearches bounds the queues that are searched for jobs at once.
 const mostSearches = 4
 
+// mostInquiries bounds the letters that are asked about at once.
+const mostInquiries = 4
+
 type operator struct {
 	ServiceOptions
 	most      int             // bytes of an answer
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
 	searching chan struct{}
+	inquiring chan struct{}
 	searches  *sync.WaitGroup
 	started   time.Time
 	ready     *readiness
@@ -210,6 +215,10 @@ func respondError(req micro.Request, err error) {
 		code = codeNoKey
 	case errors.Is(err, dispatcher.ErrNotOwner):
 		code = codeNotOur
+	case errors.Is(err, dispatcher.ErrNoInquiry):
+		code = codeNoInquiry
+	case heldBy(err):
+		code = codeHeld
 	}
 	_ = req.Error(code, err.Error(), nil) // whoever asked has gone: nothing to do
 }

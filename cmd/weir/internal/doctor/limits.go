@@ -14,7 +14,7 @@ func (e *examination) limits() {
 		return
 	}
 	before := len(e.findings)
-	for _, p := range append(append([]config.Problem{}, e.Config.Warnings...), e.Config.MissingSecrets()...) {
+	for _, p := range append(append([]config.Problem{}, e.Config.Warnings...), e.Config.MissingSecrets(nil)...) {
 		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
 	}
 	for i := range e.Config.APIs {

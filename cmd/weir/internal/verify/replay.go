@@ -154,6 +154,9 @@ func (r *replay) spend(c *ledger.Record) {
 
 // count counts calls that should not have been.
 func (r *replay) count(c *ledger.Record) {
+	if c.Inquiry != "" {
+		return // it asked about the job's call, and was none of them
+	}
 	id := jobID{c.Stream, c.Seq}
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {

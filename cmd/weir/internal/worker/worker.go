@@ -40,23 +40,25 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
-	js       jetstream.JetStream
-	control  jetstream.KeyValue
-	letters  *deadletter.Writer
-	opened   []*apiParts // at the start
-	dispatch *dispatcher.Dispatcher
-	dedupe   *queue.Dedupe
-	levels   limitstate.Levels // of the shared limits
-	follower *follower
-	guard    *diskGuard
-	foreign  *foreign.Watch
-	pauses   *control.Pauses
-	redis    *limitstate.Redis   // nil where limits are counted in the process
-	limits   *limitstate.Options // nil where this one does not dispatch
-	shares   *lease.Registry     // where replicas share the partitions, with an external server
-	intake   *ingest.Service
-	http     *console.Server
-	reloads  chan struct{} // asks for one
+	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
+	replyPrefix string
+	js          jetstream.JetStream
+	control     jetstream.KeyValue
+	letters     *deadletter.Writer
+	opened      []*apiParts // at the start
+	dispatch    *dispatcher.Dispatcher
+	dedupe      *queue.Dedupe
+	levels      limitstate.Levels // of the shared limits
+	follower    *follower
+	guard       *diskGuard
+	foreign     *foreign.Watch
+	pauses      *control.Pauses
+	redis       *limitstate.Redis   // nil where limits are counted in the process
+	limits      *limitstate.Options // nil where this one does not dispatch
+	shares      *lease.Registry     // where replicas share the partitions, with an external server
+	intake      *ingest.Service
+	http        *console.Server
+	reloads     chan func() // asks for one, and hears when it has ended
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -77,7 +79,7 @@ func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *
 
 // StartAt is Start by a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan func(), 1)}
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
@@ -124,7 +126,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
-	if err := refuseUnsupported(w.config); err != nil {
+	scope := config.NewSecretScope(s.Secrets, file.configured())
+	if err := refuseUnsupported(w.config, scope); err != nil {
 		return nil, err
 	}
 	if w.server == nil {
@@ -153,9 +156,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
 	w.follower = newFollower(followerOptions{
-		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard,
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		log: w.log,
-	}, w.opened, adopted.present)
+	}, scope, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
