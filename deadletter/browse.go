@@ -36,6 +36,7 @@ type Filter struct {
 	Since  time.Time // stored then or later
 	Until  time.Time // stored before
 	Status StatusRange
+	Job    string // its id
 }
 
 // StatusRange is a range of answers, both ends in it. Zero: any, and none.
@@ -61,7 +62,7 @@ func (f *Filter) subject() string {
 
 // chooses is the other part.
 func (f *Filter) chooses(k *Kept) bool {
-	return (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&
+	return (f.Job == "" || k.JobID == f.Job) && (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&
 		(f.Until.IsZero() || k.Stored.Before(f.Until)) && (f.Since.IsZero() || !k.Stored.Before(f.Since))
 }
 
@@ -285,3 +286,20 @@ func readKept(msg jetstream.Msg) (Kept, bool) {
 
 // headerSize is how the server tells the size of a body that it leaves out.
 const headerSize = "Nats-Msg-Size"
+
+// NewestLetters gives the letters that f chooses to take, the newest first and without their bodies, until take fails; with
+// stream.ErrEnough in order. Unlike Browser.Newest it looks at most letters at most, 0 being no bound, and tells how far that reached.
+// It fails with ErrNoStream.
+func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most int, take func(Kept) error) (stream.Reach, error) {
+	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.subject(), Since: f.Since, Most: most, Bare: true}
+	reach, err := n.Read(ctx, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		if k, ok := readKept(msg); ok && f.chooses(&k) {
+			return take(k)
+		}
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return reach, ErrNoStream
+	}
+	return reach, err
+}

@@ -29,6 +29,13 @@ const (
 	HealthyEvent   EventType = "healthy"   // it is ready again
 )
 
+// EventTypes returns all of them.
+func EventTypes() []EventType {
+	return []EventType{
+		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
+	}
+}
+
 // cloudEventType is the content type of a CloudEvent in structured mode.
 const cloudEventType = "application/cloudevents+json"
 

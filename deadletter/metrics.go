@@ -2,12 +2,14 @@ package deadletter
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"weir/ingest"
 )
 
 // The stream is counted at most so often, however often somebody scrapes, and within this time.
@@ -62,16 +64,13 @@ func (k *kept) countLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("weir.dead.>"))
+	letters, err := countSubjects(ctx, stream)
 	if err != nil {
 		return err
 	}
-	letters, oldest := map[[2]string]uint64{}, map[string]time.Time{}
-	for subject, n := range info.State.Subjects {
-		if parts := strings.Split(subject, "."); len(parts) == 5 {
-			letters[[2]string{parts[2], parts[3]}] += n
-			oldest[parts[2]] = time.Time{}
-		}
+	oldest, info := map[string]time.Time{}, stream.CachedInfo()
+	for of := range letters {
+		oldest[of[0]] = time.Time{}
 	}
 	for api := range oldest {
 		msg, err := stream.GetMsg(ctx, info.State.FirstSeq, jetstream.WithGetMsgSubject("weir.dead."+api+".>"))
@@ -82,4 +81,43 @@ func (k *kept) countLocked(ctx context.Context) error {
 	}
 	k.letters, k.oldest = letters, oldest
 	return nil
+}
+
+// countSubjects counts the letters in their stream by the tokens of api and reason. The server tells them by subject: it costs as much as
+// there are keys with letters.
+func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string]uint64, error) {
+	info, err := letters.Info(ctx, jetstream.WithSubjectFilter("weir.dead.>"))
+	if err != nil {
+		return nil, err
+	}
+	counts := map[[2]string]uint64{}
+	for subject, n := range info.State.Subjects {
+		if parts := strings.Split(subject, "."); len(parts) == 5 {
+			counts[[2]string{parts[2], parts[3]}] += n
+		}
+	}
+	return counts, nil
+}
+
+// Cause is what letters are counted by; API is "" for those of unknown apis.
+type Cause struct {
+	API    string
+	Reason Reason
+}
+
+// Count counts the letters in their stream by cause. It costs as much as there are keys with letters.
+func Count(ctx context.Context, letters jetstream.Stream) (map[Cause]uint64, error) {
+	subjects, err := countSubjects(ctx, letters)
+	if err != nil {
+		return nil, fmt.Errorf("count the dead letters: %w", err)
+	}
+	counts := map[Cause]uint64{}
+	for of, n := range subjects {
+		api, err := ingest.ParseToken(of[0])
+		reason, reasonErr := ingest.ParseToken(of[1])
+		if err == nil && reasonErr == nil {
+			counts[Cause{api, Reason(reason)}] += n
+		}
+	}
+	return counts, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/bucket/stream"
 
@@ -45,6 +46,46 @@ func (d *Dispatcher) Find(ctx context.Context, c Cancellation) ([]CancelAnswer, 
 		return nil
 	})
 	return answers, err
+}
+
+// QueuedJob is an unfinished job as its owner sees it.
+type QueuedJob struct {
+	Key      string             `json:"key"`
+	Seq      uint64             `json:"seq"`
+	Stream   string             `json:"stream"`
+	Accepted time.Time          `json:"accepted"`
+	Depth    int                `json:"depth"`           // of its bucket
+	State    *schedule.JobState `json:"state,omitempty"` // nil where it stands behind the first MaxInspected of its bucket
+	Waits    *schedule.Waiting  `json:"waits,omitempty"` // what its bucket waits for
+}
+
+// FindQueued is Find with how far the jobs have come.
+func (d *Dispatcher) FindQueued(ctx context.Context, c Cancellation) ([]QueuedJob, error) {
+	jobs := []QueuedJob{}
+	err := d.find(ctx, c, func(w *apiWorker, e queue.Entry) error {
+		jobs = append(jobs, w.inspectJob(e))
+		return nil
+	})
+	return jobs, err
+}
+
+// inspectJob tells how far a job has come that stands in its stream.
+func (w *apiWorker) inspectJob(e queue.Entry) QueuedJob {
+	j := QueuedJob{Key: e.Key, Seq: e.Seq, Stream: w.queue.Partition(e.Key).Name(), Accepted: e.Time.UTC()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := w.s.Find(e.Key)
+	if q == nil || q.Empty() {
+		return j
+	}
+	state := w.s.Inspect(q, w.now())
+	j.Depth, j.Waits = state.Depth, &state.Waits
+	for _, s := range w.s.FirstJobs(q, MaxInspected, w.now()) {
+		if s.Seq == e.Seq {
+			j.State = &s
+		}
+	}
+	return j
 }
 
 func (d *Dispatcher) find(ctx context.Context, c Cancellation, take func(w *apiWorker, e queue.Entry) error) error {

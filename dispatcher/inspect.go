@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,6 +36,26 @@ type APIState struct {
 	Jobs       int    `json:"jobs"`       // unfinished
 	InFlight   int    `json:"in_flight"`  // calls running
 	Paused     int    `json:"paused"`     // by an operator: keys, the api as a whole being one
+	// Pause is the one of the whole api, if there is one.
+	Pause *schedule.Pause `json:"pause,omitempty"`
+}
+
+// APIDetail is an APIState with what keeps the api, or keys of it, from being called.
+type APIDetail struct {
+	APIState
+
+	Pauses   []KeyPause           `json:"pauses,omitempty"` // of keys, by name; at most as many as were asked for
+	Holds    []schedule.HoldState `json:"holds,omitempty"`  // the api's first, then those of keys
+	HeldKeys int                  `json:"held_keys,omitempty"`
+	Uses     []schedule.LimitUse  `json:"-"` // of shared rates and calls in flight, by this replica
+	// LimiterDown says that the store of the limits does not answer: calls hold.
+	LimiterDown bool `json:"limiter_down,omitempty"`
+}
+
+// KeyPause is a key that an operator has paused, whether it has jobs or not.
+type KeyPause struct {
+	Key string `json:"key"`
+	schedule.Pause
 }
 
 // KeyDetail is one key's bucket with its next jobs.
@@ -44,6 +65,7 @@ type KeyDetail struct {
 	Stream   string              `json:"stream"`
 	Instance string              `json:"instance"`
 	Next     []schedule.JobState `json:"next"`
+	Gets     *schedule.Share     `json:"gets,omitempty"` // beside the other keys that have jobs here
 }
 
 // State tells how many partitions of an api this replica owns and what is in them.
@@ -53,10 +75,72 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 		return APIState{}, ErrNoAPI
 	}
 	n := w.counts()
-	return APIState{
+	state := APIState{
 		API: api, Instance: d.opts.Instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
-		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling, Paused: len(d.Pauses(api)),
-	}, nil
+		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
+	}
+	pauses := d.Pauses(api)
+	if p, paused := pauses[""]; paused {
+		state.Pause = &p
+	}
+	state.Paused = len(pauses)
+	return state, nil
+}
+
+// APIs are the names of the apis that are dispatched here, in order.
+func (d *Dispatcher) APIs() []string {
+	var names []string
+	for _, w := range d.workersNow() {
+		names = append(names, w.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Detail tells an api's state, with at most limit of its paused keys and of its held ones.
+func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
+	state, err := d.State(api)
+	w := d.worker(api)
+	if err != nil || w == nil {
+		return APIDetail{}, ErrNoAPI
+	}
+	detail := APIDetail{APIState: state}
+	for key, p := range d.Pauses(api) {
+		if key != "" {
+			detail.Pauses = append(detail.Pauses, KeyPause{key, p})
+		}
+	}
+	slices.SortFunc(detail.Pauses, func(a, b KeyPause) int { return strings.Compare(a.Key, b.Key) })
+	detail.Pauses = detail.Pauses[:min(len(detail.Pauses), limit)]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	detail.Holds, detail.HeldKeys = w.s.Holds(limit, w.now())
+	detail.Uses, detail.LimiterDown = w.s.Uses(w.now()), w.s.LimiterDown()
+	return detail, nil
+}
+
+// PausedEmpty are the keys of an api that are paused and have no jobs, of the partitions owned here, by name; at most limit of them
+// and at most MaxInspected. all is how many there are.
+func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeyState, all int, err error) {
+	w := d.worker(api)
+	if w == nil {
+		return nil, 0, ErrNoAPI
+	}
+	keys := slices.Sorted(maps.Keys(d.Pauses(api)))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range keys {
+		if q := w.s.Find(key); key == "" || q != nil && !q.Empty() || w.partitions[w.queue.Partition(key).Number()] == nil {
+			continue
+		}
+		if all++; len(states) >= min(max(limit, 1), MaxInspected) {
+			continue
+		}
+		if state, paused := w.s.InspectPaused(key, w.now()); paused {
+			states = append(states, state)
+		}
+	}
+	return states, all, nil
 }
 
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks at
@@ -93,11 +177,15 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		return KeyDetail{}, ErrNotOwner
 	}
 	q := w.s.Find(key)
-	if q == nil || q.Empty() {
-		w.mu.Unlock()
-		return KeyDetail{}, ErrNoKey
-	}
 	now := w.now()
+	if q == nil || q.Empty() {
+		state, paused := w.s.InspectPaused(key, now)
+		w.mu.Unlock()
+		if !paused {
+			return KeyDetail{}, ErrNoKey
+		}
+		return KeyDetail{KeyState: state, API: api, Stream: partition.Name(), Instance: d.opts.Instance, Next: []schedule.JobState{}}, nil
+	}
 	detail := KeyDetail{
 		KeyState: w.s.Inspect(q, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
 		Next: w.s.FirstJobs(q, min(max(limit, 1), MaxInspected), now),
@@ -106,6 +194,8 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		detail.Next[i].Job = idLocked(q, detail.Next[i].Seq)
 	}
 	w.mu.Unlock()
+	gets := w.shareOf(key)
+	detail.Gets = &gets
 	for i := range detail.Next {
 		j := &detail.Next[i]
 		if j.Job != "" {
@@ -120,6 +210,18 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		}
 	}
 	return detail, nil
+}
+
+// shareOf is what a key gets beside the others that have jobs here. It looks at every key that has, a few at a time.
+func (w *apiWorker) shareOf(key string) schedule.Share {
+	var demand schedule.Demand
+	w.mu.Lock()
+	all := w.s.Queues()
+	w.mu.Unlock()
+	w.eachLocked(all, func(q *schedule.KeyQueue) { w.s.AddTo(&demand, q, w.now()) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.ShareOf(key, &demand)
 }
 
 // Quiet reports whether no call of an api is running and the outcome of every one is stored, also of those that were found

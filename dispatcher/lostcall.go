@@ -84,7 +84,6 @@ func (w *apiWorker) buryLost(ctx context.Context, j *job) {
 // when it was made nobody knows.
 func (w *apiWorker) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
 	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
-	w.d.metrics.spend.add(w.name, j.lost.price(j.terms.api))
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
 		j.taken = nil // nobody knows its costs
 	}

@@ -46,7 +46,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
 		inquiries: counter("weir_inquiries_total", "Times that an api was asked what became of a call, by what it said: processed, not_processed or unknown.",
 			"api", "finding"),
-		spend:     &spending{millionths: map[string]int64{}},
+		spend:     &spending{spent: map[string]ledger.Spending{}},
 		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
@@ -98,7 +98,7 @@ func (m *metrics) announce(api string) {
 	for _, finding := range []httpcall.Finding{httpcall.Processed, httpcall.NotProcessed, httpcall.StillUnknown} {
 		m.inquiries.WithLabelValues(api, string(finding))
 	}
-	m.spend.add(api, 0)
+	m.spend.announce(api)
 	m.unsettled.WithLabelValues(api)
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)

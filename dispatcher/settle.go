@@ -50,9 +50,6 @@ func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.attempts, out.Detail)
 	}
 	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
-	if out.Billed != deadletter.NotBilled {
-		w.d.metrics.spend.add(w.name, api.Price)
-	}
 	if f.First {
 		w.log.Warn("a call failed", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "reason", out.Detail)
 	}
@@ -210,6 +207,7 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 	}) {
 		return false
 	}
+	w.d.metrics.spend.add(c)
 	if c.Status != 0 {
 		j.answeredAt = seq
 	}

@@ -3,32 +3,56 @@ package dispatcher
 import (
 	"sync"
 
+	"weir/dispatcher/ledger"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// spending is the metric of money. It is counted in whole millionths: a sum of floats would be off from the first few calls on.
-// It is safe for concurrent use.
+// spending is the metric of money. It counts the records that this process has stored in the ledger, as everything that tells what was
+// spent does, in whole millionths: a sum of floats would be off from the first few calls on. It is safe for concurrent use.
+//
+// It begins with nothing at each start. To begin with the ledger's sum was rejected: every replica would count all, and when old records
+// go a restart would make the counter fall, which Prometheus takes for a reset and counts everything again.
 type spending struct {
-	mu         sync.Mutex       // guards what follows
-	millionths map[string]int64 // by api
+	mu    sync.Mutex // guards what follows
+	spent map[string]ledger.Spending
 }
 
-var spendDesc = prometheus.NewDesc("weir_spend_total", "Money spent on calls that were or may have been billed.", []string{"api"}, nil)
+var (
+	spendDesc = prometheus.NewDesc("weir_spend_total", "Money spent on calls that were billed, as the ledger has them.", []string{"api"}, nil)
+	doubtDesc = prometheus.NewDesc("weir_spend_in_doubt_total", "Money for calls of which nobody knows whether they were billed, as the ledger has them.", []string{"api"}, nil)
+)
 
-func (s *spending) add(api string, millionths int64) {
+// announce makes an api's series exist before anything is spent.
+func (s *spending) announce(api string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.millionths[api] += millionths
+	if _, known := s.spent[api]; !known {
+		s.spent[api] = ledger.Spending{}
+	}
+}
+
+// add counts a record that was stored.
+func (s *spending) add(c *ledger.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := s.spent[c.API]
+	of.AddRecord(c)
+	s.spent[c.API] = of
 }
 
 // Describe implements prometheus.Collector.
-func (s *spending) Describe(ch chan<- *prometheus.Desc) { ch <- spendDesc }
+func (s *spending) Describe(ch chan<- *prometheus.Desc) {
+	ch <- spendDesc
+	ch <- doubtDesc
+}
 
 // Collect implements prometheus.Collector.
 func (s *spending) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for api, n := range s.millionths {
-		ch <- prometheus.MustNewConstMetric(spendDesc, prometheus.CounterValue, float64(n)/1e6, api)
+	for api, of := range s.spent {
+		ch <- prometheus.MustNewConstMetric(spendDesc, prometheus.CounterValue, float64(of.Spent)/1e6, api)
+		ch <- prometheus.MustNewConstMetric(doubtDesc, prometheus.CounterValue, float64(of.InDoubt)/1e6, api)
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Until is the messages of a stream up to a place. All fields are required.
+// Until is the messages of a stream up to a place. All fields but Clear are required.
 type Until struct {
 	Conn   *nats.Conn
 	Stream jetstream.Stream
 	From   jetstream.OrderedConsumerConfig // where they begin, and which of them are meant
 	Last   uint64                          // the sequence of the last one, as the stream's leader has it; see LastOf
+	Clear  bool                            // the consumer is deleted at the end, by who reads many parts: a server has only so many
 }
 
 // Bounds of such a reading: messages on their way at once, how long a replica that gives nothing is waited for until the leader
@@ -60,6 +61,9 @@ func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
 		return false, err
+	}
+	if o.Clear {
+		defer func() { _ = o.Stream.DeleteConsumer(ctx, consumer.CachedInfo().Name) }() // else it goes by itself after a while
 	}
 	msgs, err := consumer.Messages(jetstream.PullMaxMessages(upToAhead), jetstream.PullHeartbeat(time.Second))
 	if err != nil {

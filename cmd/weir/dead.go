@@ -45,7 +45,7 @@ func group(cmd *cobra.Command, args []string) error {
 }
 
 // letterFlags are the flags that choose letters.
-type letterFlags struct{ api, key, reason, since, until, status string }
+type letterFlags struct{ api, key, reason, since, until, status, job string }
 
 func (f *letterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.api, "api", "", "only of this api; _ for jobs of unknown apis")
@@ -66,7 +66,7 @@ func reasonNames() string {
 
 // filter reads the flags.
 func (f *letterFlags) filter(now time.Time) (deadletter.Filter, error) {
-	filter := deadletter.Filter{API: f.api, Key: f.key, Reason: deadletter.Reason(f.reason)}
+	filter := deadletter.Filter{API: f.api, Key: f.key, Reason: deadletter.Reason(f.reason), Job: f.job}
 	if f.reason != "" && !slices.Contains(deadletter.Reasons(), filter.Reason) {
 		return filter, cli.Usage(fmt.Errorf("--reason %q: the reasons are %s", f.reason, reasonNames()))
 	}

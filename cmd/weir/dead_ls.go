@@ -34,6 +34,7 @@ func deadListCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd.Flags())
+	cmd.Flags().StringVar(&flags.job, "job", "", "only of the job with this id; all letters are looked through for it")
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many to list; 0 for all")
 	as.Add(cmd.Flags(), "one JSON object a line")
 	return cmd

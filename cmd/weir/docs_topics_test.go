@@ -230,14 +230,26 @@ func TestDocsOfExitCodes(t *testing.T) {
 	sameNames(t, "exit-codes", codes, named)
 }
 
-// TestDocsTopicsAreNoCommands: weir help NAME would show one and hide the other.
-func TestDocsTopicsAreNoCommands(t *testing.T) {
+// TestDocsTopicsHideNoCommands: where a command has a topic's name, weir help NAME shows both.
+func TestDocsTopicsHideNoCommands(t *testing.T) {
+	both := 0
 	for _, c := range rootCommand().Commands() {
 		for _, name := range append(c.Aliases, c.Name()) {
-			if _, ok := help.Lookup(name); ok {
-				t.Errorf("%s is a command and a topic", name)
+			topic, ok := help.Lookup(name)
+			if !ok {
+				continue
+			}
+			both++
+			root, out := rootCommand(), &strings.Builder{}
+			root.SetOut(out)
+			root.SetArgs([]string{"help", name})
+			if err := root.Execute(); err != nil || !strings.Contains(out.String(), topic.Text()) || !strings.Contains(out.String(), c.Long+"\n\nUsage:\n  "+c.UseLine()) {
+				t.Errorf("%s is a command and a topic, and help shows %q (%v)", name, out, err)
 			}
 		}
+	}
+	if both == 0 {
+		t.Error("no topic has the name of a command: mend this test")
 	}
 }
 

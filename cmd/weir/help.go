@@ -40,7 +40,7 @@ Without either it lists what there is.`,
 func showHelp(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		if topic, ok := help.Lookup(args[0]); ok {
-			return showTopic(cmd.OutOrStdout(), topic)
+			return showTopicAndCommand(cmd, topic)
 		}
 	}
 	about, rest, err := cmd.Root().Find(args)
@@ -49,6 +49,26 @@ func showHelp(cmd *cobra.Command, args []string) error {
 	}
 	about.InitDefaultHelpFlag()
 	about.InitDefaultVersionFlag()
+	if err := about.Help(); err != nil {
+		return fmt.Errorf("write the help: %w", err)
+	}
+	return nil
+}
+
+// showTopicAndCommand writes a topic, and below it the help of the command that has its name, if there is one: results and events are
+// both.
+func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
+	if err := showTopic(cmd.OutOrStdout(), topic); err != nil {
+		return err
+	}
+	about, rest, err := cmd.Root().Find([]string{topic.Name})
+	if err != nil || len(rest) > 0 || about == cmd.Root() {
+		return nil //nolint:nilerr // there is no such command
+	}
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "\n%s: ", about.CommandPath()); err != nil {
+		return fmt.Errorf("write the help: %w", err)
+	}
+	about.InitDefaultHelpFlag()
 	if err := about.Help(); err != nil {
 		return fmt.Errorf("write the help: %w", err)
 	}

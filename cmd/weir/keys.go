@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,7 +25,8 @@ func keysCommand() *cobra.Command {
 		Long: `Lists the buckets of an api that hold unfinished jobs, deepest first, as the running dispatchers see them.
 
 DEPTH counts unfinished jobs, the ones being called too. WAIT is how long a job that came now would wait for its call,
-if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment.`,
+if no shared limit binds; WAITS FOR is what keeps the next job from being called this moment. Paused keys are listed
+also where no job of theirs waits.`,
 		Example: "  weir keys credit-check\n  weir keys credit-check --limit 5 --json | jq .key",
 		Args:    cli.Takes("API"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,20 +74,27 @@ func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format
 	if g.Missing > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
 	}
-	if len(g.Buckets) == 0 {
+	if g.Pause != nil {
+		_, _ = fmt.Fprintf(talk, "weir: %s is %s\n", api, cli.Visible(g.Pause.String()))
+	}
+	buckets := slices.Concat(g.Buckets, g.Resting)
+	if len(buckets) == 0 {
 		return cli.NotFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
 	out := cmd.OutOrStdout()
 	if as == cli.AsJSON {
-		for _, k := range g.Buckets {
+		for _, k := range buckets {
 			if err := cli.PrintJSON(out, k); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := keysTable(out, g.Buckets); err != nil {
+	if err := keysTable(out, buckets); err != nil {
 		return err
+	}
+	if g.RestingAll > len(g.Resting) {
+		_, _ = fmt.Fprintf(talk, "weir: %d of %d paused keys without jobs; --limit lists more\n", len(g.Resting), g.RestingAll)
 	}
 	if g.Keys > len(g.Buckets) {
 		_, _ = fmt.Fprintf(talk, "weir: the deepest %d of %d buckets, which hold %d jobs; --limit lists more\n", len(g.Buckets), g.Keys, g.Jobs)

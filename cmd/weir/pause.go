@@ -1,7 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"time"
+
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/ingest"
@@ -10,25 +14,54 @@ import (
 )
 
 func pauseCommand() *cobra.Command {
-	why, as := "", cli.ForPeople
+	why, lasting, as := "", "", cli.ForPeople
 	cmd := &cobra.Command{
 		Use:   "pause API [KEY]",
 		Short: "Keep an api, or one key of it, from being called",
 		Long: `Keeps an api, or one key of it, from being called until ` + "`weir resume`" + `. Jobs are taken and wait; calls that run
 may end. The pause is kept in NATS and survives restarts. The command returns when every dispatching replica has put it in force: no
 call starts after that. One that does not answer, because it is stopped or cut off, has its right to call ended, which takes some
-seconds; one that keeps that right and does not answer is named, and the command ends with 1.`,
-		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42",
+seconds; one that keeps that right and does not answer is named, and the command ends with 1.
+
+With --for it ends by itself, also where weir is restarted or another replica takes over meanwhile. Of two pauses of the same, one of
+which ends by itself, the later one stands. ` + "`weir status`" + ` lists what is paused.`,
+		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42 --for 2h",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			lasts, err := readLasting(lasting)
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--for %w", err))
+			}
 			return sayToAll(cmd, args, as, func(c *connect.Connection, o *control.OperatorCommand) error {
-				return o.Pause(cmd.Context(), c, cmd.ErrOrStderr(), why)
+				return o.Pause(cmd.Context(), c, cmd.ErrOrStderr(), control.Pausing{Why: why, For: lasts})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&why, "why", why, "why, for those who wonder later")
+	cmd.Flags().StringVar(&lasting, "for", lasting, "how long, as in 90s, 2h or 1d; without it until it is resumed")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
+}
+
+// Bounds of a pause that ends by itself.
+const (
+	shortestPause = time.Second
+	longestPause  = 366 * 24 * time.Hour
+)
+
+// readLasting reads how long a pause lasts; 0 for no text.
+func readLasting(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	lasts, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 90s, 2h or 1d", text)
+	}
+	if lasts < shortestPause || lasts > longestPause {
+		return 0, fmt.Errorf("%s is not within 1s to 366d", text)
+	}
+	return lasts, nil
 }
 
 func resumeCommand() *cobra.Command {

@@ -2,15 +2,19 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 const pausedYAML = `
@@ -84,6 +88,70 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	}
 	if n := r.messages("WEIR_DEAD"); n != 0 {
 		t.Errorf("%d letters: a pause ends no job", n)
+	}
+}
+
+// TestPauseEndsByItself: a pause that has an end holds over a restart, ends at its time, also where nobody runs then, and its key is
+// called from then on. An operator who pauses again before that is obeyed.
+func TestPauseEndsByItself(t *testing.T) {
+	api := startOrdered(t, nil)
+	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
+	pause := func(key string, lasts time.Duration) time.Time {
+		word, err := json.Marshal(schedule.Pause{At: time.Now(), By: "test", ForMS: lasts.Milliseconds()})
+		if err == nil {
+			_, err = r.control().Put(t.Context(), control.PauseEntry("pay", key), word)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		entry, err := r.control().Get(t.Context(), control.PauseEntry("pay", key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.eventually("the pause to be in force", func() bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok })
+		return entry.Created().Add(lasts)
+	}
+	inForce := func(key string) bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok }
+	calledAfter := func(key string, ends time.Time) {
+		t.Helper()
+		r.eventually("the end of the pause", func() bool { return len(r.results("pay", key)) == 1 })
+		if got := r.api.Arrivals(key); len(got) != 1 || r.api.Started().Add(time.Duration(got[0].At)).Before(ends.Add(-10*time.Millisecond)) {
+			t.Errorf("%s was called %d times, or before the end of its pause at %s", key, len(got), ends)
+		}
+		if inForce(key) {
+			t.Errorf("the pause of %s is in force after its end", key)
+		}
+	}
+	shortly, restarted, kept := pause("shortly", 500*time.Millisecond), pause("restarted", 2*time.Second), pause("kept", 300*time.Millisecond)
+	pause("kept", time.Hour) // again, for longer
+	for _, key := range []string{"shortly", "restarted", "kept"} {
+		r.pay(key, key)
+	}
+	calledAfter("shortly", shortly)
+	r.stop()
+	r.start()
+	calledAfter("restarted", restarted)
+	if time.Now().Before(kept) || !inForce("kept") || len(r.api.Arrivals("kept")) > 0 {
+		t.Error("the later of two pauses does not stand")
+	}
+
+	away := pause("away", time.Second)
+	r.pay("away", "away")
+	r.stop()
+	await.Until(t, "the end of the pause, while nobody runs", func() bool { return time.Now().After(away) })
+	r.start()
+	calledAfter("away", away)
+	if _, err := r.control().Get(t.Context(), control.PauseEntry("pay", "away")); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("the entry of a pause that is over: %v", err)
+	}
+	over := 0
+	for _, m := range r.stored("WEIR_EVENTS", "weir.events.resumed.pay.*") {
+		if strings.Contains(string(m.Data), "the pause is over") {
+			over++
+		}
+	}
+	if over != 3 {
+		t.Errorf("%d events tell of pauses that are over, want 3", over)
 	}
 }
 

@@ -92,7 +92,7 @@ func newRoleRig(t *testing.T) *roleRig {
 	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
 	api := startOrdered(t, map[string][]string{"bad": {"status=400", "status=400"}})
 	file := filepath.Join(t.TempDir(), "weir.yaml")
-	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
+	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    price: 0.10\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
 	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	s := externalSettings(t, address("worker"), file, "w")
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
@@ -122,7 +122,7 @@ func (r *roleRig) as(role string, args ...string) ended {
 // and operator and viewer see what they are to see.
 func TestRolesDoTheirWork(t *testing.T) {
 	r := newRoleRig(t)
-	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--wait"); got.code != 0 {
+	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--id", "good", "--wait"); got.code != 0 {
 		t.Fatalf("a producer cannot submit: %+v", got)
 	}
 	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "rejected") {
@@ -142,6 +142,12 @@ func TestRolesDoTheirWork(t *testing.T) {
 			{"dead stats", "rejected"},
 			{"dead show 1", "rejected"},
 			{"verify --json", "pay"},
+			{"status", "is healthy"},
+			{"spend --by key", "pay/vip"},
+			{"job good --json", `"state":"done"`},
+			{"results get good", "200"},
+			{"results ls", "good"},
+			{"events tail --since 1h --limit 1 --type dead", "rejected"},
 		} {
 			got := r.as(role, strings.Fields(c.args)...)
 			if got.code != 0 && got.code != cli.ExitNotFound || !strings.Contains(got.stdout+got.stderr, c.want) || strings.Contains(got.stderr, "refuses") {
@@ -212,6 +218,9 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		{"producer", "config show", "$JS.API.STREAM.INFO.KV_weir_config"},
 		{"producer", "dead ls", "$JS.API.STREAM.INFO.WEIR_DEAD"},
 		{"producer", "verify", "$JS.API.STREAM.INFO.KV_weir_config"},
+		{"producer", "status", "weir.operator.status"},
+		{"producer", "results ls", "$JS.API.STREAM.INFO.WEIR_RESULTS"},
+		{"producer", "events tail", "$JS.API.STREAM.INFO.WEIR_EVENTS"},
 	} {
 		if c.args[:6] == "config" && strings.Contains(c.args, "apply") {
 			writeFile(t, r.file, strings.Replace(mustRead(t, r.file), "100/s", "80/s", 1))
@@ -235,6 +244,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
 		"weir.dead.pay.rejected.k": "worker", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
 		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
+		"weir.operator.status": "operator viewer", "weir.operator.find.pay": "operator viewer",
 		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator", "weir.operator.redrive.pay.k": "operator",
 		"$KV.weir_config.current": "worker operator", "$KV.weir_control.x": "worker operator", "$KV.weir_leases.dispatch": "worker",
 		"$KV.weir_leases.member.x":        "worker operator mover",

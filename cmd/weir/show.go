@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -22,7 +23,10 @@ func showCommand() *cobra.Command {
 		Use:   "show API KEY",
 		Short: "Show one bucket: its next jobs, and why they wait",
 		Long: `Shows one bucket as its dispatcher sees it: how deep it is, how fast it leaks, what its next job waits for and until
-when, and its first jobs with the times at which their calls should start.`,
+when, and its first jobs with the times at which their calls should start.
+
+GETS is what the key gets in the long run beside the other keys that have jobs now: its own rate, or less where a limit that all keys
+share, or its calls in flight, bind sooner. Where there are replicas it is reckoned from the keys of the one that owns this key.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
 		Args:    cli.Takes("API", "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +59,9 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
 	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate))
+	if d.Gets != nil {
+		t.Row("gets", getsText(d.Gets))
+	}
 	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.Row("waits for", waitingText(d.Waits))
 	for i := range d.Limits {
@@ -80,6 +87,37 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 		return fmt.Errorf("write the bucket: %w", err)
 	}
 	return jobs.Print(out)
+}
+
+// getsText says what a key gets, and what binds it.
+func getsText(s *schedule.Share) string {
+	switch s.Limit {
+	case "":
+		return perText(s.PerSecond) + ": its own rate"
+	case schedule.InFlightLimit:
+		return perText(s.PerSecond) + ": as many calls as its in_flight lets run, by how long they take"
+	}
+	return fmt.Sprintf("%s of %s that limit %s lets pass: %s that %s jobs %s it", perText(s.PerSecond), perText(s.Of), cli.Visible(s.Limit),
+		cli.Count(s.Keys, "key"), cli.Verb(s.Keys, "has", "have"), cli.Verb(s.Keys, "uses", "share"))
+}
+
+// perText writes calls a second by the unit of time in which there is at least one: 2/s, 1.5/min, 3/d.
+func perText(perSecond float64) string {
+	n, unit := perSecond, "s"
+	for _, longer := range []struct {
+		times float64
+		unit  string
+	}{{60, "min"}, {60, "h"}, {24, "d"}} {
+		if n >= 0.95 {
+			break
+		}
+		n, unit = n*longer.times, longer.unit
+	}
+	text := strconv.FormatFloat(n, 'f', 1, 64)
+	if n >= 10 {
+		text = strconv.FormatFloat(n, 'f', 0, 64)
+	}
+	return strings.TrimSuffix(text, ".0") + "/" + unit
 }
 
 func preciseInterval(r schedule.RateState) string {

@@ -80,6 +80,8 @@ nsc add user --account "$ACCOUNT" --name operator \
 nsc add user --account "$ACCOUNT" --name viewer \
   --allow-pub 'weir.operator.keys.*' \
   --allow-pub 'weir.operator.show.*.*' \
+  --allow-pub 'weir.operator.status' \
+  --allow-pub 'weir.operator.find.*' \
   --allow-pub '$JS.API.INFO' \
   --allow-pub '$JS.API.STREAM.NAMES' \
   --allow-pub '$JS.API.STREAM.LIST' \

@@ -196,6 +196,7 @@ func (s *Schedule) reseat() {
 	}
 	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, map[string]*tenant{}
 	s.units = unitsOf(s.rules)
+	s.uses = make([]rateUse, len(s.rules.Shared))
 }
 
 // unitsOf is the time for which one unit keeps each shared limit, in microseconds.

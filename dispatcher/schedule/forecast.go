@@ -105,10 +105,12 @@ func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
 // prospect is when the call at a place should start, where its position counts calls without a slot. q is nil for a key
 // without jobs.
 func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
-	if _, paused := s.paused.keys[p.Key]; paused || s.paused.api != nil {
-		return Never
-	}
 	limits, from := s.LimitsOf(p.Key), max(now, s.held, s.breaker.until, s.governor.earliest())
+	if pause := s.paused.of(p.Key); pause != nil {
+		if from = max(from, pause.ends()); from == Never {
+			return Never
+		}
+	}
 	if q != nil {
 		limits = q.Limits
 		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())

@@ -23,7 +23,7 @@ type KeyState struct {
 	InFlight    int       `json:"in_flight"`
 	MaxInFlight int64     `json:"max_in_flight"`
 	Rate        RateState `json:"rate"`
-	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 when an operator has paused it
+	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 where nobody can say, as of a pause without an end
 	Waits       Waiting   `json:"waits"`
 }
 
@@ -55,16 +55,31 @@ func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 
 // Inspect tells a queue's state at now.
 func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
-	interval := s.rules.Interval(q.Limits.Rate)
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
-		Rate: RateState{
-			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst, Counts: q.Limits.Rate.Counted(),
-			IntervalUS: interval.Duration().Microseconds(),
-		},
+		Rate:   s.rateState(q.Limits.Rate),
 		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.Early(now)-q.count(granted, calling, settling), now)),
 		Waits:  s.waits(q, now),
+	}
+}
+
+// InspectPaused tells the state of a key without jobs, as far as it, or its api, is paused; ok is false where neither is.
+func (s *Schedule) InspectPaused(key string, now bucket.Micros) (state KeyState, ok bool) {
+	pause := s.paused.of(key)
+	if pause == nil {
+		return KeyState{}, false
+	}
+	limits := s.LimitsOf(key)
+	return KeyState{
+		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: s.rateState(limits.Rate),
+		WaitMS: waitMS(now, s.prospect(nil, Place{Key: key, Position: 1}, s.KnownTAT(key), now)), Waits: pause.waiting(),
+	}, true
+}
+
+func (s *Schedule) rateState(r bucket.Rate) RateState {
+	return RateState{
+		Count: r.Count, PerUS: r.Per.Microseconds(), Burst: r.Burst, Counts: r.Counted(), IntervalUS: s.rules.Interval(r).Duration().Microseconds(),
 	}
 }
 

@@ -6,11 +6,14 @@ import (
 	"weir/bucket"
 )
 
-// Pause is an operator's word that a key, or a whole api, is not to be called until they say so again.
+// Pause is an operator's word that a key, or a whole api, is not to be called until they say so again, or until its time is over.
+// Whoever keeps the pauses ends it by Resume then: the schedule goes by it only to tell when calls should start.
 type Pause struct {
-	At  time.Time `json:"at"`
-	By  string    `json:"by,omitempty"`
-	Why string    `json:"why,omitempty"`
+	At    time.Time `json:"at"`
+	By    string    `json:"by,omitempty"`
+	Why   string    `json:"why,omitempty"`
+	ForMS int64     `json:"for_ms,omitempty"` // from when it was stored on; 0: until it is resumed
+	Until time.Time `json:"until,omitzero"`   // when its time is over; zero where it has none
 }
 
 // String says who paused and why, as far as they told.
@@ -20,6 +23,9 @@ func (p Pause) String() string {
 		s += " by " + p.By
 	}
 	s += " at " + p.At.UTC().Format(time.RFC3339)
+	if !p.Until.IsZero() {
+		s += " until " + p.Until.UTC().Format(time.RFC3339)
+	}
 	if p.Why != "" {
 		s += ": " + p.Why
 	}
@@ -30,6 +36,26 @@ func (p Pause) String() string {
 type pauses struct {
 	api  *Pause
 	keys map[string]Pause
+}
+
+// of is the pause that keeps a key from being called: its own, or the api's where that lasts longer. nil where there is none.
+func (p *pauses) of(key string) *Pause {
+	own, paused := p.keys[key]
+	switch {
+	case !paused:
+		return p.api
+	case p.api != nil && !own.Until.IsZero() && (p.api.Until.IsZero() || p.api.Until.After(own.Until)):
+		return p.api
+	}
+	return &own
+}
+
+// ends is when a pause is over, Never where nobody knows.
+func (p *Pause) ends() bucket.Micros {
+	if p.Until.IsZero() {
+		return Never
+	}
+	return bucket.MicrosOf(p.Until)
 }
 
 // heldUntil is the time before which a queue must not be called, never while it is paused.

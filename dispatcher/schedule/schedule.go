@@ -45,6 +45,7 @@ type Schedule struct {
 	took         time.Duration // to make a job ready, lately
 	callTime     time.Duration // usual, of the api's calls
 	habits       habits
+	uses         []rateUse      // of the shared limits
 	levels       []bucket.Level // of the shared limits, when they were last looked at
 	suspects     suspects
 	probe        *Job                   // the one call that may be made while the breaker is not closed

@@ -48,11 +48,8 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 		return Waiting{For: WaitReading}
 	case q.Depth() == running:
 		return Waiting{For: WaitNothing}
-	case s.paused.api != nil:
-		return Waiting{For: WaitPaused, Why: s.paused.api.String()}
-	case q.paused:
-		p := s.paused.keys[q.Key]
-		return Waiting{For: WaitPaused, Why: p.String()}
+	case s.paused.api != nil, q.paused:
+		return s.paused.of(q.Key).waiting()
 	case q.early != nil && q.Depth()-q.early.size == running:
 		return waitUntil(WaitNotBefore, q.early.next(), "")
 	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
@@ -94,6 +91,16 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 		return w
 	}
 	return waitUntil(WaitRate, slot, "")
+}
+
+// waiting says of a pause what waits for it.
+func (p *Pause) waiting() Waiting {
+	w := Waiting{For: WaitPaused, Why: p.String()}
+	if !p.Until.IsZero() {
+		until := p.Until
+		w.Until = &until
+	}
+	return w
 }
 
 // nextRetry is the first of the queue's resting jobs that may be called again; nil where another job could be called

@@ -1,10 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
@@ -15,6 +17,9 @@ import (
 // KeyList are the deepest buckets of an api over all replicas.
 type KeyList struct {
 	Buckets             []schedule.KeyState
+	Resting             []schedule.KeyState // paused keys without jobs, by name
+	RestingAll          int                 // how many of them there are
+	Pause               *schedule.Pause     // of the whole api; nil where there is none
 	Keys, Jobs          int
 	Missing, Partitions int // of the Partitions nobody answered for so many
 }
@@ -37,7 +42,9 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 			return false
 		}
 		g.Buckets = append(g.Buckets, a.Deepest...)
+		g.Resting, g.RestingAll = append(g.Resting, a.Resting...), g.RestingAll+a.RestingAll
 		g.Keys, g.Jobs, g.Partitions = g.Keys+a.Keys, g.Jobs+a.Jobs, a.Partitions
+		g.Pause = cmp.Or(g.Pause, a.Pause)
 		owned += a.Owned
 		return owned >= a.Partitions
 	})
@@ -50,6 +57,8 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 	g.Missing = max(0, g.Partitions-owned)
 	slices.SortStableFunc(g.Buckets, func(a, b schedule.KeyState) int { return b.Depth - a.Depth })
 	g.Buckets = g.Buckets[:min(limit, len(g.Buckets))]
+	slices.SortFunc(g.Resting, func(a, b schedule.KeyState) int { return strings.Compare(a.Key, b.Key) })
+	g.Resting = g.Resting[:min(limit, len(g.Resting))]
 	return g, nil
 }
 

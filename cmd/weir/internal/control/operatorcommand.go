@@ -20,13 +20,14 @@ import (
 
 // OperatorCommand is what an operator says about an api or a key, and what it came to, as --json prints it.
 type OperatorCommand struct {
-	API      string `json:"api"`
-	Key      string `json:"key,omitempty"`
-	Paused   bool   `json:"paused"`
-	Changed  bool   `json:"changed"`           // it was not so before
-	Replicas int    `json:"replicas"`          // that have put it in force
-	Overdue  int    `json:"overdue,omitempty"` // that did not answer, and may not call any more
-	Trying   int    `json:"trying,omitempty"`  // whose breaker was open, and that call once now
+	API      string    `json:"api"`
+	Key      string    `json:"key,omitempty"`
+	Paused   bool      `json:"paused"`
+	Changed  bool      `json:"changed"`           // it was not so before
+	Until    time.Time `json:"until,omitzero"`    // of a pause that ends by itself
+	Replicas int       `json:"replicas"`          // that have put it in force
+	Overdue  int       `json:"overdue,omitempty"` // that did not answer, and may not call any more
+	Trying   int       `json:"trying,omitempty"`  // whose breaker was open, and that call once now
 
 	kv jetstream.KeyValue
 }
@@ -49,22 +50,68 @@ func (o *OperatorCommand) name() string {
 	return o.API + "/" + cli.Visible(o.Key)
 }
 
-// Pause keeps the api or the key from being called, and blocks until no replica may start a call of it. talk is told what came of it.
-func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, why string) error {
-	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: cli.User(), Why: why}
+// Pausing is what an operator says with a pause.
+type Pausing struct {
+	Why string
+	For time.Duration // it ends by itself after that; 0: it does not
+}
+
+// Pause keeps the api or the key from being called, and blocks until no replica may start a call of it. A pause that is there already
+// stays as it is, unless one of the two ends by itself: then the new one takes its place. talk is told what came of it.
+func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
+	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: cli.User(), Why: say.Why, ForMS: say.For.Milliseconds()}
 	o.Paused = true
-	_, err := o.kv.Create(ctx, PauseEntry(o.API, o.Key), marshal(p))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyExists):
-		_, _ = fmt.Fprintf(talk, "weir: %s is paused already\n", o.name())
-	case err != nil:
+	stands, err := o.storePause(ctx, p)
+	if err != nil {
 		return c.Explain(err)
-	default:
-		o.Changed = true
-		o.tell(ctx, c, talk, deadletter.HeldEvent, p.String())
+	}
+	if o.Until = stands.Until; o.Changed {
+		o.tell(ctx, c, talk, deadletter.HeldEvent, stands)
+	} else {
+		_, _ = fmt.Fprintf(talk, "weir: %s is paused already\n", o.name())
 	}
 	return o.awaitInForce(ctx, c, talk)
 }
+
+// storePause stores a pause, and returns the one that stands then.
+func (o *OperatorCommand) storePause(ctx context.Context, p schedule.Pause) (schedule.Pause, error) {
+	name := PauseEntry(o.API, o.Key)
+	for range mostPauseRaces {
+		revision, err := o.kv.Create(ctx, name, marshal(p))
+		if errors.Is(err, jetstream.ErrKeyExists) {
+			there, gone := o.kv.Get(ctx, name)
+			if errors.Is(gone, jetstream.ErrKeyNotFound) {
+				continue // it was resumed this moment
+			} else if gone != nil {
+				return p, gone
+			}
+			former := readPause(there)
+			if former.ForMS == 0 && p.ForMS == 0 {
+				return former, nil
+			}
+			if revision, err = o.kv.Update(ctx, name, marshal(p), there.Revision()); isWrongSequence(err) {
+				continue
+			}
+		}
+		if err != nil {
+			return p, err
+		}
+		o.Changed = true
+		if p.ForMS == 0 {
+			return p, nil
+		}
+		stored, err := o.kv.GetRevision(ctx, name, revision)
+		if err != nil { // somebody was quicker: what he said is told by him
+			p.Until = p.At.Add(time.Duration(p.ForMS) * time.Millisecond)
+			return p, nil //nolint:nilerr // the pause was stored
+		}
+		return readPause(stored), nil
+	}
+	return p, fmt.Errorf("%s: others pause and resume it at the same time: try again", o.name())
+}
+
+// mostPauseRaces is how often somebody else may pause or resume the same between two steps of a pause.
+const mostPauseRaces = 5
 
 // Resume ends a pause, and has an api called once at once whose breaker is open. It blocks until every replica that may call follows.
 func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, talk io.Writer) error {
@@ -83,7 +130,7 @@ func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, tal
 		return c.Explain(err)
 	}
 	o.Changed = true
-	o.tell(ctx, c, talk, deadletter.ResumedEvent, "resumed by "+cli.User())
+	o.tell(ctx, c, talk, deadletter.ResumedEvent, schedule.Pause{Why: "resumed by " + cli.User()})
 	if err := o.awaitInForce(ctx, c, talk); err != nil {
 		return err
 	}
@@ -118,8 +165,15 @@ func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	return err
 }
 
-func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk io.Writer, kind deadletter.EventType, why string) {
-	e := deadletter.Event{Type: kind, API: o.API, Key: o.Key, Data: deadletter.HoldData{Why: why}}
+func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk io.Writer, kind deadletter.EventType, p schedule.Pause) {
+	data := deadletter.HoldData{Why: p.Why}
+	if kind == deadletter.HeldEvent {
+		data.Why = p.String()
+	}
+	if !p.Until.IsZero() {
+		data.Until = &p.Until
+	}
+	e := deadletter.Event{Type: kind, API: o.API, Key: o.Key, Data: data}
 	if err := e.Publish(ctx, c.JetStream); err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: done, but the notification could not be stored: %v\n", err)
 	}
@@ -127,9 +181,10 @@ func (o *OperatorCommand) tell(ctx context.Context, c *connect.Connection, talk 
 
 // pausedAnswer is what one replica says of a pause.
 type pausedAnswer struct {
-	Instance string `json:"instance"`
-	Session  string `json:"session,omitempty"` // its lease
-	Paused   bool   `json:"paused"`
+	Instance string    `json:"instance"`
+	Session  string    `json:"session,omitempty"` // its lease
+	Paused   bool      `json:"paused"`
+	Until    time.Time `json:"until,omitzero"` // when the pause ends by itself; versions before this one do not tell
 }
 
 // How long a command may take to be in force on every replica, and how often they are asked.
@@ -147,6 +202,9 @@ func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connectio
 	if o.Paused {
 		state = "is paused"
 	}
+	if !o.Until.IsZero() {
+		state += " until " + cli.ClockTime(o.Until)
+	}
 	word, still := "resume", "no call may start there yet"
 	if o.Paused {
 		word, still = "pause", "calls may still start there"
@@ -162,7 +220,7 @@ func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connectio
 			var a pausedAnswer
 			switch {
 			case json.Unmarshal(data, &a) != nil:
-			case a.Paused == o.Paused:
+			case a.Paused == o.Paused && (a.Until.Equal(o.Until) || !o.Changed):
 				o.Replicas++
 			default:
 				behind = a.Instance

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -47,18 +48,25 @@ const watchRetry = 2 * time.Second
 // Pauses keeps a dispatching worker to the pauses in NATS.
 type Pauses struct {
 	nc       *nats.Conn
+	js       jetstream.JetStream
 	kv       jetstream.KeyValue
 	dispatch *dispatcher.Dispatcher
 	log      *slog.Logger
 	watcher  jetstream.KeyWatcher
-	applied  atomic.Uint64       // the revision of the newest word that was taken
-	inForce  map[string]struct{} // entries
+	applied  atomic.Uint64      // the revision of the newest word that was taken
+	inForce  map[string]inForce // by entry
+}
+
+// inForce is a pause as it stands in its entry.
+type inForce struct {
+	revision uint64
+	until    time.Time // zero: it does not end by itself
 }
 
 // OpenPauses puts the pauses in force that are there. No call may start before it returns: a restart must not call what
 // an operator has paused. The watch ends with life.
-func OpenPauses(ctx, life context.Context, nc *nats.Conn, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
-	p := &Pauses{nc: nc, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]struct{}{}}
+func OpenPauses(ctx, life context.Context, js jetstream.JetStream, kv jetstream.KeyValue, dispatch *dispatcher.Dispatcher, log *slog.Logger) (*Pauses, error) {
+	p := &Pauses{nc: js.Conn(), js: js, kv: kv, dispatch: dispatch, log: log.With("component", "pauses"), inForce: map[string]inForce{}}
 	if err := p.watch(life); err != nil {
 		return nil, err
 	}
@@ -128,18 +136,96 @@ func (p *Pauses) appliedRevision() uint64 { return p.applied.Load() }
 
 func (p *Pauses) follow(ctx context.Context) error {
 	for {
+		due, stop := p.nextEnd(time.Now())
 		select {
+		case <-due:
+			p.endOver(ctx, time.Now())
 		case entry, open := <-p.watcher.Updates():
 			if !open {
+				stop()
 				return errors.New("the watch of the pauses has ended")
 			}
 			if entry != nil {
 				p.take(entry)
 			}
 		case <-ctx.Done():
+			stop()
 			return context.Cause(ctx)
 		}
+		stop()
 	}
+}
+
+// endRetry is when the end of a pause is tried again that could not be stored.
+const endRetry = time.Second
+
+// nextEnd is told when the next pause is over; never where none ends by itself.
+func (p *Pauses) nextEnd(now time.Time) (due <-chan time.Time, stop func()) {
+	var first time.Time
+	for _, f := range p.inForce {
+		if !f.until.IsZero() && (first.IsZero() || f.until.Before(first)) {
+			first = f.until
+		}
+	}
+	if first.IsZero() {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(max(first.Sub(now), 0))
+	return timer.C, func() { timer.Stop() }
+}
+
+// endOver ends the pauses whose time is over: in NATS, so that all replicas hear of it as of an operator's word. Each of them tries;
+// the event has an id, so that it is stored once. A replica that is down meanwhile, or starts later, finds the entry gone, or ends it.
+func (p *Pauses) endOver(ctx context.Context, now time.Time) {
+	for entry, f := range p.inForce {
+		if f.until.IsZero() || f.until.After(now) {
+			continue
+		}
+		api, key, err := parsePauseEntry(entry)
+		if err == nil {
+			err = p.end(ctx, entry, f, deadletter.Event{
+				Type: deadletter.ResumedEvent, API: api, Key: key, ID: fmt.Sprintf("%s.%d.over", entry, f.revision),
+				Data: deadletter.HoldData{Why: "the pause is over"},
+			})
+		}
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("the end of a pause could not be stored; trying again", append(whatHolds(api, key), "err", err)...)
+			f.until = now.Add(endRetry)
+			p.inForce[entry] = f
+		}
+	}
+}
+
+// end ends one pause, unless it is another by now.
+func (p *Pauses) end(ctx context.Context, entry string, f inForce, e deadletter.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, endWait)
+	defer cancel()
+	err := p.kv.Delete(ctx, entry, jetstream.LastRevision(f.revision))
+	if isWrongSequence(err) {
+		p.inForce[entry] = inForce{revision: f.revision} // another replica was quicker, or an operator: the watch tells
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.inForce[entry] = inForce{revision: f.revision}
+	return e.Publish(ctx, p.js)
+}
+
+// endWait is how long the end of one pause may take to be stored.
+const endWait = 5 * time.Second
+
+// readPause reads what an entry says. One that nobody can read pauses all the same.
+func readPause(entry jetstream.KeyValueEntry) schedule.Pause {
+	var word schedule.Pause
+	if json.Unmarshal(entry.Value(), &word) != nil {
+		word = schedule.Pause{At: entry.Created()}
+	}
+	word.Until = time.Time{}
+	if word.ForMS > 0 { // by the server's clock, which is the same for all
+		word.Until = entry.Created().UTC().Add(time.Duration(word.ForMS) * time.Millisecond).Truncate(time.Millisecond)
+	}
+	return word
 }
 
 // take puts one word in force.
@@ -154,15 +240,12 @@ func (p *Pauses) take(entry jetstream.KeyValueEntry) {
 		p.log.Error("a pause names a key that cannot be read; it is left alone", "entry", entry.Key(), "err", err)
 		return
 	}
-	var word schedule.Pause
-	if json.Unmarshal(entry.Value(), &word) != nil {
-		word = schedule.Pause{At: entry.Created()} // its entry says what matters
-	}
+	word := readPause(entry)
 	if err := p.dispatch.Pause(api, key, word); err != nil {
 		p.log.Error("a pause cannot be put in force", append(whatHolds(api, key), "err", err)...)
 		return
 	}
-	p.inForce[entry.Key()] = struct{}{}
+	p.inForce[entry.Key()] = inForce{entry.Revision(), word.Until}
 	p.log.Info("paused", whatHolds(api, key, "by", word.By, "reason", word.Why)...)
 }
 

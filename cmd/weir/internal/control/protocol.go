@@ -19,6 +19,8 @@ const (
 	cancelSubject   = "weir.operator.cancel." // + api
 	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
+	statusSubject   = "weir.operator.status"
+	findSubject     = "weir.operator.find." // + api
 
 	reconcileSubject = "weir.operator.reconcile." // + api
 )
@@ -49,6 +51,9 @@ type inquiry struct {
 type keysAnswer struct {
 	dispatcher.APIState
 	Deepest []schedule.KeyState `json:"deepest"`
+	// Resting are paused keys without jobs, as many as were asked for, of RestingAll.
+	Resting    []schedule.KeyState `json:"resting,omitempty"`
+	RestingAll int                 `json:"resting_all,omitempty"`
 }
 
 // KeyShown is a key's bucket with the limits that all keys share, as far as they count something.

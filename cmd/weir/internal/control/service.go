@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/limitstate"
@@ -23,7 +24,9 @@ type ServiceOptions struct {
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
 	Config     func() ConfigState                       // of the configuration; who answers is put in
+	Ready      func(ctx context.Context) error          // whether a job could be taken and dispatched; it may write
 	Instance   string
+	Roles      []string
 }
 
 // errServiceEnds ends what is still being answered.
@@ -41,6 +44,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
 		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), searches: &sync.WaitGroup{},
+		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
 		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
@@ -50,6 +54,8 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
 		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*")),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
+		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject)),
+		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*")),
 	)
 	if err != nil {
 		cancel(errServiceEnds)
@@ -76,6 +82,8 @@ type operator struct {
 	searching chan struct{}
 	inquiring chan struct{}
 	searches  *sync.WaitGroup
+	started   time.Time
+	ready     *readiness
 }
 
 func (o operator) keys(req micro.Request) {
@@ -90,10 +98,15 @@ func (o operator) keys(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	data := marshal(keysAnswer{state, deepest})
-	for len(data) > o.most && len(deepest) > 1 { // keys may be long, and messages short
-		deepest = deepest[:len(deepest)/2]
-		data = marshal(keysAnswer{state, deepest})
+	answer := keysAnswer{APIState: state, Deepest: deepest}
+	if answer.Resting, answer.RestingAll, err = o.Dispatcher.PausedEmpty(api, readInquiry(req)); err != nil {
+		respondError(req, err)
+		return
+	}
+	data := marshal(answer)
+	for len(data) > o.most && len(answer.Deepest)+len(answer.Resting) > 1 { // keys may be long, and messages short
+		answer.Deepest, answer.Resting = answer.Deepest[:(len(answer.Deepest)+1)/2], answer.Resting[:len(answer.Resting)/2]
+		data = marshal(answer)
 	}
 	_ = req.Respond(data) // whoever asked has gone: nothing to do
 }
@@ -112,7 +125,10 @@ func (o operator) show(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	shown := KeyShown{detail, o.Limits(api)}
+	shown := KeyShown{KeyDetail: detail}
+	if state, err := o.Dispatcher.Detail(api, 0); err == nil {
+		shown.Limits = limitstate.WithUses(o.Limits(api), state.Uses)
+	}
 	data := marshal(shown)
 	for len(data) > o.most && len(shown.Next) > 1 {
 		shown.Next = shown.Next[:len(shown.Next)/2]
@@ -132,8 +148,8 @@ func (o operator) paused(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	_, paused := o.Dispatcher.Pauses(api)[key]
-	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused}))
+	p, paused := o.Dispatcher.Pauses(api)[key]
+	_ = req.Respond(marshal(pausedAnswer{o.Instance, o.Dispatcher.Session(), paused, p.Until}))
 }
 
 // try has an api called once at once whose breaker is open here, and says whether it was.
@@ -162,16 +178,7 @@ func (o operator) cancel(req micro.Request) {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
-	select {
-	case o.searching <- struct{}{}:
-	default:
-		respondError(req, errors.New("too many jobs are being cancelled at once: try again"))
-		return
-	}
-	o.searches.Go(func() {
-		defer func() { <-o.searching }()
-		ctx, cancel := context.WithTimeout(o.ctx, cancelTimeout)
-		defer cancel()
+	o.searchFor(req, func(ctx context.Context) {
 		state, err := o.Dispatcher.State(api)
 		if err != nil {
 			respondError(req, err)

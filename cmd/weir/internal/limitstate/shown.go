@@ -1,12 +1,15 @@
 package limitstate
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/dispatcher/schedule"
 )
 
 // LimitShown is what operators see of a limit's level.
@@ -20,6 +23,7 @@ type LimitShown struct {
 	Held    int64      `json:"held,omitempty"`    // calls that it would have held
 	Unknown bool       `json:"unknown,omitempty"` // counts as used up until the ledger is added up
 	Why     string     `json:"why,omitempty"`     // it could not be, and what to do
+	PerMS   int64      `json:"per_ms,omitempty"`  // of a rate: used is what started within it
 	Bound   bool       `json:"bound,omitempty"`   // used is the most that it can be, until calls before the start are added up
 }
 
@@ -36,6 +40,23 @@ func (b *Levels) Shown(api string) (limits []LimitShown) {
 		if l.Start < l.End {
 			until := l.End.Time()
 			s.Until = &until
+		}
+		limits = append(limits, s)
+	}
+	return limits
+}
+
+// WithUses adds what is used of the limits that no store keeps a level of: rates and calls in flight.
+func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
+	for _, u := range uses {
+		s := LimitShown{Limit: u.Limit, Used: u.Used, Count: u.Count, Unit: InUnits, PerMS: u.Per.Milliseconds()}
+		if u.Per == 0 {
+			s.Unit = InCalls
+		}
+		if i := slices.IndexFunc(limits, func(l LimitShown) bool { return l.Limit == u.Limit }); i >= 0 {
+			s.Shadow, s.Held = limits[i].Shadow, limits[i].Held
+			limits[i] = s
+			continue
 		}
 		limits = append(limits, s)
 	}
@@ -66,6 +87,10 @@ func (l *LimitShown) Text() string {
 		if l.Why != "" {
 			text += ": " + l.Why
 		}
+	case l.Unit == InCalls:
+		text = fmt.Sprintf("%d of %d calls running", l.Used, l.Count)
+	case l.PerMS > 0:
+		text = fmt.Sprintf("%d of %d used in the last %s", l.Used, l.Count, cli.Brief(time.Duration(l.PerMS)*time.Millisecond))
 	case l.Count > 0:
 		text = Amount(l.Used, l.Unit) + " of " + Amount(l.Count, l.Unit) + " used"
 		if l.Bound {
@@ -93,6 +118,7 @@ type Unit string
 // The units.
 const (
 	InUnits Unit = "units"      // one a call, where nothing else is configured
+	InCalls Unit = "calls"      // that run
 	InMoney Unit = "millionths" // of the currency
 )
 

@@ -53,7 +53,10 @@ type Counts struct {
 	First time.Time `json:"first,omitzero"`
 	Last  time.Time `json:"last,omitzero"`
 
-	BilledYes, BilledUnknown config.Money `json:"-"`
+	// Money is of every call that was read, also of those from before the limits were last changed; MoneyFrom is when the first of them
+	// started.
+	Money     ledger.Spending `json:"-"`
+	MoneyFrom time.Time       `json:"-"`
 }
 
 type keyReplay struct{ rate, inFlight *bucket.Checking }
@@ -87,6 +90,7 @@ func newReplay(a *config.API, since time.Time) *replay {
 // take takes one record in.
 func (r *replay) take(c *ledger.Record) {
 	r.charge(c)
+	r.spend(c)
 	if c.Started.Before(r.since) {
 		return
 	}
@@ -137,16 +141,19 @@ func (r *replay) used(l *bucket.Limit, now time.Time) *int64 {
 	return &used
 }
 
-// count counts money, and calls that should not have been.
-func (r *replay) count(c *ledger.Record) {
-	if price, err := config.ParseMoney(c.Price); err == nil {
-		switch c.Billed {
-		case deadletter.BilledYes:
-			r.BilledYes += price
-		case deadletter.BilledUnknown:
-			r.BilledUnknown += price
-		}
+// spend counts money: since when it was asked for, as `weir spend` does, whatever became of the limits meanwhile.
+func (r *replay) spend(c *ledger.Record) {
+	if r.changed.IsZero() && c.Started.Before(r.since) {
+		return
 	}
+	r.Money.AddRecord(c)
+	if r.MoneyFrom.IsZero() || c.Started.Before(r.MoneyFrom) {
+		r.MoneyFrom = c.Started
+	}
+}
+
+// count counts calls that should not have been.
+func (r *replay) count(c *ledger.Record) {
 	if c.Inquiry != "" {
 		return // it asked about the job's call, and was none of them
 	}

@@ -24,8 +24,9 @@ type Report struct {
 	Keys    int            `json:"keys"`
 	Counts
 
-	BilledYes     string        `json:"billed_yes"`
+	BilledYes     string        `json:"billed_yes"` // of every call that was read, as `weir spend` tells it
 	BilledUnknown string        `json:"billed_unknown"`
+	BilledSince   time.Time     `json:"billed_since,omitzero"` // when the first of them started
 	Limits        []LimitReport `json:"limits"`
 	Repeated      []SecondCall  `json:"repeated,omitempty"` // the first ones
 }
@@ -142,8 +143,12 @@ func tellTotals(w io.Writer, found []Report) error {
 		if !v.First.IsZero() {
 			started = fmt.Sprintf(", started %s to %s", cli.ClockTime(v.First), cli.ClockTime(v.Last))
 		}
-		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s, and perhaps %s more.\n", v.API, v.Verdict, cli.Count(v.Calls, "call"), cli.Count(v.Keys, "key"),
-			started, v.BilledYes, v.BilledUnknown)
+		since := ""
+		if !v.BilledSince.IsZero() {
+			since = " since " + v.BilledSince.UTC().Format(time.RFC3339)
+		}
+		_, err := fmt.Fprintf(w, "\n%s: %s. %s of %s%s; spent %s%s, and perhaps %s more.\n", v.API, v.Verdict, cli.Count(v.Calls, "call"), cli.Count(v.Keys, "key"),
+			started, v.BilledYes, since, v.BilledUnknown)
 		if err != nil {
 			return fmt.Errorf("write the verdict: %w", err)
 		}
@@ -172,8 +177,9 @@ func tellTotals(w io.Writer, found []Report) error {
 func (r *replay) verdict() Report {
 	v := Report{
 		API: r.api.Name, Since: r.since, Verdict: bucket.Pass, Keys: len(r.keys), Counts: r.Counts,
-		BilledYes: r.BilledYes.String(), BilledUnknown: r.BilledUnknown.String(),
+		BilledSince: r.MoneyFrom,
 	}
+	v.BilledYes, v.BilledUnknown = r.Money.Text()
 	own := map[string]LimitReport{}
 	for name, k := range r.keys {
 		limits := r.api.Rules.For(name)

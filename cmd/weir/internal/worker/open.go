@@ -26,7 +26,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
 			return err
 		}
-		if w.pauses, err = control.OpenPauses(ctx, w.base, w.nc, w.control, w.dispatch, w.log); err != nil {
+		if w.pauses, err = control.OpenPauses(ctx, w.base, w.js, w.control, w.dispatch, w.log); err != nil {
 			return err
 		}
 		w.registry.MustRegister(&w.levels)

@@ -44,11 +44,19 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
+		Ready: w.Ready, Roles: w.roles(),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+func (w *Worker) roles() (names []string) {
+	for _, r := range w.settings.Roles {
+		names = append(names, string(r))
+	}
+	return names
 }
 
 // takeJobs starts the intake.

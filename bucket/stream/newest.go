@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Newest is what is read of a stream from its end on backwards. JetStream and Stream are required.
+type Newest struct {
+	JetStream jetstream.JetStream
+	Stream    string
+	Subject   string    // "": all
+	Since     time.Time // only what was stored then or later, by the server; zero: from the beginning on
+	Most      int       // messages that are read at most; 0: no bound
+	Bare      bool      // without bodies
+}
+
+// Reach is how far a reading from the end on got.
+type Reach struct {
+	Read int       // messages
+	From time.Time // the oldest one's; zero where none was read
+	All  bool      // there is nothing before that was asked for
+}
+
+// Bounds of one block, which is in memory as a whole.
+const (
+	firstSpan = 256  // sequences that are looked at first
+	mostBare  = 4096 // messages without bodies
+	mostWhole = 512  // messages with bodies
+	mostBytes = 8 << 20
+)
+
+// ErrEnough ends a reading in order: whoever takes has what was wanted.
+var ErrEnough = errors.New("enough was read")
+
+// Read gives the messages to take, the newest first, until take fails or the bound is reached. It walks back in blocks, so that its
+// cost grows with what it gives, not with the stream, and memory with neither. It fails with jetstream.ErrStreamNotFound where there
+// is no such stream. It blocks until all are read, or ctx ends.
+func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (Reach, error) {
+	var reach Reach
+	source, err := n.JetStream.Stream(ctx, n.Stream)
+	if err != nil {
+		return reach, err
+	}
+	state := source.CachedInfo().State
+	subject := n.Subject
+	if subject == "" {
+		subject = ">"
+	}
+	last, err := LastOf(ctx, n.JetStream.Conn(), n.Stream, subject)
+	if err != nil {
+		return reach, err
+	}
+	first := max(1, state.FirstSeq)
+	if !n.Since.IsZero() && last > 0 {
+		oldest, err := FirstSince(ctx, n.JetStream.Conn(), n.Stream, subject, n.Since)
+		if err != nil {
+			return reach, err
+		}
+		if oldest == nil {
+			return Reach{All: true}, nil
+		}
+		first = max(first, oldest.Seq)
+	}
+	for span := uint64(firstSpan); last >= first; {
+		from := first
+		if last-first >= span {
+			from = last - span + 1
+		}
+		b, err := n.block(ctx, source, from, last)
+		if err != nil {
+			return reach, err
+		}
+		for _, m := range slices.Backward(b.kept) {
+			if n.Most > 0 && reach.Read == n.Most {
+				return reach, nil
+			}
+			reach.Read, reach.From = reach.Read+1, m.meta.Timestamp
+			if err := take(m.msg, m.meta); errors.Is(err, ErrEnough) {
+				return reach, nil
+			} else if err != nil {
+				return reach, err
+			}
+		}
+		switch last = from - 1; {
+		case b.dropped:
+			last, span = b.kept[0].meta.Sequence.Stream-1, max(firstSpan, span/4)
+		case len(b.kept) < n.most()/4:
+			span = min(span*4, 1<<40)
+		}
+	}
+	reach.All = true
+	return reach, nil
+}
+
+func (n *Newest) most() int {
+	if n.Bare {
+		return mostBare
+	}
+	return mostWhole
+}
+
+// newestBlock is the newest messages of a block.
+type newestBlock struct {
+	kept    []kept
+	bytes   int
+	dropped bool // there were more
+}
+
+type kept struct {
+	msg  jetstream.Msg
+	meta *jetstream.MsgMetadata
+}
+
+// block reads a part of the stream and keeps its newest messages.
+func (n *Newest) block(ctx context.Context, source jetstream.Stream, from, last uint64) (b newestBlock, err error) {
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, HeadersOnly: n.Bare}
+	if n.Subject != "" {
+		cfg.FilterSubjects = []string{n.Subject}
+	}
+	err = ReadUntil(ctx, Until{Conn: n.JetStream.Conn(), Stream: source, From: cfg, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		b.kept, b.bytes = append(b.kept, kept{msg, meta}), b.bytes+len(msg.Data())
+		for len(b.kept) > n.most() || b.bytes > mostBytes && len(b.kept) > 1 {
+			b.bytes -= len(b.kept[0].msg.Data())
+			b.kept[0], b.dropped = kept{}, true
+			b.kept = b.kept[1:]
+		}
+		return nil
+	})
+	if err != nil {
+		return b, fmt.Errorf("read %s: %w", n.Stream, err)
+	}
+	return b, nil
+}

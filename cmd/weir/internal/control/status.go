@@ -1,0 +1,126 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// ReplicaStatus is what one dispatching replica says of itself and of what it dispatches.
+type ReplicaStatus struct {
+	Instance string      `json:"instance"`
+	Session  string      `json:"session,omitempty"` // its lease
+	Version  string      `json:"version"`
+	Roles    []string    `json:"roles"`
+	Started  time.Time   `json:"started"`
+	Ready    bool        `json:"ready"`
+	Why      string      `json:"why,omitempty"` // it is not ready
+	Config   ConfigState `json:"config"`
+	APIs     []APIStatus `json:"apis"`
+}
+
+// APIStatus is one api as a replica sees it, with how much of its shared limits is used: of rates and calls in flight by this replica
+// alone.
+type APIStatus struct {
+	dispatcher.APIDetail
+	Limits []limitstate.LimitShown `json:"limits,omitempty"`
+}
+
+// Readiness is looked at for so long at most, and its answer holds for so long: whoever asks must not load the store.
+const (
+	readyTimeout = 3 * time.Second
+	readyHolds   = time.Second
+)
+
+// readiness remembers whether this replica is ready. It is safe for concurrent use.
+type readiness struct {
+	look func(context.Context) error
+
+	mu     sync.Mutex // of what follows; it is held while it is looked
+	looked time.Time
+	err    error
+}
+
+func (r *readiness) now(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.looked) < readyHolds {
+		return r.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	r.err, r.looked = r.look(ctx), time.Now()
+	return r.err
+}
+
+// status tells how this replica is, and all that it dispatches.
+func (o operator) status(req micro.Request) {
+	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
+	s := ReplicaStatus{
+		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
+		Config: o.Config(),
+	}
+	if err := o.ready.now(o.ctx); err != nil {
+		s.Ready, s.Why = false, err.Error()
+	}
+	data := marshal(s)
+	for ; limit > 0; limit /= 2 { // keys may be long, and messages short
+		s.APIs = nil
+		for _, api := range o.Dispatcher.APIs() {
+			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // else it has gone meanwhile
+				s.APIs = append(s.APIs, APIStatus{detail, limitstate.WithUses(o.Limits(api), detail.Uses)})
+			}
+		}
+		if whole := marshal(s); len(whole) <= o.most {
+			data = whole
+			break
+		}
+	}
+	_ = req.Respond(data) // whoever asked has gone: nothing to do
+}
+
+// statusWaits: who owns nothing cannot be known to be missing, so stragglers are waited for a little.
+var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
+
+// ErrNoDispatcher says that no replica that dispatches answers.
+var ErrNoDispatcher = errors.New("no dispatching weir answers")
+
+// Status asks every replica, and returns their answers by name. At most limit paused and held keys of each api are told. It fails
+// with ErrNoDispatcher where nobody answers, and blocks for five seconds at most.
+func Status(c *connect.Connection, limit int) ([]ReplicaStatus, error) {
+	var all []ReplicaStatus
+	failed := error(nil)
+	err := askFor(c, statusSubject, marshal(inquiry{limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
+		var s ReplicaStatus
+		switch {
+		case wrong != nil:
+			failed = wrong
+		case json.Unmarshal(data, &s) != nil:
+			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+		default:
+			all = append(all, s)
+		}
+		return false
+	})
+	slices.SortFunc(all, func(a, b ReplicaStatus) int { return strings.Compare(a.Instance, b.Instance) })
+	switch {
+	case len(all) > 0:
+		return all, nil
+	case errors.Is(err, errNobody), errors.Is(err, errSilent):
+		return nil, errors.Join(ErrNoDispatcher, err)
+	case err == nil:
+		err = failed
+	}
+	return all, err
+}

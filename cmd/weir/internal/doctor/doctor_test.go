@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/cmd/weir/internal/config"
+)
+
+// examine looks at a configuration on this machine, with no server to ask.
+func examine(t *testing.T, s *config.Settings, yaml string) []Finding {
+	t.Helper()
+	c, err := config.Parse([]byte(yaml), config.Options{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Examine(t.Context(), Options{Settings: s, Config: c})
+}
+
+func (f Finding) says(grade Grade, text string) bool {
+	return f.Grade == grade && strings.Contains(f.What+": "+f.Fix, text)
+}
+
+// TestFindings: what is wrong is found, each with its fix, and what is right is not complained of. No api is called.
+func TestFindings(t *testing.T) {
+	calls := 0
+	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ })
+	plain, secured := httptest.NewServer(handler), httptest.NewTLSServer(handler) // with a certificate that nobody knows
+	defer plain.Close()
+	defer secured.Close()
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // that is what is to be found
+		t.Fatal(err)
+	}
+	s := &config.Settings{DataDir: dir, Durability: config.DurabilityInterval}
+	found := examine(t, s, fmt.Sprintf(`
+apis:
+  good:
+    url: %s
+    price: 0.10
+    jitter: 1s
+    bucket: {rate: 1/s, capacity: 10, max_wait: 10m, in_flight: 1}
+    limits: [{name: all, rate: 20/s}, {name: together, in_flight: 9}, {name: spend, budget: 20.00/day}]
+  odd:
+    url: %s
+    price: 5.00
+    jitter: 1s
+    headers: {Authorization: "Bearer ${env:WEIR_TEST_NO_SUCH_SECRET}"}
+    bucket: {rate: 1/min, capacity: 1000, max_wait: 10m, in_flight: 9}
+    limits: [{name: all, rate: 1/h}, {name: together, in_flight: 3}, {name: spend, budget: 20.00/day}]
+  nobody:
+    url: https://no-such-host.invalid
+    jitter: 1s
+    bucket: {rate: 1/s, capacity: 10}
+`, plain.URL, secured.URL))
+	for text, grade := range map[string]Grade{
+		"WEIR_DURABILITY is interval: set WEIR_DURABILITY=always":                                   Watch,
+		"others on this machine may look into the data directory " + dir + " (mode 755)":            Watch,
+		"free on the disk of " + dir:                                                                Fine,
+		"this machine wakes a process":                                                              Fine,
+		"WEIR_TEST_NO_SUCH_SECRET":                                                                  Watch,
+		"api odd: a full bucket takes ":                                                             Watch,
+		"api odd: limit all lets ":                                                                  Watch,
+		"api odd: limit together lets 3 calls run, fewer than the 9 of one key":                     Watch,
+		"api odd: budget spend of 20.00 buys 4 calls: raise the budget":                             Watch,
+		"api odd: no TLS with 127.0.0.1:":                                                           Bad,
+		"api nobody: the name no-such-host.invalid is not known here":                               Bad,
+		"api good: " + strings.TrimPrefix(plain.URL, "http://") + " takes connections, without TLS": Fine,
+		"to be on disk": Fine,
+	} {
+		if text == "to be on disk" { // as fast as this machine's disk is
+			if !slices.ContainsFunc(found, func(f Finding) bool { return strings.Contains(f.What, text) }) {
+				t.Error("no sync was timed")
+			}
+			continue
+		}
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.says(grade, text) }) {
+			t.Errorf("%s: not found: %q in %+v", grade, text, found)
+		}
+	}
+	for _, f := range found {
+		if (f.Grade == Fine) != (f.Fix == "") || f.Grade != Fine && strings.Contains(f.What, "good") {
+			t.Errorf("found: %+v", f)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v in the data directory (%v)", left, err)
+	}
+	if calls > 0 {
+		t.Errorf("apis were called %d times", calls)
+	}
+}
+
+// TestRedisThatIsNotThere is a problem.
+func TestRedisThatIsNotThere(t *testing.T) {
+	t.Setenv("WEIR_REDIS_URL", "redis://:secret@127.0.0.1:1/0")
+	t.Setenv("WEIR_DATA_DIR", filepath.Join(t.TempDir(), "none"))
+	s, err := config.ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Examine(t.Context(), Options{Settings: s})
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.says(Bad, "WEIR_REDIS_URL ") }) || strings.Contains(fmt.Sprint(found), "secret") {
+		t.Errorf("found: %+v", found)
+	}
+	if !slices.ContainsFunc(found, func(f Finding) bool { return f.says(Watch, "there is no data directory ") }) {
+		t.Errorf("found: %+v", found)
+	}
+}

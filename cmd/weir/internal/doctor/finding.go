@@ -1,0 +1,91 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/status"
+)
+
+// Grade is how bad a finding is.
+type Grade string
+
+// The grades.
+const (
+	Fine  Grade = "ok"
+	Watch Grade = "warning"
+	Bad   Grade = "problem"
+)
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Grade Grade  `json:"grade"`
+	What  string `json:"what"`
+	Fix   string `json:"fix,omitempty"`
+}
+
+// Options are what is examined. Config and Status are nil where there are none.
+type Options struct {
+	Settings   *config.Settings
+	Connection *connect.Connection // nil where the server cannot be reached
+	Config     *config.Config
+	Status     *status.Status
+}
+
+// examination gathers findings.
+type examination struct {
+	Options
+	findings []Finding
+}
+
+func (e *examination) fine(format string, args ...any) {
+	e.findings = append(e.findings, Finding{Fine, fmt.Sprintf(format, args...), ""})
+}
+
+func (e *examination) watch(fix, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Watch, fmt.Sprintf(format, args...), fix})
+}
+
+func (e *examination) bad(fix, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Bad, fmt.Sprintf(format, args...), fix})
+}
+
+// Examine looks at everything and returns what it found, in a fixed order. It blocks for some seconds for each api that does not answer.
+func Examine(ctx context.Context, o Options) []Finding {
+	e := &examination{Options: o}
+	e.running()
+	e.environment()
+	e.dataDirectory()
+	e.server(ctx)
+	e.redis(ctx)
+	e.timers(ctx)
+	e.limits()
+	e.ways(ctx)
+	return e.findings
+}
+
+// running takes over what the status says.
+func (e *examination) running() {
+	if e.Status == nil {
+		return
+	}
+	for _, p := range e.Status.Problems {
+		e.bad(p.Fix, "%s", p.What)
+	}
+	if len(e.Status.Problems) == 0 {
+		e.fine("weir runs and is healthy: %s, dispatched by %s", cli.Count(len(e.Status.APIs), "api"), cli.Count(len(e.Status.Replicas), "replica"))
+	}
+}
+
+// environment is what the variables say that is probably not meant.
+func (e *examination) environment() {
+	for _, p := range e.Settings.Warnings {
+		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
+	}
+	if e.Settings.Embedded() && e.Settings.Durability == config.DurabilityInterval {
+		e.watch("set WEIR_DURABILITY=always", "a power cut may lose the jobs of the last second that were promised: WEIR_DURABILITY is interval")
+	}
+}

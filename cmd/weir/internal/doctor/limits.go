@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/limitstate"
+)
+
+// limits looks for what contradicts itself in the configuration.
+func (e *examination) limits() {
+	if e.Config == nil {
+		return
+	}
+	before := len(e.findings)
+	for _, p := range append(append([]config.Problem{}, e.Config.Warnings...), e.Config.MissingSecrets(nil)...) {
+		e.watch(p.Fix, "%s: %s", p.Path, p.Message)
+	}
+	for i := range e.Config.APIs {
+		e.limitsOf(&e.Config.APIs[i])
+	}
+	if len(e.findings) == before {
+		e.fine("no limit contradicts another")
+	}
+}
+
+func (e *examination) limitsOf(a *config.API) {
+	own := a.Rules.Interval(a.Rules.Key.Rate)
+	drains := time.Duration(float64(a.Rules.Key.Capacity) / own.PerSecond() * float64(time.Second))
+	if wait := a.Rules.Key.MaxWait; wait > 0 && wait < drains/2 {
+		e.watch("lower the capacity, or raise max_wait", "api %s: a full bucket takes %s to drain, and max_wait is %s: most of the capacity of %d is never used", a.Name,
+			drains.Round(time.Second), wait, a.Rules.Key.Capacity)
+	}
+	for i := range a.Rules.Shared {
+		l := &a.Rules.Shared[i]
+		switch l.Kind() {
+		case bucket.KindRate:
+			if all := a.Rules.Interval(*l.Rate).PerSecond(); all < own.PerSecond() && !l.Shadow {
+				e.watch("lower bucket.rate, or raise the limit", "api %s: limit %s lets %.3g calls a second pass, less than the %.3g of one key: no key ever gets its rate",
+					a.Name, l.Name, all, own.PerSecond())
+			}
+		case bucket.KindInFlight:
+			if l.InFlight < a.Rules.Key.InFlight {
+				e.watch("lower bucket.in_flight, or raise the limit", "api %s: limit %s lets %d calls run, fewer than the %d of one key", a.Name, l.Name, l.InFlight, a.Rules.Key.InFlight)
+			}
+		case bucket.KindBudget:
+			if int64(a.Price) > l.Budget.Count/10 {
+				e.watch("raise the budget", "api %s: budget %s of %s buys %d calls", a.Name, l.Name, limitstate.Amount(l.Budget.Count, limitstate.InMoney), l.Budget.Count/int64(a.Price))
+			}
+		case bucket.KindQuota:
+		}
+	}
+}

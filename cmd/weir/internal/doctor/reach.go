@@ -1,0 +1,128 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/url"
+	"time"
+
+	"weir/bucket/redisstore"
+	"weir/cmd/weir/internal/connect"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bounds of what is waited for, and what is too little.
+const (
+	reachWait    = 5 * time.Second
+	clockApart   = time.Second
+	certExpires  = 14 * 24 * time.Hour
+	fullFraction = 0.875 // of the store: from there on intake answers 503
+)
+
+// server looks at the NATS server: its room, and its clock.
+func (e *examination) server(ctx context.Context) {
+	if e.Connection == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	defer cancel()
+	asking, done := e.Connection.Denied.Tolerate(ctx)
+	defer done()
+	account, err := e.Connection.JetStream.AccountInfo(asking)
+	if err != nil {
+		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell how full it is: %v", e.Connection.At, err)
+	} else if most := account.Limits.MaxStore; most > 0 && float64(account.Store) > fullFraction*float64(most) {
+		e.bad("make room: results.max_age, `weir dead purge`, or a larger store", "the store is full to %d percent: intake answers 503", 100*int64(account.Store)/most)
+	} else {
+		e.fine("the store has %d MiB of jobs, results, letters and records", account.Store>>20)
+	}
+	e.clocks(asking)
+}
+
+// clocks compares this machine's clock with the server's.
+func (e *examination) clocks(ctx context.Context) {
+	begun := time.Now()
+	s, err := e.Connection.JetStream.Stream(ctx, "KV_"+connect.ConfigBucket)
+	trip := time.Since(begun)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		e.watch("start `weir serve`", "weir has not run on the server at %s", e.Connection.At)
+	case err != nil:
+		e.watch("use the credentials of an operator or viewer", "the server at %s does not tell its time: %v", e.Connection.At, err)
+	default:
+		apart := s.CachedInfo().TimeStamp.Sub(begun.Add(trip / 2)).Abs()
+		if apart > clockApart+trip {
+			e.bad("run NTP on both machines", "this machine's clock and the server's are %s apart: calendar limits, deadlines and --since go wrong by that", apart.Round(time.Millisecond))
+			return
+		}
+		e.fine("this machine's clock agrees with the server's, to %s", max(apart, trip).Round(time.Millisecond))
+	}
+}
+
+// redis looks whether Redis can be counted in: dialing asks for its version, and whether it evicts.
+func (e *examination) redis(ctx context.Context) {
+	if !e.Settings.RedisURL.IsSet() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	defer cancel()
+	client, err := redisstore.Dial(ctx, e.Settings.RedisURL.Reveal())
+	if err != nil {
+		e.bad("see the reason; weir needs a Redis that evicts nothing (maxmemory-policy noeviction)", "WEIR_REDIS_URL %s: %v", e.Settings.RedisURL, err)
+		return
+	}
+	_ = client.Close()
+	e.fine("Redis at %s answers, and evicts nothing", e.Settings.RedisURL)
+}
+
+// ways looks at the way to each api, without calling it.
+func (e *examination) ways(ctx context.Context) {
+	if e.Config == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for i := range e.Config.APIs {
+		a := &e.Config.APIs[i]
+		if at := a.URL.Scheme + "://" + a.URL.Host; !seen[at] && ctx.Err() == nil {
+			seen[at] = true
+			e.way(ctx, a.Name, a.URL)
+		}
+	}
+}
+
+func (e *examination) way(ctx context.Context, api string, to *url.URL) {
+	ctx, cancel := context.WithTimeout(ctx, reachWait)
+	defer cancel()
+	host, port := to.Hostname(), to.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[to.Scheme]
+	}
+	if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
+		e.bad("mend apis."+api+".url, or the name servers of this machine", "api %s: the name %s is not known here: %v", api, host, err)
+		return
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		e.bad("let this machine reach it: look at firewalls and at apis."+api+".url", "api %s: no connection to %s:%s: %v", api, host, port, err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if to.Scheme != "https" {
+		e.fine("api %s: %s:%s takes connections, without TLS", api, host, port)
+		return
+	}
+	secured := tls.Client(conn, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12})
+	if err := secured.HandshakeContext(ctx); err != nil {
+		e.bad("have its certificate mended, or its CA added to this machine's", "api %s: no TLS with %s:%s: %v", api, host, port, err)
+		return
+	}
+	left := time.Until(secured.ConnectionState().PeerCertificates[0].NotAfter)
+	if left < certExpires {
+		e.watch("tell those who run it", "api %s: the certificate of %s ends in %d hours", api, host, int(left.Hours()))
+		return
+	}
+	e.fine("api %s: %s:%s speaks TLS, with a certificate for %d more days", api, host, port, int(left.Hours()/24))
+}

@@ -1,0 +1,248 @@
+package spend
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher/ledger"
+)
+
+// By is what calls are added up by: a closed set.
+type By string
+
+// What they may be added up by. A tenant is the part of a key before the api's tenant_until, or where it has none before the first dot.
+const (
+	ByAPI    By = "api"
+	ByKey    By = "key"
+	ByTenant By = "tenant"
+	ByDay    By = "day" // of UTC
+)
+
+// Groupings returns all of them.
+func Groupings() []By { return []By{ByAPI, ByKey, ByTenant, ByDay} }
+
+// Options say what is added up.
+type Options struct {
+	By     By
+	API    string             // only of this one; "": of all
+	Since  time.Time          // calls that started then or later
+	Now    time.Time          // the budgets' windows are those of then
+	Config *config.Config     // has the budgets, and what ends tenants; nil where none is known
+	Read   func(n, of uint64) // is told how far it is, every few thousand records; may be nil
+}
+
+// Group is what was spent on the calls of one api, key, tenant or day.
+type Group struct {
+	API     string `json:"api,omitempty"`
+	Key     string `json:"key,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
+	Day     string `json:"day,omitempty"`
+	Calls   int64  `json:"calls"` // that were billed, or are in doubt
+	Spent   string `json:"spent"`
+	InDoubt string `json:"in_doubt"`
+
+	money ledger.Spending
+}
+
+// Budget is how a budget stands in its present window, by the ledger.
+type Budget struct {
+	API     string    `json:"api"`
+	Limit   string    `json:"limit"`
+	From    time.Time `json:"from"`
+	Until   time.Time `json:"until,omitzero"` // zero for one that slides
+	Spent   string    `json:"spent"`
+	InDoubt string    `json:"in_doubt"`
+	Budget  string    `json:"budget"`
+	// Counted is what a running weir counts: besides what is spent and in doubt, what calls under way may cost. "" where none answered.
+	Counted string `json:"counted,omitempty"`
+	Shadow  bool   `json:"shadow,omitempty"`
+
+	limit *bucket.Limit
+	money ledger.Spending
+}
+
+// Account is what was spent.
+type Account struct {
+	Since   time.Time `json:"since"`
+	Spent   string    `json:"spent"`
+	InDoubt string    `json:"in_doubt"`
+	Groups  []*Group  `json:"groups"`
+	Budgets []*Budget `json:"budgets"`
+	// Unreadable are records that nobody can read: what their calls cost is not in here.
+	Unreadable int `json:"unreadable,omitempty"`
+	// Begins is since when the ledger tells everything, where that is later than what was asked for.
+	Begins time.Time `json:"ledger_begins,omitzero"`
+}
+
+// mostGroups bounds the groups: what is beyond them is one group without a name.
+const mostGroups = 1 << 20
+
+// readEvery is after how many records it is told how far the reading is.
+const readEvery = 10_000
+
+// Of adds up what was spent. It fails with ledger.ErrNoLedger, and blocks until the ledger is read from the beginning of the period, or
+// of the first budget's window, on.
+func Of(ctx context.Context, c *connect.Connection, o Options) (*Account, error) {
+	a := &adder{Options: o, groups: map[Group]*Group{}, account: &Account{Since: o.Since.UTC(), Groups: []*Group{}, Budgets: []*Budget{}}}
+	from := a.openBudgets()
+	extent, err := ledger.ExtentOf(ctx, c.JetStream)
+	if err == nil && extent.Begins.After(o.Since) {
+		a.account.Begins = extent.Begins.UTC()
+	}
+	a.account.Unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: from}, func(r *ledger.Record, read, of uint64) error {
+		if o.Read != nil && read%readEvery == 0 {
+			o.Read(read, of)
+		}
+		a.add(r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.conclude()
+	return a.account, nil
+}
+
+// adder adds calls up.
+type adder struct {
+	Options
+	groups  map[Group]*Group // by their names
+	total   ledger.Spending
+	account *Account
+}
+
+// openBudgets finds the budgets' windows, and from when on the ledger is read.
+func (a *adder) openBudgets() (from time.Time) {
+	from = a.Since
+	if a.Config == nil {
+		return from
+	}
+	for i := range a.Config.APIs {
+		api := &a.Config.APIs[i]
+		if a.API != "" && api.Name != a.API {
+			continue
+		}
+		rules := api.CallRules()
+		for k := range rules.Shared {
+			if l := &rules.Shared[k]; l.Budget != nil {
+				b := &Budget{API: api.Name, Limit: l.Name, limit: l, Budget: config.Money(l.Budget.Count).String(), Shadow: l.Shadow}
+				b.From, b.Until = window(l, a.Now)
+				if b.From.Before(from) {
+					from = b.From
+				}
+				a.account.Budgets = append(a.account.Budgets, b)
+			}
+		}
+	}
+	return from
+}
+
+// window is the budget's present one.
+func window(l *bucket.Limit, now time.Time) (from, until time.Time) {
+	if l.Budget.Window == bucket.Sliding {
+		return now.Add(-l.Budget.Per).UTC(), time.Time{}
+	}
+	start, end := l.Budget.Period(bucket.MicrosOf(now))
+	return start.Time(), end.Time()
+}
+
+func (a *adder) add(r *ledger.Record) {
+	for _, b := range a.account.Budgets {
+		if _, in := r.Took(b.limit); in && b.API == r.API && !limitstate.ChargedAt(r).Time().Before(b.From) {
+			b.money.AddRecord(r)
+		}
+	}
+	if r.Started.Before(a.Since) {
+		return
+	}
+	var of ledger.Spending
+	if of.AddRecord(r); of == (ledger.Spending{}) {
+		return
+	}
+	a.total.Plus(of)
+	g := a.group(a.nameOf(r))
+	g.Calls++
+	g.money.Plus(of)
+}
+
+// nameOf is the group that a call belongs to, by its names alone.
+func (a *adder) nameOf(r *ledger.Record) Group {
+	switch a.By {
+	case ByKey:
+		return Group{API: r.API, Key: r.Key}
+	case ByTenant:
+		return Group{API: r.API, Tenant: a.tenant(r)}
+	case ByDay:
+		return Group{Day: r.Started.UTC().Format(time.DateOnly)}
+	case ByAPI:
+	}
+	return Group{API: r.API}
+}
+
+func (a *adder) tenant(r *ledger.Record) string {
+	if a.Config != nil {
+		if api, ok := a.Config.API(r.API); ok && api.Rules.TenantUntil != "" {
+			return api.Rules.Tenant(r.Key)
+		}
+	}
+	tenant, _, _ := strings.Cut(r.Key, ".")
+	return tenant
+}
+
+func (a *adder) group(name Group) *Group {
+	g := a.groups[name]
+	if g == nil && len(a.groups) >= mostGroups {
+		name = Group{}
+		g = a.groups[name]
+	}
+	if g == nil {
+		g = &Group{API: name.API, Key: name.Key, Tenant: name.Tenant, Day: name.Day}
+		a.groups[name] = g
+	}
+	return g
+}
+
+// conclude writes the sums, the dearest first; days in their order.
+func (a *adder) conclude() {
+	out := a.account
+	out.Spent, out.InDoubt = a.total.Text()
+	for _, g := range a.groups {
+		g.Spent, g.InDoubt = g.money.Text()
+		out.Groups = append(out.Groups, g)
+	}
+	slices.SortFunc(out.Groups, func(x, y *Group) int {
+		return cmp.Or(strings.Compare(x.Day, y.Day), cmp.Compare(y.money.Spent+y.money.InDoubt, x.money.Spent+x.money.InDoubt),
+			strings.Compare(x.API, y.API), strings.Compare(x.Key, y.Key), strings.Compare(x.Tenant, y.Tenant))
+	})
+	for _, b := range out.Budgets {
+		b.Spent, b.InDoubt = b.money.Text()
+	}
+}
+
+// Heard takes in what a running weir counts of a budget.
+func (a *Account) Heard(api string, limits []limitstate.LimitShown) {
+	for _, b := range a.Budgets {
+		for i := range limits {
+			if l := &limits[i]; b.API == api && l.Limit == b.Limit && !l.Unknown {
+				b.Counted = limitstate.Amount(l.Used, l.Unit)
+			}
+		}
+	}
+}
+
+// Group is what was spent on an api, where the calls were added up by it; nil where nothing was.
+func (a *Account) Group(api string) *Group {
+	for _, g := range a.Groups {
+		if g.API == api {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Level is how bad something is, as Nagios and those who do like it count it.
+type Level int
+
+// The levels. Unknown says that nobody could look.
+const (
+	OK Level = iota
+	Warning
+	Critical
+	Unknown
+)
+
+// String is the level as monitoring systems write it.
+func (l Level) String() string {
+	return [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[l]
+}
+
+// Threshold is from which value on something is bad; nil: never.
+type Threshold struct{ Warn, Crit *float64 }
+
+// Thresholds are what is looked at by numbers. Problems are critical whatever they say.
+type Thresholds struct {
+	Jobs    Threshold // unfinished, of any api
+	Letters Threshold // dead letters, of any api
+	Used    Threshold // percent of any quota or budget of which calls are held when it is used up
+}
+
+// Check is one thing that was looked at.
+type Check struct {
+	Name  string  `json:"check"`
+	Of    string  `json:"of,omitempty"` // the api, or api/limit
+	Level Level   `json:"level"`
+	Value float64 `json:"value"`
+	Text  string  `json:"text"`
+
+	Threshold `json:"-"`
+}
+
+func (t Threshold) level(value float64) Level {
+	switch {
+	case t.Crit != nil && value >= *t.Crit:
+		return Critical
+	case t.Warn != nil && value >= *t.Warn:
+		return Warning
+	}
+	return OK
+}
+
+// Checks looks at a status by thresholds. The first tells of problems.
+func (s *Status) Checks(t Thresholds) []Check {
+	problems := Check{Name: "problems", Value: float64(len(s.Problems)), Text: "no problem"}
+	if len(s.Problems) > 0 {
+		var what []string
+		for _, p := range s.Problems {
+			what = append(what, p.What)
+		}
+		problems.Level, problems.Text = Critical, strings.Join(what, "; ")
+	}
+	checks := []Check{problems}
+	letters := map[string]float64{}
+	for _, l := range s.Letters {
+		letters[l.API] += float64(l.Letters)
+	}
+	for _, a := range s.APIs {
+		checks = append(checks, measure("jobs", a.API, float64(a.Jobs), t.Jobs, "%s has %.0f unfinished jobs"),
+			measure("letters", a.API, letters[a.API], t.Letters, "%s has %.0f dead letters"))
+		for i := range a.Limits {
+			l := &a.Limits[i]
+			if l.PerMS == 0 && l.Unit != "calls" && l.Count > 0 && !l.Shadow {
+				checks = append(checks, measure("used", a.API+"/"+l.Limit, 100*float64(l.Used)/float64(l.Count), t.Used, "%s is used by %.0f percent"))
+			}
+		}
+	}
+	return checks
+}
+
+func measure(name, of string, value float64, t Threshold, text string) Check {
+	return Check{Name: name, Of: of, Level: t.level(value), Value: value, Text: fmt.Sprintf(text, of, value), Threshold: t}
+}
+
+// Worst is the worst level of all checks.
+func Worst(checks []Check) (worst Level) {
+	for _, c := range checks {
+		worst = max(worst, c.Level)
+	}
+	return worst
+}

@@ -1,0 +1,55 @@
+package status
+
+import (
+	"fmt"
+	"strconv"
+
+	"weir/cmd/weir/internal/cli"
+)
+
+// Problem is what somebody has to mend, with what to do.
+type Problem struct {
+	What string `json:"what"`
+	Fix  string `json:"fix"`
+}
+
+func (s *Status) problem(what, fix string) { s.Problems = append(s.Problems, Problem{what, fix}) }
+
+func version(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// judge finds what is wrong.
+func (s *Status) judge() {
+	if s.Intakes == 0 {
+		s.problem("nobody takes jobs: no weir with the role ingest answers", "start `weir serve` with the role ingest")
+	}
+	for _, r := range s.Replicas {
+		if !r.Ready {
+			s.problem(fmt.Sprintf("replica %s is not ready: %s", r.Instance, r.Why), "look at its log")
+		}
+	}
+	for _, a := range s.APIs {
+		a.judge(s)
+	}
+	s.Healthy = len(s.Problems) == 0
+}
+
+func (a *API) judge(s *Status) {
+	if missing := a.Partitions - a.Owned; missing > 0 {
+		s.problem(fmt.Sprintf("api %s: nobody dispatches %d of its %d partitions", a.API, missing, a.Partitions),
+			"it passes in some seconds where a replica has just gone; else look whether enough replicas run (those of a version before this one do not answer)")
+	}
+	for _, h := range a.Holds {
+		if h.Fault {
+			s.problem(fmt.Sprintf("api %s is not called: %s", a.API, h.Why), fmt.Sprintf("mend it; `weir resume %s` tries it at once", a.API))
+			break // each replica tells it
+		}
+	}
+	if a.limiterDown {
+		s.problem(fmt.Sprintf("api %s: the store of its limits does not answer: calls hold", a.API), "look at Redis, and at the log")
+	}
+	for i := range a.Limits {
+		if l := &a.Limits[i]; l.Unknown && l.Why != "" {
+			s.problem(fmt.Sprintf("api %s: limit %s %s", a.API, cli.Visible(l.Limit), l.Text()), "see the reason")
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Status is how weir is.
+type Status struct {
+	Healthy  bool      `json:"healthy"`
+	Problems []Problem `json:"problems"`
+	At       time.Time `json:"at"`
+	Server   string    `json:"server"`
+	Config   uint64    `json:"config"` // the newest version that a replica follows
+	APIs     []*API    `json:"apis"`
+	Replicas []Replica `json:"replicas"`
+	Intakes  int       `json:"intakes"` // replicas that take jobs; -1 where that may not be asked
+	Letters  []Letters `json:"letters"`
+	// LettersAll is how many letters are kept; Letters is empty where they are of too many keys to be told apart quickly.
+	LettersAll uint64 `json:"letters_all"`
+}
+
+// API is one api over all replicas.
+type API struct {
+	API        string                  `json:"api"`
+	Partitions int                     `json:"partitions"`
+	Owned      int                     `json:"owned"`
+	Keys       int                     `json:"keys"`
+	Jobs       int                     `json:"jobs"`
+	InFlight   int                     `json:"in_flight"`
+	Pause      *schedule.Pause         `json:"pause,omitempty"` // of the whole api
+	PausedKeys int                     `json:"paused_keys"`
+	Pauses     []dispatcher.KeyPause   `json:"pauses,omitempty"`
+	HeldKeys   int                     `json:"held_keys"`
+	Holds      []schedule.HoldState    `json:"holds,omitempty"`
+	Limits     []limitstate.LimitShown `json:"limits,omitempty"`
+	// Spent and InDoubt are today's, by the ledger; "" where it was not read.
+	Spent   string `json:"spent_today,omitempty"`
+	InDoubt string `json:"in_doubt_today,omitempty"`
+
+	limiterDown bool
+}
+
+// Replica is one that dispatches.
+type Replica struct {
+	Instance string    `json:"instance"`
+	Version  string    `json:"version"`
+	Roles    []string  `json:"roles"`
+	Started  time.Time `json:"started"`
+	Ready    bool      `json:"ready"`
+	Why      string    `json:"why,omitempty"`
+	Owned    int       `json:"partitions"`
+	Config   uint64    `json:"config"`
+}
+
+// Letters are those of one api and reason.
+type Letters struct {
+	API     string            `json:"api"`
+	Reason  deadletter.Reason `json:"reason"`
+	Letters uint64            `json:"letters"`
+}
+
+// Gather asks all replicas, and counts the letters. At most limit paused and held keys of each api are told. Nobody who dispatches is a
+// problem, not an error. It blocks for some seconds at most.
+func Gather(ctx context.Context, c *connect.Connection, limit int) (*Status, error) {
+	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}}
+	replicas, err := control.Status(c, limit)
+	switch {
+	case errors.Is(err, control.ErrNoDispatcher):
+		s.problem("nobody dispatches: no weir with the role dispatch answers", "start `weir serve`, or look whether it is stopped or its machine overloaded")
+	case err != nil:
+		return nil, err
+	}
+	for i := range replicas {
+		s.add(&replicas[i])
+	}
+	for _, a := range s.APIs {
+		a.cut(limit)
+	}
+	slices.SortFunc(s.APIs, func(a, b *API) int { return strings.Compare(a.API, b.API) })
+	if s.Intakes, err = intakes(ctx, c); err != nil {
+		return nil, c.Explain(err)
+	}
+	if err := s.countLetters(ctx, c); err != nil {
+		return nil, c.Explain(err)
+	}
+	s.judge()
+	return s, nil
+}
+
+// add puts a replica's answer to the others'.
+func (s *Status) add(r *control.ReplicaStatus) {
+	owned := 0
+	for i := range r.APIs {
+		a := &r.APIs[i]
+		owned += a.Owned
+		s.api(a.API).add(a)
+	}
+	s.Replicas = append(s.Replicas, Replica{
+		Instance: r.Instance, Version: r.Version, Roles: r.Roles, Started: r.Started, Ready: r.Ready, Why: r.Why, Owned: owned, Config: r.Config.Version,
+	})
+	s.Config = max(s.Config, r.Config.Version)
+	if r.Config.Why != "" {
+		s.problem("replica "+r.Instance+" goes on by configuration "+version(r.Config.Version)+", not "+version(r.Config.Seen)+": "+r.Config.Why,
+			"mend what it says, or `weir config rollback`")
+	}
+}
+
+func (s *Status) api(name string) *API {
+	for _, a := range s.APIs {
+		if a.API == name {
+			return a
+		}
+	}
+	a := &API{API: name}
+	s.APIs = append(s.APIs, a)
+	return a
+}
+
+func (a *API) add(r *control.APIStatus) {
+	a.Partitions = max(a.Partitions, r.Partitions)
+	a.Owned, a.Keys, a.Jobs, a.InFlight = a.Owned+r.Owned, a.Keys+r.Keys, a.Jobs+r.Jobs, a.InFlight+r.InFlight
+	if r.Pause != nil {
+		a.Pause = r.Pause
+	}
+	paused := r.Paused
+	if r.Pause != nil {
+		paused--
+	}
+	if paused > a.PausedKeys { // each replica has them all
+		a.PausedKeys, a.Pauses = paused, r.Pauses
+	}
+	a.HeldKeys += r.HeldKeys
+	a.Holds = append(a.Holds, r.Holds...)
+	a.limiterDown = a.limiterDown || r.LimiterDown
+	for i := range r.Limits {
+		a.addLimit(r.Limits[i])
+	}
+}
+
+// addLimit adds what a replica uses of a limit that it counts itself; what a store counts for all is taken from the first that knows.
+func (a *API) addLimit(l limitstate.LimitShown) {
+	for i := range a.Limits {
+		have := &a.Limits[i]
+		switch {
+		case have.Limit != l.Limit:
+			continue
+		case l.Unit == limitstate.InCalls, l.PerMS > 0:
+			have.Used += l.Used
+		case have.Unknown && !l.Unknown:
+			*have = l
+		}
+		return
+	}
+	a.Limits = append(a.Limits, l)
+}
+
+// cut keeps as much as was asked for.
+func (a *API) cut(limit int) {
+	a.Pauses = a.Pauses[:min(len(a.Pauses), limit)]
+	a.Holds = a.Holds[:min(len(a.Holds), limit)]
+}
+
+// intakeWait is how long further intakes are waited for.
+const intakeWait = 250 * time.Millisecond
+
+// intakes counts the replicas that take jobs; -1 where this user may not ask.
+func intakes(ctx context.Context, c *connect.Connection) (n int, err error) {
+	ctx, done := c.Denied.Tolerate(ctx)
+	defer done()
+	inbox := c.Conn.NewRespInbox()
+	sub, err := c.Conn.SubscribeSync(inbox)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
+	if err != nil {
+		return 0, err
+	}
+	if err := c.Conn.PublishRequest(subject, inbox, nil); err != nil {
+		return 0, err
+	}
+	for wait := connect.RequestTimeout; ; wait = intakeWait {
+		asking, cancel := context.WithTimeout(ctx, wait)
+		_, err := sub.NextMsgWithContext(asking)
+		cancel()
+		switch {
+		case err == nil:
+			n++
+		case ctx.Err() != nil:
+			return -1, nil //nolint:nilerr // it was refused
+		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+			return n, nil
+		default:
+			return 0, err
+		}
+	}
+}
+
+// mostLetterKeys is of how many keys letters are told apart: the server tells them by subject, all of them.
+const mostLetterKeys = 200_000
+
+func (s *Status) countLetters(ctx context.Context, c *connect.Connection) error {
+	letters, err := c.JetStream.Stream(ctx, deadletter.Stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	info := letters.CachedInfo()
+	s.LettersAll = info.State.Msgs
+	if full := info.Config.MaxBytes; full > 0 && info.State.Bytes > uint64(full)/10*9 {
+		s.problem("the dead letters are nearly full: what overflows will be refused with 503", "`weir dead redrive` or `weir dead purge` some, or raise dead_letters.max_bytes")
+	}
+	if info.State.NumSubjects > mostLetterKeys {
+		return nil
+	}
+	counts, err := deadletter.Count(ctx, letters)
+	if err != nil {
+		return err
+	}
+	for of, n := range counts {
+		s.Letters = append(s.Letters, Letters{of.API, of.Reason, n})
+	}
+	slices.SortFunc(s.Letters, func(a, b Letters) int {
+		return strings.Compare(a.API+" "+string(a.Reason), b.API+" "+string(b.Reason))
+	})
+	return nil
+}

@@ -1,0 +1,244 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Options say which id is looked for, and where.
+type Options struct {
+	Job  string
+	APIs []string // whose queues are asked
+	API  string   // only of this api; "": of all
+	Key  string   // only of this key, which needs an API; "": of all
+	Scan int      // how many of the newest messages of each stream are looked through at most; 0: all
+}
+
+// acceptLeeway is how much earlier than its acceptance a job's records are read: the streams' leaders have clocks of their own.
+const acceptLeeway = time.Minute
+
+// mostJobs bounds the jobs of one id.
+const mostJobs = 100
+
+// search is one look for an id.
+type search struct {
+	Options
+	c *connect.Connection
+	t *Timeline
+}
+
+// Find gathers all that is known of an id. What could not be asked is told in the timeline; it fails only where a stream cannot be read.
+// It blocks until all was read.
+func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
+	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
+	s.askQueues()
+	for _, look := range []func(context.Context) error{s.letters, s.results, s.calls, s.events} {
+		if err := look(ctx); err != nil {
+			return nil, c.Explain(err)
+		}
+	}
+	for _, j := range s.t.Jobs {
+		j.conclude()
+		j.order()
+	}
+	s.t.sort()
+	return s.t, nil
+}
+
+// job is the job of an api and a key; nil where there are too many of the id already.
+func (s *search) job(api, key string) *Job {
+	if len(s.t.Jobs) >= mostJobs {
+		return nil
+	}
+	return s.t.at(api, key, s.Job)
+}
+
+func (s *search) askQueues() {
+	for _, api := range s.APIs {
+		found, err := control.Find(s.c, api, control.JobInQueue{Job: s.Job, Key: s.Key})
+		if err != nil {
+			s.t.Silent = append(s.t.Silent, api+": "+err.Error())
+		}
+		for _, q := range found {
+			j := s.job(api, q.Key)
+			if j == nil {
+				return
+			}
+			j.Queue = &Queue{q}
+			j.accepted(q.Accepted, q.Stream, q.Seq)
+		}
+	}
+}
+
+// accepted notes when a job was taken, once for each place in a queue: a redriven one was taken twice.
+func (j *Job) accepted(at time.Time, stream string, seq uint64) {
+	for i := range j.Steps {
+		if s := &j.Steps[i]; s.What == Accepted && s.Stream == stream && s.Seq == seq {
+			return
+		}
+	}
+	if !at.IsZero() {
+		j.Steps = append(j.Steps, Step{At: at.UTC(), What: Accepted, Text: fmt.Sprintf("accepted as message %d of %s", seq, stream), Stream: stream, Seq: seq})
+	}
+}
+
+func (s *search) looked(name string, r stream.Reach) {
+	s.t.Looked = append(s.t.Looked, Looked{Stream: name, Messages: r.Read, Back: r.From, All: r.All})
+}
+
+func (s *search) letters(ctx context.Context) error {
+	f := deadletter.Filter{API: s.API, Key: s.Key, Job: s.Job}
+	reach, err := deadletter.NewestLetters(ctx, s.c.JetStream, f, s.Scan, func(k deadletter.Kept) error {
+		j := s.job(k.API, k.Key)
+		if j == nil {
+			return stream.ErrEnough
+		}
+		text := fmt.Sprintf("dead letter %d: %s: %s", k.Seq, k.Reason, k.Detail)
+		j.Steps = append(j.Steps, Step{
+			At: k.Stored.UTC(), What: Buried, Text: text, Stream: deadletter.Stream, Seq: k.Seq, Status: k.Status, Outcome: string(k.Reason), Billed: k.Billed,
+		})
+		if j.Dead == nil {
+			j.Dead = &Letter{k.Seq, k.Reason, k.Detail, k.Billed}
+		}
+		return nil
+	})
+	if errors.Is(err, deadletter.ErrNoStream) {
+		return nil
+	}
+	s.looked(deadletter.Stream, reach)
+	return err
+}
+
+func (s *search) results(ctx context.Context) error {
+	f := ledger.ResultFilter{API: s.API, Key: s.Key, Job: s.Job}
+	reach, err := ledger.NewestResults(ctx, s.c.JetStream, f, s.Scan, func(r ledger.Result) error {
+		j := s.job(r.API, r.Key)
+		if j == nil {
+			return stream.ErrEnough
+		}
+		j.accepted(r.Accepted, r.Queue, r.QueueSeq)
+		j.Steps = append(j.Steps, Step{
+			At: r.Stored.UTC(), What: Result, Text: fmt.Sprintf("result %d: status %d, %s", r.Seq, r.Status, cli.Count(r.Size, "byte")),
+			Stream: ledger.ResultsStream, Seq: r.Seq, Status: r.Status, Outcome: ledger.Done,
+		})
+		return nil
+	})
+	if errors.Is(err, ledger.ErrNoResults) {
+		return nil
+	}
+	s.looked(ledger.ResultsStream, reach)
+	return err
+}
+
+// calls reads the ledger from its end on, and for jobs that are known and were accepted before what was read, their keys' records.
+func (s *search) calls(ctx context.Context) error {
+	reach, err := ledger.RecordsOf(ctx, s.c.JetStream, ledger.Filter{API: s.API, Key: s.Key}, s.Job, s.Scan, s.called)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	s.looked(ledger.CallsStream, reach)
+	for _, j := range s.t.Jobs {
+		first := j.firstAccepted()
+		if reach.All || first.IsZero() || first.Add(-acceptLeeway).After(reach.From) {
+			continue
+		}
+		f := ledger.Filter{API: j.API, Key: j.Key, Since: first.Add(-acceptLeeway)}
+		if _, err := ledger.RecordsOf(ctx, s.c.JetStream, f, s.Job, s.Scan, s.called); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Job) firstAccepted() (first time.Time) {
+	for i := range j.Steps {
+		if s := &j.Steps[i]; s.What == Accepted && (first.IsZero() || s.At.Before(first)) {
+			first = s.At
+		}
+	}
+	return first
+}
+
+func (s *search) called(c *ledger.Record) error {
+	j := s.job(c.API, c.Key)
+	if j == nil {
+		return stream.ErrEnough
+	}
+	if id := c.Origin() + "." + strconv.Itoa(c.Call); j.calls[id] {
+		return nil
+	} else {
+		j.calls[id] = true
+	}
+	j.accepted(c.Accepted, c.Stream, c.Seq)
+	j.Steps = append(j.Steps, Step{
+		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
+		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed,
+	})
+	return nil
+}
+
+// callText says how a call went.
+func callText(c *ledger.Record) string {
+	text := fmt.Sprintf("call %d", c.Call)
+	switch {
+	case c.Status != 0:
+		text += fmt.Sprintf(" answered %d", c.Status)
+	case !c.Sent:
+		text += ": nothing was sent"
+	default:
+		text += ": no answer"
+	}
+	if took := c.Ended.Sub(c.Started); took > 0 {
+		text += " after " + cli.Brief(took)
+	}
+	text += ": " + c.Outcome
+	if c.Detail != "" {
+		text += ": " + c.Detail
+	}
+	if c.NotBefore > 0 && !c.Final {
+		text += "; again not before " + cli.ClockTime(c.NotBefore.Time())
+	}
+	switch c.Billed {
+	case deadletter.BilledYes:
+		text += "; billed " + c.Price
+	case deadletter.BilledUnknown:
+		text += "; perhaps billed " + c.Price
+	}
+	return text
+}
+
+func (s *search) events(ctx context.Context) error {
+	f := deadletter.EventFilter{API: s.API, Key: s.Key}
+	reach, err := deadletter.NewestEvents(ctx, s.c.JetStream, f, s.Scan, func(e deadletter.KeptEvent) error {
+		if e.Data["job"] != s.Job {
+			return nil
+		}
+		j := s.job(e.API, e.Key)
+		if j == nil {
+			return stream.ErrEnough
+		}
+		j.Steps = append(j.Steps, Step{
+			At: e.Stored.UTC(), What: Told, Text: "event " + string(e.Type) + ": " + e.Text(), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
+		})
+		return nil
+	})
+	if errors.Is(err, deadletter.ErrNoEvents) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	s.looked(deadletter.EventsStream, reach)
+	return err
+}

@@ -1,0 +1,72 @@
+package timeline
+
+import (
+	"fmt"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+)
+
+// conclude says from its traces where a job is. A job that stands in its queue may have ended all the same: its message is deleted a
+// little after that.
+func (j *Job) conclude() {
+	spent := ledger.Spending{}
+	var last *Step // of those that end a job
+	for i := range j.Steps {
+		s := &j.Steps[i]
+		if s.What == Called {
+			spent.Add(s.Price, s.Billed)
+		}
+		ends := s.What == Result || s.What == Buried || s.What == Called && s.Outcome == ledger.Done
+		if ends && (last == nil || s.At.After(last.At)) {
+			last = s
+		}
+	}
+	j.Spent, j.Doubt = ledger.Money(spent.Spent), ledger.Money(spent.InDoubt)
+	switch {
+	case j.Queue != nil && j.Queue.State != nil && (last == nil || j.Queue.Accepted.After(last.At)):
+		j.State = Queued
+	case last != nil && last.What == Buried:
+		j.State = Dead
+	case last != nil:
+		j.State = Done
+	case j.Queue != nil:
+		j.State = Queued
+	}
+	if j.State != Queued {
+		j.Queue = nil
+	}
+	if j.State != Dead {
+		j.Dead = nil
+	}
+}
+
+// Text says in one sentence where the job is.
+func (j *Job) Text() string {
+	switch j.State {
+	case Queued:
+		return j.Queue.text()
+	case Done:
+		return "done"
+	case Dead:
+		return fmt.Sprintf("dead letter %d (%s); billed: %s; `weir dead show %d` has all of it", j.Dead.Seq, j.Dead.Reason, j.Dead.Billed, j.Dead.Seq)
+	case Unknown:
+	}
+	return "ended, or still to come: nothing that is kept says how"
+}
+
+// text says where in its queue a job stands.
+func (q *Queue) text() string {
+	if q.State == nil {
+		return fmt.Sprintf("waits in a bucket of %s", cli.Count(q.Depth, "job"))
+	}
+	if q.State.Phase == schedule.JobCalling || q.State.Phase == schedule.JobEnding {
+		return fmt.Sprintf("%s: call %d", q.State.Phase, q.State.Calls)
+	}
+	text := fmt.Sprintf("%s, at place %d of %d", q.State.Phase, q.State.Position, q.Depth)
+	if q.State.ETA != nil {
+		text += ", to be called at " + cli.ClockTime(*q.State.ETA)
+	}
+	return text
+}

@@ -1,0 +1,121 @@
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher"
+)
+
+// Timeline is all that is known of an id.
+type Timeline struct {
+	Jobs   []*Job   `json:"jobs"`
+	Looked []Looked `json:"looked"`
+	// Silent says which queues could not be asked, and why: the job may stand there.
+	Silent []string `json:"silent,omitempty"`
+}
+
+// Looked is how far back a stream was looked through.
+type Looked struct {
+	Stream   string    `json:"stream"`
+	Messages int       `json:"messages"`
+	Back     time.Time `json:"back,omitzero"` // to the oldest that was read
+	All      bool      `json:"all"`           // all that there is
+}
+
+// State is where a job is: a closed set.
+type State string
+
+// The states.
+const (
+	Queued  State = "queued" // it is not ended
+	Done    State = "done"   // it has a result, or had one
+	Dead    State = "dead"   // it is a dead letter
+	Unknown State = "gone"   // there are traces of it, and none of its end
+)
+
+// Job is one job: an id under an api and a key.
+type Job struct {
+	API   string  `json:"api"`
+	Key   string  `json:"key"`
+	Job   string  `json:"job"`
+	State State   `json:"state"`
+	Queue *Queue  `json:"queue,omitempty"`
+	Dead  *Letter `json:"letter,omitempty"` // the newest
+	Spent string  `json:"spent"`
+	Doubt string  `json:"in_doubt"`
+	Steps []Step  `json:"timeline"`
+
+	calls map[string]bool // that are in Steps, by the origin of the job and the number of the call
+}
+
+// Queue is where an unfinished job stands.
+type Queue struct {
+	dispatcher.QueuedJob
+}
+
+// Letter is a dead letter of the job that is kept.
+type Letter struct {
+	Seq    uint64            `json:"seq"`
+	Reason deadletter.Reason `json:"reason"`
+	Detail string            `json:"detail"`
+	Billed deadletter.Billed `json:"billed"`
+}
+
+// StepKind is what happened: a closed set.
+type StepKind string
+
+// The kinds of steps.
+const (
+	Accepted StepKind = "accepted"
+	Called   StepKind = "call"
+	Result   StepKind = "result"
+	Buried   StepKind = "letter"
+	Told     StepKind = "event"
+)
+
+// Step is one thing that happened to a job.
+type Step struct {
+	At   time.Time `json:"at"`
+	What StepKind  `json:"what"`
+	Text string    `json:"text"`
+	// Stream and Seq are where it is kept.
+	Stream string `json:"stream"`
+	Seq    uint64 `json:"seq"`
+
+	Call    int               `json:"call,omitempty"`
+	Status  int               `json:"status,omitempty"`
+	Outcome string            `json:"outcome,omitempty"`
+	Ended   time.Time         `json:"ended,omitzero"` // of a call
+	Price   string            `json:"price,omitempty"`
+	Billed  deadletter.Billed `json:"billed,omitempty"`
+	Type    string            `json:"type,omitempty"` // of an event
+}
+
+// order puts the steps in the order in which they happened: what is of one moment, by what comes of what.
+func (j *Job) order() {
+	rank := map[StepKind]int{Accepted: 0, Called: 1, Result: 2, Buried: 3, Told: 4}
+	slices.SortStableFunc(j.Steps, func(a, b Step) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank[a.What], rank[b.What]), cmp.Compare(a.Seq, b.Seq))
+	})
+}
+
+// at finds the job of an api and a key, making it where it was not met before.
+func (t *Timeline) at(api, key, id string) *Job {
+	for _, j := range t.Jobs {
+		if j.API == api && j.Key == key {
+			return j
+		}
+	}
+	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}}
+	t.Jobs = append(t.Jobs, j)
+	return j
+}
+
+// sort orders the jobs by api and key.
+func (t *Timeline) sort() {
+	slices.SortFunc(t.Jobs, func(a, b *Job) int { return cmp.Or(strings.Compare(a.API, b.API), strings.Compare(a.Key, b.Key)) })
+}

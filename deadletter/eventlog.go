@@ -1,0 +1,141 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// ErrNoEvents says that no event was ever stored on a server.
+var ErrNoEvents = errors.New("there are no events: weir has not run on this server")
+
+// EventFilter chooses events. The zero value chooses all.
+type EventFilter struct {
+	Type  EventType
+	API   string // ingest.NoToken for those of no api
+	Key   string
+	Since time.Time // stored then or later
+}
+
+func (f *EventFilter) subject() string {
+	tokens := []string{"weir.events", "*", "*", "*"}
+	if f.Type != "" {
+		tokens[1] = ingest.Token(string(f.Type))
+	}
+	if f.API != "" {
+		tokens[2] = f.API
+		if f.API != ingest.NoToken {
+			tokens[2] = ingest.Token(f.API)
+		}
+	}
+	if f.Key != "" {
+		tokens[3] = ingest.Token(f.Key)
+	}
+	return strings.Join(tokens, ".")
+}
+
+// KeptEvent is an event as its stream keeps it.
+type KeptEvent struct {
+	Seq    uint64
+	Stored time.Time // by the server
+	Type   EventType
+	API    string
+	Key    string
+	Data   map[string]any
+	JSON   []byte // the CloudEvent
+}
+
+// NewestEvents gives the events that f chooses to take, the newest first, until take fails; with stream.ErrEnough in order. It looks at
+// most of them at most, 0 being no bound. It fails with ErrNoEvents.
+func NewestEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, most int, take func(KeptEvent) error) (stream.Reach, error) {
+	n := stream.Newest{JetStream: js, Stream: EventsStream, Subject: f.subject(), Since: f.Since, Most: most}
+	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if e, ok := parseEvent(msg, meta); ok {
+			return take(e)
+		}
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return reach, ErrNoEvents
+	}
+	return reach, err
+}
+
+// FollowEvents gives the events that f chooses to take as they come, from f.Since on, or from now. It blocks until ctx ends, or take
+// fails.
+func FollowEvents(ctx context.Context, js jetstream.JetStream, f EventFilter, take func(KeptEvent) error) error {
+	source, err := js.Stream(ctx, EventsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return ErrNoEvents
+	} else if err != nil {
+		return fmt.Errorf("events: %w", err)
+	}
+	cfg := jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{f.subject()}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: source.CachedInfo().State.LastSeq + 1,
+	}
+	if !f.Since.IsZero() {
+		cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartTimePolicy, &f.Since, 0
+	}
+	err = stream.Follow(ctx, source, cfg, func(msg jetstream.Msg) error {
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		if e, ok := parseEvent(msg, meta); ok {
+			return take(e)
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// parseEvent reads an event. What names no event, or is none, is left out.
+func parseEvent(msg jetstream.Msg, meta *jetstream.MsgMetadata) (e KeptEvent, ok bool) {
+	parts := strings.Split(msg.Subject(), ".")
+	if len(parts) != 5 {
+		return e, false
+	}
+	kind, kindErr := ingest.ParseToken(parts[2])
+	api, apiErr := ingest.ParseToken(parts[3])
+	key, keyErr := ingest.ParseToken(parts[4])
+	if errors.Join(kindErr, apiErr, keyErr) != nil {
+		return e, false
+	}
+	var event struct {
+		Data map[string]any `json:"data"`
+	}
+	if json.Unmarshal(msg.Data(), &event) != nil {
+		return e, false
+	}
+	return KeptEvent{
+		Seq: meta.Sequence.Stream, Stored: meta.Timestamp, Type: EventType(kind), API: api, Key: key, Data: event.Data, JSON: msg.Data(),
+	}, true
+}
+
+// Text says for people what an event tells, in one line: its data, field by field.
+func (e *KeptEvent) Text() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(e.Data)) {
+		switch v := e.Data[name].(type) {
+		case string:
+			parts = append(parts, name+"="+v)
+		default:
+			if text, err := json.Marshal(v); err == nil {
+				parts = append(parts, name+"="+string(text))
+			}
+		}
+	}
+	return strings.Join(parts, " ")
+}

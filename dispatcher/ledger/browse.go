@@ -1,0 +1,157 @@
+package ledger
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// ErrNoResults says that no result was ever stored on a server.
+var ErrNoResults = errors.New("there are no results: weir has not run on this server")
+
+// Result is a result as its stream keeps it. A listed one has no Body, but its Size.
+type Result struct {
+	Seq      uint64
+	Stored   time.Time // by the server
+	API, Key string
+	Job      string
+	Status   int
+	Accepted time.Time
+	Header   nats.Header
+	Body     []byte
+	Size     int
+	Queue    string // the stream that the job was queued in
+	QueueSeq uint64 // its sequence there
+}
+
+// ResultFilter chooses results. The zero value chooses all.
+type ResultFilter struct {
+	API   string
+	Key   string // needs an API
+	Job   string
+	Since time.Time // stored then or later
+}
+
+func (f *ResultFilter) subject() string {
+	switch {
+	case f.API == "":
+		return ResultsPrefix + ">"
+	case f.Key == "":
+		return ResultsPrefix + ingest.Token(f.API) + ".>"
+	}
+	return ResultSubject(f.API, f.Key)
+}
+
+// NewestResults gives the results that f chooses to take, the newest first and without their bodies, until take fails; with
+// stream.ErrEnough in order. It looks at most messages at most, 0 being no bound. It fails with ErrNoResults.
+func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, most int, take func(Result) error) (stream.Reach, error) {
+	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Most: most, Bare: true}
+	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if r, ok := parseResult(msg.Subject(), msg.Headers()); ok && (f.Job == "" || r.Job == f.Job) {
+			r.Seq, r.Stored = meta.Sequence.Stream, meta.Timestamp
+			r.Size, _ = strconv.Atoi(msg.Headers().Get("Nats-Msg-Size"))
+			return take(r)
+		}
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return reach, ErrNoResults
+	}
+	return reach, err
+}
+
+// ResultAt is the result at a sequence, with its body, as the stream's leader has it; nil where there is none.
+func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result, error) {
+	m, err := stream.AskLeader(ctx, js.Conn(), ResultsStream, fmt.Sprintf(`{"seq":%d}`, seq))
+	if err != nil || m == nil {
+		return nil, err
+	}
+	header := nats.Header{}
+	if len(m.Headers) > 0 {
+		if header, err = nats.DecodeHeadersMsg(m.Headers); err != nil {
+			return nil, fmt.Errorf("result %d: %w", seq, err)
+		}
+	}
+	r, ok := parseResult(m.Subject, header)
+	if !ok {
+		return nil, nil //nolint:nilnil // it is none
+	}
+	r.Seq, r.Stored, r.Body, r.Size = m.Seq, m.Time, m.Data, len(m.Data)
+	return &r, nil
+}
+
+// FollowResults gives the results that f chooses to take as they come, with their bodies: from f.Since on, or from now. It blocks until
+// ctx ends, or take fails.
+func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, take func(Result) error) error {
+	source, err := js.Stream(ctx, ResultsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return ErrNoResults
+	} else if err != nil {
+		return fmt.Errorf("results: %w", err)
+	}
+	p := portion{stream: ResultsStream, subject: f.subject(), since: f.Since, after: source.CachedInfo().State.LastSeq}
+	err = p.follow(ctx, js, func(msg jetstream.Msg) error {
+		r, ok := parseResult(msg.Subject(), msg.Headers())
+		meta, err := msg.Metadata()
+		if !ok || err != nil || f.Job != "" && r.Job != f.Job {
+			return nil //nolint:nilerr // it is no result
+		}
+		r.Seq, r.Stored, r.Body, r.Size = meta.Sequence.Stream, meta.Timestamp, msg.Data(), len(msg.Data())
+		return take(r)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// parseResult reads what stands among the results. Besides results there may be what bars a late one.
+func parseResult(subject string, h nats.Header) (r Result, ok bool) {
+	api, token, _ := strings.Cut(strings.TrimPrefix(subject, ResultsPrefix), ".")
+	api, err := ingest.ParseToken(api)
+	key, keyErr := ingest.ParseToken(token)
+	if err != nil || keyErr != nil || !strings.HasPrefix(subject, ResultsPrefix) {
+		return r, false
+	}
+	r = Result{API: api, Key: key, Job: h.Get(ingest.HeaderJobID), Header: h}
+	r.Status, _ = strconv.Atoi(h.Get(HeaderStatus))
+	r.Accepted, _ = time.Parse(time.RFC3339Nano, h.Get(HeaderAcceptedAt))
+	r.Queue, r.QueueSeq, _, _ = ParseResultID(h.Get(ingest.HeaderMsgID))
+	return r, true
+}
+
+// RecordsOf gives the records of a job to take, the newest first. It looks at the newest records that f chooses, at most most of them;
+// 0 is no bound. Where f names a key it reads that key's alone. It fails with ErrNoLedger.
+func RecordsOf(ctx context.Context, js jetstream.JetStream, f Filter, job string, most int, take func(*Record) error) (stream.Reach, error) {
+	n := stream.Newest{JetStream: js, Stream: CallsStream, Subject: f.subject(), Since: f.Since, Most: most}
+	quoted := []byte(strconv.Quote(job))
+	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if plain(job) && !bytes.Contains(msg.Data(), quoted) {
+			return nil // most are another job's: they need not be parsed
+		}
+		if c, err := readRecord(msg, meta); err == nil && c.Job == job {
+			return take(c)
+		}
+		return nil
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return reach, ErrNoLedger
+	}
+	return reach, err
+}
+
+// plain reports whether JSON writes a text as it is.
+func plain(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.:/ ", r)
+	}) < 0
+}

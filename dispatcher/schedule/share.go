@@ -1,0 +1,132 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// Share is what a key gets in the long run while the keys that have jobs now go on having some, as max-min fairness divides what they
+// share: who wants less leaves the rest to the others.
+type Share struct {
+	PerSecond float64 `json:"calls_per_s"`     // calls
+	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, "in_flight" for its own, or "" for its own rate
+	Of        float64 `json:"of,omitempty"`    // calls a second of that limit, over all keys
+	Keys      int     `json:"keys,omitempty"`  // that have jobs to call, and share it
+}
+
+// InFlightLimit names a key's own bound of calls in flight in a Share.
+const InFlightLimit = "in_flight"
+
+// Demand is what the keys that have jobs would call if they shared nothing. It is gathered queue by queue, since there may be many.
+type Demand struct {
+	keys    int
+	tenants map[string]map[float64]int // keys by the calls a second that each wants
+}
+
+// AddTo adds a queue's demand, if it may be called now.
+func (s *Schedule) AddTo(d *Demand, q *KeyQueue, now bucket.Micros) {
+	if q.Depth() == q.Early(now) || s.heldUntil(q) > now.Add(LongWait) {
+		return
+	}
+	if d.tenants == nil {
+		d.tenants = map[string]map[float64]int{}
+	}
+	name := s.rules.Tenant(q.Key)
+	if d.tenants[name] == nil {
+		d.tenants[name] = map[float64]int{}
+	}
+	d.tenants[name][s.wants(q.Limits).PerSecond]++
+	d.keys++
+}
+
+// wants is what a key gets where it shares nothing.
+func (s *Schedule) wants(limits *bucket.KeyLimits) Share {
+	own := Share{PerSecond: s.rules.Interval(limits.Rate).PerSecond()}
+	if took := s.habits.took; took > 0 {
+		if running := float64(limits.InFlight) / took.Seconds(); running < own.PerSecond {
+			return Share{PerSecond: running, Limit: InFlightLimit}
+		}
+	}
+	return own
+}
+
+// ShareOf is what a key gets beside the others whose demand was gathered, its own being among it.
+func (s *Schedule) ShareOf(key string, d *Demand) Share {
+	share := s.wants(s.LimitsOf(key))
+	if d.keys == 0 {
+		return share
+	}
+	own, tenant := share.PerSecond, s.rules.Tenant(key)
+	for i := range s.rules.Shared {
+		l := &s.rules.Shared[i]
+		all := s.callsPerSecond(i)
+		if l.Shadow || all <= 0 {
+			continue
+		}
+		var tenants []wanted
+		for _, keys := range d.tenants {
+			sum := 0.0
+			for each, n := range keys {
+				sum += each * float64(n)
+			}
+			tenants = append(tenants, wanted{sum, 1})
+		}
+		var keys []wanted
+		for each, n := range d.tenants[tenant] {
+			keys = append(keys, wanted{each, n})
+		}
+		if level := min(own, divide(divide(all, tenants), keys)); level < share.PerSecond {
+			share = Share{PerSecond: level, Limit: l.Name, Of: all, Keys: d.keys}
+		}
+	}
+	return share
+}
+
+// callsPerSecond is how many usual calls a second a shared limit lets pass; 0 for one that does not count by the second.
+func (s *Schedule) callsPerSecond(i int) float64 {
+	l := &s.rules.Shared[i]
+	switch l.Kind() {
+	case bucket.KindRate:
+		return s.rules.Interval(*l.Rate).PerSecond() / max(1, s.usualCost(i))
+	case bucket.KindInFlight:
+		if s.habits.took > 0 {
+			return float64(s.rules.Lowered(l.InFlight)) / max(s.habits.took, time.Microsecond).Seconds()
+		}
+	case bucket.KindQuota, bucket.KindBudget: // what is left of them is told beside it
+	}
+	return 0
+}
+
+// wanted is what each of n wants.
+type wanted struct {
+	each float64
+	n    int
+}
+
+// divide is the most that each gets of all, if who wants less gets that. Where all are content it is all.
+func divide(all float64, of []wanted) float64 {
+	slices.SortFunc(of, func(a, b wanted) int { return cmp.Compare(a.each, b.each) })
+	left := 0
+	for _, w := range of {
+		left += w.n
+	}
+	for _, w := range of {
+		if level := all / float64(left); w.each >= level {
+			return level
+		}
+		all -= w.each * float64(w.n)
+		left -= w.n
+	}
+	return all + mostOf(of)
+}
+
+// mostOf is what the one wants that wants most.
+func mostOf(of []wanted) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	return of[len(of)-1].each
+}

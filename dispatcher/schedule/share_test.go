@@ -1,0 +1,177 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// TestShareIsWhatAKeyGets: what is said of a key is what it then gets, beside keys that want more than there is, less, or take turns as
+// tenants.
+func TestShareIsWhatAKeyGets(t *testing.T) {
+	perSecond := func(count int64) bucket.Rate { return bucket.Rate{Count: count, Per: time.Second, Burst: 1} }
+	shared := func(count int64) []bucket.Limit {
+		r := perSecond(count)
+		return []bucket.Limit{{Name: "account", Rate: &r}}
+	}
+	slow := bucket.Rate{Count: 1, Per: 2 * time.Second, Burst: 1}
+	for name, c := range map[string]struct {
+		keys  int
+		key   string // of which is said
+		call  time.Duration
+		rules bucket.Rules
+		want  float64
+		limit string
+	}{
+		"ten share":         {10, "k3", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(5)}, Shared: shared(20)}, 2, "account"},
+		"there is enough":   {3, "k1", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(5)}, Shared: shared(20)}, 5, ""},
+		"some want less":    {5, "k1", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(10)}, Overrides: []bucket.Override{{Pattern: "k0", Rate: &slow}}, Shared: shared(8)}, 1.875, "account"},
+		"who wants less":    {5, "k0", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(10)}, Overrides: []bucket.Override{{Pattern: "k0", Rate: &slow}}, Shared: shared(8)}, 0.5, ""},
+		"calls take long":   {2, "k1", 500 * time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(50)}}, 4, InFlightLimit},
+		"it only watches":   {10, "k3", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(5)}, Shared: []bucket.Limit{{Name: "tried", Rate: &slow, Shadow: true}}}, 5, ""},
+		"a tenant of one":   {4, "b.k3", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(10)}, TenantUntil: ".", Shared: shared(6)}, 3, "account"},
+		"a tenant of three": {4, "a.k1", time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: perSecond(10)}, TenantUntil: ".", Shared: shared(6)}, 1, "account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.rules.Key.Capacity, c.rules.Key.InFlight = 10_000, 2
+			f, keyOf := foresee(t, c.call, c.rules), map[uint64]string{}
+			const seconds = 30
+			for i := range c.keys {
+				key := fmt.Sprint("k", i)
+				if c.rules.TenantUntil != "" {
+					key = "a." + key
+					if i == c.keys-1 {
+						key = "b" + key[1:]
+					}
+				}
+				for range seconds * 12 {
+					keyOf[f.submit(key)] = key
+				}
+			}
+			f.run(time.Second) // it is known then how long calls take
+			var demand Demand
+			for q := range f.s.Queues() {
+				f.s.AddTo(&demand, q, f.now)
+			}
+			said := f.s.ShareOf(c.key, &demand)
+			if said.Limit != c.limit || math.Abs(said.PerSecond-c.want) > c.want/50 {
+				t.Errorf("said is %+v, want %v by %q", said, c.want, c.limit)
+			}
+			from := f.now
+			f.run(seconds * time.Second)
+			calls := 0
+			for seq, at := range f.began {
+				if keyOf[seq] == c.key && at >= from {
+					calls++
+				}
+			}
+			if got := float64(calls) / seconds; math.Abs(got-said.PerSecond) > said.PerSecond/10 {
+				t.Errorf("it was said to get %v a second and got %v", said.PerSecond, got)
+			}
+		})
+	}
+}
+
+// TestUses: what is used of a rate is what started within its period, and of calls in flight what runs.
+func TestUses(t *testing.T) {
+	minute := bucket.Rate{Count: 600, Per: time.Minute, Burst: 1}
+	f := foresee(t, 300*time.Millisecond, bucket.Rules{
+		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 5, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4},
+		Shared: []bucket.Limit{{Name: "minute", Rate: &minute}, {Name: "together", InFlight: 50}, {Name: "daily", Quota: &bucket.Quota{Count: 9999, Window: bucket.Sliding, Per: time.Hour}}},
+	})
+	for range 100 {
+		f.submit("k")
+	}
+	f.run(10 * time.Second)
+	began := 0
+	for _, at := range f.began {
+		if at > f.now-bucket.Micros(time.Minute.Microseconds()) {
+			began++
+		}
+	}
+	uses := f.s.Uses(f.now)
+	if len(uses) != 2 || uses[0] != (LimitUse{Limit: "minute", Used: int64(began), Count: 600, Per: time.Minute}) || began < 40 {
+		t.Errorf("after %d calls: %+v", began, uses)
+	}
+	if uses[1].Limit != "together" || uses[1].Used < 1 || uses[1].Used > 3 || uses[1].Count != 50 {
+		t.Errorf("of calls in flight: %+v", uses[1])
+	}
+	f.s.Pause("", Pause{})
+	f.run(40 * time.Second)
+	if used := f.s.Uses(f.now)[0].Used; used < int64(began) {
+		t.Errorf("%d of %d calls are forgotten before their minute is over", int64(began)-used, began)
+	}
+	f.run(31 * time.Second)
+	if uses := f.s.Uses(f.now); uses[0].Used != 0 || uses[1].Used != 0 {
+		t.Errorf("a minute after the last call: %+v", uses)
+	}
+}
+
+// TestTimedPause: of a key's pause and its api's the longer one is told, and a forecast counts on the end of one that has an end.
+func TestTimedPause(t *testing.T) {
+	s, p, now := inspected(hourly())
+	q := s.Push("k", 500, p)
+	in := func(d time.Duration) Pause { return Pause{Until: now.Add(d).Time(), Why: d.String()} }
+	for name, c := range map[string]struct {
+		key, api *Pause
+		want     string
+		wait     int64
+	}{
+		"the key":          {key: ptr(in(time.Minute)), want: "1m0s", wait: 60_000},
+		"the api":          {api: ptr(in(time.Minute)), want: "1m0s", wait: 60_000},
+		"the key's later":  {key: ptr(in(time.Hour)), api: ptr(in(time.Minute)), want: "1h0m0s", wait: 3_600_000},
+		"the api's later":  {key: ptr(in(time.Minute)), api: ptr(in(time.Hour)), want: "1h0m0s", wait: 3_600_000},
+		"the key's no end": {key: &Pause{Why: "key"}, api: ptr(in(time.Hour)), want: "key", wait: -1},
+		"the api's no end": {key: ptr(in(time.Hour)), api: &Pause{Why: "api"}, want: "api", wait: -1},
+	} {
+		s.Resume("", now)
+		s.Resume("k", now)
+		if c.key != nil {
+			s.Pause("k", *c.key)
+		}
+		if c.api != nil {
+			s.Pause("", *c.api)
+		}
+		w := s.waits(q, now)
+		if pause := s.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
+			t.Errorf("%s: it waits for %+v", name, w)
+		}
+		if state, ok := s.InspectPaused("other", now); ok != (c.api != nil) || ok && state.Depth != 0 {
+			t.Errorf("%s: of a key without jobs and without a pause of its own: %+v, %v", name, state, ok)
+		}
+		if state, _ := s.InspectPaused("k", now); state.WaitMS != c.wait {
+			t.Errorf("%s: a job that came now would wait %d ms, want %d", name, state.WaitMS, c.wait)
+		}
+		if s.heldUntil(q) != Never {
+			t.Errorf("%s: it may be called", name)
+		}
+	}
+}
+
+func ptr(p Pause) *Pause { return &p }
+
+// TestHoldsAreListed: the api's first, then the keys' in the order in which they end.
+func TestHoldsAreListed(t *testing.T) {
+	s, p, now := inspected(hourly())
+	second := bucket.Micros(time.Second / time.Microsecond)
+	for i, key := range []string{"a", "b", "c"} {
+		s.Hold(s.Push(key, uint64(500+i), p), now+bucket.Micros(9-i)*second, key)
+	}
+	if holds, keys := s.Holds(2, now); keys != 3 || len(holds) != 2 || holds[0].Key != "c" || holds[1].Key != "b" {
+		t.Errorf("%d keys are held: %+v", keys, holds)
+	}
+	s.Hold(nil, now+second, "pushback")
+	if holds, keys := s.Holds(1, now); keys != 3 || len(holds) != 2 || holds[0] != (HoldState{Until: (now + second).Time(), Why: "pushback"}) {
+		t.Errorf("with the api's: %+v of %d", holds, keys)
+	}
+	s.breaker.until, s.breaker.why = now+2*second, "timeouts"
+	if holds, _ := s.Holds(1, now); !holds[0].Fault || holds[0].Why != "its calls keep failing: timeouts" {
+		t.Errorf("with the breaker open: %+v", holds)
+	}
+	if holds, keys := s.Holds(9, now+8*second); keys != 1 || len(holds) != 2 || !holds[0].Fault {
+		t.Errorf("later: %+v of %d", holds, keys)
+	}
+}

@@ -1,0 +1,73 @@
+package schedule
+
+import (
+	"time"
+
+	"weir/bucket"
+)
+
+// LimitUse is how much of a rate, or of the calls in flight, that all keys share is used here now.
+type LimitUse struct {
+	Limit string
+	Used  int64         // units of calls that started within Per; of in_flight, calls that run
+	Count int64         // the most that there may be
+	Per   time.Duration // 0 for in_flight
+}
+
+// usedSlots is into how many parts the period of a rate is divided to count what started in it: the count is off by one of them at most.
+const usedSlots = 10
+
+// leastUsedPer is the shortest period that is told: nobody reads what was used of ten milliseconds.
+const leastUsedPer = time.Second
+
+// rateUse counts the units of calls that started, by parts of the last period.
+type rateUse struct {
+	units [usedSlots]int64
+	part  bucket.Micros // the number of the newest part since 1970
+}
+
+func usedPer(r *bucket.Rate) time.Duration { return max(r.Per, leastUsedPer) }
+
+// at lets the parts go that are over.
+func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
+	part := now / max(1, bucket.Micros((usedPer(r)/usedSlots).Microseconds()))
+	for n := 0; u.part < part && n < usedSlots; n++ {
+		u.part++
+		u.units[u.part%usedSlots] = 0
+	}
+	u.part = max(u.part, part)
+	return int(part % usedSlots)
+}
+
+// countUse counts a call that starts.
+func (s *Schedule) countUse(costs []int64, now bucket.Micros) {
+	for i := range min(len(s.uses), len(costs)) {
+		if r := s.rules.Shared[i].Rate; r != nil {
+			s.uses[i].units[s.uses[i].at(r, now)] += costs[i]
+		}
+	}
+}
+
+// Uses tells how much of the shared rates and calls in flight is used here.
+func (s *Schedule) Uses(now bucket.Micros) []LimitUse {
+	var uses []LimitUse
+	for i := range s.rules.Shared {
+		l := &s.rules.Shared[i]
+		u := LimitUse{Limit: l.Name}
+		switch l.Kind() {
+		case bucket.KindRate:
+			u.Per = usedPer(l.Rate)
+			u.Count = int64(float64(s.rules.Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
+			s.uses[i].at(l.Rate, now)
+			for _, units := range s.uses[i].units {
+				u.Used += units
+			}
+		case bucket.KindInFlight:
+			u.Used, u.Count = int64(s.calls), s.rules.Lowered(l.InFlight)
+		case bucket.KindQuota, bucket.KindBudget:
+			continue // the store counts them: see bucket.Level
+		}
+		uses = append(uses, u)
+	}
+	return uses
+}
