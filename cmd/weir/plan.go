@@ -128,7 +128,7 @@ func (f *planFlags) read(stdin io.Reader) (*plan.Trace, error) {
 		if err != nil {
 			return nil, cli.Usage(fmt.Errorf("--trace: %w", err))
 		}
-		defer file.Close() //nolint:errcheck // it was only read
+		defer file.Close()
 		in, name = file, f.trace
 	}
 	t, err := plan.ReadTrace(in, name)
