@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Settings struct {
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	DataDir         string
+	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
 	RedisURL        Secret // empty: limits are counted in the process
 	Replicas        int    // of streams and key-value buckets: 1 to 5, 1 when embedded
@@ -89,6 +91,7 @@ type environment struct {
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
 	DataDir         string `split_words:"true"`
+	StateDir        string `split_words:"true"`
 	Durability      string
 	RedisURL        string `split_words:"true"`
 	Replicas        string
@@ -137,6 +140,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
 		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
 	}
+	s.StateDir = variable(v, "WEIR_STATE_DIR", env.StateDir, besideData(s.DataDir, env), anyText)
 	replicas, most := "3", int64(5)
 	if env.NatsURL == "" {
 		replicas, most = "1", 1
@@ -233,6 +237,15 @@ func configFile(text string) string {
 		return DefaultFile
 	}
 	return ""
+}
+
+// besideData is where the state goes that is kept beside the store: into the data directory. With a server elsewhere there need not be one,
+// and none is made unless it is named.
+func besideData(data string, env environment) string {
+	if env.NatsURL != "" && env.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(data, "state")
 }
 
 func anyText(text string) (string, error) { return text, nil }

@@ -48,7 +48,7 @@ func TestSettingsDefaults(t *testing.T) {
 	}
 	s.Instance = ""
 	want := &Settings{
-		NATSInbox: "_INBOX", NATSListen: "127.0.0.1:4222", DataDir: "weir-data", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
+		NATSInbox: "_INBOX", NATSListen: "127.0.0.1:4222", DataDir: "weir-data", StateDir: "weir-data/state", Durability: DurabilityAlways, Replicas: 1, Partitions: 8,
 		Roles: []Role{RoleDispatch, RoleIngest}, HTTPListen: "127.0.0.1:8480", LogFormat: LogText,
 		ShutdownTimeout: 30 * time.Second,
 	}
@@ -81,7 +81,7 @@ func TestSettingsRead(t *testing.T) {
 	}
 	want := &Settings{
 		Config: "other.yaml", NATSURL: Secret{"nats://a:4222, tls://b", "nats://a:4222,tls://b"}, NATSCreds: Secret{text: file},
-		NATSCA: file, NATSInbox: "_INBOX.worker", HTTPToken: Secret{text: "0123456789abcdef"}, NATSListen: ":0", DataDir: "/data", Durability: DurabilityInterval,
+		NATSCA: file, NATSInbox: "_INBOX.worker", HTTPToken: Secret{text: "0123456789abcdef"}, NATSListen: ":0", DataDir: "/data", StateDir: "/data/state", Durability: DurabilityInterval,
 		RedisURL: Secret{"rediss://:hunter2@redis/1?db=2", "rediss://***@redis/1?***"}, Replicas: 3, Partitions: 16,
 		Roles: []Role{RoleDispatch}, Instance: "weir-0.weir", LogLevel: slog.LevelDebug, LogFormat: LogJSON,
 		ShutdownTimeout: time.Minute,
@@ -92,6 +92,25 @@ func TestSettingsRead(t *testing.T) {
 	}
 	if s.Embedded() || s.Has(RoleIngest) {
 		t.Error("an external cluster or the roles are not seen")
+	}
+}
+
+// TestSettingsStateDir: what is kept beside the store goes into the data directory, and nowhere where there need be none.
+func TestSettingsStateDir(t *testing.T) {
+	for _, c := range []struct{ url, data, state, want string }{
+		{"", "", "", "weir-data/state"},
+		{"", "/data", "", "/data/state"},
+		{"nats://a", "", "", ""},
+		{"nats://a", "/data", "", "/data/state"},
+		{"nats://a", "/data", "/state", "/state"},
+	} {
+		clearEnvironment(t)
+		t.Setenv("WEIR_NATS_URL", c.url)
+		t.Setenv("WEIR_DATA_DIR", c.data)
+		t.Setenv("WEIR_STATE_DIR", c.state)
+		if s, err := ReadSettings(); err != nil || s.StateDir != c.want {
+			t.Errorf("with %+v the state goes to %q, %v", c, s.StateDir, err)
+		}
 	}
 }
 
