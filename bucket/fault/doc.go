@@ -50,6 +50,10 @@ const (
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
 	LimiterOpen Bug = "limiter-open" // what the limiter cannot know it takes for unused
 	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored
+
+	RecordLate  Bug = "record-late"  // that a call begins is noted when it has ended
+	RecordMixed Bug = "record-mixed" // a call is given another one's answer
+	StaleBoot   Bug = "stale-boot"   // what was noted before the machine was started again is believed
 )
 
 // Order is what a process is told to do. The zero value orders nothing.

@@ -22,3 +22,6 @@ func Bugs() []Bug { return nil }
 
 // Env is empty in this build: it knows no orders.
 func (Order) Env() []string { return nil }
+
+// Boot is empty in this build.
+func Boot() string { return "" }

@@ -19,6 +19,7 @@ const Built = true
 const (
 	crashVariable   = "TORTURE_CRASH" // a point, a colon, and which time it is passed
 	plantedVariable = "TORTURE_PLANTED"
+	bootVariable    = "TORTURE_BOOT"
 )
 
 // Points are all there are.
@@ -38,7 +39,7 @@ func (p Point) Rare() bool {
 
 // Bugs are all there are.
 func Bugs() []Bug {
-	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst}
+	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst, RecordLate, RecordMixed, StaleBoot}
 }
 
 // Env is the environment that gives a process the order.
@@ -80,3 +81,6 @@ func Pass(p Point) {
 
 // Planted reports whether this process was told to have the bug.
 func Planted(b Bug) bool { return told().bug == b }
+
+// Boot is the machine's boot that the process is to believe in, 36 letters, or "" for the machine's own.
+func Boot() string { return os.Getenv(bootVariable) }
