@@ -6,6 +6,7 @@ import (
 
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,7 @@ type partition struct {
 	schedule.Partition
 	ownership.Tenure
 	number  int
+	name    recorder.Queue // for the flight recorder
 	bucket  *queue.Partition
 	markers *queue.Markers
 	closing bool        // its calls may end, none starts any more

@@ -10,6 +10,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 )
 
@@ -19,11 +20,12 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
-	p.Of = p
+	p.Of, p.name = p, recorder.QueueOf(p.bucket.Name())
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
+	w.d.opts.Recorder.Look()                     // the owner before may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
@@ -247,6 +249,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
 func (w *apiWorker) abandon(j *job) {
 	w.accountedFor(j)
+	j.entry.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 

@@ -36,6 +36,8 @@ const (
 	DeleteNext   Point = "delete-next"   // finished jobs are not deleted
 	Deleted      Point = "deleted"       // finished jobs are, and nobody knows
 
+	AnswerFound Point = "answer-found" // at the start: a call that was answered, nothing stored about it
+
 	LimitsStored Point = "limits-stored" // the checkpoint of shared limits is, and nobody knows
 )
 

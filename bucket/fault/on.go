@@ -26,14 +26,14 @@ const (
 func Points() []Point {
 	return []Point{
 		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
-		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, LimitsStored,
+		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, AnswerFound, LimitsStored,
 	}
 }
 
 // Rare reports a point that is passed a few times in a life at the most.
 func (p Point) Rare() bool {
 	return slices.Contains([]Point{
-		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored,
+		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored, AnswerFound,
 	}, p)
 }
 

@@ -22,11 +22,10 @@ type Answer struct {
 	After     time.Duration
 	HoldWait  time.Duration
 
-	Billed, Reason, Detail, HoldHeader, Mend, ContentType, Err string // each at most MaxText
+	Billed, Reason, Detail, HoldHeader, Mend, ContentType string // each at most MaxText
 
 	Limits    uint64  // says of which limits Taken is
-	HasTaken  bool    // Taken says what the call took
-	Taken     []int64 // at most MaxTaken
+	Taken     []int64 // what the call took of them; at most MaxTaken
 	Unsettled uint64  // bits, of the same limits
 	Body      []byte
 }
@@ -47,8 +46,8 @@ func (a *Answer) clone() *Answer {
 
 const answerFixed = 1 + 1 + 2 + 8 + 8 + 8 + 8 + 8 + 8 + 2
 
-func (a *Answer) texts() [7]*string {
-	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType, &a.Err}
+func (a *Answer) texts() [6]*string {
+	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType}
 }
 
 // room is what the answer takes without its body.
@@ -62,7 +61,7 @@ func (a *Answer) room() int {
 
 // flags are the answer's yes and no, bit by bit as readAnswer has them.
 func (a *Answer) flags(more bool) (f byte) {
-	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent, a.HasTaken} {
+	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent} {
 		if is {
 			f |= 1 << i
 		}
@@ -161,7 +160,7 @@ func readAnswer(b []byte) (*Answer, error) {
 	}
 	a := &Answer{Verdict: uint8(number(1))}
 	flags := number(1)
-	for i, is := range [...]*bool{&a.Sent, &a.Cut, &a.More, &a.Fault, &a.HoldSpent, &a.HasTaken} {
+	for i, is := range [...]*bool{&a.Sent, &a.Cut, &a.More, &a.Fault, &a.HoldSpent} {
 		*is = flags&(1<<i) != 0
 	}
 	a.Status = int(number(2))

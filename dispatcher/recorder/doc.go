@@ -11,6 +11,7 @@
 //	Left     the first bytes have left
 //	Answer   what the call came to, with the beginning of the answer's body
 //	Settle   what it came to is stored elsewhere
+//	LetGo    the same, or its intent was taken back before it began
 //
 // # What must hold
 //

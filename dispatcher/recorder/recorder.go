@@ -52,6 +52,7 @@ type slot struct {
 	id         uint64 // 0: free
 	prev, next uint32 // while parked; the number of slots: none
 	parked     bool
+	begun      bool
 	chunks     int8 // that are its own
 }
 
@@ -248,16 +249,21 @@ func (r *Recorder) takeLocked() (n uint32, ok bool) {
 	return n, true
 }
 
-// Park says that a call's intent was taken back, and that the call has not begun. The entry stays what it is as long as there is room, since
-// the intent may still be found.
-func (e Entry) Park() {
+// LetGo says that nobody needs the entry any more: what the call came to is stored, or it has not begun and its intent was taken back. An
+// entry of a call that has not begun stays what it is as long as there is room, since its intent may still be found.
+func (e Entry) LetGo() {
 	if e.r == nil {
 		return
 	}
 	e.r.mu.Lock()
-	defer e.r.mu.Unlock()
-	if s := &e.r.slots[e.slot]; s.id == e.id && !s.parked {
+	s := &e.r.slots[e.slot]
+	mine, begun := s.id == e.id && !s.parked, s.begun
+	if mine && !begun {
 		e.r.parked.push(e.r.slots, e.slot)
+	}
+	e.r.mu.Unlock()
+	if mine && begun {
+		e.Settle()
 	}
 }
 
@@ -267,6 +273,18 @@ func (e Entry) owns() bool {
 	defer e.r.mu.Unlock()
 	s := &e.r.slots[e.slot]
 	return s.id == e.id && !s.parked
+}
+
+// begins notes in memory that the call begins, and reports false where the entry is not its own any more.
+func (e Entry) begins() bool {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	s := &e.r.slots[e.slot]
+	if s.id != e.id || s.parked {
+		return e.r.broken.Load() && !e.r.stuck.Load()
+	}
+	s.begun = true
+	return true
 }
 
 // turn has an entry say something else.
@@ -288,8 +306,8 @@ func (e Entry) Begin(at time.Time, tat int64) bool {
 	if e.r == nil {
 		return true
 	}
-	if !e.r.broken.Load() && !e.owns() {
-		return false // somebody else's by now: a bug, and then nothing must be sent
+	if !e.begins() {
+		return false // it is another call's by now, which would be a bug: then nothing must be sent
 	}
 	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || !e.r.stuck.Load()
 }

@@ -48,7 +48,7 @@ func answerFor(seq uint64) *Answer {
 	return &Answer{
 		Verdict: 3, Sent: true, Fault: true, Status: 200 + int(seq), Started: time.Unix(0, 1_700_000_000_123_456_789), Ended: time.Unix(0, 1_700_000_001_000_000_001),
 		After: time.Second, HoldWait: time.Minute, Billed: "yes", Reason: "rejected", Detail: "the api answered", HoldHeader: "retry-after",
-		Mend: "mend it", ContentType: "application/json", Err: "none", Limits: 5, HasTaken: true, Taken: []int64{1, -2, 1 << 40}, Unsettled: 2,
+		Mend: "mend it", ContentType: "application/json", Limits: 5, Taken: []int64{1, -2, 1 << 40}, Unsettled: 2,
 		Body: bytes.Repeat([]byte{byte(seq), 'x', '\n'}, 3000),
 	}
 }
@@ -353,9 +353,9 @@ func TestEntriesAreNotLostFromSight(t *testing.T) {
 	if e := r.Prepare(callOf(100), Entry{}); e != (Entry{}) || r.Missed() != 1 {
 		t.Fatalf("a call got an entry where there is none: %+v", e)
 	}
-	all[3].Park()
-	all[5].Park()
-	all[5].Park()
+	all[3].LetGo()
+	all[5].LetGo()
+	all[5].LetGo()
 	if again := r.Prepare(callOf(4), all[3]); again != all[3] {
 		t.Error("a call lost its entry")
 	}
@@ -369,7 +369,7 @@ func TestEntriesAreNotLostFromSight(t *testing.T) {
 	if e := r.Prepare(callOf(6), all[5]); e != (Entry{}) {
 		t.Error("a call has another's entry")
 	}
-	all[5].Park()
+	all[5].LetGo()
 	all[5].Settle()
 	if !other.Begin(time.Now(), 1) || !other.Answer(answerFor(1)) {
 		t.Error("the new owner is hindered")
@@ -406,7 +406,7 @@ func TestBodiesAreCut(t *testing.T) {
 	r := open(t, t.TempDir(), Size{Entries: 4, Chunks: 1})
 	e := r.Prepare(callOf(1), Entry{})
 	e.Begin(time.Now(), 1)
-	if e.Answer(&Answer{Detail: strings.Repeat("x", 9000), Err: strings.Repeat("y", 9000), Mend: strings.Repeat("z", 9000), ContentType: strings.Repeat("c", 9000)}) {
+	if e.Answer(&Answer{Detail: strings.Repeat("x", 9000), Mend: strings.Repeat("z", 9000), Reason: strings.Repeat("r", 9000), ContentType: strings.Repeat("c", 9000)}) {
 		t.Error("there was no room for it")
 	}
 	if len(r.chunks) != 1 {
@@ -419,7 +419,7 @@ func TestClose(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		r := open(t, t.TempDir(), small)
 		e := r.Prepare(callOf(1), Entry{})
-		r.Prepare(callOf(2), Entry{}).Park()
+		r.Prepare(callOf(2), Entry{}).LetGo()
 		if !busy {
 			e.Settle()
 		}
@@ -474,7 +474,7 @@ func TestABrokenFileIsGivenUp(t *testing.T) {
 	e.Left()
 	e.Answer(answerFor(1))
 	e.Settle()
-	e.Park()
+	e.LetGo()
 	if r.Prepare(callOf(2), Entry{}) != (Entry{}) {
 		t.Error("something is noted")
 	}

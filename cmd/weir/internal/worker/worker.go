@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/move"
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/recorder"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -53,6 +54,7 @@ type Worker struct {
 	pauses   *control.Pauses
 	redis    *limitstate.Redis   // nil where limits are counted in the process
 	limits   *limitstate.Options // nil where this one does not dispatch
+	recorder *recorder.Recorder  // nil where none is kept
 	shares   *lease.Registry     // where replicas share the partitions, with an external server
 	intake   *ingest.Service
 	http     *console.Server
@@ -138,6 +140,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
 	}
+	w.openRecorder()
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
