@@ -25,3 +25,6 @@ func (Order) Env() []string { return nil }
 
 // Boot is empty in this build.
 func Boot() string { return "" }
+
+// BootEnv is empty in this build.
+func BootEnv(string) string { return "" }

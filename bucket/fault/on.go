@@ -84,3 +84,6 @@ func Planted(b Bug) bool { return told().bug == b }
 
 // Boot is the machine's boot that the process is to believe in, 36 letters, or "" for the machine's own.
 func Boot() string { return os.Getenv(bootVariable) }
+
+// BootEnv has a process believe that the machine was started anew.
+func BootEnv(id string) string { return bootVariable + "=" + id }

@@ -56,6 +56,7 @@ func Judge(e *Evidence) *Report {
 	r.countKills(e)
 	e.judgeEnds(r)
 	e.judgeCalls(r)
+	e.judgeFlights(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)

@@ -71,6 +71,7 @@ type stage struct {
 	missed   int // chosen points that were not reached in time
 	byThem   int // times that weir ended by itself
 	notes    []string
+	boots    int          // of the machine, as weir is told
 	over     atomic.Int64 // lives
 	cleanup  []func() error
 }
@@ -217,6 +218,9 @@ func (s *stage) setUpDisk() (err error) {
 }
 
 func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
+
+// state is where one weir notes how far its calls have come.
+func (s *stage) state() string { return filepath.Join(s.o.Dir, "state") }
 
 // startServer starts the nats-server where it was before.
 func (s *stage) startServer(ctx context.Context) error {
