@@ -18,7 +18,8 @@
 //     newest renewal went through. The owner renews on the condition that its last renewal stands, so it can never do so
 //     again.
 //  3. A membership is ended only by somebody who has seen the same revision for 7 s on his own clock. That revision was
-//     written after the owner sent it: by then its 5 s are over, if clocks run apart by less than a fourth.
+//     written after the owner sent it: by then its 5 s are over, if clocks run apart by less than a fourth. Or by somebody who knows
+//     that the owner's process has ended (lease.Presence): then it starts no calls, and those that it made have ended.
 //  4. A partition is released only when all its calls have ended, and what came of them is stored.
 //
 // How stale anybody's view is decides how soon a partition moves, not whether it is safe. While the registry itself is

@@ -109,6 +109,7 @@ func (w *Worker) share(ctx context.Context) error {
 	if err != nil || w.server != nil {
 		return err
 	}
+	shares.Show(w.recorder)
 	w.shares = shares
 	rules := map[string]bucket.Rules{}
 	for i := range w.config.APIs {
