@@ -28,8 +28,11 @@ import (
 )
 
 // TestMain lets this test binary be weir, so that a test can kill one, and a script run one.
+// asWeir has this binary be weir where a program of weir's starts itself: such a child gets no variable that begins with WEIR_.
+const asWeir = "TEST_AS_WEIR"
+
 func TestMain(m *testing.M) {
-	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" {
+	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" || os.Getenv(asWeir) == "1" {
 		os.Exit(run(context.Background(), os.Args[1:]))
 	}
 	testscript.Main(m, map[string]func(){"weir": main})

@@ -66,7 +66,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(demoCommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), moveCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)
 	return root

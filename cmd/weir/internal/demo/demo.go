@@ -16,6 +16,7 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
+	"weir/cmd/internal/serving"
 )
 
 // Its figures: at these the story takes about twenty seconds.
@@ -61,7 +62,7 @@ type demo struct {
 	screen   *screen
 	dir      string
 	api      *fakeapi.API
-	weir     *worker
+	weir     *serving.Worker
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	events   *nats.Subscription
@@ -114,7 +115,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Exit {
 		return nil
 	}
-	d.screen.invite(d.weir.nats, d.weir.http)
+	d.screen.invite(d.weir.NATS, d.weir.HTTP)
 	<-alive.Done()
 	if ctx.Err() == nil {
 		return d.explain(context.Cause(alive))
@@ -202,15 +203,15 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, d.api.URL()), 0o600); err != nil {
 		return err
 	}
-	d.weir = &worker{
-		dir: d.dir, config: file, fail: fail,
-		nats: freeOr(d.NATS, "127.0.0.1:0"), http: freeOr(d.HTTP, "127.0.0.1:0"), attributes: d.Attributes,
+	d.weir = &serving.Worker{
+		Dir: d.dir, Env: []string{"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(d.dir, "data"), "WEIR_INSTANCE=demo"},
+		NATS: serving.FreeOr(d.NATS, "127.0.0.1:0"), HTTP: serving.FreeOr(d.HTTP, "127.0.0.1:0"), Fail: fail, Attributes: d.Attributes,
 	}
-	d.onStop("weir", d.weir.stop)
-	if err := d.weir.start(ctx); err != nil {
+	d.onStop("weir", d.weir.Stop)
+	if err := d.weir.Start(ctx); err != nil {
 		return err
 	}
-	d.nc, err = nats.Connect("nats://"+d.weir.nats, nats.Name("weir demo"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
+	d.nc, err = nats.Connect("nats://"+d.weir.NATS, nats.Name("weir demo"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))
 	if err != nil {
 		return fmt.Errorf("connect to weir's NATS: %w", err)
 	}
@@ -224,16 +225,16 @@ func (d *demo) build(ctx context.Context, fail context.CancelCauseFunc) (err err
 
 // killAndRestart kills weir as a power cut would and starts it again, at the same addresses and on the same data.
 func (d *demo) killAndRestart(ctx context.Context, fail context.CancelCauseFunc, burst *burst) (crash, error) {
-	pid := d.weir.pid()
+	pid := d.weir.PID()
 	c := crash{at: d.now(), called: d.progress(burst).called}
-	d.weir.kill()
+	d.weir.Kill()
 	c.gone = d.now()
 	d.screen.killed(pid, len(burst.accepted)-c.called)
-	if err := d.weir.start(ctx); err != nil {
+	if err := d.weir.Start(ctx); err != nil {
 		return c, err
 	}
 	c.ready = d.now()
-	d.screen.restarted(d.weir.pid(), time.Duration(c.ready-c.at))
+	d.screen.restarted(d.weir.PID(), time.Duration(c.ready-c.at))
 	err := d.watch(ctx, burst, func(p progress) bool { return p.last > c.gone })
 	d.screen.resumed(time.Duration(d.progress(burst).last - c.at))
 	return c, err
@@ -246,10 +247,10 @@ func (d *demo) ledger() string { return filepath.Join(d.dir, "ledger.jsonl") }
 
 // explain adds what weir logged last to an error.
 func (d *demo) explain(err error) error {
-	if d.weir == nil || len(d.weir.tail()) == 0 {
+	if d.weir == nil || len(d.weir.Tail()) == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\nthe last lines of weir's log:\n%s", err, d.weir.tail())
+	return fmt.Errorf("%w\nthe last lines of weir's log:\n%s", err, d.weir.Tail())
 }
 
 func (d *demo) onStop(name string, do func() error) {

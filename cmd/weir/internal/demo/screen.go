@@ -90,7 +90,7 @@ func (s *screen) title() {
 func (s *screen) stage(d *demo) {
 	s.say("  the paid api  %s, a fake one: %s a call;", d.api.URL(), dollars(callPrice))
 	s.say("                a customer's call number %d in a second is answered 429", rate+1)
-	s.say("  weir          nats://%s, a process of its own (pid %d)", d.weir.nats, d.weir.pid())
+	s.say("  weir          nats://%s, a process of its own (pid %d)", d.weir.NATS, d.weir.PID())
 	s.say("                as `weir serve` starts it anywhere")
 	s.say("  its rules     each customer: %d calls a second, at most %d jobs waiting;", rate, capacity)
 	s.say("                a call may arrive %v late without one too many in any second\n", jitter)

@@ -1,0 +1,182 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"weir/cmd/internal/child"
+)
+
+const (
+	startWithin = 30 * time.Second // the longest a start may take
+	stopWithin  = 20 * time.Second // the longest an orderly stop may take
+	askEvery    = 10 * time.Millisecond
+)
+
+// Worker is a `weir serve` in a process of its own. Its fields are set before Start. It is used by one goroutine.
+type Worker struct {
+	Dir        string                  // its working directory
+	Env        []string                // its settings, besides the addresses
+	NATS, HTTP string                  // the addresses to use; after Start those in use, so that it comes back where it was
+	Fail       context.CancelCauseFunc // told when the process ends by itself
+	Attributes func() *syscall.SysProcAttr
+
+	process *child.Process // nil: none was started
+	told    chan struct{}  // closed when the end is wanted
+	up      bool           // it has taken jobs, so that it knows how to stop
+}
+
+// Start runs the process and returns when it takes jobs, or when it did not within 30 s.
+func (w *Worker) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startWithin, fmt.Errorf("weir was not ready after %v", startWithin))
+	defer cancel()
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the weir binary: %w", err)
+	}
+	listen, told := make(chan listening, 8), make(chan struct{})
+	process, err := child.Start(child.Options{
+		Name: "weir", Path: self, Args: []string{"serve"}, Dir: w.Dir, Attributes: w.Attributes,
+		Env: append([]string{"WEIR_NATS_LISTEN=" + w.NATS, "WEIR_HTTP_LISTEN=" + w.HTTP}, w.Env...),
+		Line: func(line string) {
+			if at, ok := readListening(line); ok {
+				select {
+				case listen <- at:
+				default: // more addresses than anybody asks for
+				}
+			}
+		},
+	})
+	w.process, w.told, w.up = process, told, false
+	if err != nil {
+		return err
+	}
+	go func() {
+		<-process.Exited()
+		select {
+		case <-told:
+		default:
+			w.Fail(fmt.Errorf("weir ended by itself: %s", process.State()))
+		}
+	}()
+	return w.awaitReady(ctx, listen)
+}
+
+// awaitReady learns the addresses from the log and then asks until a job could be taken. Beside a server elsewhere weir tells no
+// address of one.
+func (w *Worker) awaitReady(ctx context.Context, listen <-chan listening) error {
+	seen := map[string]string{}
+	if w.NATS == "" {
+		seen["nats"] = "elsewhere"
+	}
+	for seen["nats"] == "" || seen["http"] == "" {
+		select {
+		case l := <-listen:
+			seen[l.what] = l.addr
+		case <-w.process.Exited():
+			return fmt.Errorf("weir ended before it was ready: %s", w.process.State())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if w.NATS != "" {
+		w.NATS = seen["nats"]
+	}
+	w.HTTP = seen["http"]
+	tick := time.NewTicker(askEvery)
+	defer tick.Stop()
+	for !w.ready(ctx) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	w.up = true
+	return nil
+}
+
+func (w *Worker) ready(ctx context.Context) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.HTTP+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = res.Body.Close() // nothing was written
+	return res.StatusCode == http.StatusOK
+}
+
+// PID is the process's id.
+func (w *Worker) PID() int { return w.process.PID() }
+
+// Kill ends the process as kill -9 does and returns when it is gone.
+func (w *Worker) Kill() {
+	close(w.told)
+	w.process.Kill()
+}
+
+// Stop ends it in order, or by force when that takes more than 20 s. One that was not started, or has ended, is no error.
+func (w *Worker) Stop() error {
+	if w.process == nil {
+		return nil
+	}
+	select {
+	case <-w.process.Exited():
+		return nil
+	default:
+	}
+	if !w.up {
+		w.Kill()
+		return nil
+	}
+	close(w.told)
+	return w.process.Stop(stopWithin)
+}
+
+// Tail is the end of its log; empty where none was started.
+func (w *Worker) Tail() string {
+	if w.process == nil {
+		return ""
+	}
+	return w.process.Tail()
+}
+
+// FreeOr returns the address if nobody listens there, else the other one.
+func FreeOr(addr, other string) string {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return other
+	}
+	if err := l.Close(); err != nil {
+		return other
+	}
+	return addr
+}
+
+// listening is a line msg=listening of weir's log.
+type listening struct{ what, addr string }
+
+// readListening reads such a line, and reports whether the line is one.
+func readListening(line string) (at listening, ok bool) {
+	if !strings.Contains(line, "msg=listening ") && !strings.Contains(line, `msg="listening" `) {
+		return at, false
+	}
+	for field := range strings.FieldsSeq(line) {
+		switch name, value, _ := strings.Cut(field, "="); name {
+		case "what":
+			at.what = value
+		case "addr":
+			at.addr = value
+		}
+	}
+	return at, true
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/bucket/natstest"
+	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/bench"
+	"weir/cmd/weir/internal/cli"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// TestBench: each measurement has every contender do each round, and gives ratios of them; what it started is gone afterwards.
+func TestBench(t *testing.T) {
+	t.Setenv(asWeir, "1")
+	for name, contenders := range map[string][]string{
+		"accept":   {"weir", "bare, same server", "bare, without fsync"},
+		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, same server", "bare, without fsync"},
+		"latency":  {"weir, idempotent", "weir, not idempotent", "bare, same server"},
+		"keys":     {"weir, 20 keys waiting", "bare, 20 keys waiting", "weir, 20 keys waiting", "bare, 20 keys waiting"},
+		"pace": {
+			"weir, 100/s on a key", "x/time/rate, 100/s on a key", "weir, 1000/s on a key", "x/time/rate, 1000/s on a key",
+			"weir, 1/s on each of 20 keys", "x/time/rate, 1/s on each of 20 keys",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := bench.Run(t.Context(), name, bench.Options{
+				Rounds: 2, Jobs: 40, Keys: 20, Body: 100, Seconds: 2, Durability: "always", Server: bench.Inside, Dir: t.TempDir(),
+				Attributes: machine.ChildAttributes, As: cli.AsJSON, Out: &out, Talk: io.Discard,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r bench.Report
+			if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range r.Contenders {
+				got = append(got, c.Name)
+				if len(c.Each) != 2 || slices.Min(c.Each) <= 0 || c.Figure.Least > c.Figure.Median || c.Figure.Median > c.Figure.Most {
+					t.Errorf("%s has the rounds %v, the figures %+v", c.Name, c.Each, c.Figure)
+				}
+			}
+			if !slices.Equal(got, contenders) {
+				t.Errorf("measured were %q, want %q", got, contenders)
+			}
+			if len(r.Ratios) == 0 || slices.ContainsFunc(r.Ratios, func(x bench.Ratio) bool { return x.Figure.Median <= 0 }) {
+				t.Errorf("the ratios are %+v", r.Ratios)
+			}
+			if name == "pace" && (r.Contenders[0].Figure.Most > 1.02 || r.Contenders[0].Figure.Least < 0.3) {
+				t.Errorf("of the rate are used %+v", r.Contenders[0].Figure)
+			}
+		})
+	}
+}
+
+// TestBenchLeavesAServerAsItWas: beside somebody's server the bench takes away what it made, and begins nothing where weir has streams.
+func TestBenchLeavesAServerAsItWas(t *testing.T) {
+	t.Setenv(asWeir, "1")
+	js := natstest.JetStream(t)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs"}}); err != nil {
+		t.Fatal(err)
+	}
+	run := func() error {
+		return bench.Run(t.Context(), "accept", bench.Options{
+			Rounds: 1, Jobs: 40, Keys: 20, Body: 100, Seconds: 2, Durability: "always", Server: js.Conn().ConnectedUrl(), Dir: t.TempDir(),
+			Attributes: machine.ChildAttributes, Out: io.Discard, Talk: io.Discard,
+		})
+	}
+	names := func() (all []string) {
+		streams := js.StreamNames(t.Context())
+		for name := range streams.Name() {
+			all = append(all, name)
+		}
+		if streams.Err() != nil {
+			t.Fatal(streams.Err())
+		}
+		return all
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(); !slices.Equal(got, []string{"THEIRS"}) {
+		t.Errorf("the server has the streams %q", got)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WEIR_DEAD", Subjects: []string{"dead"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(); err == nil || !strings.Contains(err.Error(), "WEIR_DEAD") {
+		t.Errorf("beside streams of weir: %v", err)
+	}
+	if got := names(); !slices.Equal(got, []string{"THEIRS", "WEIR_DEAD"}) {
+		t.Errorf("the server has the streams %q", got)
+	}
+}

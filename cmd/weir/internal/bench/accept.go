@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// waitingAPI is one whose jobs wait: each key is called once a day.
+const waitingAPI = `apis:
+  waiting:
+    url: URL
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 1/24h, capacity: 10000000}
+`
+
+// accept is how many jobs a second are taken: published asynchronously, 4,000 under way, until the last is acknowledged.
+func accept(ctx context.Context, s *stage, r *Report) error {
+	if err := s.serve(ctx, waitingAPI); err != nil {
+		return err
+	}
+	contestants := []contestant{{"weir", s.pids, func(ctx context.Context, jobs int) (float64, error) {
+		return timed(ctx, jobs, func(ctx context.Context) error {
+			return load{subject: "weir.jobs.waiting", jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, s.js)
+		})
+	}}}
+	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
+		return contestant{name, pids, func(ctx context.Context, jobs int) (float64, error) {
+			return timed(ctx, jobs, func(ctx context.Context) error {
+				return load{subject: bareSubject, jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, js)
+			})
+		}}, bareStreamOn(ctx, js, jetstream.LimitsPolicy)
+	})
+	if err != nil {
+		return err
+	}
+	if r.Contenders, err = s.contest(ctx, "jobs/s", append(contestants, bare...)); err != nil {
+		return err
+	}
+	for _, c := range r.Contenders[1:] {
+		r.Ratios = append(r.Ratios, ratio(r.Contenders[0], c))
+	}
+	return nil
+}
+
+// references are bare contestants: on the server that weir uses, and, where that syncs every write, on one that does not.
+func (s *stage) references(
+	ctx context.Context, on func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error),
+) ([]contestant, error) {
+	same, err := on(ctx, "bare, same server", s.js, s.pids[max(0, len(s.pids)-1):])
+	if err != nil || s.o.Durability == "interval" || s.o.Server != Inside && s.o.Server != Beside {
+		return []contestant{same}, err
+	}
+	url, pid, err := s.server(ctx, "unsynced", "interval")
+	if err != nil {
+		return nil, err
+	}
+	nc, js, err := connect(url)
+	if err != nil {
+		return nil, err
+	}
+	s.later(func() error { nc.Close(); return nil })
+	other, err := on(ctx, "bare, without fsync", js, []int{pid})
+	return []contestant{same, other}, err
+}

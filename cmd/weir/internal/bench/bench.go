@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/cli"
+)
+
+// Options of a measurement. All are required but Dir.
+type Options struct {
+	Rounds     int    // of each contender, in turns
+	Jobs       int    // of a round; for latency, samples of a round
+	Keys       int    // that the jobs are of; for keys, how many wait
+	Body       int    // bytes
+	Seconds    int    // of a round, for pace
+	Durability string // always or interval: of weir's server
+	Server     string // Inside, Beside, or the URL of one
+	Dir        string // where the stores are made; empty: the system's directory for such
+	Attributes Attributes
+
+	As   cli.Format
+	Out  io.Writer // gets the report
+	Talk io.Writer // gets the progress
+}
+
+// Bounds of what one may ask for.
+const (
+	mostRounds  = 100
+	mostJobs    = 1_000_000
+	mostKeys    = 1_000_000
+	mostBody    = 256 << 10
+	mostSeconds = 3600
+)
+
+func (o *Options) check() error {
+	for _, b := range []struct {
+		flag      string
+		is, least int
+		most      int
+	}{
+		{"--rounds", o.Rounds, 1, mostRounds},
+		{"--jobs", o.Jobs, 10, mostJobs},
+		{"--keys", o.Keys, 1, mostKeys},
+		{"--body", o.Body, 0, mostBody},
+		{"--seconds", o.Seconds, 2, mostSeconds},
+	} {
+		if b.is < b.least || b.is > b.most {
+			return cli.Usage(fmt.Errorf("%s %d: it is from %d to %d", b.flag, b.is, b.least, b.most))
+		}
+	}
+	if o.Durability != "always" && o.Durability != "interval" {
+		return cli.Usage(fmt.Errorf("--durability %q: it is always or interval", o.Durability))
+	}
+	return nil
+}
+
+// measurement is one of the benches: it fills in the report's contenders and ratios.
+type measurement func(ctx context.Context, s *stage, r *Report) error
+
+// Names are the measurements that Run knows.
+var Names = []string{"accept", "dispatch", "pace", "keys", "latency"}
+
+var measurements = map[string]measurement{"accept": accept, "dispatch": dispatch, "pace": pace, "keys": keys, "latency": latency}
+
+// longest bounds a whole measurement.
+const longest = 2 * time.Hour
+
+// Run measures and prints the report. It blocks until that is done, ctx ends, or a signal comes; what it started is gone then.
+func Run(ctx context.Context, name string, o Options) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("the measurement did not end within %v", longest))
+	defer cancel()
+	alive, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+
+	s, err := newStage(o, fail)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	r := &Report{Bench: name, Durability: o.Durability, Rounds: o.Rounds, Jobs: o.Jobs, Keys: o.Keys, Body: o.Body}
+	if r.Machine, err = look(s.dir); err != nil {
+		return err
+	}
+	if name == "pace" {
+		r.Jobs, r.Seconds = 0, o.Seconds
+	}
+	held := machine.MeasureHeldUp()
+	err = measurements[name](alive, s, r)
+	r.HeldUp = float64(held.Worst()) / float64(time.Millisecond)
+	held.Stop()
+	if err != nil {
+		if cause := context.Cause(alive); cause != nil && !errors.Is(err, cause) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
+	}
+	r.Took = time.Since(began).Seconds()
+	return r.Print(o.Out, o.As)
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer of the same
+// server: one after the other, in turns.
+func latency(ctx context.Context, s *stage, r *Report) error {
+	if err := s.serve(ctx, busyAPIs); err != nil {
+		return err
+	}
+	came, stop, err := bareReceiver(ctx, s.js)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	job := plainMsg(s.o.Body)
+	job.Subject = "weir.jobs.idempotent.one"
+	once := plainMsg(s.o.Body)
+	once.Subject = "weir.jobs.once.one"
+	s.sink.keep.Store(true)
+	toCall := func(ctx context.Context, m *nats.Msg) (time.Duration, error) {
+		until := s.sink.calls.Load() + 1
+		began := time.Now()
+		if _, err := s.js.PublishMsg(ctx, m); err != nil {
+			return 0, fmt.Errorf("publish a job: %w", err)
+		}
+		if err := s.sink.await(ctx, until); err != nil {
+			return 0, err
+		}
+		for _, at := range s.sink.taken() {
+			return at[len(at)-1].Sub(began), nil
+		}
+		return 0, fmt.Errorf("a call has no time")
+	}
+	toConsumer := func(ctx context.Context, m *nats.Msg) (time.Duration, error) {
+		began := time.Now()
+		if _, err := s.js.PublishMsg(ctx, m); err != nil {
+			return 0, fmt.Errorf("publish a message: %w", err)
+		}
+		select {
+		case at := <-came:
+			return at.Sub(began), nil
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+	all := make([]*series, 3)
+	all[0] = &series{name: "weir, idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, job) }}
+	all[1] = &series{name: "weir, not idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, once) }}
+	all[2] = &series{name: "bare, same server", sample: func(ctx context.Context) (time.Duration, error) { return toConsumer(ctx, plainMsg(s.o.Body)) }}
+	contestants := make([]contestant, len(all))
+	for i, x := range all {
+		contestants[i] = contestant{name: x.name, run: x.round}
+	}
+	if r.Contenders, err = s.contest(ctx, "ms, p50", contestants); err != nil {
+		return err
+	}
+	for i, x := range all {
+		r.Contenders[i].Also = []Also{{"p99", "ms", spread(x.late).Median}}
+	}
+	bare := r.Contenders[2]
+	r.Ratios = []Ratio{ratio(r.Contenders[0], bare), ratio(r.Contenders[1], bare)}
+	for _, x := range all[:2] {
+		r.Ratios = append(r.Ratios, ratio(Contender{Name: x.name + ", p99", Each: x.late[1:]}, Contender{Name: bare.Name + ", p99", Each: all[2].late[1:]}))
+	}
+	return nil
+}
+
+// series is one contestant's samples.
+type series struct {
+	name   string
+	sample func(ctx context.Context) (time.Duration, error)
+	late   []float64 // the p99 of each round, in ms; the first is of the round that does not count
+}
+
+// round takes samples one after the other and returns their median, in ms.
+func (x *series) round(ctx context.Context, samples int) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
+	defer cancel()
+	took := make([]time.Duration, samples)
+	for i := range took {
+		var err error
+		if took[i], err = x.sample(ctx); err != nil {
+			return 0, err
+		}
+	}
+	slices.Sort(took)
+	x.late = append(x.late, float64(took[samples*99/100].Microseconds())/1000)
+	return float64(took[samples/2].Microseconds()) / 1000, nil
+}

@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+)
+
+// Report is what one measurement found.
+type Report struct {
+	Bench      string      `json:"bench"`
+	Machine    Machine     `json:"machine"`
+	Durability string      `json:"durability"`
+	Rounds     int         `json:"rounds"`
+	Jobs       int         `json:"jobs,omitempty"`    // of a round; for latency, samples
+	Seconds    int         `json:"seconds,omitempty"` // of a round that keeps a rate
+	Keys       int         `json:"keys"`
+	Body       int         `json:"body_bytes"`
+	Contenders []Contender `json:"contenders"`
+	Ratios     []Ratio     `json:"ratios"`
+	HeldUp     float64     `json:"machine_held_up_ms"` // the longest that the machine let a process wait
+	Took       float64     `json:"took_s"`
+}
+
+// Contender is one that was measured.
+type Contender struct {
+	Name   string    `json:"name"`
+	Unit   string    `json:"unit"`
+	Figure Spread    `json:"figure"`
+	Each   []float64 `json:"each_round"`
+	CPU    *Spread   `json:"cpu_us_per_job,omitempty"` // of the process that stores
+	Also   []Also    `json:"also,omitempty"`
+}
+
+// Also is a further figure of a contender.
+type Also struct {
+	Name   string  `json:"name"`
+	Unit   string  `json:"unit"`
+	Figure float64 `json:"figure"`
+}
+
+// Ratio is one contender's figure by another's, of the same round.
+type Ratio struct {
+	Name   string `json:"name"`
+	Figure Spread `json:"figure"`
+}
+
+// Spread is a median with its least and most.
+type Spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+// spread is that of at least one figure.
+func spread(figures []float64) Spread {
+	sorted := slices.Sorted(slices.Values(figures))
+	middle := sorted[len(sorted)/2]
+	if len(sorted)%2 == 0 {
+		middle = (middle + sorted[len(sorted)/2-1]) / 2
+	}
+	return Spread{Median: middle, Least: sorted[0], Most: sorted[len(sorted)-1]}
+}
+
+// ratio divides round by round.
+func ratio(over, under Contender) Ratio {
+	each := make([]float64, 0, len(over.Each))
+	for i, figure := range over.Each {
+		if under.Each[i] > 0 {
+			each = append(each, figure/under.Each[i])
+		}
+	}
+	if len(each) == 0 {
+		each = []float64{0}
+	}
+	return Ratio{Name: over.Name + " / " + under.Name, Figure: spread(each)}
+}
+
+// Print writes the report.
+func (r *Report) Print(w io.Writer, as cli.Format) error {
+	if as == cli.AsJSON {
+		return cli.PrintJSON(w, r)
+	}
+	each := fmt.Sprintf("%d jobs", r.Jobs)
+	if r.Seconds > 0 {
+		each = fmt.Sprintf("%d s", r.Seconds)
+	}
+	_, err := fmt.Fprintf(w, "%s: %d rounds in turns, %s each, %d keys, bodies of %d bytes, durability %s\n%s\n\n", r.Bench, r.Rounds, each, r.Keys,
+		r.Body, r.Durability, r.Machine)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	var t cli.Table
+	t.Row("", "MEDIAN", "LEAST", "MOST", "", "CPU A JOB")
+	for _, c := range r.Contenders {
+		cpu := ""
+		if c.CPU != nil {
+			cpu = short(c.CPU.Median) + " µs"
+		}
+		t.Row(c.Name, short(c.Figure.Median), short(c.Figure.Least), short(c.Figure.Most), c.Unit, cpu)
+		for _, also := range c.Also {
+			t.Row("  "+also.Name, short(also.Figure), "", "", also.Unit, "")
+		}
+	}
+	for _, ratio := range r.Ratios {
+		t.Row(ratio.Name, short(ratio.Figure.Median), short(ratio.Figure.Least), short(ratio.Figure.Most), "×", "")
+	}
+	if err := t.PrintWhole(w); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "\nThe machine let programs wait for %s at worst. Compare figures of one run only.\n",
+		cli.Brief(time.Duration(r.HeldUp*float64(time.Millisecond))))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// short writes a figure to three digits or so.
+func short(f float64) string {
+	switch {
+	case f >= 100:
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	case f >= 10:
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(f, 'f', 3, 64)
+}
