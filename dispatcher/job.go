@@ -294,6 +294,7 @@ func (w *apiWorker) storeIntents(p *partition) {
 					j.intents = append(j.intents, mark)
 					w.madeLocked(j)
 				} else {
+					j.entry.LetGo()
 					j.terms.call.Conns.Release()
 					s.Unstage(j.Job)
 					w.restLocked(j, w.now().Add(loadRetry))

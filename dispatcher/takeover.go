@@ -182,7 +182,7 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	for _, q := range queues {
 		if partitionOf(q).lost.Load() {
-			w.s.Forget(q) // what rests now
+			w.forgetLocked(q) // what rests now
 		}
 	}
 	w.mu.Unlock()
@@ -222,12 +222,22 @@ func (w *apiWorker) removePartition(p *partition) {
 	w.mu.Unlock()
 	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
-			w.s.Forget(q)
+			w.forgetLocked(q)
 		}
 	})
 	w.mu.Lock()
 	w.s.ForgetWaiting(&p.Partition)
 	w.mu.Unlock()
+}
+
+// forgetLocked forgets the jobs of a queue that are not being called, and lets go of what was noted of them.
+func (w *apiWorker) forgetLocked(q *schedule.KeyQueue) {
+	for _, t := range q.Jobs {
+		if j, begun := t.Of.(*job); begun && t.Rests() {
+			j.entry.LetGo()
+		}
+	}
+	w.s.Forget(q)
 }
 
 // ownedPartition is one partition as this process owns it, nil when it does not.

@@ -64,7 +64,10 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 	if err := r.server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.server.Process.Kill(); _ = r.server.Wait() }) // it was killed
+	t.Cleanup(func() {
+		_ = r.server.Process.Kill() // it runs, or nothing does
+		await.Return(t, "the end of the server", func() { _ = r.server.Wait() })
+	})
 	if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true)); err != nil {
 		t.Fatal(err)
 	}

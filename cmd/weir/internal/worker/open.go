@@ -125,7 +125,7 @@ func (w *Worker) openRecorder() {
 	case !w.settings.Has(config.RoleDispatch):
 		return
 	case w.settings.StateDir == "":
-		w.log.Warn("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown; set WEIR_STATE_DIR to a directory on a local disk")
+		w.log.Info("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown; set WEIR_STATE_DIR to a directory on a local disk")
 		return
 	}
 	r, err := recorder.Open(recorder.Options{Dir: w.settings.StateDir, Log: w.log})
