@@ -28,20 +28,24 @@ func (p *partition) callOf(i *queue.Intent, epoch uint64) recorder.Call {
 // flight is one call, as the goroutines tell of it that send it.
 type flight struct {
 	entry recorder.Entry
-	tat   bucket.Micros // the key's after it, were it sent in its slot
-	since time.Time     // by when it was late already
+	stale recorder.Entry // that says that the same call, by an earlier intent, has not begun
+	tat   bucket.Micros  // the key's after it, were it sent in its slot
+	since time.Time      // by when it was late already
 	late  time.Duration
 }
 
 // takeOff is a call that is about to be sent.
 func (j *job) takeOff(tat bucket.Micros, late time.Duration) *flight {
-	return &flight{entry: j.entry, tat: tat, since: time.Now(), late: late}
+	return &flight{entry: j.entry, stale: j.adopted, tat: tat, since: time.Now(), late: late}
 }
 
 func (f *flight) begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
 
+// begin notes that the call begins. It is told again where another connection is tried.
+
 func (f *flight) begin() bool {
 	now := time.Now()
+	f.stale.Settle()
 	return f.entry.Begin(now, int64(f.tat.Add(max(0, f.late+now.Sub(f.since)))))
 }
 
@@ -105,6 +109,7 @@ func (w *apiWorker) notedOf(j *job, i *foundIntent) recorder.Found {
 // takeBackLocked lets a job go on whose intended call had not begun, as if there were no intent.
 func (w *apiWorker) takeBackLocked(ctx context.Context, j *job, i *foundIntent) {
 	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
+	j.adopted = w.d.opts.Recorder.Adopt(i.Entry, j.part.callOf(&i.Intent, i.Epoch)) // other jobs may need the intent's message yet
 	if w.d.tail.Knows(w.name, i.stored.Add(-w.d.opts.Tail.OrDefault().Leeway)) {
 		w.dropIntentsLocked(j)
 		return
@@ -199,16 +204,14 @@ func (w *apiWorker) isKept(ctx context.Context, j *job, r httpcall.Response, at 
 
 // When what ended processes left is of no use any more.
 const (
-	retireCheck = time.Second
-	retireAfter = time.Minute // from when every outcome is stored: by then the intents are gone as well
-	retireOther = time.Hour   // beside other replicas, which may take what they called
+	retireCheck = 250 * time.Millisecond
+	retireOther = time.Hour // beside other replicas, which may take what they called
 )
 
 // retireRecorders lets go of what ended processes noted, when all of it is stored elsewhere. It blocks until ctx ends.
 func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	tick := time.NewTicker(retireCheck)
 	defer tick.Stop()
-	var settled time.Time
 	for {
 		select {
 		case <-tick.C:
@@ -219,13 +222,8 @@ func (d *Dispatcher) retireRecorders(ctx context.Context) {
 		case d.opts.Recorder.Former() == 0:
 		case d.owner != nil:
 			d.opts.Recorder.Retire(retireOther)
-		case !d.allRecovered():
-			settled = time.Time{}
-		case settled.IsZero():
-			settled = time.Now()
-		case d.allSwept() || time.Since(settled) > retireAfter:
+		case d.allRecovered(): // and what had not begun is adopted
 			d.opts.Recorder.Retire(0)
-			settled = time.Time{}
 		}
 	}
 }
@@ -235,18 +233,6 @@ func (d *Dispatcher) allRecovered() bool {
 	for _, w := range d.workersNow() {
 		if _, ok := d.Recovered(w.name); !ok {
 			return false
-		}
-	}
-	return true
-}
-
-// allSwept reports whether every message is deleted that is of no use.
-func (d *Dispatcher) allSwept() bool {
-	for _, w := range d.workersNow() {
-		for number := range w.partitions {
-			if p := w.ownedPartition(number); p == nil || p.bucket.Unswept() > 0 {
-				return false
-			}
 		}
 	}
 	return true

@@ -479,6 +479,7 @@ type job struct {
 	lost     *foundIntent    // of a call nobody knows the outcome of, until that is settled
 	flown    *recorder.Found // what its process noted of that call
 	entry    recorder.Entry  // of its call in the flight recorder
+	adopted  recorder.Entry  // of its call as a process before intended it, which had not begun
 	intents  []*intentMark
 	intended int // the call number its newest intent covers, 0 for none
 	// intendedBy are the terms that intent tells of.

@@ -283,6 +283,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
 		w.dropIntentsLocked(j)
+		j.adopted.LetGo()
 		if j.markSeq != 0 {
 			p.bucket.Discard(j.markSeq)
 		}

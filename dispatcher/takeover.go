@@ -235,6 +235,7 @@ func (w *apiWorker) forgetLocked(q *schedule.KeyQueue) {
 	for _, t := range q.Jobs {
 		if j, begun := t.Of.(*job); begun && t.Rests() {
 			j.entry.LetGo()
+			j.adopted.LetGo()
 		}
 	}
 	w.s.Forget(q)
@@ -260,6 +261,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 func (w *apiWorker) abandon(j *job) {
 	w.accountedFor(j)
 	j.entry.LetGo()
+	j.adopted.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 

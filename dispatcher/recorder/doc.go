@@ -7,6 +7,7 @@
 // # What is noted
 //
 //	Prepare  the call has an intent, and has not begun
+//	Adopt    the same, of a call that a process before intended
 //	Begin    it begins now: noted before the first byte can leave
 //	Left     the first bytes have left
 //	Answer   what the call came to, with the beginning of the answer's body

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/bucket/fault"
 
@@ -72,7 +73,7 @@ func (r *Recorder) fill(file *os.File) error {
 	r.data = data
 	head := make([]uint64, headerBytes/8)
 	device, inode := placeOf(file)
-	copy(head, []uint64{magic, version, uint64(r.size.Entries), uint64(r.size.Chunks), r.name, device, inode, uint64(os.Getpid())})
+	copy(head, []uint64{magic, version, uint64(r.size.Entries), uint64(r.size.Chunks), r.name, device, inode, uint64(os.Getpid()), uint64(time.Now().UnixNano())})
 	boot := make([]byte, (headSum-headBoot)*8)
 	copy(boot, r.boot)
 	copy(head[headBoot:], wordsOf(boot))

@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weir/bucket/fault"
@@ -25,8 +26,9 @@ type former struct {
 
 // life is one file.
 type life struct {
-	path string
-	seen time.Time
+	path    string
+	started uint64
+	seen    time.Time
 }
 
 type leftEntry struct {
@@ -88,9 +90,12 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 		r.log.Warn("a flight recorder's file is of no use: what was under way then is judged by its intents", "path", path, "reason", why)
 		return
 	}
-	r.former.lives[name] = &life{path: path, seen: time.Now()}
+	r.former.lives[name] = &life{path: path, started: wordsOf(data[:headerBytes])[headStarted], seen: time.Now()}
 	open := 0
 	for id, e := range readEntries(data, head, name) {
+		if other, twice := r.former.entries[id]; twice && (other.state != e.state || !slices.Equal(other.words[wordID:], e.words[wordID:])) {
+			e.state = Untold // it was adopted, and is something else now
+		}
 		r.former.entries[id] = e
 		if e.state == Begun || e.state == Left || e.state == Answered {
 			open++
@@ -136,7 +141,7 @@ func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
 		from := headerBytes + i*entryBytes
 		words := wordsOf(data[from : from+entryBytes])
 		state := stateOf(words, name)
-		if state == Untold || state == Settled {
+		if state == Untold {
 			continue
 		}
 		e := leftEntry{words: words, of: name, state: state}
@@ -183,7 +188,7 @@ func (r *Recorder) forgetSomeLocked() {
 	for len(r.former.lives) > mostLives {
 		oldest := uint64(0)
 		for name, l := range r.former.lives {
-			if oldest == 0 || l.seen.Before(r.former.lives[oldest].seen) {
+			if oldest == 0 || l.started < r.former.lives[oldest].started {
 				oldest = name
 			}
 		}
@@ -209,7 +214,7 @@ func (r *Recorder) Find(id uint64, c Call) Found {
 	r.formerMu.Lock()
 	defer r.formerMu.Unlock()
 	e, ok := r.former.entries[id]
-	if !ok || e.state == Untold || !c.is(e.words) {
+	if !ok || e.state == Untold || e.state == Settled || !c.is(e.words) {
 		return Found{}
 	}
 	f := Found{State: e.state, Answer: e.answer}

@@ -30,8 +30,9 @@ const (
 	headDevice
 	headInode
 	headPID
-	headBoot                // 36 letters
-	headSum  = headBoot + 5 // over all before
+	headStarted                // when the process made it, in nanoseconds: of two files the later one tells more
+	headBoot                   // 36 letters
+	headSum     = headBoot + 5 // over all before
 )
 
 // The words of an entry.

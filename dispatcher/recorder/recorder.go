@@ -214,13 +214,27 @@ func (r *Recorder) Prepare(c Call, last Entry) Entry {
 		}
 		return last
 	}
+	r.nextID++
+	return r.writeLocked(c, r.nextID)
+}
+
+// Adopt notes what a process that has ended had noted of a call: that it has not begun. Its file need not be kept for that.
+func (r *Recorder) Adopt(id uint64, c Call) Entry {
+	if r == nil || r.broken.Load() {
+		return Entry{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writeLocked(c, id)
+}
+
+// writeLocked notes that a call has not begun.
+func (r *Recorder) writeLocked(c Call, id uint64) Entry {
 	n, ok := r.takeLocked()
 	if !ok {
 		r.missed.Add(1)
 		return Entry{}
 	}
-	r.nextID++
-	id := r.nextID
 	entry := r.entry(n)
 	if !r.written(func() {
 		state := (*atomic.Uint64)(unsafe.Pointer(&entry[wordState]))

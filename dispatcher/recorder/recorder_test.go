@@ -434,15 +434,19 @@ func TestClose(t *testing.T) {
 
 // TestFilesOfTheDeadAreBounded, and go when they are settled.
 func TestFilesOfTheDeadAreBounded(t *testing.T) {
-	dir := t.TempDir()
+	dir, last := t.TempDir(), ""
 	for range mostLives + 5 {
 		r := open(t, dir, small)
+		last = r.Name()
 		r.Prepare(callOf(1), Entry{})
 		r.die(t)
 	}
 	r := open(t, dir, small)
 	if r.Former() != mostLives {
 		t.Errorf("%d", r.Former())
+	}
+	if !r.Gone(last) {
+		t.Error("the newest file went, and not the oldest")
 	}
 	if r.Retire(time.Hour); r.Former() != mostLives {
 		t.Error("they were to be kept")
@@ -482,3 +486,28 @@ func TestABrokenFileIsGivenUp(t *testing.T) {
 
 // header are the words of the header.
 func (r *Recorder) header() []uint64 { return r.words[:headerBytes/8] }
+
+// TestWhatIsAdoptedIsKnownWithoutItsFile: a call that had not begun is known not to have by the file of the process that found it so, until
+// it begins by another intent.
+func TestWhatIsAdoptedIsKnownWithoutItsFile(t *testing.T) {
+	for _, began := range []bool{false, true} {
+		r, ids := left(t)
+		r.die(t)
+		second := open(t, r.dir, small)
+		adopted := second.Adopt(ids[0], callOf(1))
+		if began {
+			adopted.Settle()
+		} else {
+			adopted.LetGo()
+		}
+		second.Retire(0)
+		second.die(t)
+		want := Prepared
+		if began {
+			want = Untold
+		}
+		if f := open(t, r.dir, small).Find(ids[0], callOf(1)); f.State != want {
+			t.Errorf("began %v: it is %d", began, f.State)
+		}
+	}
+}
