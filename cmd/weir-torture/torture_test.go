@@ -136,8 +136,8 @@ func TestTorture(t *testing.T) {
 		"external server": "--worker-kills 2 --server-kills 3 --stops 1 --cuts 4 --takeovers 1 --disk-fulls 1",
 		"embedded server": "--server embedded --worker-kills 10 --stops 0 --cuts 2",
 		"idempotent":      "--idempotent --server embedded --worker-kills 8 --stops 0 --cuts 4",
-		"what is noted": "--server embedded --worker-kills 8 --stops 0 --cuts 0 --at intent-stored --at call-next --at call-answered --at answer-found",
-		"power losses":  "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",
+		"what is noted":   "--server embedded --worker-kills 8 --stops 0 --cuts 0 --at intent-stored --at call-next --at call-answered --at answer-found",
+		"power losses":    "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {

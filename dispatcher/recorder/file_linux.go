@@ -17,7 +17,7 @@ import (
 
 // localSystems are file systems of which it is known that a lock is the kernel's own, and that a mapping is the file. A lock in a network
 // may be lost by a process that lives.
-var localSystems = []int64{
+var localSystems = []uint32{
 	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 	0x2fc12fc1, // ZFS
 	0xca451a4e, // bcachefs
@@ -34,7 +34,7 @@ func (r *Recorder) create() (err error) {
 	if err := unix.Statfs(r.dir, &fs); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnfit, err)
 	}
-	if !slices.Contains(localSystems, int64(fs.Type)&0xffffffff) {
+	if !slices.Contains(localSystems, uint32(fs.Type)) {
 		return fmt.Errorf("%w: %s is on a file system of type %#x, and only those of this machine lock as is needed: name a directory on a local disk or in memory",
 			ErrUnfit, r.dir, fs.Type)
 	}
