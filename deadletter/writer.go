@@ -69,11 +69,11 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 	if o.MaxWaiting > 0 {
 		bytes = int(min(o.MaxWaiting, maxWaitingBytes))
 	}
-	letters, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
+	letters, err := stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxWaiting, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("dead letters: %w", err)
 	}
-	events, err := stream.NewWriter(o.Conn, maxWaiting, bytes)
+	events, err := stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxWaiting, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}

@@ -124,10 +124,10 @@ func Open(ctx context.Context, o Options) (*Dispatcher, error) {
 			Registry: o.Registry, Instance: o.Instance, SharedBy: o.SharedBy, MayBegin: o.MayBegin, Host: host{d}, Log: d.log,
 		})
 	}
-	if d.results, err = stream.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+	if d.results, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("results: %w", err)
 	}
-	if d.calls, err = stream.NewWriter(o.Conn, maxRecords, maxRecordBytes); err != nil {
+	if d.calls, err = stream.NewWriter(o.Conn, stream.DiskOf(o.JetStream), maxRecords, maxRecordBytes); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	d.metrics = newMetrics(d, o.Registerer)

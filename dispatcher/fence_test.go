@@ -37,7 +37,7 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.results, err = stream.NewWriter(d.opts.Conn, 10, 1<<20); err != nil {
+	if d.results, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

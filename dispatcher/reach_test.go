@@ -197,10 +197,10 @@ func TestOutcomeBeforeTheTail(t *testing.T) {
 	w := newLedgerLane(t, ledger.Bounds{Age: time.Nanosecond, Leeway: time.Nanosecond}, bucket.Rate{Count: 100, Per: time.Second, Burst: 1})
 	js, ctx := w.d.opts.JetStream, t.Context()
 	var err error
-	if w.d.results, err = stream.NewWriter(w.d.opts.Conn, 100, 1<<20); err != nil {
+	if w.d.results, err = stream.NewWriter(w.d.opts.Conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	if w.d.calls, err = stream.NewWriter(w.d.opts.Conn, 100, 1<<20); err != nil {
+	if w.d.calls, err = stream.NewWriter(w.d.opts.Conn, nil, 100, 1<<20); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

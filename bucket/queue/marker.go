@@ -159,7 +159,7 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	p.mu.Lock()
 	p.fence = ack.Sequence
 	p.mu.Unlock()
-	w, err := stream.NewWriter(p.nc, maxMarkers, maxMarkerBytes)
+	w, err := stream.NewWriter(p.nc, stream.DiskOf(p.queue.js), maxMarkers, maxMarkerBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ type idPuts struct {
 }
 
 func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) (*Partition, error) {
-	intake, err := stream.NewExchange(nc)
+	intake, err := stream.NewExchange(nc, stream.DiskOf(q.js))
 	if err != nil {
 		return nil, err
 	}

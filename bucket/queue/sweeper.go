@@ -39,7 +39,7 @@ type sweeper struct {
 }
 
 func newSweeper(p *Partition) (*sweeper, error) {
-	x, err := stream.NewExchange(p.nc)
+	x, err := stream.NewExchange(p.nc, nil)
 	if err != nil {
 		return nil, err
 	}

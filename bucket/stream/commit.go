@@ -46,6 +46,9 @@ func (x *Exchange) Commit(ctx context.Context, msgs []*nats.Msg) []Answer {
 // commitWhile is Commit for messages of which number i is sent again only while may(i) reports true: else its answer is
 // ErrNotNow.
 func (x *Exchange) commitWhile(ctx context.Context, msgs []*nats.Msg, may func(i int) bool) []Answer {
+	if x.disk != nil {
+		return x.again(ctx, msgs, resending{may: may}) // one flush serves all of them, so that a batch would gain nothing
+	}
 	start := time.Now()
 	if x.groups.choose(len(msgs)) {
 		answers, err := x.atomic(ctx, msgs)
@@ -144,6 +147,33 @@ func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
 
 // again is Singly for messages of which an earlier try may have stored some.
 func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
+	answers := x.tries(ctx, msgs, r)
+	if x.disk != nil {
+		x.flush(ctx, answers)
+	}
+	return answers
+}
+
+// flush has the disk take what the answers call stored. A duplicate counts as well: what stored it may not be on disk yet. Of what the
+// disk did not take nobody knows what becomes.
+func (x *Exchange) flush(ctx context.Context, answers []Answer) {
+	flushed := ""
+	var err error
+	for i, a := range answers {
+		if a.Err != nil {
+			continue
+		}
+		if a.Stream != flushed {
+			flushed, err = a.Stream, x.disk.Flush(ctx, a.Stream)
+		}
+		if err != nil {
+			answers[i].Err = fmt.Errorf("%w: %w", ErrUnanswered, err)
+		}
+	}
+}
+
+// tries asks the stream, and again where it did not answer.
+func (x *Exchange) tries(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
 	answers := make([]Answer, len(msgs))
 	unknown := make([]bool, len(msgs))
 	open := make([]int, len(msgs))

@@ -32,13 +32,14 @@ type Exchange struct {
 	sub     *nats.Subscription
 	replies chan *nats.Msg
 	back    chan nats.Status // tells that the connection is back
+	disk    Disk             // nil: what is acknowledged is as durable as it gets
 	round   int
 	groups  grouping
 }
 
-// NewExchange subscribes to the replies of an Exchange. Close ends that.
-func NewExchange(nc *nats.Conn) (*Exchange, error) {
-	x := &Exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*MaxExchange)}
+// NewExchange subscribes to the replies of an Exchange. Close ends that. With a disk nothing counts as stored before the disk has it.
+func NewExchange(nc *nats.Conn, disk Disk) (*Exchange, error) {
+	x := &Exchange{nc: nc, inbox: nc.NewInbox(), replies: make(chan *nats.Msg, 4*MaxExchange), disk: disk}
 	var err error
 	if x.sub, err = nc.ChanSubscribe(x.inbox+".*.*", x.replies); err != nil {
 		return nil, fmt.Errorf("subscribe to replies: %w", err)
@@ -151,6 +152,7 @@ const (
 
 // Answer is what a stream said about one message.
 type Answer struct {
+	Stream    string
 	Seq       uint64
 	Duplicate bool
 	Err       error
@@ -166,6 +168,7 @@ func readAck(r Reply) Answer {
 		return Answer{Err: fmt.Errorf("%w: no stream answers (an election, or the server has no JetStream)", ErrRetry)}
 	}
 	var ack struct {
+		Stream    string              `json:"stream"`
 		Seq       uint64              `json:"seq"`
 		Duplicate bool                `json:"duplicate"`
 		Error     *jetstream.APIError `json:"error"`
@@ -176,7 +179,7 @@ func readAck(r Reply) Answer {
 	if ack.Error != nil {
 		return Answer{Err: ackError(ack.Error)}
 	}
-	return Answer{Seq: ack.Seq, Duplicate: ack.Duplicate}
+	return Answer{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}
 }
 
 func ackError(e *jetstream.APIError) error {

@@ -113,7 +113,7 @@ func TestLateReply(t *testing.T) {
 	if _, err := nc.ChanSubscribe("stream", asked); err != nil {
 		t.Fatal(err)
 	}
-	x, err := NewExchange(nc)
+	x, err := NewExchange(nc, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,10 @@ type writing struct {
 // ErrNotNow says that what was written must not be stored any more, or not now.
 var ErrNotNow = errors.New("the right to store it was not there")
 
-// NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work.
-func NewWriter(nc *nats.Conn, maxWaiting, maxBytes int) (*Writer, error) {
-	x, err := NewExchange(nc)
+// NewWriter makes a Writer that holds at most maxWaiting messages of together maxBytes. Run makes it work. With a disk nothing counts as
+// stored before the disk has it.
+func NewWriter(nc *nats.Conn, disk Disk, maxWaiting, maxBytes int) (*Writer, error) {
+	x, err := NewExchange(nc, disk)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 // TestRightIsAskedBeforeEveryTry: what was sent in vain is not sent again by a writer that has lost the right to.
 func TestRightIsAskedBeforeEveryTry(t *testing.T) {
 	nc := natstest.JetStream(t).Conn()
-	w, err := NewWriter(nc, 10, 1<<10)
+	w, err := NewWriter(nc, nil, 10, 1<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

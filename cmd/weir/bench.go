@@ -26,8 +26,8 @@ server of its own, in a directory that is taken away afterwards; nothing else is
 	}{
 		{
 			"accept", "How many jobs a second are taken, beside a bare stream",
-			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The reference is a bare JetStream stream on the same
-server, and, where that syncs every write, one on a server that does not.`,
+			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The references are bare JetStream streams on
+servers of their own: one that syncs every write, one that does not.`,
 			bench.Options{Rounds: 5, Jobs: 10_000, Keys: 1000},
 		},
 		{
@@ -50,8 +50,8 @@ after. The server is in a process of its own.`,
 		},
 		{
 			"latency", "How long a job takes from its publish to its call, in an empty bucket",
-			`Publishes one job after the other and takes the time until the api has it. The reference is a message's way to a consumer on the same
-server. A round has --jobs samples.`,
+			`Publishes one job after the other and takes the time until the api has it. The references are a message's way to a consumer, on
+servers of their own: one that syncs every write, one that does not. A round has --jobs samples.`,
 			bench.Options{Rounds: 5, Jobs: 300, Keys: 1},
 		},
 	} {

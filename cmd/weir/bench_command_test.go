@@ -20,9 +20,9 @@ import (
 func TestBench(t *testing.T) {
 	t.Setenv(asWeir, "1")
 	for name, contenders := range map[string][]string{
-		"accept":   {"weir", "bare, same server", "bare, without fsync"},
-		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, same server", "bare, without fsync"},
-		"latency":  {"weir, idempotent", "weir, not idempotent", "bare, same server"},
+		"accept":   {"weir", "bare, every write synced", "bare, without fsync"},
+		"dispatch": {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync"},
+		"latency":  {"weir, idempotent", "weir, not idempotent", "bare, every write synced", "bare, without fsync"},
 		"keys":     {"weir, 20 keys waiting", "bare, 20 keys waiting", "weir, 20 keys waiting", "bare, 20 keys waiting"},
 		"pace": {
 			"weir, 100/s on a key", "x/time/rate, 100/s on a key", "weir, 1000/s on a key", "x/time/rate, 1000/s on a key",

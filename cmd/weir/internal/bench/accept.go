@@ -43,23 +43,32 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 	return nil
 }
 
-// references are bare contestants: on the server that weir uses, and, where that syncs every write, on one that does not.
+// references are bare contestants: on servers of their own, one that syncs every write and one that does not; or, beside a server that is
+// not the bench's, on that one.
 func (s *stage) references(
 	ctx context.Context, on func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error),
-) ([]contestant, error) {
-	same, err := on(ctx, "bare, same server", s.js, s.pids[max(0, len(s.pids)-1):])
-	if err != nil || s.o.Durability == "interval" || s.o.Server != Inside && s.o.Server != Beside {
+) (all []contestant, err error) {
+	if s.o.Server != Inside && s.o.Server != Beside {
+		same, err := on(ctx, "bare, same server", s.js, nil)
 		return []contestant{same}, err
 	}
-	url, pid, err := s.server(ctx, "unsynced", "interval")
-	if err != nil {
-		return nil, err
+	for _, reference := range []struct{ name, durability string }{
+		{"bare, every write synced", "always"}, {"bare, without fsync", "interval"},
+	} {
+		url, pid, err := s.server(ctx, "bare-"+reference.durability, reference.durability)
+		if err != nil {
+			return nil, err
+		}
+		nc, js, err := connect(url)
+		if err != nil {
+			return nil, err
+		}
+		s.later(func() error { nc.Close(); return nil })
+		c, err := on(ctx, reference.name, js, []int{pid})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
 	}
-	nc, js, err := connect(url)
-	if err != nil {
-		return nil, err
-	}
-	s.later(func() error { nc.Close(); return nil })
-	other, err := on(ctx, "bare, without fsync", js, []int{pid})
-	return []contestant{same, other}, err
+	return all, nil
 }

@@ -7,19 +7,28 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
-// latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer of the same
-// server: one after the other, in turns.
+// latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer:
+// one after the other, in turns.
 func latency(ctx context.Context, s *stage, r *Report) error {
 	if err := s.serve(ctx, busyAPIs); err != nil {
 		return err
 	}
-	came, stop, err := bareReceiver(ctx, s.js)
+	receivers := map[string]receiver{}
+	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
+		came, stop, err := bareReceiver(ctx, js)
+		if err != nil {
+			return contestant{}, err
+		}
+		s.later(func() error { stop(); return nil })
+		receivers[name] = receiver{js, came}
+		return contestant{name: name}, nil
+	})
 	if err != nil {
 		return err
 	}
-	defer stop()
 	job := plainMsg(s.o.Body)
 	job.Subject = "weir.jobs.idempotent.one"
 	once := plainMsg(s.o.Body)
@@ -39,22 +48,14 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 		}
 		return 0, fmt.Errorf("a call has no time")
 	}
-	toConsumer := func(ctx context.Context, m *nats.Msg) (time.Duration, error) {
-		began := time.Now()
-		if _, err := s.js.PublishMsg(ctx, m); err != nil {
-			return 0, fmt.Errorf("publish a message: %w", err)
-		}
-		select {
-		case at := <-came:
-			return at.Sub(began), nil
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
+	all := []*series{
+		{name: "weir, idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, job) }},
+		{name: "weir, not idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, once) }},
 	}
-	all := make([]*series, 3)
-	all[0] = &series{name: "weir, idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, job) }}
-	all[1] = &series{name: "weir, not idempotent", sample: func(ctx context.Context) (time.Duration, error) { return toCall(ctx, once) }}
-	all[2] = &series{name: "bare, same server", sample: func(ctx context.Context) (time.Duration, error) { return toConsumer(ctx, plainMsg(s.o.Body)) }}
+	for _, c := range bare {
+		to := receivers[c.name]
+		all = append(all, &series{name: c.name, sample: func(ctx context.Context) (time.Duration, error) { return to.sample(ctx, plainMsg(s.o.Body)) }})
+	}
 	contestants := make([]contestant, len(all))
 	for i, x := range all {
 		contestants[i] = contestant{name: x.name, run: x.round}
@@ -65,12 +66,32 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 	for i, x := range all {
 		r.Contenders[i].Also = []Also{{"p99", "ms", spread(x.late).Median}}
 	}
-	bare := r.Contenders[2]
-	r.Ratios = []Ratio{ratio(r.Contenders[0], bare), ratio(r.Contenders[1], bare)}
-	for _, x := range all[:2] {
-		r.Ratios = append(r.Ratios, ratio(Contender{Name: x.name + ", p99", Each: x.late[1:]}, Contender{Name: bare.Name + ", p99", Each: all[2].late[1:]}))
+	for i, reference := range r.Contenders[2:] {
+		slow := Contender{Name: reference.Name + ", p99", Each: all[2+i].late[1:]}
+		for k, weir := range r.Contenders[:2] {
+			r.Ratios = append(r.Ratios, ratio(weir, reference), ratio(Contender{Name: weir.Name + ", p99", Each: all[k].late[1:]}, slow))
+		}
 	}
 	return nil
+}
+
+// receiver is a reference's: what is published to its stream comes back.
+type receiver struct {
+	js   jetstream.JetStream
+	came <-chan time.Time
+}
+
+func (r receiver) sample(ctx context.Context, m *nats.Msg) (time.Duration, error) {
+	began := time.Now()
+	if _, err := r.js.PublishMsg(ctx, m); err != nil {
+		return 0, fmt.Errorf("publish a message: %w", err)
+	}
+	select {
+	case at := <-r.came:
+		return at.Sub(began), nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 }
 
 // series is one contestant's samples.

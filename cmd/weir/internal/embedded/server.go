@@ -2,6 +2,8 @@
 //
 // The listener is real because without one neither clustering nor an orderly shutdown work. The server's name is fixed
 // because JetStream files its state under it. Signals are the worker's business, not the server's.
+//
+// A Disk syncs for the server where one sync may serve many: see ARCHITECTURE, "One flush for all that wait".
 package embedded
 
 import (
@@ -20,11 +22,12 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending and Cluster.
+// Options of a Server. All are required but MaxStore, MaxPending, Flushes and Cluster.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
 	SyncAlways bool   // fsync before every answer; otherwise every second
+	Flushes    bool   // with SyncAlways: the caller flushes by the Server's Disk before every answer, where there is one
 	MaxPayload int64  // bytes of a message
 	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
@@ -50,6 +53,7 @@ type Server struct {
 	ns       *server.Server
 	lock     *dirLock
 	maxStore int64
+	disk     *Disk
 }
 
 // Start runs the server and returns when it takes clients, or when ctx ends before.
@@ -75,10 +79,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, errors.Join(err, lock.Close())
 		}
 	}
+	disk := o.flushed(ctx)
 	opts := &server.Options{
 		ServerName: "weir", Host: host, Port: number, NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
-		SyncAlways: o.SyncAlways, SyncInterval: time.Second,
+		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
 	}
 	if err := o.Cluster.apply(opts); err != nil {
@@ -91,13 +96,37 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1)}
 	ns.SetLoggerV2(logger, false, false, false)
 	go ns.Start()
-	s := &Server{ns: ns, lock: lock, maxStore: maxStore}
+	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
 	}
 	return s, nil
 }
+
+// flushed is the Disk by which the caller syncs, where he does and it may be done so; nil: the server syncs, if at all.
+func (o *Options) flushed(ctx context.Context) *Disk {
+	if !o.SyncAlways || !o.Flushes || o.Cluster.Name != "" {
+		return nil
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		o.Log.Info("every write is synced by itself, since the system does not say which file system the store is on", "err", err)
+		return nil
+	}
+	if yes, why := renameIsBarrier(o.Dir, string(mounts)); !yes {
+		o.Log.Info("every write is synced by itself, where one sync could serve many: ext4 would allow that", "dir", o.Dir, "why", why)
+		return nil
+	}
+	if err := prove(ctx, o.Dir); err != nil {
+		o.Log.Warn("every write is synced by itself: this version of the server does not write as weir expects", "err", err)
+		return nil
+	}
+	return newDisk(o.Dir)
+}
+
+// Disk is by what the caller syncs; nil where the server does, or nobody.
+func (s *Server) Disk() *Disk { return s.disk }
 
 // maxPending bounds what waits for one client that does not read: it is cut off beyond.
 const maxPending = 256 << 20

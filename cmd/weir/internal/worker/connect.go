@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
@@ -48,7 +49,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	}
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
-			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways,
+			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
 		})
 		if err != nil {
@@ -71,6 +72,10 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if w.server != nil {
+		if disk := w.server.Disk(); disk != nil {
+			w.js = stream.OnDisk(w.js, disk)
+			w.lowerGo(func() error { return w.whileDiskTakes(disk) })
+		}
 		w.room = w.server.MaxStore()
 		return move.RefuseElsewhere(ctx, w.js)
 	}
@@ -91,4 +96,14 @@ func (w *Worker) refuseForeign(ctx context.Context) error {
 	}
 	return fmt.Errorf("%w. The stream is in weir's own store: run `weir nats-server --dir %s`, change or remove the stream there, stop that server, and start weir again",
 		err, w.settings.DataDir)
+}
+
+// whileDiskTakes ends the worker when the disk does not take what is written: nothing may be answered any more.
+func (w *Worker) whileDiskTakes(disk *embedded.Disk) error {
+	select {
+	case err := <-disk.Broken():
+		return fmt.Errorf("%w: no job is taken any more, nor an api called: mend the disk, and start weir again", err)
+	case <-w.base.Done():
+		return nil
+	}
 }

@@ -1,0 +1,258 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Disk has the disk take what a stream has acknowledged, where its server does not do so before it acknowledges.
+type Disk interface {
+	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is not known what is.
+	Flush(ctx context.Context, stream string) error
+}
+
+// OnDisk is a JetStream that returns from a write when the disk has it: of messages, of entries of key-value buckets, and of streams.
+// Deletes and purges are not waited for: whoever finds again what he had deleted must know what to do, since a kill may come before a
+// delete as well. Asynchronous publishes are those of js and may not be used. A nil disk gives js itself.
+func OnDisk(js jetstream.JetStream, disk Disk) jetstream.JetStream {
+	if disk == nil {
+		return js
+	}
+	return flushed{js, disk}
+}
+
+// DiskOf is the disk by which OnDisk made a JetStream; nil for any other.
+func DiskOf(js jetstream.JetStream) Disk {
+	if f, ok := js.(flushed); ok {
+		return f.disk
+	}
+	return nil
+}
+
+type flushed struct {
+	jetstream.JetStream
+	disk Disk
+}
+
+// Publish implements jetstream.Publisher.
+func (f flushed) Publish(ctx context.Context, subject string, data []byte, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	return f.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data}, opts...)
+}
+
+// PublishMsg implements jetstream.Publisher.
+func (f flushed) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	ack, err := f.JetStream.PublishMsg(ctx, m, opts...)
+	if err == nil {
+		err = f.disk.Flush(ctx, ack.Stream)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return ack, nil
+}
+
+// PublishAsync implements jetstream.Publisher: it is refused, since nobody would wait for the disk.
+func (f flushed) PublishAsync(subject string, data []byte, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	return f.PublishMsgAsync(&nats.Msg{Subject: subject, Data: data})
+}
+
+// PublishMsgAsync implements jetstream.Publisher: it is refused, since nobody would wait for the disk.
+func (f flushed) PublishMsgAsync(m *nats.Msg, _ ...jetstream.PublishOpt) (jetstream.PubAckFuture, error) {
+	return nil, fmt.Errorf("publish to %s: a Writer stores many messages at once", m.Subject)
+}
+
+// made flushes what says that there is a stream.
+func (f flushed) made(ctx context.Context, s jetstream.Stream, err error) (jetstream.Stream, error) {
+	if err == nil {
+		err = f.disk.Flush(ctx, s.CachedInfo().Config.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// CreateStream implements jetstream.StreamManager.
+func (f flushed) CreateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := f.JetStream.CreateStream(ctx, cfg)
+	return f.made(ctx, s, err)
+}
+
+// UpdateStream implements jetstream.StreamManager.
+func (f flushed) UpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := f.JetStream.UpdateStream(ctx, cfg)
+	return f.made(ctx, s, err)
+}
+
+// CreateOrUpdateStream implements jetstream.StreamManager.
+func (f flushed) CreateOrUpdateStream(ctx context.Context, cfg jetstream.StreamConfig) (jetstream.Stream, error) {
+	s, err := f.JetStream.CreateOrUpdateStream(ctx, cfg)
+	return f.made(ctx, s, err)
+}
+
+func (f flushed) entries(kv jetstream.KeyValue, err error) (jetstream.KeyValue, error) {
+	if err != nil {
+		return nil, err
+	}
+	return flushedEntries{kv, f.disk}, nil
+}
+
+// KeyValue implements jetstream.KeyValueManager.
+func (f flushed) KeyValue(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
+	return f.entries(f.JetStream.KeyValue(ctx, bucket))
+}
+
+// CreateKeyValue implements jetstream.KeyValueManager.
+func (f flushed) CreateKeyValue(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	return f.entries(f.JetStream.CreateKeyValue(ctx, cfg))
+}
+
+// UpdateKeyValue implements jetstream.KeyValueManager.
+func (f flushed) UpdateKeyValue(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	return f.entries(f.JetStream.UpdateKeyValue(ctx, cfg))
+}
+
+// CreateOrUpdateKeyValue implements jetstream.KeyValueManager.
+func (f flushed) CreateOrUpdateKeyValue(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	return f.entries(f.JetStream.CreateOrUpdateKeyValue(ctx, cfg))
+}
+
+// flushedEntries is a key-value bucket whose writes return when the disk has them.
+type flushedEntries struct {
+	jetstream.KeyValue
+	disk Disk
+}
+
+func (f flushedEntries) written(ctx context.Context, revision uint64, err error) (uint64, error) {
+	if err == nil {
+		err = f.disk.Flush(ctx, "KV_"+f.Bucket())
+	}
+	if err != nil {
+		return 0, err
+	}
+	return revision, nil
+}
+
+// Put implements jetstream.KeyValue.
+func (f flushedEntries) Put(ctx context.Context, key string, value []byte) (uint64, error) {
+	revision, err := f.KeyValue.Put(ctx, key, value)
+	return f.written(ctx, revision, err)
+}
+
+// PutString implements jetstream.KeyValue.
+func (f flushedEntries) PutString(ctx context.Context, key, value string) (uint64, error) {
+	return f.Put(ctx, key, []byte(value))
+}
+
+// Create implements jetstream.KeyValue.
+func (f flushedEntries) Create(ctx context.Context, key string, value []byte, opts ...jetstream.KVCreateOpt) (uint64, error) {
+	revision, err := f.KeyValue.Create(ctx, key, value, opts...)
+	return f.written(ctx, revision, err)
+}
+
+// Update implements jetstream.KeyValue.
+func (f flushedEntries) Update(ctx context.Context, key string, value []byte, last uint64) (uint64, error) {
+	revision, err := f.KeyValue.Update(ctx, key, value, last)
+	return f.written(ctx, revision, err)
+}
+
+// Delete implements jetstream.KeyValue. A delete of an entry is a message like any other.
+func (f flushedEntries) Delete(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
+	_, err := f.written(ctx, 0, f.KeyValue.Delete(ctx, key, opts...))
+	return err
+}
+
+// Purge implements jetstream.KeyValue. A purge of an entry leaves a message like any other.
+func (f flushedEntries) Purge(ctx context.Context, key string, opts ...jetstream.KVDeleteOpt) error {
+	_, err := f.written(ctx, 0, f.KeyValue.Purge(ctx, key, opts...))
+	return err
+}
+
+// Watch implements jetstream.KeyValue: an entry comes when the disk has it. What others write, as an operator's command does, is
+// acknowledged to them before; who waits until it is in force waits for the disk, too.
+func (f flushedEntries) Watch(ctx context.Context, keys string, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	watcher, err := f.KeyValue.Watch(ctx, keys, opts...)
+	return f.watching(ctx, watcher, err)
+}
+
+// WatchAll implements jetstream.KeyValue, as Watch does.
+func (f flushedEntries) WatchAll(ctx context.Context, opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	watcher, err := f.KeyValue.WatchAll(ctx, opts...)
+	return f.watching(ctx, watcher, err)
+}
+
+// mostWatched bounds the entries that one flush serves.
+const mostWatched = 256
+
+// flushedWatcher gives what another watcher does, later.
+type flushedWatcher struct {
+	jetstream.KeyWatcher
+	updates chan jetstream.KeyValueEntry
+	stopped context.CancelFunc
+}
+
+func (f flushedEntries) watching(ctx context.Context, of jetstream.KeyWatcher, err error) (jetstream.KeyWatcher, error) {
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	w := &flushedWatcher{KeyWatcher: of, updates: make(chan jetstream.KeyValueEntry, mostWatched), stopped: stop}
+	go w.run(ctx, f)
+	return w, nil
+}
+
+// run ends, and closes the updates, when the other watcher does, ctx ends, or the disk takes no more.
+func (w *flushedWatcher) run(ctx context.Context, f flushedEntries) {
+	defer close(w.updates)
+	for {
+		var some []jetstream.KeyValueEntry
+		select {
+		case entry, open := <-w.KeyWatcher.Updates():
+			if !open {
+				return
+			}
+			some = append(some, entry)
+		case <-ctx.Done():
+			return
+		}
+		some = append(some, w.more()...)
+		if _, err := f.written(ctx, 0, nil); err != nil {
+			return
+		}
+		for _, entry := range some {
+			select {
+			case w.updates <- entry:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// more is what waits already.
+func (w *flushedWatcher) more() (some []jetstream.KeyValueEntry) {
+	for len(some) < mostWatched {
+		select {
+		case entry, open := <-w.KeyWatcher.Updates():
+			if !open {
+				return some // the next look finds it closed, too
+			}
+			some = append(some, entry)
+		default:
+			return some
+		}
+	}
+	return some
+}
+
+// Updates implements jetstream.KeyWatcher.
+func (w *flushedWatcher) Updates() <-chan jetstream.KeyValueEntry { return w.updates }
+
+// Stop implements jetstream.KeyWatcher.
+func (w *flushedWatcher) Stop() error {
+	w.stopped()
+	return w.KeyWatcher.Stop()
+}

@@ -1,0 +1,219 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Disk makes durable what the server has acknowledged, where the server writes without a sync of its own: one fdatasync serves all who
+// wait for it. It is safe for concurrent use.
+//
+// The server writes a message into its stream's newest block file before it acknowledges it; a Disk begins a flush only after it was
+// asked, so that whatever was acknowledged before is in the file. Blocks are files of their own with rising numbers, so those from the
+// last flush's newest on are synced, and their directory where a file was made. A block that lost half its messages is written anew and
+// renamed into place by the server, without a sync: what a file system must promise for that is in barrier.go.
+type Disk struct {
+	streams string                  // directory of them
+	sync    func(path string) error // of a file or directory
+	broke   chan error              // gets the first failure
+
+	mu     sync.Mutex // guards what follows
+	files  map[string]*streamFiles
+	failed error
+}
+
+// streamFiles are those of one stream.
+type streamFiles struct {
+	dir     string
+	waiting *flush // that has not begun; nil: none
+	running bool
+
+	// What follows belongs to the flush that runs.
+	of     os.FileInfo // the directory of the blocks as the last flush found it; nil: there was none
+	newest uint64      // block that the last flush found; 0: none
+	listed time.Time   // the change of the directory after which it was listed; zero: the next flush lists it
+}
+
+// flush is one for all that asked for it before it began.
+type flush struct {
+	done chan struct{} // closed when it has ended
+	err  error
+}
+
+// streamsDir is where a server keeps its streams.
+func streamsDir(store string) string {
+	return filepath.Join(store, server.JetStreamStoreDir, "$G", "streams")
+}
+
+func newDisk(store string) *Disk {
+	return &Disk{streams: streamsDir(store), sync: syncPath, broke: make(chan error, 1), files: map[string]*streamFiles{}}
+}
+
+// ErrDisk says that the disk did not take what was written. What was not synced then may be lost though it can be read: nothing may
+// be answered any more.
+var ErrDisk = errors.New("the disk does not take what is written")
+
+// Flush returns when everything that a stream had acknowledged before the call is on disk. An error is ErrDisk, and every later call
+// gives it, too; or it is ctx's end, and nobody knows.
+func (d *Disk) Flush(ctx context.Context, stream string) error {
+	d.mu.Lock()
+	if d.failed != nil {
+		d.mu.Unlock()
+		return d.failed
+	}
+	files := d.files[stream]
+	if files == nil {
+		files = &streamFiles{dir: filepath.Join(d.streams, stream)}
+		d.files[stream] = files
+	}
+	if files.waiting == nil {
+		files.waiting = &flush{done: make(chan struct{})}
+	}
+	mine := files.waiting
+	if !files.running {
+		files.running = true
+		go d.run(stream, files)
+	}
+	d.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.err
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the disk: %w", context.Cause(ctx))
+	}
+}
+
+// run flushes as long as somebody waits.
+func (d *Disk) run(stream string, files *streamFiles) {
+	for {
+		d.mu.Lock()
+		now := files.waiting
+		if files.waiting = nil; now == nil {
+			files.running = false
+			d.mu.Unlock()
+			return
+		}
+		failed := d.failed
+		d.mu.Unlock()
+		if failed == nil {
+			if err := files.flush(d.sync); err != nil {
+				failed = d.broken(fmt.Errorf("%w: stream %s: %w", ErrDisk, stream, err))
+			}
+		}
+		now.err = failed
+		close(now.done)
+	}
+}
+
+// broken remembers the first failure: what a kernel could not write it may forget, and a sync that is asked again says that all is well.
+func (d *Disk) broken(err error) error {
+	d.mu.Lock()
+	first := d.failed == nil
+	if first {
+		d.failed = err
+	}
+	err = d.failed
+	d.mu.Unlock()
+	if first {
+		d.broke <- err
+	}
+	return err
+}
+
+// Broken gets the first failure: weir must end then.
+func (d *Disk) Broken() <-chan error { return d.broke }
+
+// coarse is how long a directory's time of change may stand still while it changes: a tick of the kernel's clock, and more.
+const coarse = 50 * time.Millisecond
+
+// flush syncs the blocks that may have been written since the last one. Of a stream that is gone there is nothing to sync.
+func (f *streamFiles) flush(sync func(path string) error) error {
+	msgs := filepath.Join(f.dir, "msgs")
+	info, err := os.Stat(msgs)
+	if errors.Is(err, os.ErrNotExist) {
+		f.of = nil
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at the stream's files: %w", err)
+	}
+	if f.of == nil || !os.SameFile(f.of, info) { // a purge, and whoever makes a stream anew, begins another directory
+		f.newest, f.listed = 0, time.Time{}
+	}
+	changed := info.ModTime()
+	if changed.Equal(f.listed) {
+		err := sync(filepath.Join(msgs, blockName(f.newest)))
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	blocks, err := blocksFrom(msgs, f.newest)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, block := range blocks {
+		// One that is gone was emptied meanwhile: what is in none of the blocks need not be kept.
+		if err := sync(filepath.Join(msgs, blockName(block))); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	if err := f.syncNames(msgs, sync); err != nil {
+		return err
+	}
+	f.of, f.listed = info, time.Time{}
+	if len(blocks) > 0 {
+		f.newest = blocks[len(blocks)-1]
+		if time.Since(changed) > coarse {
+			f.listed = changed
+		}
+	}
+	return nil
+}
+
+// syncNames syncs the directory of the blocks and, where that is new here, what says that there is such a stream.
+func (f *streamFiles) syncNames(msgs string, sync func(path string) error) error {
+	paths := []string{msgs}
+	if f.of == nil || f.newest == 0 {
+		paths = append(paths, filepath.Join(f.dir, "meta.inf"), filepath.Join(f.dir, "meta.sum"), f.dir, filepath.Dir(f.dir))
+	}
+	for _, path := range paths {
+		if err := sync(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func blockName(number uint64) string { return strconv.FormatUint(number, 10) + ".blk" }
+
+// blocksFrom are the numbers of a stream's blocks from one on, rising.
+func blocksFrom(msgs string, from uint64) (blocks []uint64, err error) {
+	entries, err := os.ReadDir(msgs)
+	if err != nil {
+		return nil, fmt.Errorf("list the stream's files: %w", err)
+	}
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), ".blk")
+		if !ok {
+			continue
+		}
+		if number, err := strconv.ParseUint(name, 10, 64); err == nil && number >= from {
+			blocks = append(blocks, number)
+		}
+	}
+	slices.Sort(blocks)
+	return blocks, nil
+}

@@ -1,0 +1,420 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// platter is what is left of a store after a power cut: of each file what it had when it was synced last, and of each directory the
+// names that it had then. A file that took another's place is there as a whole, or the other one is.
+type platter struct {
+	mu    sync.Mutex
+	files map[string]written
+	names map[string][]string // of synced directories
+}
+
+type written struct {
+	content []byte
+	file    os.FileInfo
+}
+
+func (p *platter) sync(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if info.IsDir() {
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return err
+		}
+		p.names[path] = nil
+		for _, e := range entries {
+			p.names[path] = append(p.names[path], e.Name())
+		}
+		return nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	p.files[path] = written{content, info}
+	return nil
+}
+
+// cut writes what is left into another directory.
+func (p *platter) cut(t *testing.T, from, to string, chance *rand.Rand) {
+	t.Helper()
+	p.mu.Lock()
+	files, names := maps.Clone(p.files), maps.Clone(p.names)
+	p.mu.Unlock()
+	replaced := 0
+	for dir, entries := range names {
+		for _, name := range entries {
+			path := filepath.Join(dir, name)
+			left, ok := files[path]
+			if !ok {
+				continue // it was never synced
+			}
+			if now, err := os.Stat(path); err == nil && !os.SameFile(now, left.file) && chance.IntN(2) == 0 {
+				if content, err := os.ReadFile(path); err == nil {
+					left.content = content
+					replaced++
+				}
+			}
+			rel, err := filepath.Rel(from, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := filepath.Join(to, rel)
+			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(at, left.content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("the cut left %d files, %d of them written anew", len(files), replaced)
+}
+
+// unsynced starts a server that syncs nothing by itself, and connects to it.
+func unsynced(t *testing.T, dir string) (*Server, *nats.Conn, jetstream.JetStream) {
+	t.Helper()
+	s, err := Start(t.Context(), Options{Listen: "127.0.0.1:0", Dir: dir, MaxPayload: 1 << 20, MaxStore: 1 << 30, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, nc, js
+}
+
+// TestPowerCut: whatever a Writer called stored is there after a power cut at any moment, over new blocks, blocks that are written anew
+// when they have lost half their messages, purges that take whole blocks, and a stream that is emptied.
+func TestPowerCut(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			chance := rand.New(rand.NewPCG(seed, 1))
+			dir, rest := t.TempDir(), t.TempDir()
+			_, nc, js := unsynced(t, dir)
+			left := &platter{files: map[string]written{}, names: map[string][]string{}}
+			disk := newDisk(dir)
+			disk.sync = left.sync
+			synced := stream.OnDisk(js, disk)
+			jobs, err := synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs.>"}, MaxMsgsPerSubject: 100_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			entries, err := synced.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "entries", History: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := stream.NewWriter(nc, disk, 10_000, 64<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+
+			var mu sync.Mutex
+			stored, gone := map[string]uint64{}, map[string]bool{}
+			body := strings.Repeat("x", 3000)
+			const all = 12_000
+			for i := range all {
+				id := fmt.Sprintf("id-%d-%d", seed, i)
+				m := &nats.Msg{Subject: fmt.Sprintf("jobs.%d", i%5), Data: []byte(id + body[:chance.IntN(len(body))]), Header: nats.Header{"Nats-Msg-Id": {id}}}
+				done := make(chan struct{})
+				w.Write(m, func(seq uint64, err error) {
+					defer close(done)
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Errorf("%s: %v", id, err)
+						}
+						return
+					}
+					mu.Lock()
+					stored[id] = seq
+					mu.Unlock()
+				})
+				if i%16 == 15 {
+					await.Receive(t, "the message to be stored", done)
+				}
+				if i%3 != 0 { // most are deleted, so that blocks are written anew
+					mu.Lock()
+					for id, seq := range stored {
+						if !gone[id] && len(gone) < i*7/10 {
+							gone[id] = true
+							_ = nc.Publish("$JS.API.STREAM.MSG.DELETE.JOBS", fmt.Appendf(nil, `{"seq":%d,"no_erase":true}`, seq))
+							break
+						}
+					}
+					mu.Unlock()
+				}
+				if i == all/4 && seed == 1 {
+					await.Receive(t, "the message to be stored", done)
+					mu.Lock()
+					for id := range stored {
+						gone[id] = true
+					}
+					mu.Unlock()
+					if err := jobs.Purge(t.Context()); err != nil { // another directory takes the place of the former
+						t.Fatal(err)
+					}
+				}
+				if i%100 == 0 {
+					if _, err := entries.Put(t.Context(), "last", []byte(id)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if i > all/3 && chance.IntN(all/3) == 0 {
+					break
+				}
+			}
+			mu.Lock()
+			want, deleted := maps.Clone(stored), maps.Clone(gone)
+			mu.Unlock()
+			last, err := entries.Get(t.Context(), "last")
+			if err != nil {
+				t.Fatal(err)
+			}
+			left.cut(t, dir, rest, chance)
+			stop()
+			if err := await.Receive(t, "the writer to end", ended); err != nil {
+				t.Error(err)
+			}
+
+			_, _, js = unsynced(t, rest)
+			again, err := js.Stream(t.Context(), "JOBS")
+			if err != nil {
+				t.Fatalf("the stream is gone: %v", err)
+			}
+			looked := 0
+			for id, seq := range want {
+				if deleted[id] {
+					continue
+				}
+				looked++
+				m, err := again.GetMsg(t.Context(), seq)
+				if err != nil || m.Header.Get("Nats-Msg-Id") != id || !strings.HasPrefix(string(m.Data), id) {
+					t.Fatalf("%s was stored as %d, and is not there: %v", id, seq, err)
+				}
+			}
+			if looked < 100 {
+				t.Errorf("only %d messages were looked for", looked)
+			}
+			kv, err := js.KeyValue(t.Context(), "entries")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := kv.Get(t.Context(), "last"); err != nil || got.Revision() < last.Revision() {
+				t.Errorf("the entry is %v after the cut, %v: was %v", got, err, last)
+			}
+		})
+	}
+}
+
+// TestDiskThatFails: after one sync has failed nothing counts as stored any more, also where a later sync would say that all is well.
+func TestDiskThatFails(t *testing.T) {
+	dir := t.TempDir()
+	_, nc, js := unsynced(t, dir)
+	disk := newDisk(dir)
+	broken := errors.New("input/output error")
+	var fails atomic.Bool
+	disk.sync = func(string) error {
+		if fails.CompareAndSwap(true, false) {
+			return broken
+		}
+		return nil
+	}
+	synced := stream.OnDisk(js, disk)
+	if _, err := synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := stream.NewWriter(nc, disk, 10, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = w.Run(t.Context()) }()
+	write := func(id string) error {
+		done := make(chan error, 1)
+		w.Write(&nats.Msg{Subject: "jobs", Header: nats.Header{"Nats-Msg-Id": {id}}}, func(_ uint64, err error) { done <- err })
+		return await.Receive(t, "an answer", done)
+	}
+	if err := write("good"); err != nil {
+		t.Fatal(err)
+	}
+	fails.Store(true)
+	for _, id := range []string{"bad", "after", "good"} {
+		if err := write(id); !errors.Is(err, ErrDisk) || !errors.Is(err, broken) || !errors.Is(err, stream.ErrUnanswered) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if _, err := synced.Publish(t.Context(), "jobs", nil); !errors.Is(err, ErrDisk) {
+		t.Errorf("a publish: %v", err)
+	}
+	if err := await.Receive(t, "the failure to be told", disk.Broken()); !errors.Is(err, broken) {
+		t.Errorf("told is %v", err)
+	}
+}
+
+// TestFlushServesAllThatWait: who asks while a flush is under way waits for the next one, with all others, and not for one of his own.
+func TestFlushServesAllThatWait(t *testing.T) {
+	dir := t.TempDir()
+	_, _, js := unsynced(t, dir)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}}); err != nil {
+		t.Fatal(err)
+	}
+	disk := newDisk(dir)
+	var flushes atomic.Int64
+	under, on := make(chan struct{}, 1), make(chan struct{})
+	disk.sync = func(path string) error {
+		if filepath.Base(path) == "msgs" { // once in each flush that lists
+			flushes.Add(1)
+			under <- struct{}{}
+			await.Receive(t, "the flush to go on", on)
+		}
+		return nil
+	}
+	done := make(chan error, 20)
+	ask := func() {
+		err := disk.Flush(t.Context(), "JOBS")
+		done <- err
+	}
+	go ask()
+	await.Receive(t, "the first flush", under)
+	for range 19 {
+		go ask()
+	}
+	await.Until(t, "all to wait", func() bool {
+		disk.mu.Lock()
+		defer disk.mu.Unlock()
+		return disk.files["JOBS"].waiting != nil
+	})
+	time.Sleep(20 * time.Millisecond) // the others join it
+	close(on)
+	for range 20 {
+		if err := await.Receive(t, "a flush", done); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := flushes.Load(); n > 3 {
+		t.Errorf("20 were served by %d flushes", n)
+	}
+	if err := disk.Flush(t.Context(), "NEVER"); err != nil {
+		t.Errorf("of a stream that is not there: %v", err)
+	}
+}
+
+// TestRenameIsBarrier reads what Linux says of mounts.
+func TestRenameIsBarrier(t *testing.T) {
+	const mounts = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard
+30 22 0:26 / /data/with\040blank rw - xfs /dev/sdb rw
+31 22 0:27 / /fast rw - ext4 /dev/sdc rw,noauto_da_alloc
+32 22 0:28 / /fast/inside rw - ext4 /dev/sdd rw,barrier=0
+33 22 0:29 / /tmp rw - tmpfs tmpfs rw
+34 33 0:30 / /tmp rw - ext4 /dev/sde rw
+35 22 0:31 / /bare rw,nobarrier - ext4 /dev/sdf rw
+`
+	for path, want := range map[string]string{
+		"/data": "ext4", "/data/with blank/x": "xfs", "/fastest": "ext4", "/fast": "ext4 rw,rw,noauto_da_alloc", "/fast/inside/x": "ext4 rw,rw,barrier=0",
+		"/tmp/a": "ext4", "/bare": "ext4 rw,nobarrier,rw",
+	} {
+		kind, options, ok := mountOf(path, mounts)
+		if wantKind, wantOptions, _ := strings.Cut(want, " "); !ok || kind != wantKind || wantOptions != "" && options != wantOptions {
+			t.Errorf("%s is on %s %s %v, want %s", path, kind, options, ok, want)
+		}
+	}
+	dir := t.TempDir()
+	for options, want := range map[string]bool{
+		"ext4 /dev/a rw": true, "ext4 /dev/a rw,noauto_da_alloc": false, "ext4 /dev/a rw,nobarrier": false, "ext4 /dev/a rw,barrier=0": false,
+		"xfs /dev/a rw": false, "overlay overlay rw": false, "ext3 /dev/a rw": false, "btrfs /dev/a rw": false, "tmpfs tmpfs rw": false,
+	} {
+		if yes, why := renameIsBarrier(dir, "22 1 254:0 / / rw - "+options+"\n"); yes != want || yes == (why != "") {
+			t.Errorf("%s: %v %q", options, yes, why)
+		}
+	}
+	if yes, _ := renameIsBarrier(dir, "nothing of the kind"); yes {
+		t.Error("what nobody knows is taken for a barrier")
+	}
+}
+
+// TestProof: this version of the server has a message in its file before it acknowledges it, and nothing is left of the proof.
+func TestProof(t *testing.T) {
+	dir := t.TempDir()
+	if err := prove(t.Context(), dir); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+// TestStreamMadeAnew: a stream that takes the name of a deleted one begins with block 1 again, whatever number the other had come to.
+func TestStreamMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	_, _, js := unsynced(t, dir)
+	left := &platter{files: map[string]written{}, names: map[string][]string{}}
+	disk := newDisk(dir)
+	disk.sync = left.sync
+	synced := stream.OnDisk(js, disk)
+	write := func(text string) {
+		t.Helper()
+		if _, err := synced.Publish(t.Context(), "jobs", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 2 {
+		jobs, err := synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 1 {
+			write("made anew")
+			break
+		}
+		for range 3 {
+			write("before")
+			if err := jobs.Purge(t.Context()); err != nil { // the next block has the next number
+				t.Fatal(err)
+			}
+		}
+		write("before")
+		if err := js.DeleteStream(t.Context(), "JOBS"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := filepath.Join(streamsDir(dir), "JOBS", "msgs", blockName(1))
+	if got := left.files[first]; !strings.Contains(string(got.content), "made anew") {
+		t.Errorf("%s has %d bytes on disk, and not what was written", first, len(got.content))
+	}
+}

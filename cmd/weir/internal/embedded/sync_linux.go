@@ -1,0 +1,28 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// syncPath has the disk take what a file has been given, and its size; or the names in a directory.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open what is to be synced: %w", err)
+	}
+	err = unix.Fdatasync(int(f.Fd()))
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Fdatasync(int(f.Fd()))
+	}
+	if closed := f.Close(); err == nil && closed != nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+//go:build !linux
+
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// syncPath has the disk take what a file has been given; or the names in a directory.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open what is to be synced: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}
