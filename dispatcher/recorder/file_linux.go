@@ -38,7 +38,7 @@ func (r *Recorder) create() (err error) {
 		return fmt.Errorf("%w: %s is on a file system of type %#x, and only those of this machine lock as is needed: name a directory on a local disk or in memory",
 			ErrUnfit, r.dir, fs.Type)
 	}
-	temporary := r.path + ".new"
+	temporary := r.path + unbornSuffix
 	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnfit, err)

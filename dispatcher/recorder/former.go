@@ -21,6 +21,7 @@ type Found struct {
 // former is what processes left that have ended.
 type former struct {
 	lives   map[uint64]*life
+	useless map[uint64]struct{}  // files that were told of, and are not looked at again; of at most mostFiles
 	entries map[uint64]leftEntry // by id
 }
 
@@ -39,13 +40,14 @@ type leftEntry struct {
 }
 
 func newFormer() former {
-	return former{lives: map[uint64]*life{}, entries: map[uint64]leftEntry{}}
+	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
 }
 
 // Bounds of what stays of ended processes: a weir that is killed before it has settled anything leaves its file, and so may the next.
 const (
 	mostLives = 8
 	mostFiles = 256 // that are looked at
+	unborn    = 10 * time.Minute
 )
 
 // Look reads the files of those processes that have ended since it was looked last. It blocks while they are read.
@@ -61,12 +63,27 @@ func (r *Recorder) Look() {
 	}
 	for _, path := range files[:min(len(files), mostFiles)] {
 		name, ok := nameOf(filepath.Base(path))
-		if _, known := r.former.lives[name]; !ok || known || name == r.name {
+		_, known := r.former.lives[name]
+		_, useless := r.former.useless[name]
+		if !ok || known || useless || name == r.name {
 			continue
 		}
 		r.lookAtLocked(path, name)
 	}
 	r.forgetSomeLocked()
+}
+
+// removeUnborn removes files whose processes ended while they made them.
+func (r *Recorder) removeUnborn() {
+	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+unbornSuffix))
+	if err != nil {
+		return // of a wrong pattern, which this is not
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > unborn {
+			r.remove(path)
+		}
+	}
 }
 
 // lookAtLocked reads one file, if its process has ended.
@@ -78,6 +95,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 	defer func() { _ = file.Close() }() // it was read
 	data, err := readFile(file)
 	if err != nil {
+		r.former.useless[name] = struct{}{}
 		r.log.Warn("a flight recorder's file cannot be read; what was under way then is judged by its intents", "path", path, "err", err)
 		return
 	}
@@ -87,6 +105,7 @@ func (r *Recorder) lookAtLocked(path string, name uint64) {
 		return
 	}
 	if why != "" {
+		r.former.useless[name] = struct{}{}
 		r.log.Warn("a flight recorder's file is of no use: what was under way then is judged by its intents", "path", path, "reason", why)
 		return
 	}

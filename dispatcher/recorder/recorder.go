@@ -69,6 +69,8 @@ var ErrUnfit = errors.New("the flight recorder cannot be kept there")
 const (
 	filePrefix = "flight-"
 	fileSuffix = ".rec"
+
+	unbornSuffix = ".new" // of a file that nobody may take for one yet
 )
 
 func fileName(name uint64) string { return fmt.Sprintf("%s%016x%s", filePrefix, name, fileSuffix) }
@@ -107,6 +109,7 @@ func Open(o Options) (*Recorder, error) {
 	for i := range r.size.Chunks {
 		r.chunks = append(r.chunks, uint16(r.size.Chunks-1-i))
 	}
+	r.removeUnborn()
 	r.Look()
 	return r, nil
 }

@@ -31,8 +31,14 @@ func (e *Evidence) judgeFlights(r *Report) {
 		if l.Reason != string(deadletter.Unknown) || !strings.HasPrefix(l.Detail, byKill) {
 			continue
 		}
-		if slices.ContainsFunc(calls[l.Job], e.underWayAtKill) {
+		slack := noted + e.stampError()
+		switch {
+		case e.underWay(calls[l.Job], 0):
 			r.UnknownUnderWay++
+			continue
+		case e.underWay(calls[l.Job], slack):
+			r.UnknownUnderWay++
+			r.UnknownAnswered++
 			continue
 		}
 		if r.UnknownUnnamed++; r.NamesUnknown {
@@ -53,11 +59,12 @@ func (o *Options) namesUnknown() bool {
 	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
-// underWayAtKill reports whether weir was killed while a call was under way.
-func (e *Evidence) underWayAtKill(a *fakeapi.Arrival) bool {
-	slack := noted + e.stampError()
-	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
-		at := k.At.Sub(e.Began)
-		return k.What != "server" && time.Duration(a.At)-slack <= at && (a.End == 0 || at <= time.Duration(a.End)+slack)
+// underWay reports whether weir was killed while one of these calls was under way, give or take slack.
+func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
+	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
+		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
+			at := k.At.Sub(e.Began)
+			return k.What != "server" && time.Duration(a.At)-slack <= at && (a.End == 0 || at <= time.Duration(a.End)+slack)
+		})
 	})
 }
