@@ -66,7 +66,7 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 	}
 	t.Cleanup(func() {
 		_ = r.server.Process.Kill() // it runs, or nothing does
-		await.Return(t, "the end of the server", func() { _ = r.server.Wait() })
+		_ = await.Result(t, "the end of the server", r.server.Wait) // it was killed
 	})
 	if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true)); err != nil {
 		t.Fatal(err)
