@@ -65,7 +65,7 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = r.server.Process.Kill() // it runs, or nothing does
+		_ = r.server.Process.Kill()                                 // it runs, or nothing does
 		_ = await.Result(t, "the end of the server", r.server.Wait) // it was killed
 	})
 	if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.RetryOnFailedConnect(true)); err != nil {
