@@ -18,7 +18,7 @@ func newAdmitter(t testing.TB, a Admission) *Admitter {
 }
 
 func perMinute(alg Algorithm, n, burst int64) Admission {
-	return Admission{Rate: Rate{n, time.Minute, burst}, Algorithm: alg}
+	return Admission{Rate: Rate{n, time.Minute, burst, ""}, Algorithm: alg}
 }
 
 const second = Micros(1_000_000)
@@ -155,7 +155,7 @@ func TestElasticLendsWhatOthersLeave(t *testing.T) {
 func TestAdmittedInAnyWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Admission{
-			Rate:      Rate{rapid.Int64Range(1, 30).Draw(t, "n"), time.Minute, rapid.Int64Range(1, 30).Draw(t, "burst")},
+			Rate:      Rate{rapid.Int64Range(1, 30).Draw(t, "n"), time.Minute, rapid.Int64Range(1, 30).Draw(t, "burst"), ""},
 			Algorithm: rapid.SampledFrom([]Algorithm{TokenBucket, LeakyBucket, FixedWindow, SlidingLog, SlidingWindowCounter}).Draw(t, "algorithm"),
 		}
 		x, err := NewAdmitter(a)

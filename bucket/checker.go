@@ -18,10 +18,26 @@ type Arrival struct {
 type Expectation struct {
 	Limit Limit
 	// Jitter is how much later than planned a call may have arrived: it blurs a rate's burst (B <= Burst + R*Jitter), never
-	// the count in a window.
+	// the count in a window, nor a token bucket.
 	Jitter time.Duration
 	// Eps is the error of the stamps. What only an error of that size could excuse is Inconclusive, not Pass.
 	Eps time.Duration
+}
+
+// allowed is the most units that a period of the rate may see.
+func (r Rate) allowed() int64 {
+	if r.Counted() == ByTokens {
+		return r.Count + r.Burst
+	}
+	return r.Count
+}
+
+// blur is how much of a rate's burst is blurred by calls that come late: a token bucket is the api's, and is never exceeded.
+func (x *Expectation) blur() time.Duration {
+	if x.Limit.Rate.Counted() == ByTokens {
+		return 0
+	}
+	return x.Jitter
 }
 
 // Outcome is the answer of a check.
@@ -63,8 +79,8 @@ func (v Verdict) String() string {
 // worst is looked at, and the answer does not depend on how the calls were planned. It takes O(n log n) for n arrivals
 // and does not change them.
 //
-// A rate is two expectations. In any window of Per lie at most Count units (Burst + Count where the burst is larger than the
-// count); and the burst B* is at most Burst, blurred by Jitter. B* comes from the virtual queue
+// A rate is two expectations. In any window of Per lie at most Count units, or less than Burst + Count of a token bucket; and the burst
+// B* is at most Burst, blurred by Jitter where it is not the api's own. B* comes from the virtual queue
 //
 //	Q = max(0, Q - R*dt) + cost        B* = max Q
 //
@@ -103,10 +119,7 @@ func inOrder(arrivals []Arrival) []Arrival {
 }
 
 func (v *Verdict) checkRate(a []Arrival, r Rate, expected Expectation) {
-	v.Allowed = r.Count
-	if r.Burst > r.Count {
-		v.Allowed += r.Burst
-	}
+	v.Allowed = r.allowed()
 	v.checkSliding(a, r.Per, expected.Eps)
 	v.checkBurst(a, r, expected)
 }
@@ -245,7 +258,7 @@ func (v *Verdict) checkBurst(a []Arrival, r Rate, expected Expectation) {
 		}
 	}
 	v.Burst = most.float() / float64(per)
-	allowed := mul(uint64(r.Burst), per).add(mul(count, uint64(expected.Jitter)))
+	allowed := mul(uint64(r.Burst), per).add(mul(count, uint64(expected.blur())))
 	if most.cmp(allowed) <= 0 {
 		return
 	}

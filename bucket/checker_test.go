@@ -25,7 +25,7 @@ func spread(n int, first, gap int64) (a []Arrival) {
 }
 
 func rateOf(count int64, per time.Duration, burst int64) Limit {
-	return Limit{Rate: &Rate{count, per, burst}}
+	return Limit{Rate: &Rate{count, per, burst, ""}}
 }
 
 func sliding(count int64, per time.Duration) Limit {

@@ -37,10 +37,7 @@ func NewChecking(expected Expectation) *Checking {
 	case KindRate:
 		g := gcd(l.Rate.Count, int64(l.Rate.Per))
 		c.count, c.per = uint64(l.Rate.Count/g), uint64(int64(l.Rate.Per)/g)
-		c.verdict.Allowed = l.Rate.Count
-		if l.Rate.Burst > l.Rate.Count {
-			c.verdict.Allowed += l.Rate.Burst
-		}
+		c.verdict.Allowed = l.Rate.allowed()
 	case KindQuota:
 		c.verdict.Allowed = l.Quota.Count
 	case KindBudget:
@@ -151,7 +148,7 @@ func (c *Checking) fill(a Arrival, burst int64, index int) {
 		return
 	}
 	c.most, c.verdict.BurstFrom, c.verdict.BurstTo = c.queue, c.start, index
-	if c.most.cmp(mul(uint64(burst), c.per).add(mul(c.count, uint64(c.expected.Jitter)))) > 0 {
+	if c.most.cmp(mul(uint64(burst), c.per).add(mul(c.count, uint64(c.expected.blur())))) > 0 {
 		c.verdict.worsen(Fail)
 	}
 }

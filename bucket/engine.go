@@ -4,9 +4,9 @@ package bucket
 // locked, nothing is read from outside.
 type engine struct {
 	rules     Rules
-	intervals map[Rate]Interval
+	intervals map[Rate]pace
 	rate      Rate // the last that was asked by, with its interval
-	spacing   Interval
+	spacing   pace
 	shared    []sharedLimit
 	orders    Orders
 	clock     Micros  // the latest time seen
@@ -60,28 +60,34 @@ func (e *engine) check(a *Ask) error {
 	if err := a.validate(len(e.shared)); err != nil {
 		return err
 	}
-	_, err := e.interval(a.Limits.Rate)
+	_, err := e.pace(a.Limits.Rate)
 	return err
 }
 
-// interval is Rules.Interval, remembered; the rate is validated the first time.
-func (e *engine) interval(r Rate) (Interval, error) {
+// pace is how a rate is kept: its interval and its burst.
+type pace struct {
+	interval Interval
+	burst    int64
+}
+
+// pace is Rules.Interval and Rules.Burst, remembered; the rate is validated the first time.
+func (e *engine) pace(r Rate) (pace, error) {
 	if r == e.rate && r.Count > 0 { // the zero rate is the one that is remembered before there was any
 		return e.spacing, nil
 	}
-	if t, ok := e.intervals[r]; ok {
-		e.rate, e.spacing = r, t
-		return t, nil
+	if p, ok := e.intervals[r]; ok {
+		e.rate, e.spacing = r, p
+		return p, nil
 	}
 	if err := e.rules.validateRate(r); err != nil {
-		return Interval{}, err
+		return pace{}, err
 	}
 	if len(e.intervals) >= maxIntervals {
 		clear(e.intervals)
 	}
-	t := e.rules.Interval(r)
-	e.intervals[r] = t
-	return t, nil
+	p := pace{e.rules.Interval(r), e.rules.Burst(r)}
+	e.intervals[r] = p
+	return p, nil
 }
 
 // reserve answers one ask that passed check.
@@ -93,13 +99,13 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 			m.advance(now)
 		}
 	}
-	t, err := e.interval(a.Limits.Rate)
+	own, err := e.pace(a.Limits.Rate)
 	if err != nil {
 		panic("bucket: reserve of an unchecked ask: " + err.Error())
 	}
 	state, place := e.keys.open(a.Key, now)
 	key := &state
-	if key.interval != t {
+	if t := own.interval; key.interval != t {
 		key.rescale(now, now+Micros(ceilMicros(a.Horizon)), key.interval, t)
 		key.interval, key.last = t, 0
 	}
@@ -109,7 +115,7 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	e.asked++
 	ans := Answer{Now: now}
 	for i := range a.Want {
-		at, wait := e.slot(now, key, a)
+		at, wait := e.slot(now, key, own.burst, a)
 		if wait.Until != 0 || wait.Never {
 			ans.Wait = wait
 			break
@@ -125,18 +131,18 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	return ans
 }
 
-// slot finds the earliest time at which every limit lets one call of the ask pass, or why there is none within reach.
+// slot finds the earliest time at which every limit lets one call of the ask pass, or why there is none within reach. burst is the key's own.
 // Nothing is changed.
 //
 // Every limit moves the time only forward, so going round until none moves it any more ends at the earliest common time.
-func (e *engine) slot(now Micros, key *keyState, a *Ask) (Micros, Wait) {
+func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, Wait) {
 	for i := range e.shared {
 		if l := &e.shared[i]; a.cost(i) > l.capacity && !l.Shadow {
 			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.exhausted()}
 		}
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
-	at, binding := key.slot(now, key.interval, a.Limits.Rate.Burst, 1), -1
+	at, binding := key.slot(now, key.interval, burst, 1), -1
 	for moved := true; moved && at <= reach; {
 		moved = false
 		for i := range e.shared {
@@ -253,7 +259,7 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		}
 	}
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
-	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]Interval{}, Rate{}
+	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]pace{}, Rate{}
 	return nil
 }
 
@@ -263,7 +269,7 @@ func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch l.Kind() {
 	case KindRate:
-		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: l.Rate.Burst, settles: settles}
+		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: r.Burst(*l.Rate), settles: settles}
 	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case KindBudget:

@@ -20,10 +20,11 @@ type gcra struct {
 	rem int64 // 0 <= rem < Q of the interval in use
 }
 
-// slot is the earliest time, not before now, at which cost units conform. cost must not exceed burst.
+// slot is the earliest time, not before now, at which cost units conform. What costs more than the burst waits, from when the bucket was
+// empty, until as much more would have drained: it then stands for itself, and what follows it within the burst.
 func (g gcra) slot(now Micros, t Interval, burst, cost int64) Micros {
 	base, rem := now, int64(0)
-	if g.tat >= now {
+	if g.tat >= now || cost > burst {
 		base, rem = g.tat, g.rem
 	}
 	return max(now, base+Micros(ceilDiv(rem+(cost-burst)*t.P, t.Q)))

@@ -24,9 +24,32 @@ func (m Micros) Until(later Micros) time.Duration { return time.Duration(later-m
 // Rate is Count units per Per, of which Burst may leave together after idling. Count and Per are whole numbers in
 // lowest terms as configured: 0.5/s is 1 per 2 s, 300/3h is 300 per 3 h. All three are at least 1.
 type Rate struct {
-	Count int64
-	Per   time.Duration
-	Burst int64
+	Count  int64
+	Per    time.Duration
+	Burst  int64
+	Counts Counting // empty: ByWindow, or ByTokens where Burst is above Count
+}
+
+// Counting is how an api counts the calls of a rate. A switch over it names every one, as one over Kind does.
+type Counting string
+
+// How apis count. The words are the configuration's.
+const (
+	// ByWindow means never more than Count units in any period of Per: a burst is earned by slower calls around it.
+	ByWindow Counting = "window"
+	// ByTokens means never more than Burst + Count/Per × time units in any time: what a token bucket of the api's lets pass.
+	ByTokens Counting = "token_bucket"
+)
+
+// Counted is how the rate is counted, also where it does not say.
+func (r Rate) Counted() Counting {
+	switch {
+	case r.Counts != "":
+		return r.Counts
+	case r.Burst > r.Count: // no window has room for it
+		return ByTokens
+	}
+	return ByWindow
 }
 
 // Window says how a quota's period is laid on the time line.

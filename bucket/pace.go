@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"math"
 	"math/bits"
 	"time"
 )
@@ -15,12 +16,22 @@ import (
 //	(N+1-B) * T >= P + J        so        T = (P+J) / (N+1-B)
 //
 // The obvious T = P/N is wrong twice: with B = 10 and N = 100/s it lets 109 calls into a second, and at B = 1 a jitter of
-// 50 ms lets 105. A burst above N is a promise about another kind of api (a token bucket whose size is its own number):
-// then B may leave at once and T = (P+J)/N holds the mean. In both cases no window w ever sees more than B + floor(w/T).
+// 50 ms lets 105.
+//
+// An api that keeps a token bucket of size C promises trouble when more than C + r*w calls arrive in a window of length w, where
+// r = N/P. Calls that leave with a burst of B and an interval of T, and move by up to J, are at most B + (w+J)/T. With m = C-B
+// this never is more than C + r*w if and only if
+//
+//	T >= 1/r and m >= r*J        or, with less of m        (m+1) * T >= 1/r + J
+//
+// So of the bucket as much is left alone as comes in while a call may be late: 5 of a thousand at 1000/s and 5 ms. Where that
+// is less than a twentieth of a call, all of the bucket is used, and the interval is that much longer. One call may cost more
+// than B, up to C, where it comes after a pause: alone it is not moved against itself (gcra.go).
 //
 // Headroom h% lowers N to floor(N*(100-h)/100). Where that leaves fewer calls than the burst (rate 1/s with any headroom,
 // burst 8 of 10 with 30 %), whole calls cannot say it: the burst stays, so that the largest cost still passes, one further
-// call per window stays, and the interval is widened by 100/(100-h) instead. More headroom never means a shorter interval.
+// call per window stays, and the interval is widened by 100/(100-h) instead. Of a token bucket it lowers r and B. More headroom
+// never means a shorter interval.
 
 // Interval is the time between two units of a rate in the long run: P/Q microseconds, both at least 1, in lowest terms.
 type Interval struct {
@@ -48,11 +59,12 @@ const (
 //
 // rate must have passed Validate.
 func (r Rules) Interval(rate Rate) Interval {
+	if rate.Counted() == ByTokens {
+		return r.tokenInterval(rate)
+	}
 	num, den := ceilMicros(rate.Per)+ceilMicros(r.Jitter), rate.Count
 	left := 100 - r.Headroom
 	switch n := rate.Count * left / 100; {
-	case rate.Burst > rate.Count:
-		num, den = num*100, den*left
 	case n >= rate.Burst:
 		den = n + 1 - rate.Burst
 	default:
@@ -63,6 +75,55 @@ func (r Rules) Interval(rate Rate) Interval {
 	}
 	num += num / max(1, ceilMicros(rate.Per)+ceilMicros(r.Jitter)) // one microsecond, in num's scale
 	return Interval{P: num, Q: den}.fit(rate.Burst)
+}
+
+// tokenInterval is the interval against a token bucket.
+func (r Rules) tokenInterval(rate Rate) Interval {
+	left, spare := 100-r.Headroom, float64(rate.Burst-r.Burst(rate))
+	if late := r.late(rate); spare < late {
+		each := float64(ceilMicros(rate.Per)) / float64(rate.Count)
+		return intervalOf((each + late*each) / (spare + 1) * 100 / float64(left))
+	}
+	num, den := ceilMicros(rate.Per)*100, rate.Count*left
+	if num/den >= wholeFrom {
+		return Interval{P: (num + den - 1) / den, Q: 1}
+	}
+	return Interval{P: num, Q: den}.fit(rate.Burst)
+}
+
+// Burst is how many units may leave together after idling, of a rate that has passed Validate: of a token bucket less than it holds, by
+// what jitter and headroom take. A single call may cost as much as Capacity says all the same.
+func (r Rules) Burst(rate Rate) int64 {
+	if rate.Counted() == ByWindow {
+		return rate.Burst
+	}
+	burst := rate.Burst/100*(100-r.Headroom) + rate.Burst%100*(100-r.Headroom)/100
+	if late := r.late(rate); late > leastLate {
+		burst = min(burst, rate.Burst-int64(min(float64(rate.Burst), math.Ceil(late))))
+	}
+	return max(1, burst)
+}
+
+// late is how many units come in while a call may be late.
+func (r Rules) late(rate Rate) float64 {
+	jitter := ceilMicros(r.Jitter)
+	if ceilMicros(rate.Per)/rate.Count < wholeFrom {
+		jitter++ // its slots are rounded up
+	}
+	return float64(jitter) * float64(rate.Count) / float64(ceilMicros(rate.Per))
+}
+
+// leastLate is up to how much of a unit the interval is widened for a late call, instead of leaving a unit of the bucket alone: it costs
+// so much of the rate at most.
+const leastLate = 0.05
+
+// intervalOf is an interval of so many microseconds, rounded up; it is the same on every machine.
+func intervalOf(micros float64) Interval {
+	const finest = 1 << 10
+	if micros = micros * (1 + 1e-12); micros >= wholeFrom {
+		return Interval{P: int64(math.Ceil(micros)), Q: 1}
+	}
+	return Interval{P: int64(math.Ceil(micros * finest)), Q: finest}.fit(1)
 }
 
 // fit reduces the fraction and, where it is still too fine for burst*P to stay below 2^52, rounds it up to a coarser one.

@@ -17,18 +17,18 @@ func TestIntervalOfTheWorkedExamples(t *testing.T) {
 		head   int64
 		want   Interval
 	}{
-		{"100/s burst 10 jitter 50ms", Rate{100, time.Second, 10}, 50 * time.Millisecond, 0, Interval{11539, 1}},
-		{"100/s burst 1 jitter 50ms", Rate{100, time.Second, 1}, 50 * time.Millisecond, 0, Interval{10500, 1}},
-		{"60/min burst 5 jitter 100ms", Rate{60, time.Minute, 5}, 100 * time.Millisecond, 0, Interval{1073215, 1}},
-		{"1000/s burst 100 jitter 2ms", Rate{1000, time.Second, 100}, 2 * time.Millisecond, 0, Interval{1113, 1}},
-		{"burst as large as the count", Rate{10, time.Second, 10}, 0, 0, Interval{1000000, 1}},
-		{"burst above the count", Rate{10, time.Second, 40}, 0, 0, Interval{100000, 1}},
-		{"half a call a day", Rate{1, 48 * time.Hour, 1}, 0, 0, Interval{172800000000, 1}},
-		{"a million a second", Rate{1000000, time.Second, 1}, 0, 0, Interval{1000001, 1000000}},
-		{"7/s", Rate{7, time.Second, 1}, 0, 0, Interval{142858, 1}},
-		{"headroom takes whole calls", Rate{100, time.Second, 1}, 0, 10, Interval{11112, 1}},
-		{"headroom of a single call widens", Rate{1, time.Second, 1}, 0, 10, Interval{1111112, 1}},
-		{"headroom below the burst widens", Rate{10, time.Second, 8}, 0, 30, Interval{1428572, 1}},
+		{"100/s burst 10 jitter 50ms", Rate{100, time.Second, 10, ""}, 50 * time.Millisecond, 0, Interval{11539, 1}},
+		{"100/s burst 1 jitter 50ms", Rate{100, time.Second, 1, ""}, 50 * time.Millisecond, 0, Interval{10500, 1}},
+		{"60/min burst 5 jitter 100ms", Rate{60, time.Minute, 5, ""}, 100 * time.Millisecond, 0, Interval{1073215, 1}},
+		{"1000/s burst 100 jitter 2ms", Rate{1000, time.Second, 100, ""}, 2 * time.Millisecond, 0, Interval{1113, 1}},
+		{"burst as large as the count", Rate{10, time.Second, 10, ""}, 0, 0, Interval{1000000, 1}},
+		{"burst above the count", Rate{10, time.Second, 40, ""}, 0, 0, Interval{100000, 1}},
+		{"half a call a day", Rate{1, 48 * time.Hour, 1, ""}, 0, 0, Interval{172800000000, 1}},
+		{"a million a second", Rate{1000000, time.Second, 1, ""}, 0, 0, Interval{1000001, 1000000}},
+		{"7/s", Rate{7, time.Second, 1, ""}, 0, 0, Interval{142858, 1}},
+		{"headroom takes whole calls", Rate{100, time.Second, 1, ""}, 0, 10, Interval{11112, 1}},
+		{"headroom of a single call widens", Rate{1, time.Second, 1, ""}, 0, 10, Interval{1111112, 1}},
+		{"headroom below the burst widens", Rate{10, time.Second, 8, ""}, 0, 30, Interval{1428572, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := Rules{Jitter: c.jitter, Headroom: c.head}.Interval(c.rate)
@@ -48,10 +48,10 @@ func TestTheWorstWindow(t *testing.T) {
 		jitter       time.Duration
 		naive, exact int64
 	}{
-		{"100/s burst 10", Rate{100, time.Second, 10}, 50 * time.Millisecond, 114, 100},
-		{"100/s burst 1", Rate{100, time.Second, 1}, 50 * time.Millisecond, 105, 100},
-		{"60/min burst 5", Rate{60, time.Minute, 5}, 100 * time.Millisecond, 65, 60},
-		{"1000/s burst 100", Rate{1000, time.Second, 100}, 2 * time.Millisecond, 1101, 1000},
+		{"100/s burst 10", Rate{100, time.Second, 10, ""}, 50 * time.Millisecond, 114, 100},
+		{"100/s burst 1", Rate{100, time.Second, 1, ""}, 50 * time.Millisecond, 105, 100},
+		{"60/min burst 5", Rate{60, time.Minute, 5, ""}, 100 * time.Millisecond, 65, 60},
+		{"1000/s burst 100", Rate{1000, time.Second, 100, ""}, 2 * time.Millisecond, 1101, 1000},
 	} {
 		rules := Rules{Jitter: c.jitter}
 		if err := rules.validateRate(c.rate); err != nil {

@@ -152,7 +152,7 @@ func (r Rules) Warnings() []string {
 		given := float64(rate.Count) / rate.Per.Seconds()
 		if got := r.Interval(rate).PerSecond() * 100 / float64(100-r.Headroom); got < given/2 && rate.Burst > 1 {
 			w = append(w, fmt.Sprintf("%s: with burst %d only %.3g calls a second of %.3g can be sustained without ever exceeding %d in %s; "+
-				"lower the burst to a tenth of the count, or raise it above the count if the api is a token bucket of its own size",
+				"lower the burst to a tenth of the count, or say counts: token_bucket if the api lets burst + rate × time pass",
 				what, rate.Burst, got, given, rate.Count, rate.Per))
 		}
 	}
@@ -191,6 +191,11 @@ func (rate Rate) Validate() error {
 		return fmt.Errorf("period %s is not within 1µs to %s", rate.Per, maxPer)
 	case rate.Burst < 1 || rate.Burst > maxBurst:
 		return fmt.Errorf("burst %d is not within 1 to %d", rate.Burst, maxBurst)
+	case rate.Counts != "" && rate.Counts != ByWindow && rate.Counts != ByTokens:
+		return fmt.Errorf("counts %q is neither window nor token_bucket", rate.Counts)
+	case rate.Counts == ByWindow && rate.Burst > rate.Count:
+		return fmt.Errorf("burst %d can never leave together where no period of %s may see more than %d; counts: token_bucket has its own burst",
+			rate.Burst, rate.Per, rate.Count)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@
 //
 // The order is letter, event, notice, and only then the caller of Bury goes on: to answer 429, or to delete the job.
 // A crash between the two repeats the burial, and the letter's message id, made of the job's id and not of the reason,
-// keeps a second one out. A job that was refused has no such second try, so each refusal is a letter of its own.
+// keeps a second one out. A job that was refused has no such second try, but its producer may have many: refusals.go.
 //
 // A redrive publishes a letter's job again and then deletes the letter, in this order. What keeps a job from being called
 // twice by it, and why it reads the queue, the letters and the ledger first, in the order in which a job moves, stands in

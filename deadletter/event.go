@@ -50,6 +50,7 @@ type ThrottledData struct {
 	Capacity      int64  `json:"capacity"`
 	RetryAfterMS  int64  `json:"retry_after_ms"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+	Refusals      int    `json:"refusals,omitempty"` // so far, where this is not the job's first
 }
 
 // DeadData is what a dead event tells.
@@ -61,6 +62,7 @@ type DeadData struct {
 	Status        int    `json:"status,omitempty"`
 	Billed        Billed `json:"billed"`
 	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+	Refusals      int    `json:"refusals,omitempty"` // so far, where this is not the job's first
 }
 
 // OperationData is what redriven and purged events tell.

@@ -21,16 +21,17 @@ type Terms struct {
 // load is what one api is about to get.
 type load struct {
 	jobs  int64
-	units []float64        // by the limits that all keys share
-	keys  map[string]int64 // jobs by key; as many as there are letters, at the most
+	units []float64           // by the limits that all keys share
+	keys  map[string][]uint32 // the places of its letters among all of the redrive, by key; as many as there are letters, at the most
 }
 
-func (l *load) add(k *Kept, rules *bucket.Rules) {
+// add takes in a letter that is published after so many others.
+func (l *load) add(k *Kept, rules *bucket.Rules, place int) {
 	if l.keys == nil {
-		l.keys, l.units = map[string]int64{}, make([]float64, len(rules.Shared))
+		l.keys, l.units = map[string][]uint32{}, make([]float64, len(rules.Shared))
 	}
 	l.jobs++
-	l.keys[k.Key]++
+	l.keys[k.Key] = append(l.keys[k.Key], uint32(place)) // at most MaxRedrive
 	for i := range rules.Shared {
 		l.units[i] += units(k, &rules.Shared[i].Cost)
 	}
@@ -60,9 +61,9 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 	for _, n := range waiting {
 		ahead += float64(n)
 	}
-	for key, n := range l.keys {
+	for key, places := range l.keys {
 		limits := t.Rules.For(key)
-		calls := float64(n+int64(waiting[key])) - float64(limits.Rate.Burst)
+		calls := float64(int64(len(places))+int64(waiting[key])) - float64(limits.Rate.Burst)
 		slower(calls/t.Rules.Interval(limits.Rate).PerSecond(), "the bucket of "+api+"/"+key)
 	}
 	for i := range t.Rules.Shared {
@@ -87,8 +88,8 @@ func (l *load) drain(api string, t *Terms, waiting map[string]uint64) (longest t
 
 // overflow is how many jobs of the load find no room beside what waits now, if they all came at once.
 func (l *load) overflow(t *Terms, waiting map[string]uint64) (n int64) {
-	for key, jobs := range l.keys {
-		n += max(0, jobs-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))
+	for key, places := range l.keys {
+		n += max(0, int64(len(places))-max(0, t.Rules.For(key).Capacity-int64(waiting[key])))
 	}
 	return n
 }

@@ -64,6 +64,8 @@ const (
 	HeaderBody     = "Weir-Dead-Body"        // bodyLeftOut, or absent
 	HeaderAskedAPI = "Weir-Dead-Asked-Api"   // what its producer called an api that is not configured; as a token
 	HeaderKeyed    = "Weir-Dead-Idempotency" // of calls that may have been processed: what the api told them apart by; absent where it could not
+	HeaderRefusals = "Weir-Dead-Refusals"    // of a job that was refused again and again: how often, when the letter was written; absent: once
+	HeaderReplaces = "Weir-Dead-Replaces"    // the number of the letter that this one was written in place of, with fewer refusals
 	HeaderOutcome  = "Weir-Outcome"
 )
 
@@ -91,7 +93,12 @@ type Letter struct {
 	Keyed           string // how those calls carried idempotency keys that may have been processed; "" where none did, or nobody knows
 	Redrives        int
 	ReplyTo         string
-	Answer          *Answer // the api's last; nil where it gave none
+	Answer          *Answer   // the api's last; nil where it gave none
+	Call            *LastCall // what is known of the job's last call; nil: nothing
+	Refusals        int       // how often a refused job was refused, as far as counted; 0 and 1: once
+	Replaces        uint64    // the number of the same letter with fewer refusals; 0: none
+
+	refusedID string // the message id of a letter that holds several refusals; "": it does not
 }
 
 // Subject is where the letter is published.
@@ -128,6 +135,13 @@ func (l *Letter) facts() map[string]string {
 	if keyed := l.keyed(); keyed != "" {
 		facts[HeaderKeyed] = keyed
 	}
+	if l.Refusals > 1 {
+		facts[HeaderRefusals] = strconv.Itoa(l.Refusals)
+	}
+	if l.Replaces > 0 {
+		facts[HeaderReplaces] = strconv.FormatUint(l.Replaces, 10)
+	}
+	l.Call.facts(facts)
 	if l.BodyLeftOut {
 		facts[HeaderBody] = bodyLeftOut
 	}
@@ -156,9 +170,12 @@ func (l *Letter) keyed() string {
 	return l.Keyed
 }
 
-// msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. A
-// refused job has no such second try: the same id refused again is another letter.
+// msgID keeps a letter from being stored twice when the process died between the letter and the job's deletion. Of a
+// refused job see refusals.go.
 func (l *Letter) msgID() string {
+	if l.refusedID != "" {
+		return l.refusedID
+	}
 	if l.Origin == "" {
 		return letterIDPrefix + nuid.Next()
 	}
@@ -193,9 +210,12 @@ func readLetter(subject string, h nats.Header) Kept {
 	l := Letter{
 		JobID: h.Get(ingest.HeaderJobID), Detail: h.Get(HeaderDetail), Header: h, Billed: Billed(h.Get(HeaderBilled)), Keyed: h.Get(HeaderKeyed),
 		Attempts: number(HeaderAttempts), Status: number(HeaderStatus), Redrives: number(ingest.HeaderRedrives),
-		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h),
+		ReplyTo: h.Get(ingest.HeaderReplyTo), BodyLeftOut: h.Get(HeaderBody) == bodyLeftOut, Answer: readAnswer(h), Call: readLastCall(h),
 	}
-	l.Origin = OriginIn(h)
+	l.Origin, l.Refusals = OriginIn(h), number(HeaderRefusals)
+	if seq, err := strconv.ParseUint(h.Get(HeaderReplaces), 10, 64); err == nil {
+		l.Replaces = seq
+	}
 	if at, err := time.Parse(time.RFC3339Nano, h.Get(HeaderAccepted)); err == nil {
 		l.Accepted = at
 	}

@@ -19,6 +19,7 @@ type Skip string
 // The reasons for leaving a letter alone.
 const (
 	SkipUnknown     Skip = "unknown"      // its call may have been processed, and would be billed again
+	SkipCancelled   Skip = "cancelled"    // an operator has ended it, and has not named it
 	SkipDeadline    Skip = "deadline"     // its deadline has passed
 	SkipResubmitted Skip = "resubmitted"  // its producer has sent the same job again since
 	SkipSameID      Skip = "same_id"      // another job has been given its id since, and has a letter too
@@ -35,6 +36,16 @@ type UnknownPolicy int
 const (
 	SkipUnknowns UnknownPolicy = iota
 	IncludeUnknowns
+	FoundUnprocessed // the api has said that their last calls were not processed: nothing is in doubt any more
+)
+
+// CancelledPolicy says what becomes of letters of cancelled jobs.
+type CancelledPolicy int
+
+// The policies for cancelled jobs.
+const (
+	SkipCancelleds    CancelledPolicy = iota
+	IncludeCancelleds                 // an operator has named them
 )
 
 // DeadlinePolicy says what becomes of a letter's deadline.
@@ -62,6 +73,8 @@ type RedriveOptions struct {
 	Terms   func(api string) (Terms, bool) // of a configured api; must not change during a redrive
 	Calls   CallsReader
 	Unknown UnknownPolicy
+	// Cancelled is what becomes of jobs that an operator has cancelled.
+	Cancelled CancelledPolicy
 	// Deadline is what becomes of deadlines that have passed.
 	Deadline DeadlinePolicy
 	Rate     bucket.Rate // of publishing; its burst is not used
@@ -93,7 +106,9 @@ type Plan struct {
 
 	Settled  int          // letters whose job has gone on since; they are deleted, not published
 	Skipped  map[Skip]int // left where they are
-	Overflow int64        // that would find no room now, if they all came at once
+	NoRoom   int64        // that would find no room now, if they all came at once
+	Overflow int64        // that should find none at the given rate, as far as the keys' and the shared rates tell
+	Roomy    *bucket.Rate // where some should overflow: a rate at which none should; nil where there is none
 
 	Publishing time.Duration // at the given rate
 	Draining   time.Duration // until the last is called, as far as the limits tell
@@ -187,6 +202,8 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 		return terms, SkipNoAPI
 	case terms.KeyInSubject && k.Key == "":
 		return terms, SkipNoKey
+	case r.opts.Cancelled == SkipCancelleds && k.Reason == Cancelled:
+		return terms, SkipCancelled
 	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, &terms):
 		return terms, SkipUnknown
 	case r.opts.Deadline == KeepDeadline && !k.Deadline().IsZero() && !k.Deadline().After(now):
@@ -261,12 +278,13 @@ func (r *Redrive) count(p *Plan, loads map[string]*load, k *Kept, now time.Time)
 	if loads[k.API] == nil {
 		loads[k.API] = &load{}
 	}
-	loads[k.API].add(k, &terms.Rules)
+	loads[k.API].add(k, &terms.Rules, p.Letters-1)
 }
 
 // forecast adds what the limits say.
 func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load) error {
 	p.Publishing = durationOf(float64(max(0, p.Letters-1)) * r.opts.Rate.Per.Seconds() / float64(r.opts.Rate.Count))
+	var keys inflow
 	for api, l := range loads {
 		depths, err := queue.Depths(ctx, r.opts.Browser.js, api)
 		if err != nil {
@@ -278,9 +296,18 @@ func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load)
 		}
 		terms, _ := r.opts.Terms(api)
 		p.Keys += len(l.keys)
-		p.Overflow += l.overflow(&terms, waiting)
+		p.NoRoom += l.overflow(&terms, waiting)
+		keys = append(keys, l.inflow(&terms, waiting)...)
 		if d, what := l.drain(api, &terms, waiting); d > p.Draining {
 			p.Draining, p.Slowest = d, what
+		}
+	}
+	if p.NoRoom == 0 {
+		return nil // none can overflow that all have room at once
+	}
+	if p.Overflow = keys.overflow(r.opts.Rate.Per.Seconds()/float64(r.opts.Rate.Count), 1); p.Overflow > 0 {
+		if roomy, ok := keys.roomy(r.opts.Rate); ok {
+			p.Roomy = &roomy
 		}
 	}
 	return nil

@@ -124,6 +124,9 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	if done, err := x.settled(ctx, k); done || err != nil {
 		return err
 	}
+	if x.opts.Unknown == FoundUnprocessed {
+		k.Billed, k.Keyed = NotBilled, ""
+	}
 	answer, err := x.publish(ctx, k.resubmission(terms, x.opts.Deadline))
 	if err != nil {
 		return fmt.Errorf("letter %d: %w", k.Seq, err)

@@ -13,14 +13,22 @@ import (
 
 // Deadline is until when the letter's job was to be called; zero: it has no deadline that can be read. A duration counts
 // from when the job came in or, where a letter does not say that, from when it died.
-func (l *Letter) Deadline() time.Time {
+func (l *Letter) Deadline() time.Time { return l.timeIn(ingest.HeaderDeadline, ingest.ParseDeadline) }
+
+// NotBefore is the time before which the letter's job was not to be called, in the same way.
+func (l *Letter) NotBefore() time.Time {
+	return l.timeIn(ingest.HeaderNotBefore, ingest.ParseNotBefore)
+}
+
+// timeIn is the time that one of the job's headers names; zero where there is none that can be read.
+func (l *Letter) timeIn(header string, parse func(value string, from time.Time) (time.Time, error)) time.Time {
 	for name, values := range l.Header {
-		if strings.EqualFold(name, ingest.HeaderDeadline) && len(values) == 1 {
+		if strings.EqualFold(name, header) && len(values) == 1 {
 			from := l.Accepted
 			if from.IsZero() {
 				from = l.At
 			}
-			if at, err := ingest.ParseDeadline(values[0], from); err == nil {
+			if at, err := parse(values[0], from); err == nil {
 				return at
 			}
 		}
@@ -30,8 +38,8 @@ func (l *Letter) Deadline() time.Time {
 
 // resubmission is the letter's job as it is published once more, on the subject of redrives: its own headers and its body, under the job's old id. The message id is one of its own, since the queue knows the job's; a job that
 // no queue has taken keeps the one it came with, so that whoever hands it in once more, its producer or a redrive, before or
-// after, is told that it is known. A deadline is written as the time it meant,
-// or left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
+// after, is told that it is known. What a job says of its deadline, and of when not to call it, is
+// written as the time it meant; a deadline is left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
 // refused, or has been done. A bill goes along, so that the next letter still knows it.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	subject := ingest.RedrivePrefix + l.API
@@ -46,6 +54,8 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 		case lower == "weir-deadline" && deadline == DropDeadline:
 		case lower == "weir-deadline" && !l.Deadline().IsZero():
 			h[name] = []string{l.Deadline().UTC().Format(time.RFC3339Nano)}
+		case lower == "weir-not-before" && !l.NotBefore().IsZero():
+			h[name] = []string{l.NotBefore().UTC().Format(time.RFC3339Nano)}
 		default:
 			h[name] = values
 		}

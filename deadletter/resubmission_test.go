@@ -26,14 +26,14 @@ func TestResubmission(t *testing.T) {
 		API: "credit", Key: "a b", JobID: "job-1", Origin: "WEIR_credit_3.17", Reason: Rejected, Detail: "422", Body: []byte("a\x00"), At: diedAt,
 		Accepted: diedAt.Add(-time.Minute), Attempts: 2, Status: 422, Billed: BilledYes, Redrives: 1, ReplyTo: "mine",
 		Header: nats.Header{
-			"Nats-Msg-Id": {"sent-1"}, "Nats-TTL": {"1h"}, "Weir-Job-Id": {"job-1"}, "Weir-Deadline": {"2m"}, "Weir-Reply-To": {"mine"},
+			"Nats-Msg-Id": {"sent-1"}, "Nats-TTL": {"1h"}, "Weir-Job-Id": {"job-1"}, "Weir-Deadline": {"2m"}, "Weir-Not-Before": {"90s"}, "Weir-Reply-To": {"mine"},
 			"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Redrives": {"1"}, "Weir-Dead-Reason": {"forged"},
 		},
 	})
 	want := nats.Header{
 		"Nats-Msg-Id": {"job-1.r2"}, "Weir-Job-Id": {"job-1"}, "Weir-Redrives": {"2"}, "Weir-Job-Nats-TTL": {"1h"}, "Weir-Reply-To": {"mine"},
 		"X-Own": {"1", "2"}, "Weir-Header-X-Source": {"a", "b"}, "weir-path": {"/p"}, "Weir-Dead-Billed": {"yes"},
-		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, // a duration counts from when the job came in
+		"Weir-Deadline": {"2026-01-02T15:05:05Z"}, "Weir-Not-Before": {"2026-01-02T15:04:35Z"}, // durations count from when the job came in
 	}
 	msg := k.resubmission(Terms{KeyInSubject: true}, KeepDeadline)
 	if msg.Subject != "weir.operator.redrive.credit.a%20b" || !reflect.DeepEqual(msg.Header, want) || string(msg.Data) != "a\x00" {
@@ -86,6 +86,7 @@ func TestExclude(t *testing.T) {
 		{"exhausted under the api's present key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@a"}, true, "", ""},
 		{"exhausted under another key", Letter{Reason: Exhausted, Billed: BilledUnknown, Keyed: "Key@b"}, true, SkipUnknown, ""},
 		{"too large", Letter{Reason: Invalid, BodyLeftOut: true}, false, SkipNoBody, SkipNoBody},
+		{"cancelled", Letter{Reason: Cancelled}, false, SkipCancelled, ""},
 		{"a deadline that has passed", Letter{Reason: Expired, Header: nats.Header{"Weir-Deadline": {"30s"}}}, false, SkipDeadline, ""},
 		{"a deadline to come", Letter{Reason: Rejected, Header: nats.Header{"weir-deadline": {"2h"}}}, false, "", ""},
 		{"of no api", Letter{Reason: Invalid, API: ingest.NoToken}, false, SkipNoAPI, SkipNoAPI},
@@ -103,7 +104,7 @@ func TestExclude(t *testing.T) {
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)
 		}
-		r.opts.Unknown, r.opts.Deadline = IncludeUnknowns, DropDeadline
+		r.opts.Unknown, r.opts.Cancelled, r.opts.Deadline = IncludeUnknowns, IncludeCancelleds, DropDeadline
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.included {
 			t.Errorf("%s, with every word said: %q, want %q", c.what, got, c.included)
 		}
@@ -129,11 +130,11 @@ func TestDrain(t *testing.T) {
 	} {
 		terms := &Terms{Price: 1_000_000, Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: rate, Capacity: 60}, Shared: c.shared}}
 		l := &load{}
-		for range 100 {
-			l.add(&Kept{Letter: Letter{Key: "a", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		for i := range 100 {
+			l.add(&Kept{Letter: Letter{Key: "a", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules, i)
 		}
-		for range 50 {
-			l.add(&Kept{Letter: Letter{Key: "b", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules)
+		for i := range 50 {
+			l.add(&Kept{Letter: Letter{Key: "b", Header: nats.Header{"Weir-Cost": {"2"}}}}, &terms.Rules, 100+i)
 		}
 		got, slowest := l.drain("credit", terms, c.waiting)
 		if got.Round(time.Second) < c.want-time.Second || got.Round(time.Second) > c.want+time.Second || slowest != c.slowest {

@@ -47,17 +47,21 @@ type Options struct {
 	MaxStore int64
 	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
 	MaxWaiting int64
+	// Dedupe is for how long a job's id is known: refusals of the same job within it are one letter. Nil for ten minutes.
+	Dedupe     func() time.Duration
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
 
 // Writer buries letters and sends events. It is safe for concurrent use.
 type Writer struct {
-	nc      *nats.Conn
-	log     *slog.Logger
-	letters *stream.Writer
-	events  *stream.Writer
-	buried  *prometheus.CounterVec
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	log      *slog.Logger
+	letters  *stream.Writer
+	events   *stream.Writer
+	refusals *refusals
+	buried   *prometheus.CounterVec
 }
 
 // Open makes the streams exist. Run makes the Writer work.
@@ -78,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	writer := &Writer{
-		nc: o.Conn, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		nc: o.Conn, js: o.JetStream, log: o.Log.With("component", "deadletter"), letters: letters, events: events, refusals: newRefusals(o.Dedupe),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -112,6 +116,10 @@ func (o *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.letters.Run(ctx) })
 	group.Go(func() error { return o.events.Run(ctx) })
+	for range refusalCheckers {
+		group.Go(func() error { return o.checkRefusals(ctx) })
+	}
+	group.Go(func() error { return o.healReplaced(ctx) })
 	return group.Wait()
 }
 
@@ -119,12 +127,14 @@ func (o *Writer) Run(ctx context.Context) error {
 // letter's sequence. done gets an error when the letter or the event could not be stored: then the job must be kept
 // where it is, or its producer told to try again. Bury does not block.
 func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
-	o.bury(l, func(seq uint64) Event {
-		return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
-			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
-			Billed: l.billed(), DeadLetterSeq: seq,
-		}}
-	}, done)
+	o.bury(l, func(seq uint64) Event { return o.deadEvent(l, seq, 0) }, done)
+}
+
+func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
+	return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
+		Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
+		Billed: l.billed(), DeadLetterSeq: seq, Refusals: refusals,
+	}}
 }
 
 // BuryRefused is Bury for a job that was not taken.
@@ -150,17 +160,21 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 			l.AskedAPI = r.API
 		}
 	}
-	if r.Refusal.Code != ingest.Throttled {
-		o.Bury(l, o.orTakenBack(done))
+	done = o.orTakenBack(done)
+	event := func(seq uint64, refusals int) Event { return o.deadEvent(l, seq, refusals) }
+	if r.Refusal.Code == ingest.Throttled {
+		l.Reason = Overflow
+		event = func(seq uint64, refusals int) Event {
+			return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
+				Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
+				RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq, Refusals: refusals,
+			}}
+		}
+	}
+	if id, ok := identifyRefusal(&r); ok && o.refuseOnce(l, id, refusalWaiting{l, event, done}) {
 		return
 	}
-	l.Reason = Overflow
-	o.bury(l, func(seq uint64) Event {
-		return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
-			Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
-			RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq,
-		}}
-	}, o.orTakenBack(done))
+	o.bury(l, func(seq uint64) Event { return event(seq, 0) }, done)
 }
 
 // orTakenBack deletes the letter of a refused job when its event could not be stored: its producer is told that
@@ -197,14 +211,20 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 			}
 			fault.Pass(fault.EventStored)
 			o.buried.WithLabelValues(ingest.Token(l.API), string(l.Reason)).Inc()
-			if l.ReplyTo != "" {
-				if err := o.nc.PublishMsg(l.notice()); err != nil {
-					o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
-				}
-			}
+			o.notify(l)
 			done(seq, nil)
 		})
 	})
+}
+
+// notify tells the subject that a job named of its letter.
+func (o *Writer) notify(l *Letter) {
+	if l.ReplyTo == "" {
+		return
+	}
+	if err := o.nc.PublishMsg(l.notice()); err != nil {
+		o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
+	}
 }
 
 // Send stores an event and calls done once.

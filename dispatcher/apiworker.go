@@ -5,12 +5,14 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -31,7 +33,9 @@ type apiWorker struct {
 	checkpoint func()
 
 	changes     chan configChange // to be adopted by the loop
+	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
+	asking      inquiryPace
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
@@ -39,6 +43,7 @@ type apiWorker struct {
 	since      bucket.Micros // when they came into force
 	partitions []*partition  // by number, nil where it is not this process's
 	down       time.Time     // since when the store does not answer, zero while it does
+	contact    contact       // with the api and its limits
 	ended      []bucket.Use  // to be told to a store that is elsewhere
 	marks      map[string]holdMark
 	// shortTold says that it has been told that the ledger begins too late for slow keys.
@@ -90,7 +95,10 @@ func (w *apiWorker) run(soft, hard context.Context) error {
 			return err
 		})
 	}
+	var asking sync.WaitGroup
+	asking.Go(func() { w.inquireByItself(ctx) })
 	w.loop(ctx, hard)
+	asking.Wait()
 	err := opening.Wait()
 	w.stop(hard)
 	teller()
@@ -225,18 +233,30 @@ func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (re
 		if w.meetDuplicateLocked(ctx, p, e) {
 			return false
 		}
-		p.expectLocked(e)
-		w.s.Push(e.Key, e.Seq, &p.Partition)
-		p.keepLocked(e)
+		w.pushLocked(p, e)
 		w.wakeUp()
 	case !p.closing: // otherwise it is the next owner's
-		p.expectLocked(e)
-		q := w.s.Push(e.Key, e.Seq, &p.Partition)
-		p.keepLocked(e)
+		q := w.pushLocked(p, e)
 		return w.takeFoundLocked(ctx, p, q, e)
 	}
 	return false
 }
+
+// pushLocked lets a job wait that was read, and keeps its message where it may be called soon.
+func (w *apiWorker) pushLocked(p *partition, e queue.Entry) *schedule.KeyQueue {
+	p.expectLocked(e)
+	notBefore := bucket.Micros(0)
+	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
+		notBefore = bucket.MicrosOf(at)
+	}
+	if notBefore <= w.now().Add(keepAhead) {
+		p.keepLocked(e)
+	}
+	return w.s.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
+}
+
+// keepAhead is how long a message is kept at most for a job that is not to be called yet: the room is that of jobs that may be.
+const keepAhead = time.Minute
 
 // eachLocked does something for each of many queues under the lock, and lets others at the lock between every few: a partition with a
 // million jobs must not keep the calls of the others. It is called without the lock. Go's range over a map goes on rightly when the map
@@ -313,11 +333,21 @@ func (w *apiWorker) NextFree(key string) bucket.Micros {
 }
 
 // Position implements queue.Forecaster.
-func (w *apiWorker) Position(key string, seq uint64) int {
+func (w *apiWorker) Position(key string, seq uint64) (position int, notBefore bucket.Micros) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if q := w.s.Find(key); q != nil {
 		return q.Rank(seq)
+	}
+	return 0, 0
+}
+
+// Early implements queue.Forecaster.
+func (w *apiWorker) Early(key string, at bucket.Micros) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if q := w.s.Find(key); q != nil {
+		return q.Early(max(at, w.now()))
 	}
 	return 0
 }

@@ -28,12 +28,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Registry, MayBegin, SharedBy, Recorder, Tail and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
 	Letters   *deadletter.Writer
-	Instance  string // this replica's name
+	Control   jetstream.KeyValue // where the right to end letters is kept; nil where no api is asked about letters
+	Instance  string             // this replica's name
 	Version   string
 	// Registry is where the replicas share the partitions out; nil where no other replica can dispatch.
 	Registry *lease.Registry
@@ -199,6 +200,9 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 		workers.Go(func() error { return w.run(ctx, hard) })
 	}
 	workers.Go(func() error { d.retireRecorders(ctx); return nil })
+	if d.owner != nil {
+		workers.Go(func() error { d.probeContacts(sharing); return nil })
+	}
 	workers.Go(func() error {
 		for {
 			select {

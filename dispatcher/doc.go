@@ -112,7 +112,7 @@
 //	I1  no HTTP call without a grant, and none outside its slot
 //	I2  calls of a key start in the order its jobs were accepted, retries excepted
 //	I3  a job is deleted only after its result or its letter, and its record, are durable
-//	I4  waiting, holds, pushback and an open breaker never use up an attempt
+//	I4  waiting, holds and pushback never use up an attempt, nor do tries of an open breaker of which nothing is sent
 //	I5  calls, staged jobs, cached messages and finished jobs not yet deleted are bounded
 //	I6  without slots to be had calls hold; intake goes on
 //	I7  Run returns only when every goroutine it started has

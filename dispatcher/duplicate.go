@@ -44,8 +44,7 @@ func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e que
 	case queue.Another:
 		return false
 	}
-	q := w.s.Push(e.Key, e.Seq, &p.Partition)
-	p.keepLocked(e)
+	q := w.pushLocked(p, e)
 	w.parkDuplicateLocked(ctx, q, e.Seq)
 	return true
 }
@@ -54,7 +53,7 @@ func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e que
 func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Duplicate(e) {
 	case queue.Same:
-		j := jobLocked(q.Extract(e.Seq))
+		j := jobLocked(w.s.Extract(q, e.Seq))
 		j.bind(w.terms)
 		j.Settle()
 		w.logDuplicate(q.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
@@ -66,7 +65,7 @@ func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *
 
 // parkDuplicateLocked makes a letter of a job of which nobody can say whether it is one that has ended.
 func (w *apiWorker) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
-	j := jobLocked(q.Extract(seq))
+	j := jobLocked(w.s.Extract(q, seq))
 	j.bind(w.terms)
 	j.Settle()
 	w.running.Go(func() { w.buryDuplicate(ctx, j) })

@@ -174,6 +174,15 @@ func (j *job) asFlown(c *ledger.Record) {
 	c.TAT = max(c.TAT, bucket.Micros(j.flown.TAT))
 }
 
+// lastCallOf is what a letter tells of a call. Of one that another process made the connection is not known.
+func (j *job) lastCallOf(r httpcall.Response) *deadletter.LastCall {
+	c := httpcall.LastCallOf(j.terms.api, r)
+	if c != nil && j.flown != nil {
+		c.Bytes, c.Connection, c.Target = -1, "", j.lost.Target
+	}
+	return c
+}
+
 // calledUnder is the identity of the key that a job's last call carried, "" for none.
 func (j *job) calledUnder() string {
 	if j.lost != nil {

@@ -274,7 +274,7 @@ func (w *apiWorker) storeIntents(p *partition) {
 		j := one.t
 		intents[i] = queue.Intent{
 			Seq: j.Seq, Call: j.Calls + 1, Deaths: j.Deaths,
-			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price,
+			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price, Target: j.terms.api.Target(),
 			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 		}
 		j.entry = w.d.opts.Recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
@@ -415,7 +415,11 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	late := j.At.Until(w.now())
 	w.d.metrics.late.WithLabelValues(w.name).Observe(late.Seconds())
 	if first {
-		w.d.metrics.wait.WithLabelValues(w.name).Observe(j.accepted.Until(w.now()).Seconds())
+		since := j.accepted
+		if at := j.message.NotBefore; !at.IsZero() {
+			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
+		}
+		w.d.metrics.wait.WithLabelValues(w.name).Observe(since.Until(w.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
 	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
@@ -476,10 +480,11 @@ type job struct {
 	// answeredAt is where the record stands in the ledger of the last call that the api answered, 0 for none.
 	answeredAt uint64
 
-	lost     *foundIntent    // of a call nobody knows the outcome of, until that is settled
-	flown    *recorder.Found // what its process noted of that call
-	entry    recorder.Entry  // of its call in the flight recorder
-	adopted  recorder.Entry  // of its call as a process before intended it, which had not begun
+	lastCall *deadletter.LastCall // what is known of the last call that was sent, for a letter; nil: nothing
+	lost     *foundIntent         // of a call nobody knows the outcome of, until that is settled
+	flown    *recorder.Found      // what its process noted of that call
+	entry    recorder.Entry       // of its call in the flight recorder
+	adopted  recorder.Entry       // of its call as a process before intended it, which had not begun
 	intents  []*intentMark
 	intended int // the call number its newest intent covers, 0 for none
 	// intendedBy are the terms that intent tells of.

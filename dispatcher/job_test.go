@@ -37,7 +37,7 @@ func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
 	p := &partition{}
 	p.Of = p
-	j = jobLocked(w.s.Push("k", 1, &p.Partition).Extract(1))
+	j = jobLocked(w.s.Extract(w.s.Push("k", 1, &p.Partition), 1))
 	j.Settle()
 	return w, j, func() error {
 		err := writes[0]
@@ -77,7 +77,7 @@ func TestIDOfAJobInMemory(t *testing.T) {
 	q := s.Push("k", 3, &p.Partition)
 	s.Push("k", 5, &p.Partition)
 	s.Push("k", 7, &p.Partition)
-	jobLocked(q.Extract(3)).message = &ingest.Job{ID: "three"}
+	jobLocked(s.Extract(q, 3)).message = &ingest.Job{ID: "three"}
 	p.cache[5] = pack(queue.Entry{Header: map[string][]string{ingest.HeaderJobID: {"five"}}})
 	for seq, want := range map[uint64]string{3: "three", 5: "five", 7: ""} {
 		if id := idLocked(q, seq); id != want {

@@ -102,6 +102,6 @@ func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, stat
 	return &deadletter.Letter{
 		API: w.name, Key: j.Queue.Key, JobID: m.ID, Origin: j.origin(), Reason: reason, Detail: detail,
 		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.attempts, Status: status, Billed: billed, Keyed: j.doubt.keyed(),
-		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted,
+		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.lastCall,
 	}
 }

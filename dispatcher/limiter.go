@@ -78,6 +78,7 @@ func (w *apiWorker) reachable(ctx context.Context) error {
 // heard follows whether the store answers, and tells its changes, once each.
 func (w *apiWorker) heard(err error) {
 	w.mu.Lock()
+	w.contact.limits(err, time.Now())
 	was := w.down
 	switch {
 	case err != nil && was.IsZero():

@@ -39,6 +39,8 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 	j.intendedAt = time.Time{}
 	c := found.Record
 	switch {
+	case found.Inquiries > 0:
+		w.endAgain(ctx, j, ledger.LastCall{Outcome: ledger.Asked})
 	case c != nil && c.Final:
 		w.mu.Lock()
 		j.doubt.recall(c.Billed, c.Idempotency)

@@ -19,7 +19,10 @@ import (
 // now.
 
 // lose notes that a job's last call is lost, unless its result is found.
-func (j *job) lose(i *foundIntent) { j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored }
+func (j *job) lose(i *foundIntent) {
+	j.lost, j.Deaths, j.intendedAt = i, i.Deaths+1, i.stored
+	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
+}
 
 // settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.

@@ -18,6 +18,7 @@ type metrics struct {
 	forfeited *prometheus.CounterVec
 	restarts  *prometheus.CounterVec
 	damages   *prometheus.CounterVec
+	inquiries *prometheus.CounterVec
 	spend     *spending
 	unsettled *prometheus.CounterVec
 	recovered *prometheus.CounterVec
@@ -44,6 +45,8 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 			"Readers of a partition that were set up anew because they broke or had gone quiet before messages that were there.", "api"),
 		damages: counter("weir_queue_damages_total",
 			"Times that a queue's store was found to have lost what nobody can name: messages that its server threw away, or marks of calls.", "api"),
+		inquiries: counter("weir_inquiries_total", "Times that an api was asked what became of a call, by what it said: processed, not_processed or unknown.",
+			"api", "finding"),
 		spend:     &spending{millionths: map[string]int64{}},
 		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
 		recovered: counter("weir_calls_recovered_total",
@@ -52,7 +55,7 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.spend, m.unsettled, m.recovered, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.inquiries, m.spend, m.unsettled, m.recovered, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -95,6 +98,9 @@ func (m *metrics) announce(api string) {
 	m.forfeited.WithLabelValues(api)
 	m.restarts.WithLabelValues(api)
 	m.damages.WithLabelValues(api)
+	for _, finding := range []httpcall.Finding{httpcall.Processed, httpcall.NotProcessed, httpcall.StillUnknown} {
+		m.inquiries.WithLabelValues(api, string(finding))
+	}
 	m.spend.add(api, 0)
 	m.unsettled.WithLabelValues(api)
 	for _, noted := range []string{"not_begun", "answered", "unknown"} {

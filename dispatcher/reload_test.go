@@ -34,7 +34,7 @@ func TestReloadEnds(t *testing.T) {
 		p := &partition{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
-		j := jobLocked(w.s.Push("k", 7, &p.Partition).Extract(7))
+		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 		j.Settle()
 		w.awaitRecordLocked(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
@@ -70,7 +70,7 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 	w.tat = func(string) bucket.Micros { return 0 }
 	p := &partition{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
 	p.Of = p
-	j := jobLocked(w.s.Push("k", 7, &p.Partition).Extract(7))
+	j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 	j.Settle()
 	p.keepLocked(queue.Entry{Seq: 7, Key: "k", Header: map[string][]string{ingest.HeaderJobID: {"j"}}, Data: []byte("{}"), Time: time.Now()})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

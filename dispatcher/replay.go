@@ -321,6 +321,12 @@ func (w *apiWorker) open(p *partition) {
 	}
 	w.eachLocked(slices.Values(r.late), w.resumeKeyLocked)
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.replay = nil
+	p.replay, p.Reading = nil, false
+	w.mu.Unlock()
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+		if q.Partition == &p.Partition {
+			w.s.Read(q)
+		}
+	})
+	w.wakeUp()
 }

@@ -33,13 +33,13 @@ func (w *apiWorker) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 		mark = *h.mark
 	}
 	mark.NotBefore, last.NotBefore = w.heldAtMostLocked(mark.NotBefore), w.heldAtMostLocked(last.NotBefore)
-	j := jobLocked(q.Extract(seq))
+	j := jobLocked(w.s.Extract(q, seq))
 	j.markSeq = mark.seq
 	j.bind(w.terms)
 	j.Calls, j.attempts = max(mark.Calls, last.Call), max(mark.Attempts, last.Attempt)
 	j.Unseen = mark.Unseen && mark.Calls >= last.Call
 	j.crashes, j.status = mark.Crashes, cmp.Or(last.Status, mark.Status)
-	j.NotBefore, j.Failed = max(mark.NotBefore, last.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
+	j.NotBefore, j.Failed = max(mark.NotBefore, last.NotBefore, j.NotBefore, 1), cmp.Or(mark.Reason, last.Detail)
 	if mark.Pushback {
 		w.holdAgainLocked(q, mark.NotBefore, mark.Reason)
 	}
@@ -106,7 +106,9 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 		}
 		j.Queue.Noted = max(j.Queue.Noted, bucket.Micros(noted.TAT))
 		j.lose(h.intent)
-		j.flown = &noted
+		if j.flown = &noted; !noted.Begun.IsZero() {
+			j.lastCall.Started = noted.Begun
+		}
 		j.Unseen = h.intent.Repeatable && j.First() // else it becomes a letter, and nobody waits for that
 		j.Calls, j.attempts = h.intent.Call, j.attempts+1
 		j.Settle()
@@ -171,8 +173,12 @@ func (w *apiWorker) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Mi
 // endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
 // may be missing: it is written again, and its message id keeps it from standing twice.
 func (w *apiWorker) endAgain(ctx context.Context, j *job, last ledger.LastCall) {
-	if last.Outcome == ledger.Done {
+	switch last.Outcome {
+	case ledger.Done:
 		w.finish(j, ledger.Done)
+		return
+	case ledger.Asked: // of a letter that stood: it stands still, or has ended since
+		w.finish(j, string(deadletter.Unknown))
 		return
 	}
 	if !w.reload(ctx, j) {

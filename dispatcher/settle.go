@@ -40,12 +40,13 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	e.Started = e.Now.Add(-max(0, time.Since(r.Started)))
 	w.mu.Lock()
 	f := w.s.OnCallEnd(j.Job, e)
+	w.contact.called(r.Status != 0, time.Now())
 	w.dropDenialsLocked()
 	if out.Counts() && !f.Free {
 		j.attempts++
 	}
 	j.doubt.add(out.Billed, j.calledUnder())
-	j.Deaths, j.status = 0, cmp.Or(r.Status, j.status)
+	j.Deaths, j.status, j.lastCall = 0, cmp.Or(r.Status, j.status), cmp.Or(j.lastCallOf(r), j.lastCall)
 	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
 	w.mu.Unlock()
 	if exhausted {

@@ -20,7 +20,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
-	p.Of, p.name = p, recorder.QueueOf(p.bucket.Name())
+	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)

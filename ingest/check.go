@@ -131,13 +131,22 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 // DeadlineOf is the deadline that a job's headers name; zero where they name none that can be read. A duration counts from
 // storedAt.
 func DeadlineOf(h nats.Header, storedAt time.Time) time.Time {
+	value := timeHeader(h, HeaderDeadline)
+	if value == "" {
+		return time.Time{}
+	}
+	at, _ := ParseDeadline(value, storedAt) // zero with an error: the job is judged when it is loaded
+	return at
+}
+
+// timeHeader is the value of a header that names a time, whatever the case of its letters; "" where there is none.
+func timeHeader(h nats.Header, header string) string {
 	for name, values := range h {
-		if len(name) == len(HeaderDeadline) && len(values) > 0 && strings.EqualFold(name, HeaderDeadline) {
-			at, _ := ParseDeadline(values[0], storedAt) // zero with an error: the job is judged when it is loaded
-			return at
+		if len(name) == len(header) && len(values) > 0 && strings.EqualFold(name, header) {
+			return values[0]
 		}
 	}
-	return time.Time{}
+	return ""
 }
 
 func parseCost(value string) (int64, error) {

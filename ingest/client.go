@@ -25,6 +25,8 @@ type Submission struct {
 	Body                []byte
 	Deadline            time.Time     // not called after it; zero: none
 	Within              time.Duration // the same, counted from the job's arrival; zero: none
+	NotBefore           time.Time     // not called before it; zero: at once
+	Delay               time.Duration // the same, counted from the job's arrival; zero: none
 	Cost                int64         // units for weighted limits; zero: 1
 	ReplyTo             string        // a subject of the producer's own, which gets the result or the dead letter's notice
 	// JobHeader holds any other header of the job itself, such as the one that holds its key, or a trace context.
@@ -70,6 +72,11 @@ func (s Submission) Message() (*nats.Msg, error) {
 		h.Set(HeaderDeadline, s.Deadline.UTC().Format(time.RFC3339Nano))
 	} else if s.Within != 0 {
 		h.Set(HeaderDeadline, s.Within.String())
+	}
+	if !s.NotBefore.IsZero() {
+		h.Set(HeaderNotBefore, s.NotBefore.UTC().Format(time.RFC3339Nano))
+	} else if s.Delay != 0 {
+		h.Set(HeaderNotBefore, s.Delay.String())
 	}
 	if s.Cost != 0 {
 		h.Set(HeaderCost, strconv.FormatInt(s.Cost, 10))

@@ -70,6 +70,9 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 	case "weir-deadline":
 		at, bad := ParseDeadline(value, now)
 		err = set(&j.Deadline, at, bad)
+	case "weir-not-before":
+		at, bad := ParseNotBefore(value, now)
+		err = set(&j.NotBefore, at, bad)
 	case "weir-cost":
 		cost, bad := parseCost(value)
 		err = set(&j.Cost, cost, bad)
@@ -122,8 +125,8 @@ func (j *Job) readOther(name string, values []string, rule *Rule) error {
 		return j.forward(http.CanonicalHeaderKey(forwarded), values)
 	}
 	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) {
-		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s", HeaderMethod, HeaderPath,
-			HeaderQuery, HeaderForward, HeaderDeadline, HeaderCost, HeaderReplyTo, HeaderJobID)
+		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s", HeaderMethod, HeaderPath,
+			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderJobID)
 	}
 	if unhonoured(lower) {
 		return errors.New("weir cannot honour this JetStream header: leave it out")

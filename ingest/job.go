@@ -20,6 +20,7 @@ const (
 	HeaderQuery      = "Weir-Query"
 	HeaderForward    = "Weir-Header-"
 	HeaderDeadline   = "Weir-Deadline"
+	HeaderNotBefore  = "Weir-Not-Before"
 	HeaderCost       = "Weir-Cost"
 	HeaderReplyTo    = "Weir-Reply-To"
 	HeaderRedrives   = "Weir-Redrives"
@@ -47,11 +48,12 @@ type Job struct {
 	Forward             []HeaderField // for the api
 	Body                []byte
 
-	Deadline time.Time // zero: none
-	Cost     int64     // from Weir-Cost, 1 when absent
-	ReplyTo  string
-	Redrives int
-	OverSoft bool // an admission limit let it in only within its soft part
+	Deadline  time.Time // zero: none
+	NotBefore time.Time // not called before it; zero, or in the past: at once
+	Cost      int64     // from Weir-Cost, 1 when absent
+	ReplyTo   string
+	Redrives  int
+	OverSoft  bool // an admission limit let it in only within its soft part
 
 	// Header is the job's own header as it is stored: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
@@ -108,6 +110,9 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	}
 	if refusal == nil && !j.Deadline.IsZero() && !j.Deadline.After(now) {
 		refusal = refuse(Invalid, "header %s: the deadline %s has passed", HeaderDeadline, j.Deadline.UTC().Format(time.RFC3339))
+	}
+	if refusal == nil {
+		refusal = j.checkNotBefore(now)
 	}
 	if j.ID == "" {
 		j.ID = uuid.Must(uuid.NewV7()).String()

@@ -165,7 +165,10 @@ func checkRestored(t interface {
 	if !want.Deadline.Equal(got.Deadline) {
 		t.Fatalf("the deadline %s came back as %s", want.Deadline, got.Deadline)
 	}
-	want.Deadline, got.Deadline = time.Time{}, time.Time{}
+	if !want.NotBefore.Equal(got.NotBefore) {
+		t.Fatalf("not before %s came back as %s", want.NotBefore, got.NotBefore)
+	}
+	want.Deadline, got.Deadline, want.NotBefore, got.NotBefore = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	if !reflect.DeepEqual(want, got) {
 		t.Fatalf("it went in as %+v\nand came out as %+v", want, got)
 	}
@@ -192,7 +195,8 @@ func TestRestoredAsStored(t *testing.T) {
 			"Nats-Msg-Id": rapid.StringMatching(`[!-~]{1,20}`), "Weir-Job-Id": rapid.StringMatching(`[!-~]{1,20}`),
 			"Weir-Method": rapid.SampledFrom(plainRule.Methods), "Weir-Path": rapid.SampledFrom([]string{"/", "/a%20b", "/x/y.z"}),
 			"Weir-Query": rapid.StringMatching(`[a-z=&%?]{0,12}`), "Weir-Deadline": rapid.SampledFrom([]string{"1s", "48h", "2030-01-01T00:00:00.5Z"}),
-			"Weir-Cost": rapid.SampledFrom([]string{"1", "17", "4000"}), "Weir-Reply-To": rapid.SampledFrom([]string{"mine", "_INBOX.a.b"}),
+			"Weir-Not-Before": rapid.SampledFrom([]string{"0s", "500ms", "2026-01-01T00:00:00Z"}),
+			"Weir-Cost":       rapid.SampledFrom([]string{"1", "17", "4000"}), "Weir-Reply-To": rapid.SampledFrom([]string{"mine", "_INBOX.a.b"}),
 			"Weir-Redrives": rapid.SampledFrom([]string{"0", "7"}), "Content-Type": rapid.StringMatching(`[!-~]{0,12}`),
 			"weir-header-x-source": rapid.StringMatching(`[!-~]{0,12}`), "Nats-Odd": text, "nats-odder": text, "X-Any": text, "traceparent": text,
 			"Status": rapid.SampledFrom([]string{"100", "404", "409", "503"}), "Description": text,
@@ -238,6 +242,7 @@ func FuzzParseJob(f *testing.F) {
 	f.Add("k", "Weir-Header-X-Source", "web", "weir-header-x-source", "app", []byte{})
 	f.Add("k", "Status", "409", "Description", "Consumer Deleted", []byte{})
 	f.Add("k", "Weir-Deadline", "30s", "Weir-Cost", "7", []byte("x"))
+	f.Add("k", "Weir-Deadline", "30s", "Weir-Not-Before", "20s", []byte("x"))
 	f.Add("k", "nats-msg-id", "b", "Weir-Job-Nats-Msg-Id", "a", []byte("x"))
 	f.Add("k", "Weir-Reply-To", "$JS.API.X", "Content-Type", "a/b", []byte("x"))
 	f.Fuzz(func(t *testing.T, key, name1, value1, name2, value2 string, body []byte) {

@@ -41,6 +41,26 @@ func refuse(code Code, format string, args ...any) *Refusal {
 	return &Refusal{Code: code, Description: fmt.Sprintf(format, args...)}
 }
 
+// WithRetry is a Throttled refusal whose description also says when to come back: most clients reach nothing else of an answer.
+func (r Refusal) WithRetry() *Refusal {
+	r.Description += "; try again in " + waitText(time.Duration(r.RetryAfterMS())*time.Millisecond)
+	return &r
+}
+
+// waitText writes a wait for people, rounded up: 850 ms, 9.8 s, 12 min.
+func waitText(d time.Duration) string {
+	up := func(unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
+	switch {
+	case d <= 999*time.Millisecond:
+		return fmt.Sprintf("%d ms", up(time.Millisecond))
+	case d <= 2*time.Minute:
+		return fmt.Sprintf("%.1f s", float64(up(100*time.Millisecond))/10)
+	case d <= 2*time.Hour:
+		return fmt.Sprintf("%d min", up(time.Minute))
+	}
+	return fmt.Sprintf("%d h", up(time.Hour))
+}
+
 // Receipt is the promise to a producer: the job is stored. Its JSON form is what any NATS client takes for a PubAck.
 type Receipt struct {
 	Stream    string `json:"stream"`

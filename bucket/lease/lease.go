@@ -14,23 +14,20 @@ import (
 )
 
 // Times of a lease. Nobody compares clocks: the holder counts from the moment before it last renewed, the others from
-// the moment they last saw the lease change, each on its own clock. The holder starts no call from a margin before its
-// term ends, the others wait a margin longer than it: clocks may run apart by a fourth, and a process that is stopped
-// between its last look at the lease and the call has two margins to get on.
+// the moment they last saw the lease change, each on its own clock. The holder acts from a margin before the term ends no
+// more, the others wait a margin longer than it: clocks may run apart by a fourth, and a process that is stopped
+// between its last look at the lease and what it does has two margins to get on.
 const (
-	Term        = 6 * time.Second
+	leaseTerm   = 6 * time.Second
 	leaseRenew  = 2 * time.Second
 	leaseMargin = time.Second
 )
 
-// Held reports whether a lease may be acted on at now by its holder, who sent the last renewal that succeeded at
-// renewed. The longer of two clocks counts, because the monotonic one stands still while a machine is suspended.
-func Held(renewed, now time.Time) bool {
-	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < Term-leaseMargin
+// within reports whether at now, by the longer of two clocks, less than d has passed since renewed: the monotonic one stands
+// still while a machine is suspended.
+func within(d time.Duration, renewed, now time.Time) bool {
+	return max(now.Sub(renewed), now.Round(0).Sub(renewed.Round(0))) < d
 }
-
-// Expired reports whether a lease that has not changed since seen may be ended by somebody else at now.
-func Expired(seen, now time.Time) bool { return now.Sub(seen) >= Term+leaseMargin }
 
 // Lease is the right of one process to do what only one may do. Its key's revision is its epoch.
 type Lease struct {
@@ -43,7 +40,7 @@ type Lease struct {
 
 // Valid reports whether the lease can be trusted now: nobody else can have taken it yet. It is safe for concurrent use.
 func (l *Lease) Valid() bool {
-	return Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
+	return within(leaseTerm-leaseMargin, *l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
 // HeldError says that another process holds the lease, and is alive.
@@ -102,7 +99,7 @@ func (l *Lease) outwait(ctx context.Context, seen jetstream.KeyValueEntry) error
 	if json.Unmarshal(seen.Value(), &old) != nil {
 		old.Holder = "somebody unknown"
 	}
-	for start := time.Now(); !Expired(start, time.Now()); {
+	for start := time.Now(); time.Since(start) < leaseTerm+leaseMargin; {
 		if !stream.Sleep(ctx, leaseRenew/4) {
 			return context.Cause(ctx)
 		}

@@ -14,8 +14,28 @@ import (
 	"weir/bucket/stream"
 )
 
-// MemberRenew is how often a membership is renewed.
-const MemberRenew = time.Second
+// Times of a membership. Nobody compares clocks: its holder counts from the moment before it sent a renewal, the others from
+// the moment they saw it, each on his own. The holder starts no call when it could not renew for Right. The others end a
+// membership that they saw unchanged for Term: by then its right is over, if clocks run apart by less than a fourth, and a
+// process that is stopped between its last look at the right and the call has a margin to get on.
+//
+// A shorter term has the calls of a dead replica go on sooner, and more calls held while the registry elects a leader.
+const (
+	MemberRenew  = time.Second
+	Right        = 3 * time.Second
+	memberMargin = 2 * time.Second
+	Term         = Right + memberMargin
+
+	// formerRight is that of versions that do not tell it.
+	formerRight = 5 * time.Second
+	// LongestTerm is that of any version.
+	LongestTerm = formerRight + memberMargin
+	// renewWait is how long a renewal is waited for before it is tried again: twice, before the right has passed.
+	renewWait = MemberRenew
+)
+
+// Held reports whether the holder of a membership may start calls at now, who sent the last renewal that succeeded at renewed.
+func Held(renewed, now time.Time) bool { return within(Right, renewed, now) }
 
 // Member is what a replica that dispatches tells the others with every renewal of its membership.
 type Member struct {
@@ -28,6 +48,25 @@ type Member struct {
 	Partitions map[string]int `json:"partitions"`
 	// Joined is the revision its membership began with, 0 in that one itself.
 	Joined uint64 `json:"joined,omitempty"`
+	// CutOff are the apis whose partitions it leaves to others, Seeks those of which it looks for one who reaches them, and
+	// Reaches those that it reaches itself: as a replica that is cut off from an api, or from where its limits are counted, finds
+	// another one.
+	CutOff  []string `json:"cut_off,omitempty"`
+	Seeks   []string `json:"seeks,omitempty"`
+	Reaches []string `json:"reaches,omitempty"`
+	// Right is for how many milliseconds after it sent a renewal it starts calls; 0: of a version that does not tell. Join
+	// fills it in.
+	Right int64 `json:"right_ms,omitempty"`
+}
+
+// Lapsed reports whether a membership that was seen like this at seen and has not changed since may be ended by somebody else at
+// now. Versions have different rights: each is waited out by what it says itself.
+func (m *Member) Lapsed(seen, now time.Time) bool {
+	right := time.Duration(m.Right) * time.Millisecond
+	if m.Right <= 0 {
+		right = formerRight
+	}
+	return now.Sub(seen) >= right+memberMargin
 }
 
 // Membership is one process's place among those that dispatch: a lease, renewed for all its claims (claim.go) together.
@@ -35,6 +74,7 @@ type Member struct {
 type Membership struct {
 	registry *Registry
 	session  string
+	joined   uint64
 	renewed  atomic.Pointer[time.Time] // just before the last renewal that succeeded
 	ended    atomic.Bool
 
@@ -45,6 +85,7 @@ type Membership struct {
 
 // Join begins a lease. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
+	m.Right = Right.Milliseconds()
 	l := &Membership{registry: r, session: r.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
 	revision, err := r.put(ctx, memberKey(l.session), marshalMember(m), 0)
@@ -52,7 +93,7 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 		return nil, fmt.Errorf("begin a lease: %w", err)
 	}
 	fault.Pass(fault.LeaseStored)
-	l.revision, l.member.Joined = revision, revision
+	l.revision, l.joined, l.member.Joined = revision, revision, revision
 	return l, nil
 }
 
@@ -60,20 +101,16 @@ func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 func (l *Membership) Session() string { return l.session }
 
 // Joined is the revision that the lease began with: of two the lower one is the older.
-func (l *Membership) Joined() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.member.Joined
-}
+func (l *Membership) Joined() uint64 { return l.joined }
 
 // Valid reports whether the lease can be trusted now: nobody else can have taken what hangs on it.
 func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
-// Keep renews the lease until ctx ends, and tells renewed of every renewal that succeeded. It fails with ErrLeaseLost
-// when the lease has been ended.
-func (l *Membership) Keep(ctx context.Context, renewed func()) error {
+// Keep renews the lease until ctx ends, with what change makes of what the others are told, and tells renewed of every renewal that
+// succeeded. It fails with ErrLeaseLost when the lease has been ended.
+func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
 	for {
@@ -82,7 +119,7 @@ func (l *Membership) Keep(ctx context.Context, renewed func()) error {
 		case <-ctx.Done():
 			return nil
 		}
-		switch err := l.Announce(ctx, func(*Member) {}); {
+		switch err := l.Announce(ctx, change); {
 		case errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence):
 			return err
 		case err == nil:
@@ -93,7 +130,7 @@ func (l *Membership) Keep(ctx context.Context, renewed func()) error {
 
 // Announce changes what the others are told, and renews the lease by it.
 func (l *Membership) Announce(ctx context.Context, change func(*Member)) error {
-	ctx, cancel := context.WithTimeout(ctx, Term/3)
+	ctx, cancel := context.WithTimeout(ctx, renewWait)
 	defer cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,7 +33,7 @@ type Intent struct {
 	Seq  uint64 `json:"seq"`
 	Call int    `json:"call"`
 	// Repeatable says that the call carries an idempotency key. It is written here because the api's configuration may say
-	// otherwise by the time the intent is read. So are the fields down to Price.
+	// otherwise by the time the intent is read. So are the fields down to Target.
 	Repeatable bool `json:"repeatable,omitempty"`
 	// Idempotency says what the key looks like and where it goes: a call with another one is another call to the api.
 	// "" beside Repeatable: not written.
@@ -41,6 +41,8 @@ type Intent struct {
 	// Timeout is how long the call may run. 0: not written, and nor is the price.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	Price   int64         `json:"price,omitempty"` // of the call, in millionths
+	// Target names the place that the call goes to: who asks about it later must ask there. "": not written.
+	Target string `json:"target,omitempty"`
 	// Deaths is how many owners have died with a call of this job under way, one after the other.
 	Deaths int `json:"deaths,omitempty"`
 	// Accepted is when the stream stored the job: one that lost its last writes may have given Seq to another job. 0: not written.

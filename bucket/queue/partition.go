@@ -110,8 +110,8 @@ func (p *Partition) put(j *ingest.Job, limits bucket.KeyLimits, earlyRefusal *in
 	if first, known := p.finishedIDs.find(id); known && p.queue.dedupe.Judge(first.accepted, bucket.MicrosOf(time.Now())) == Same {
 		p.mu.Unlock()
 		done(p.placed(ingest.Receipt{
-			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true, Position: p.queue.position(j.Key, first.seq),
-		}, limits), nil)
+			Stream: p.name, Seq: first.seq, Job: j.ID, Key: j.Key, Duplicate: true,
+		}, p.queue.known(j.Key, first.seq), limits), nil)
 		return
 	}
 	position := p.book.depth(j.Key) + 1
@@ -166,26 +166,30 @@ func (p *Partition) late(j *ingest.Job, limits bucket.KeyLimits, position int) *
 	if limits.MaxWait == 0 && j.Deadline.IsZero() {
 		return nil
 	}
-	at := p.queue.eta(limits, j.Key, position, position-1)
+	place := p.queue.placeOf(j, position)
+	at := p.queue.eta(limits, place, position-1)
 	if at == 0 {
 		return nil // an operator keeps the key from being called: nobody can say for how long
 	}
 	eta := at.Time()
 	wait := time.Until(eta)
+	if !j.NotBefore.IsZero() {
+		wait = min(wait, eta.Sub(j.NotBefore)) // who asks to wait does not wait yet
+	}
 	r := &ingest.Refusal{Code: ingest.Throttled, Depth: int64(position - 1), Capacity: limits.Capacity}
 	switch {
 	case limits.MaxWait > 0 && wait > limits.MaxWait:
-		r.RetryAfter = max(leastRetry, wait-limits.MaxWait)
+		r.RetryAfter = p.queue.comeBack(limits, j, wait-limits.MaxWait)
 		r.Description = fmt.Sprintf("would wait too long: %s/%s could call it in %s, max_wait is %s", p.queue.api, j.Key,
 			wait.Round(time.Millisecond), limits.MaxWait)
 	case !j.Deadline.IsZero() && !eta.Before(j.Deadline):
-		r.RetryAfter = max(leastRetry, eta.Sub(j.Deadline)) // from then on as much time would do
+		r.RetryAfter = p.queue.comeBack(limits, j, eta.Sub(j.Deadline)) // from then on as much time would do
 		r.Description = fmt.Sprintf("too late: %s/%s could call it at %s, after its deadline", p.queue.api, j.Key,
 			eta.UTC().Format(time.RFC3339Nano))
 	default:
 		return nil
 	}
-	return r
+	return r.WithRetry()
 }
 
 // tallyLocked tells forecasts what is in the book.
@@ -303,23 +307,26 @@ func (p *Partition) answer(e *pendingPut) {
 	}
 	fault.Pass(fault.JobStored)
 	receipt := ingest.Receipt{
-		Stream: p.name, Seq: e.answer.Seq, Job: e.job.ID, Key: e.job.Key, Duplicate: e.answer.Duplicate, Position: position,
+		Stream: p.name, Seq: e.answer.Seq, Job: e.job.ID, Key: e.job.Key, Duplicate: e.answer.Duplicate,
 	}
+	var place Place
 	if receipt.Duplicate {
-		receipt.Position = p.queue.position(e.job.Key, receipt.Seq)
+		place = p.queue.known(e.job.Key, receipt.Seq)
 		p.mu.Lock()
-		if receipt.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
-			receipt.Position = p.book.depth(e.job.Key) // it was stored so lately that its owner has not read it yet
+		if place.Position == 0 && p.reading && receipt.Seq > p.sweeper.read {
+			place.Position, place.NotBefore = p.book.depth(e.job.Key), notBefore(e.job) // it was stored so lately that its owner has not read it yet
 		}
 		p.mu.Unlock()
+	} else {
+		place = p.queue.stored(e.job, receipt.Seq, position)
 	}
-	e.done(p.placed(receipt, e.limits), nil)
+	e.done(p.placed(receipt, place, e.limits), nil)
 }
 
-// placed adds to a receipt when its job is called, if that is still to come.
-func (p *Partition) placed(r ingest.Receipt, limits bucket.KeyLimits) ingest.Receipt {
-	if r.Position > 0 {
-		if at := p.queue.eta(limits, r.Key, r.Position, p.depth(r.Key)); at != 0 {
+// placed adds to a receipt where its job stands and when it is called, if that is still to come.
+func (p *Partition) placed(r ingest.Receipt, place Place, limits bucket.KeyLimits) ingest.Receipt {
+	if r.Position = place.Position; r.Position > 0 {
+		if at := p.queue.eta(limits, place, p.depth(r.Key)); at != 0 {
 			r.ETA = at.Time()
 		}
 	}
@@ -355,11 +362,12 @@ func (p *Partition) refusal(e *pendingPut) *ingest.Refusal {
 		return e.earlyRefusal
 	case isFull(e.answer.Err):
 		depth := max(e.depth, e.limits.Capacity)
-		return &ingest.Refusal{
+		r := ingest.Refusal{
 			Code: ingest.Throttled, Depth: depth, Capacity: e.limits.Capacity,
 			Description: fmt.Sprintf("bucket full: %s/%s holds %d of %d", p.queue.api, e.job.Key, depth, e.limits.Capacity),
-			RetryAfter:  p.queue.nextFree(e.limits, e.job.Key),
+			RetryAfter:  p.queue.comeBack(e.limits, e.job, p.queue.nextFree(e.limits, e.job.Key)),
 		}
+		return r.WithRetry()
 	case errors.Is(e.answer.Err, stream.ErrUnanswered):
 		return &ingest.Refusal{Code: ingest.Unsure, Description: fmt.Sprintf("nobody knows whether the job was stored: %v", e.answer.Err)}
 	}

@@ -25,8 +25,11 @@ type Forecaster interface {
 	ETA(Place) bucket.Micros
 	// NextFree is when a job of the key should end, so that its bucket has room again; 0 when nobody can say.
 	NextFree(key string) bucket.Micros
-	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished.
-	Position(key string, seq uint64) int
+	// Position is the rank of the unfinished job with this sequence among the key's, 0 when it is finished, and the time before which it is
+	// not to be called, 0 for none.
+	Position(key string, seq uint64) (position int, notBefore bucket.Micros)
+	// Early is how many unfinished jobs of the key are not to be called before at, nor now.
+	Early(key string, at bucket.Micros) int
 }
 
 // Place is where a job stands: at this position of its key, the first being 1.
@@ -36,6 +39,7 @@ type Place struct {
 	// Others is how many jobs of other keys there are, and Keys how many keys have any, as far as the intake knows: those on
 	// their way to the streams too. Both may be too low.
 	Others, Keys int
+	NotBefore    bucket.Micros // the job is not to be called before; 0: at once
 }
 
 // Options are what a Queue needs. All but Dedupe and Others are required.
@@ -68,6 +72,7 @@ type Queue struct {
 	ceiling    ceiling
 	rules      atomic.Pointer[intakeRules]
 	forecaster atomic.Pointer[Forecaster]
+	comebacks  comebacks
 }
 
 // intakeRules are what the queue lets in by: the rules and the state of their admission limits. They are not changed but replaced.
@@ -226,18 +231,51 @@ func (q *Queue) admit(j *ingest.Job, admitters []*bucket.Admitter, limits bucket
 	if no == nil {
 		return admitted, nil
 	}
-	return nil, &ingest.Refusal{
+	r := ingest.Refusal{
 		Code: ingest.Throttled, RetryAfter: no.Retry, Depth: int64(q.Partition(j.Key).depth(j.Key)), Capacity: limits.Capacity,
 		Description: fmt.Sprintf("too many jobs come in: %s/%s is over its admission limit", q.api, j.Key),
 	}
+	return nil, r.WithRetry()
 }
 
-func (q *Queue) eta(limits bucket.KeyLimits, key string, position, own int) bucket.Micros {
+// eta is when the call of a job at a place of its key should start. own is how many jobs the key has.
+func (q *Queue) eta(limits bucket.KeyLimits, place Place, own int) bucket.Micros {
 	if o := q.forecaster.Load(); o != nil {
 		jobs, keys := q.load()
-		return (*o).ETA(Place{Key: key, Position: position, Others: max(0, jobs-own), Keys: keys})
+		place.Others, place.Keys = max(0, jobs-own), keys
+		return (*o).ETA(place)
 	}
-	return bucket.Forecast(limits, q.rules.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), position)
+	at := bucket.Forecast(limits, q.rules.Load().rules.Interval(limits.Rate), 0, bucket.MicrosOf(time.Now()), place.Position)
+	return max(at, place.NotBefore)
+}
+
+// placeOf is where a job stands with so many unfinished ones of its key up to and with it: those that are to be called later than it may
+// be are not before it.
+func (q *Queue) placeOf(j *ingest.Job, upTo int) Place {
+	p := Place{Key: j.Key, Position: upTo, NotBefore: notBefore(j)}
+	if o := q.forecaster.Load(); o != nil && upTo > 1 {
+		p.Position = max(1, upTo-(*o).Early(j.Key, p.NotBefore))
+	}
+	return p
+}
+
+// stored is where a job stands that was just stored. Its owner may have read it by now: where it is not to be called yet, only the owner
+// can tell it from those that are to be called later.
+func (q *Queue) stored(j *ingest.Job, seq uint64, upTo int) Place {
+	if notBefore(j) != 0 {
+		if p := q.known(j.Key, seq); p.Position > 0 {
+			return p
+		}
+	}
+	return q.placeOf(j, upTo)
+}
+
+// notBefore is the time before which a job is not to be called, 0 for none.
+func notBefore(j *ingest.Job) bucket.Micros {
+	if j.NotBefore.IsZero() {
+		return 0
+	}
+	return bucket.MicrosOf(j.NotBefore)
 }
 
 // load is how many jobs this process knows to be in the queue, or on their way into it, and of how many keys.
@@ -257,7 +295,7 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 	if o := q.forecaster.Load(); o != nil {
 		at = (*o).NextFree(key)
 	} else {
-		at = q.eta(limits, key, 1, 0)
+		at = q.eta(limits, Place{Key: key, Position: 1}, 0)
 	}
 	if at == 0 {
 		return unknownFree
@@ -268,11 +306,13 @@ func (q *Queue) nextFree(limits bucket.KeyLimits, key string) time.Duration {
 // leastRetry is the soonest that a producer is told to come back.
 const leastRetry = time.Millisecond
 
-func (q *Queue) position(key string, seq uint64) int {
+// known is where a job stands that is in the queue already.
+func (q *Queue) known(key string, seq uint64) Place {
+	p := Place{Key: key}
 	if o := q.forecaster.Load(); o != nil {
-		return (*o).Position(key, seq)
+		p.Position, p.NotBefore = (*o).Position(key, seq)
 	}
-	return 0
+	return p
 }
 
 // Full reports whether err says that a stream holds as many messages of a subject as it may.

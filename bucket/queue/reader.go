@@ -43,6 +43,9 @@ const (
 	readHeartbeat = time.Second
 	readRetry     = 500 * time.Millisecond // until a reader that broke is set up anew
 	readWatch     = 10 * time.Second       // how often it is looked whether it has stalled; twice as long until it counts as that
+	// In a cluster the first request of a new consumer is lost now and then. While a takeover waits for it, it is soon given up, and
+	// each after it is given twice as long.
+	readFirst = 500 * time.Millisecond
 )
 
 // ReadOptions say what becomes of what is read. All are required.
@@ -70,7 +73,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 	p.beginReading()
 	defer p.endReading()
 	p.mu.Lock()
-	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects()}
+	r := &reading{ReadOptions: o, p: p, fence: p.fence, connection: p.reconnects(), patience: readFirst}
 	p.mu.Unlock()
 	if r.fence == 0 {
 		r.MarkersLoaded()
@@ -105,6 +108,8 @@ type reading struct {
 	counted      bool   // held is known
 	held         held   // when the reading began
 	given        uint64 // of that, so far
+	// patience is how long the next consumer is waited for that gives nothing of what was there when the reading began.
+	patience time.Duration
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
 	connection uint64
 }
@@ -112,8 +117,9 @@ type reading struct {
 // errStalled says that the reader was not given what its stream holds.
 var errStalled = errors.New("messages are in the stream that were not delivered")
 
-// errReadOtherwise says that the reader goes on with bodies, or without, or with larger ones than before.
-var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger")
+// errReadOtherwise says that the reader goes on at once by another consumer: with bodies, or without, or with larger ones than before,
+// or because this one gives nothing.
+var errReadOtherwise = errors.New("bodies are of use no more, or again, or may be larger, or nothing is given")
 
 // listen reads on from where the partition has been read to, until ctx ends, the consumer breaks, or the watchdog finds
 // that it has stalled.
@@ -160,11 +166,15 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		defer close(watched)
 		r.watch(ctx, cancel)
 	}()
-	for {
-		msg, err := msgs.Next(jetstream.NextContext(ctx))
+	next := r.firstWait(ctx)
+	for first := r.fence > 0; ; first, next = false, jetstream.NextContext(ctx) {
+		msg, err := msgs.Next(next)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case first && errors.Is(err, nats.ErrTimeout):
+			r.patience *= 2
+			return errReadOtherwise
 		case errors.Is(err, jetstream.ErrNoHeartbeat), errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 			continue // the ordered consumer sets itself up anew
 		case err != nil:
@@ -184,6 +194,14 @@ func (r *reading) listen(ctx context.Context) (err error) {
 			return errReadOtherwise
 		}
 	}
+}
+
+// firstWait is how a new consumer's first message is waited for: where there is one for sure, not for ever.
+func (r *reading) firstWait(ctx context.Context) jetstream.NextOpt {
+	if r.fence > 0 {
+		return jetstream.NextMaxWait(r.patience)
+	}
+	return jetstream.NextContext(ctx)
 }
 
 // take hands a job on and counts it.

@@ -12,6 +12,7 @@ import (
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // newTestPartition is a partition on a nats-server of the test's.
@@ -92,6 +93,52 @@ func TestDeafReaderIsSetUpAnew(t *testing.T) {
 		if seen[i] <= seen[i-1] {
 			t.Fatalf("message %d was taken after message %d", seen[i], seen[i-1])
 		}
+	}
+}
+
+// stuckStream gives the first consumers nothing, as a cluster does that loses a new consumer's first request.
+type stuckStream struct {
+	jetstream.Stream
+	empty jetstream.Stream
+	stuck *int
+}
+
+func (s stuckStream) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	if *s.stuck > 0 {
+		*s.stuck--
+		return s.empty.OrderedConsumer(ctx, cfg)
+	}
+	return s.Stream.OrderedConsumer(ctx, cfg)
+}
+
+// TestConsumerThatGivesNothing: a takeover does not wait for a consumer whose first request is lost, and nobody is told of it.
+func TestConsumerThatGivesNothing(t *testing.T) {
+	p := newTestPartition(t)
+	p.publishJobs(t, 0, 50)
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	empty, err := p.queue.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "EMPTY", Storage: jetstream.MemoryStorage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck := 2
+	p.stream = stuckStream{p.stream, empty, &stuck}
+	ctx, cancel := context.WithCancel(t.Context())
+	caughtUp, ended, taken := make(chan struct{}), make(chan error, 1), 0
+	go func() {
+		ended <- p.Read(ctx, ReadOptions{
+			Mark: func(Entry) {}, MarkersLoaded: func() {}, Take: func(Entry) { taken++ }, Bodies: func() bool { return true },
+			CaughtUp: func() { close(caughtUp) }, Stalled: func(err error) { t.Errorf("stalled: %v", err) },
+		})
+	}()
+	await.Receive(t, "the reader to catch up", caughtUp)
+	if taken != 50 || stuck != 0 {
+		t.Errorf("took %d of 50 jobs, and %d consumers that give nothing are left", taken, stuck)
+	}
+	cancel()
+	if err := await.Receive(t, "the end of the reader", ended); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -66,7 +66,8 @@ func waitingIn(ctx context.Context, js jetstream.JetStream, name, subject string
 }
 
 // CountJobs counts the unfinished jobs in a stream, as they are now, without opening its queue. api is empty where the
-// stream is no queue. It reads no job and keeps nothing; it blocks for some round trips.
+// stream is no queue. It reads no job and keeps nothing; it blocks for some round trips. The stream's leader counts, and it counts
+// what is no job, since jobs may be of a million keys: what a consumer says is left to read is the word of a replica that may lag.
 func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api string, jobs int, err error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
@@ -75,16 +76,17 @@ func CountJobs(ctx context.Context, js jetstream.JetStream, name string) (api st
 	if api = s.CachedInfo().Config.Metadata[metaAPI]; api == "" || s.CachedInfo().State.Msgs == 0 {
 		return api, 0, nil
 	}
-	consumer, err := js.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
-		Description: "weir: somebody counts the waiting jobs", FilterSubject: queuePrefix + api + ".*." + kindJob + ".>",
-		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: stream.ReadIdle,
-	})
-	if err != nil {
-		return "", 0, fmt.Errorf("count the jobs in %s: %w", name, err)
+	left := s.CachedInfo().State.Msgs
+	for _, others := range []string{queuePrefix + api + ".*." + kindIntent + ".>", queuePrefix + api + ".*." + kindRetry + ".>", ownerPrefix + api + ".>"} {
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(others))
+		if err != nil {
+			return "", 0, fmt.Errorf("count the jobs in %s: %w", name, err)
+		}
+		for _, n := range info.State.Subjects {
+			left -= min(left, n)
+		}
 	}
-	info := consumer.CachedInfo()
-	_ = js.DeleteConsumer(ctx, name, info.Name) // it would go by itself
-	return api, int(min(info.NumPending, 1<<31-1)), nil
+	return api, int(min(left, 1<<31-1)), nil
 }
 
 // findAtOnce bounds the messages that one step of a search holds.

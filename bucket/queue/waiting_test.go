@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"weir/bucket/natstest"
 )
 
@@ -30,4 +32,41 @@ func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	if err := Waiting(ctx, p.queue.js, "none", "", func(string, nats.Header) { t.Error("a job of no api is found") }); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestCountJobsOnAReplicaThatLags: the jobs of a stream are counted as its leader has them, and markers are none.
+func TestCountJobsOnAReplicaThatLags(t *testing.T) {
+	p := newTestPartition(t)
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	count := func(want int) {
+		t.Helper()
+		api, jobs, err := CountJobs(t.Context(), laggingConsumers{p.queue.js}, p.name)
+		if err != nil || api != "pay" || jobs != want {
+			t.Errorf("%d jobs of api %q, want %d, %v", jobs, api, want, err)
+		}
+	}
+	count(0)
+	for _, kind := range []string{kindIntent, kindRetry, kindRetry} {
+		if _, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kind, nuid.Next()), []byte("[]")); err != nil {
+			t.Fatal(err)
+		}
+		count(0)
+	}
+	p.publishJobs(t, 0, 40)
+	count(40)
+}
+
+// laggingConsumers makes consumers of streams whose newest messages are missing.
+type laggingConsumers struct{ jetstream.JetStream }
+
+// CreateConsumer implements jetstream.JetStream.
+func (l laggingConsumers) CreateConsumer(ctx context.Context, _ string, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	behind, err := l.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "BEHIND", Storage: jetstream.MemoryStorage})
+	if err != nil {
+		return nil, err
+	}
+	cfg.FilterSubject = ""
+	return behind.CreateConsumer(ctx, cfg)
 }

@@ -73,7 +73,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	}
 	switch l.Kind() {
 	case bucket.KindRate:
-		kind, t, burst = "r", s.rules.Interval(*l.Rate), l.Rate.Burst
+		kind, t, burst = "r", s.rules.Interval(*l.Rate), s.rules.Burst(*l.Rate)
 	case bucket.KindQuota:
 		inWindow(l.Quota)
 	case bucket.KindInFlight:
@@ -114,7 +114,7 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	t := s.rules.Interval(a.Limits.Rate)
 	r.num(t.P)
 	r.num(t.Q)
-	r.num(a.Limits.Rate.Burst)
+	r.num(s.rules.Burst(a.Limits.Rate))
 	r.num(int64(bucket.Micros(0).Add(a.Horizon + 999)))
 	r.num(int64(a.Want))
 	r.num(int64(a.Floor))

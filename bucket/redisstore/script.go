@@ -51,7 +51,7 @@ end
 local function g_end(g) if g.r > 0 then return g.t + 1 end return g.t end
 local function g_slot(g, now, burst, cost)
   local base, rem = now, 0
-  if g.t >= now then base, rem = g.t, g.r end
+  if g.t >= now or cost > burst then base, rem = g.t, g.r end
   return max(now, base + ceildiv(rem + (cost - burst) * g.p, g.q))
 end
 local function g_take(g, at, cost)

@@ -11,6 +11,7 @@ import (
 
 var rateTests = []test{
 	{"vectors", rateVectors},
+	{"a token bucket", tokenBucket},
 	{"fractions do not drift", noDrift},
 	{"weighted calls are charged from the first", weighted},
 	{"charged at the common slot, not at now", commonSlot},
@@ -43,6 +44,29 @@ func rateVectors(b *table) {
 	if tat := got.Grants[11].TAT; tat != Start+12*11_539 {
 		b.Errorf("TAT %d, want %d", tat-Start, 12*11_539)
 	}
+}
+
+// tokenBucket: a burst beside the rate instead of out of it. What jitter needs of the bucket is left alone, except by a single call that
+// costs more: that one waits from when the bucket was empty, however often it asks.
+func tokenBucket(b *table) {
+	tokens := func(count, burst int64) bucket.Rate {
+		return bucket.Rate{Count: count, Per: time.Second, Burst: burst, Counts: bucket.ByTokens}
+	}
+	b.lay(bucket.Rules{Key: bucket.KeyLimits{Rate: tokens(10, 8)}})
+	b.expectSlots(b.ask(bucket.Ask{Want: 10, Horizon: far}), 0, 0, 0, 0, 0, 0, 0, 0, 100_000, 200_000)
+	r := tokens(100, 20)
+	b.lay(bucket.Rules{Key: fast, Jitter: 45 * time.Millisecond, Shared: []bucket.Limit{{Name: "tokens", Rate: &r}}}) // 4.5 come in meanwhile
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}}), 0)
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{1}, Horizon: far}), 60_000)
+	b.clock.now = Start + 210_000 // it was empty at that time
+	got := b.ask(bucket.Ask{Costs: []int64{20}})
+	b.expectSlots(got)
+	b.expectWait(got, bucket.Wait{Limit: "tokens", Until: Start + 260_000})
+	b.clock.now = Start + 259_999
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}}))
+	b.clock.now = Start + 260_000
+	b.expectSlots(b.ask(bucket.Ask{Costs: []int64{20}}), 260_000)
+	b.expectWait(b.ask(bucket.Ask{Costs: []int64{21}}), bucket.Wait{Limit: "tokens", Never: true})
 }
 
 // noDrift: an interval of 10/9.09… µs loses no fraction over many slots.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"math"
 	"time"
 
 	"weir/bucket"
@@ -46,7 +47,7 @@ func (s *scene) claim(l bucket.Limit) bucket.Expectation {
 	left := 100 - s.rules.Headroom
 	if l.Rate != nil {
 		r := *l.Rate
-		if r.Burst <= r.Count {
+		if r.Counted() == bucket.ByWindow {
 			r.Count = max(r.Burst, r.Count*left/100)
 		}
 		l.Rate = &r
@@ -74,7 +75,7 @@ func (s *scene) neverIdle(fail func(string, ...any)) {
 		switch {
 		case l.Shadow:
 		case l.Rate != nil:
-			allowed = min(allowed, float64(length.Microseconds())*perMicro(s.rules, *l.Rate)/float64(s.costs[i]))
+			allowed = min(allowed, float64(length.Microseconds())*perMicro(s.rules, *l.Rate)/unitsOf(s.rules, *l.Rate, s.costs[i]))
 		case l.Quota != nil:
 			allowed = min(allowed, s.quotaCalls(*l.Quota, s.costs[i], allowed/float64(length)))
 		}
@@ -105,11 +106,47 @@ func perMicro(r bucket.Rules, rate bucket.Rate) float64 {
 	left := float64(100-r.Headroom) / 100
 	n := rate.Count * (100 - r.Headroom) / 100
 	switch {
-	case rate.Burst > rate.Count:
-		return float64(rate.Count) * left / window
+	case rate.Counted() == bucket.ByTokens:
+		return tokensPerMicro(r, rate)
 	case n >= rate.Burst:
 		return float64(n+1-rate.Burst) / window
 	default:
 		return left / window
 	}
+}
+
+// tokensPerMicro is the same against a token bucket: no more than comes in, nor than leaves room for calls that come late.
+func tokensPerMicro(r bucket.Rules, rate bucket.Rate) float64 {
+	left, each, late := float64(100-r.Headroom)/100, float64(rate.Per.Microseconds())/float64(rate.Count), lateTokens(r, rate)
+	if spare := float64(rate.Burst) - usedTokens(r, rate); spare < late {
+		return left * (spare + 1) / (each + each*late)
+	}
+	return left / each
+}
+
+// lateTokens is how many units come in while a call may be late.
+func lateTokens(r bucket.Rules, rate bucket.Rate) float64 {
+	each, jitter := float64(rate.Per.Microseconds())/float64(rate.Count), float64(r.Jitter.Microseconds())
+	if each < 1000 {
+		jitter++
+	}
+	return jitter / each
+}
+
+// usedTokens is how much of a token bucket is used.
+func usedTokens(r bucket.Rules, rate bucket.Rate) float64 {
+	used, late := math.Floor(float64(rate.Burst*(100-r.Headroom))/100), lateTokens(r, rate)
+	if late > 0.05 {
+		used = min(used, float64(rate.Burst)-math.Ceil(late))
+	}
+	return max(1, used)
+}
+
+// unitsOf is what calls of one cost take of a rate one after the other: one that costs more than is used of a token bucket waits for the
+// rest besides.
+func unitsOf(r bucket.Rules, rate bucket.Rate, cost int64) float64 {
+	if rate.Counted() == bucket.ByWindow {
+		return float64(cost)
+	}
+	return float64(cost) + max(0, float64(cost)-usedTokens(r, rate))
 }

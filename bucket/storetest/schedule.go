@@ -163,6 +163,7 @@ func anyRate(t *rapid.T, name string) bucket.Rate {
 		Per:   time.Duration(rapid.SampledFrom([]int{1, 1, 7, 60}).Draw(t, name+" seconds")) * time.Second,
 	}
 	r.Burst = rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, max(1, r.Count/2)), rapid.Int64Range(1, 40)).Draw(t, name+" burst")
+	r.Counts = rapid.SampledFrom([]bucket.Counting{"", "", bucket.ByTokens}).Draw(t, name+" counts")
 	return r
 }
 

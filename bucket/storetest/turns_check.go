@@ -179,7 +179,7 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 		owed := float64(s.want * s.keys)
 		for i, l := range x.rules.Shared {
 			if !l.Shadow {
-				allowed = min(allowed, length*perMicro(x.rules, *l.Rate)/float64(s.costs[i]))
+				allowed = min(allowed, length*perMicro(x.rules, *l.Rate)/unitsOf(x.rules, *l.Rate, s.costs[i]))
 			}
 			owed += s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Shared[i].Rate.Burst / s.costs[i] })
 		}

@@ -21,9 +21,13 @@ type Until struct {
 // Bounds of such a reading: messages on their way at once, how long a replica that gives nothing is waited for until the leader
 // is asked what is left, and until another replica is tried, and how long the server keeps a reader that has gone. A node that
 // was cut off from the others may lag for minutes.
+//
+// One of some hundred new consumers in a cluster gives nothing at all, its first request is lost. A takeover waits for these
+// readings, so the first is given up soon, and each after it is given twice as long.
 const (
 	upToAhead = 1000
-	upToWait  = 500 * time.Millisecond
+	upToWait  = 250 * time.Millisecond
+	upToFirst = 500 * time.Millisecond
 	upToStall = 3 * time.Second
 	ReadIdle  = 30 * time.Second
 )
@@ -36,9 +40,10 @@ func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *
 	if o.From.InactiveThreshold == 0 {
 		o.From.InactiveThreshold = ReadIdle
 	}
-	for read := uint64(0); read < o.Last; {
+	patience := upToFirst
+	for read := uint64(0); read < o.Last; patience = min(2*patience, upToStall) {
 		before := read
-		all, err := o.readOn(ctx, &read, take)
+		all, err := o.readOn(ctx, &read, patience, take)
 		if all || err != nil {
 			return err
 		}
@@ -49,8 +54,9 @@ func ReadUntil(ctx context.Context, o Until, take func(msg jetstream.Msg, meta *
 	return nil
 }
 
-// readOn reads from one consumer, and reports whether that was all. Otherwise the consumer gave nothing where there is more.
-func (o *Until) readOn(ctx context.Context, read *uint64, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
+// readOn reads from one consumer, and reports whether that was all. Otherwise the consumer gave nothing where there is more: at
+// first for as long as patience says.
+func (o *Until) readOn(ctx context.Context, read *uint64, patience time.Duration, take func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error) (all bool, err error) {
 	consumer, err := o.Stream.OrderedConsumer(ctx, o.From)
 	if err != nil {
 		return false, err
@@ -68,7 +74,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, take func(msg jetstrea
 			if err != nil || !more {
 				return true, err
 			}
-			if time.Since(heard) > upToStall {
+			if time.Since(heard) > patience {
 				return false, nil
 			}
 		}
@@ -95,7 +101,7 @@ func (o *Until) readOn(ctx context.Context, read *uint64, take func(msg jetstrea
 		if *read = meta.Sequence.Stream; *read == o.Last {
 			return true, nil
 		}
-		silent, heard = meta.NumPending == 0, time.Now()
+		silent, heard, patience = meta.NumPending == 0, time.Now(), upToStall
 	}
 }
 

@@ -31,7 +31,7 @@ type Writer struct {
 type writing struct {
 	msg  *nats.Msg
 	may  func() bool // nil: always
-	done func(seq uint64, err error)
+	done func(Answer)
 	size int // of the message, in bytes
 }
 
@@ -57,11 +57,18 @@ func (w *Writer) Write(m *nats.Msg, done func(seq uint64, err error)) { w.WriteW
 // sent, and again before it is sent once more, and if it says no, done gets ErrNotNow: then it was not stored, or it is not
 // known whether it was.
 func (w *Writer) WriteWhile(may func() bool, m *nats.Msg, done func(seq uint64, err error)) {
+	w.write(may, m, func(a Answer) { done(a.Seq, a.Err) })
+}
+
+// WriteTold is Write that also tells whether the stream had the message already.
+func (w *Writer) WriteTold(m *nats.Msg, done func(Answer)) { w.write(nil, m, done) }
+
+func (w *Writer) write(may func() bool, m *nats.Msg, done func(Answer)) {
 	size := m.Size()
 	w.mu.Lock()
 	if len(w.waiting) >= w.max || w.bytes+size > w.maxBytes && w.bytes > 0 {
 		w.mu.Unlock()
-		done(0, ErrWriterFull)
+		done(Answer{Err: ErrWriterFull})
 		return
 	}
 	w.waiting = append(w.waiting, writing{m, may, done, size})
@@ -95,12 +102,12 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) store(ctx context.Context, group []writing) {
 	group = slices.DeleteFunc(group, func(x writing) bool {
 		if x.may != nil && !x.may() {
-			x.done(0, ErrNotNow)
+			x.done(Answer{Err: ErrNotNow})
 			return true
 		}
 		seq, known := w.known[x.msg.Header.Get(ingest.HeaderMsgID)]
 		if known {
-			x.done(seq, nil)
+			x.done(Answer{Seq: seq, Duplicate: true})
 		}
 		return known
 	})
@@ -113,7 +120,7 @@ func (w *Writer) store(ctx context.Context, group []writing) {
 	}
 	may := func(i int) bool { return group[i].may == nil || group[i].may() }
 	for i, answer := range w.x.commitWhile(ctx, msgs, may) {
-		group[i].done(answer.Seq, answer.Err)
+		group[i].done(answer)
 	}
 }
 
@@ -132,6 +139,6 @@ func (w *Writer) abandon(cause error) {
 	w.waiting, w.max = nil, 0
 	w.mu.Unlock()
 	for _, x := range waiting {
-		x.done(0, fmt.Errorf("not stored: %w", cause))
+		x.done(Answer{Err: fmt.Errorf("not stored: %w", cause)})
 	}
 }

@@ -31,7 +31,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
 		RunE:    group,
 	}
-	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(),
+	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadReconcileCommand(),
 		deadPurgeCommand(), deadExportCommand())
 	return cmd
 }
@@ -202,16 +202,18 @@ type letterJSON struct {
 	Billed   deadletter.Billed   `json:"billed"`
 	Attempts int                 `json:"attempts"`
 	Redrives int                 `json:"redrives"`
-	Size     int                 `json:"size"` // of the body
+	Refusals int                 `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
+	Size     int                 `json:"size"`               // of the body
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Answer   *answerJSON         `json:"answer,omitempty"`
+	Call     *callJSON           `json:"call,omitempty"` // the job's last that was sent
 	bodyJSON
 }
 
 func letterAsJSON(k *deadletter.Kept) letterJSON {
 	return letterJSON{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
-		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Size: k.Size,
+		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size,
 	}
 }
 

@@ -29,7 +29,9 @@ type planJSON struct {
 	DurationMS  int64                   `json:"duration_ms"`
 	Rate        string                  `json:"rate"`
 	Slowest     string                  `json:"slowest,omitempty"`
-	Overflow    int64                   `json:"no_room_now"`
+	NoRoom      int64                   `json:"no_room_now"` // if all came at once
+	Overflow    int64                   `json:"overflow"`    // at the rate
+	RoomyRate   string                  `json:"roomy_rate,omitempty"`
 	Settled     int                     `json:"settled"`
 	Skipped     map[deadletter.Skip]int `json:"skipped"`
 }
@@ -47,7 +49,10 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		j := planJSON{
 			DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
 			BilledCost: config.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
-			Rate: f.rate, Slowest: p.Slowest, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
+			Rate: f.rate, Slowest: p.Slowest, NoRoom: p.NoRoom, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
+		}
+		if p.Roomy != nil {
+			j.RoomyRate = config.FormatRate(*p.Roomy)
 		}
 		if !p.Oldest.IsZero() {
 			j.Oldest = new(p.Oldest.UTC())
@@ -76,7 +81,11 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 	}
 	t.Row("duration", duration)
 	if p.Overflow > 0 {
-		t.Row("overflow", fmt.Sprintf("%d find no room in their buckets now", p.Overflow))
+		text := fmt.Sprintf("about %d find no room in their buckets at --rate %s", p.Overflow, f.rate)
+		if p.Roomy != nil {
+			text += "; none should at --rate " + config.FormatRate(*p.Roomy)
+		}
+		t.Row("overflow", text)
 	}
 	if p.Settled > 0 {
 		t.Row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
@@ -96,7 +105,9 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 func skipText(skip deadletter.Skip) string {
 	switch skip {
 	case deadletter.SkipUnknown:
-		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice"
+		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice; dead reconcile asks the api"
+	case deadletter.SkipCancelled:
+		return "that somebody cancelled: --reason cancelled redrives them"
 	case deadletter.SkipDeadline:
 		return "whose deadline has passed: --drop-deadline redrives them"
 	case deadletter.SkipResubmitted:

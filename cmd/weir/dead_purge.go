@@ -78,9 +78,9 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.C
 	if err != nil {
 		return err
 	}
-	defer right.give()
+	defer right.Give()
 	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "purged", found.Letters)
-	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.lease.Valid, Told: bar.Show})
+	told.Purged, err = scope.Purge(ctx, deadletter.PurgeOptions{Rate: f.every, Valid: right.Valid, Told: bar.Show})
 	bar.Clear()
 	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
 }

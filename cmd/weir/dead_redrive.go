@@ -39,11 +39,12 @@ A job keeps its id, and so its idempotency key; headers and body are as its prod
 time and started again: what was redriven before is recognised, by the queue, the letters and the ledger.
 
 Left alone are letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the api may bill
-them twice); letters whose deadline has passed (--drop-deadline); those whose producer has sent the same job again since; and
-those whose body was too large to keep.
+them twice; dead reconcile asks the api first); letters 'cancelled', unless they are named by --reason cancelled or their numbers;
+letters whose deadline has passed (--drop-deadline); those whose producer has sent the same job again since; and those whose body
+was too large to keep.
 
---dry-run says what it would do: how many, what they cost by the api's price, and how long their buckets and the shared
-limits need. Without --yes it asks; where nobody is there to answer it does nothing.
+--dry-run says what it would do: how many, what they cost by the api's price, how long their buckets and the shared limits
+need, how many should overflow at this rate, and the rate at which none should. Without --yes it asks; where nobody is there to answer it does nothing.
 
 Exit code 4: nothing was done without --yes, nothing could be redriven, or some were refused again. 3: nothing matches.`,
 		Example: `  weir dead redrive --api credit-check --reason overflow --since 2h --dry-run
@@ -79,7 +80,7 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if err != nil {
 		return err
 	}
-	defer right.give()
+	defer right.Give()
 	r, plan, err := f.plan(ctx, cmd, c, b, right)
 	if err != nil {
 		return err
@@ -99,7 +100,7 @@ func (f *redriveFlags) question(p *deadletter.Plan) string {
 }
 
 // plan reads what is to be redriven, and prints it.
-func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *letterRight) (*deadletter.Redrive, *deadletter.Plan, error) {
+func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, right *deadletter.Right) (*deadletter.Redrive, *deadletter.Plan, error) {
 	current, ok := control.RunningConfig(ctx, c)
 	if !ok {
 		return nil, nil, cli.NotFound(errors.New("the running configuration cannot be read: it says where jobs go and what they cost"))
@@ -111,11 +112,14 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
 		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every,
-		Valid: func() bool { return right != nil && right.lease.Valid() },
+		Valid: func() bool { return right != nil && right.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
 	if f.includeUnknown {
 		o.Unknown = deadletter.IncludeUnknowns
+	}
+	if f.reason == string(deadletter.Cancelled) || len(f.chosen.Seqs) > 0 {
+		o.Cancelled = deadletter.IncludeCancelleds
 	}
 	if f.dropDeadline {
 		o.Deadline = deadletter.DropDeadline

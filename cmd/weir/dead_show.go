@@ -24,7 +24,7 @@ func deadShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show SEQ",
 		Short: "Show one dead letter with its headers and body",
-		Long: `Shows one dead letter: why it died, the headers its job brought, the job's body, and what the api answered last, as text or,
+		Long: `Shows one dead letter: why it died, what was sent when and how the connection ended, the headers its job brought, the job's body, and what the api answered last, as text or,
 where it is none, in hexadecimal. --body prints nothing but the body, byte for byte.`,
 		Example: "  weir dead show 17\n  weir dead show 17 --body > order.json",
 		Args:    cli.Takes("SEQ"),
@@ -55,6 +55,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			case as == cli.AsJSON:
 				letter := letterAsJSON(&k)
 				letter.Headers, letter.bodyJSON, letter.Answer = jobHeaders(k.Header), jsonBody(k.Body), answerAsJSON(k.Answer)
+				letter.Call = callAsJSON(k.Call)
 				return cli.PrintJSON(out, letter)
 			}
 			return printLetter(out, &k, time.Now())
@@ -96,6 +97,10 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	t.Row("billed", string(k.Billed))
 	t.Row("attempts", strconv.Itoa(k.Attempts))
 	t.Row("redrives", strconv.Itoa(k.Redrives))
+	if k.Refusals > 1 {
+		t.Row("refusals", fmt.Sprintf("%d when the letter was written: its producer tries again and again", k.Refusals))
+	}
+	addCall(t, k.Call)
 	headers := jobHeaders(k.Header)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {

@@ -57,6 +57,10 @@ var bases = map[string]object{
 	"apis.NAME.limits.cost":  {"from": 1},
 	"apis.NAME.admit":        {"rate": "10/s"},
 	"apis.NAME.keys.PATTERN": {"in_flight": 1},
+	"apis.NAME.inquiry": {
+		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
+	},
+	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
 }
 
 // names of what stands between a field and the mapping in it, in the topic's headings.

@@ -583,7 +583,8 @@ func TestDocsOfRecords(t *testing.T) {
 		return inBackticks(rows[max(i, 0)].cells[1])
 	}
 	sameNames(t, "ledger (answer)", fieldsOfType(t, "Answer", "deadletter"), inRow("answer"))
-	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall}, inRow("outcome"))
+	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Asked}, inRow("outcome"))
+	sameNames(t, "ledger (inquiry)", valuesOf(t, "Finding", "dispatcher/httpcall"), inRow("inquiry"))
 	sameNames(t, "ledger (billed)", valuesOf(t, "Billed", "deadletter"), inRow("billed"))
 }
 

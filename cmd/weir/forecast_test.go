@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,4 +119,46 @@ apis:
 		a := r.submit("weir.jobs.paid.other", nil, nil)
 		return a.Error == nil && a.ETAms != nil && *a.ETAms > time.Minute.Milliseconds()
 	})
+}
+
+// TestRefusedTogetherComeBackOneByOne: sixty producers meet a full bucket at once. Each is told another time, about as far apart as the
+// bucket's places come free, and in the description too; who asks again too early is told what he was told before.
+func TestRefusedTogetherComeBackOneByOne(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  slow: {url: %[1]s, jitter: 0s, bucket: {rate: 1/s, capacity: 2}}
+`)
+	var subjects []string
+	for range 63 {
+		subjects = append(subjects, "weir.jobs.slow.k")
+	}
+	refused := r.refusedMany(subjects)
+	if len(refused) < 58 {
+		t.Fatalf("only %d of 63 jobs were refused", len(refused))
+	}
+	var told []float64
+	for _, a := range refused {
+		ms, _ := a["retry_after_ms"].(float64)
+		told = append(told, ms)
+		of, _ := a["error"].(map[string]any)
+		if text, _ := of["description"].(string); !strings.Contains(text, "holds 2 of 2; try again in ") {
+			t.Errorf("refused with %q", text)
+		}
+	}
+	slices.Sort(told)
+	for i, ms := range told {
+		if ms < float64(i)*900 {
+			t.Fatalf("number %d is told to come back in %.0f ms, though the bucket lets one in a second: %v", i+1, ms, told)
+		}
+	}
+	r.command("pause", "slow", "k") // nothing leaves the bucket meanwhile
+	for range 2 {
+		r.submit("weir.jobs.slow.k", nil, nil) // in the place of what has been called
+	}
+	header := map[string]string{"Nats-Msg-Id": "mine"}
+	first := r.submit("weir.jobs.slow.k", nil, header)
+	again := r.submit("weir.jobs.slow.k", nil, header)
+	if first.RetryMS < 50_000 || again.RetryMS > first.RetryMS || again.RetryMS < first.RetryMS-10_000 {
+		t.Errorf("told to come back in %d ms, and, asked at once again, in %d ms", first.RetryMS, again.RetryMS)
+	}
 }

@@ -259,6 +259,7 @@ type answer struct {
 	Position  int
 	ETAms     *int64 `json:"eta_ms"`
 	Letter    uint64 `json:"dead_letter_seq"`
+	RetryMS   int64  `json:"retry_after_ms"`
 	Error     *struct {
 		Code        int
 		ErrCode     int `json:"err_code"`

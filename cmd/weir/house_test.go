@@ -26,7 +26,7 @@ var rooms = []struct{ room, imports string }{
 	{"bucket/stream", "ingest"},
 	{"bucket/lease", "bucket/fault bucket/stream"},
 	{"bucket/queue", "ingest bucket bucket/fault bucket/internal/keyhash bucket/stream"},
-	{"deadletter", "ingest bucket bucket/fault bucket/stream bucket/queue"},
+	{"deadletter", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue"},
 	{"dispatcher/internal/seeds", ""},
 	{"dispatcher/schedule", "bucket"},
 	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},

@@ -144,6 +144,8 @@ func waitingText(w schedule.Waiting) string {
 		return "`weir resume`: " + cli.Visible(w.Why)
 	case schedule.WaitSlowed:
 		return "slowed" + until + ": the api has pushed back"
+	case schedule.WaitNotBefore:
+		return "the time that its jobs asked for" + until
 	case schedule.WaitRetry:
 		return "retry" + until + because
 	case schedule.WaitLimiter:

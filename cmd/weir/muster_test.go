@@ -50,12 +50,12 @@ func TestWhoKeepsSilentIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := registry.Join(t.Context(), lease.Member{Instance: "mute"})
+	member, err := registry.Join(t.Context(), lease.Member{Instance: "mute"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- lease.Keep(t.Context(), func() {}) }()
+	go func() { ended <- member.Keep(t.Context(), func(*lease.Member) {}, func() {}) }()
 	got := command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
 	if got.code != 1 || !strings.Contains(got.stderr, "mute") || !strings.Contains(got.stderr, "calls may still start there") {
 		t.Errorf("%+v", got)

@@ -120,15 +120,15 @@ apis:
 `
 
 // TestBreaker breaks an api until the breaker has opened several times in a row: meanwhile one call at a time tries it.
-// When it works again every job is done, none of them having used up its attempts.
+// Each of them is another job's where there are others: when it works again every job is done.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	const jobs, probes = 20, 5
+	const jobs, probes, attempts = 20, 5, 7
 	for what, order := range map[string]string{"500": "status=500", "reset": "reset=body", "hang": "hang"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			api, broken := startBroken(t, fakeapi.Options{}, order)
-			r := rigOn(t, api, fmt.Sprintf(breakerYAML, api.URL(), "100ms"))
+			r := rigOn(t, api, fmt.Sprintf(strings.Replace(breakerYAML, "attempts: 3", fmt.Sprint("attempts: ", attempts), 1), api.URL(), "100ms"))
 			events, err := r.nc.SubscribeSync("weir.events.*.pay.>")
 			if err != nil {
 				t.Fatal(err)
@@ -160,7 +160,7 @@ func TestBreaker(t *testing.T) {
 					t.Errorf("a job was given up while its api was broken: %v", letter.Header)
 				}
 				for _, result := range r.results("pay", fmt.Sprintf("key-%d", k)) {
-					if n := number(t, result.Header, "Weir-Attempts"); n > 3 {
+					if n := number(t, result.Header, "Weir-Attempts"); n > attempts {
 						t.Errorf("%d attempts", n)
 					}
 				}
@@ -170,6 +170,30 @@ func TestBreaker(t *testing.T) {
 				return err == nil && msg.Subject == "weir.events.resumed.pay._"
 			})
 		})
+	}
+}
+
+// TestProbesAreAttempts: a job that alone tries whether its api works again is called no more often than it has attempts.
+func TestProbesAreAttempts(t *testing.T) {
+	t.Parallel()
+	api, _ := startBroken(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "status=500")
+	r := rigOn(t, api, fmt.Sprintf(`
+apis:
+  pay:
+    url: %s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 1000/s, capacity: 50}
+    retry: {attempts: 4, min: 5ms, max: 20ms}
+    breaker: {failures: 2, min: 20ms, max: 40ms}
+`, api.URL()))
+	r.pay("k", "one")
+	r.ended("pay", "k", 1)
+	letters := r.letters("pay", "k")
+	if len(letters) != 1 || letters[0].Header.Get("Weir-Dead-Reason") != "exhausted" || letters[0].Header.Get("Weir-Dead-Attempts") != "4" {
+		t.Errorf("it ended as %v", letters)
+	}
+	if n := len(api.All()); n != 4 {
+		t.Errorf("%d calls of a job with 4 attempts", n)
 	}
 }
 

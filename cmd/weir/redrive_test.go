@@ -89,7 +89,7 @@ apis:
 		t.Fatalf("%s: exit code %d, %v", out, code, err)
 	}
 	if plan.Letters != overflowed || plan.Keys != 1 || plan.Cost != fmt.Sprintf("%.2f", float64(overflowed)/10) || plan.DurationMS == 0 ||
-		plan.Overflow != int64(max(0, overflowed-capacity)) {
+		plan.NoRoom != int64(max(0, overflowed-capacity)) {
 		t.Errorf("the plan for %d letters is %+v", overflowed, plan)
 	}
 	if n := r.messages(deadletter.Stream); n != overflowed || len(r.api.All()) != 2*jobs-overflowed {

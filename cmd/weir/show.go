@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -53,7 +54,7 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	t.Row("bucket", d.API+"/"+cli.Visible(d.Key)+" in "+d.Stream)
 	t.Row("depth", fmt.Sprintf("%d of %d", d.Depth, d.Capacity))
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
-	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate.Burst))
+	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate))
 	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.Row("waits for", waitingText(d.Waits))
 	for i := range d.Limits {
@@ -85,9 +86,13 @@ func preciseInterval(r schedule.RateState) string {
 	return (time.Duration(r.IntervalUS) * time.Microsecond).String()
 }
 
-func burstText(burst int64) string {
-	if burst == 1 {
+func burstText(r schedule.RateState) string {
+	if r.Burst == 1 {
 		return ""
 	}
-	return fmt.Sprintf(", %d together after idling", burst)
+	text := fmt.Sprintf(", %d together after idling", r.Burst)
+	if r.Counts == bucket.ByTokens {
+		text += " (a token bucket)"
+	}
+	return text
 }

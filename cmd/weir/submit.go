@@ -26,7 +26,7 @@ type submitFlags struct {
 	data                        string
 	path, method, query, id     string
 	headers                     []string
-	deadline                    string
+	deadline, notBefore         string
 	cost                        int64
 	wait                        bool
 	as                          cli.Format
@@ -68,6 +68,7 @@ malformed. 3: there is no such api. 5: nobody takes jobs.`,
 	flags.StringArrayVar(&f.headers, "header", nil, "'Name: value' for the api; may be repeated")
 	flags.StringVar(&f.id, "id", "", "the job's id: the same id again is the same job (default a new one)")
 	flags.StringVar(&f.deadline, "deadline", "", "not to be called after: an RFC 3339 time, or a duration like 30s or 2h")
+	flags.StringVar(&f.notBefore, "not-before", "", "not to be called before: an RFC 3339 time, or a duration like 30s or 7d; at most 366 days")
 	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
 	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
@@ -145,6 +146,14 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 			s.Deadline = at
 		} else if s.Within, err = config.ParseDuration(f.deadline); err != nil || s.Within == 0 {
 			return s, fmt.Errorf("--deadline %q is neither an RFC 3339 time nor a duration like 30s", f.deadline)
+		}
+	}
+	if f.notBefore != "" {
+		at, err := time.Parse(time.RFC3339Nano, f.notBefore)
+		if err == nil {
+			s.NotBefore = at
+		} else if s.Delay, err = config.ParseDuration(f.notBefore); err != nil {
+			return s, fmt.Errorf("--not-before %q is neither an RFC 3339 time nor a duration like 30s or 7d", f.notBefore)
 		}
 	}
 	for _, text := range f.headers {
@@ -228,7 +237,7 @@ func explainRefusal(err error) error {
 		return err
 	}
 	text := fmt.Sprintf("refused with %d: %s", int(r.Code)%1000, r.Description)
-	if r.RetryAfter > 0 {
+	if r.RetryAfter > 0 && !strings.Contains(r.Description, "try again in ") { // earlier versions do not say it
 		text += "; try again in " + cli.Brief(r.RetryAfter)
 	}
 	if r.LetterSeq > 0 {

@@ -23,7 +23,8 @@ type API struct {
 	Secrets     func() []string // the values of those, which no answer is kept with; nil for none
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
-	MaxResult   int64 // bytes of an answer's body that are kept
+	Inquiry     *Inquiry // nil: it cannot be asked what became of a call
+	MaxResult   int64    // bytes of an answer's body that are kept
 }
 
 // Idempotency says that the api calls a job once however often it is sent.

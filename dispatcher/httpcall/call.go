@@ -28,6 +28,14 @@ type Response struct {
 	Err     error            // why there is no answer, or why it is cut
 	Started time.Time
 	Ended   time.Time
+	Wire    Wire // what is known of the connection
+}
+
+// Wire is what is known of the connection that a call was made on.
+type Wire struct {
+	Kept  bool      // it had carried a call before
+	Bytes int64     // that were handed to it; 0: none
+	Wrote time.Time // when the last of the request was; zero: it never was
 }
 
 // Hooks are what a call tells and asks while it is made. Each may be nil, and none may block.
@@ -81,7 +89,10 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
 	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: w.got, WroteRequest: func(httptrace.WroteRequestInfo) {
+		GotConn: w.got, WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err == nil {
+				w.wrote.Store(new(time.Now()))
+			}
 			if h.Wrote != nil {
 				h.Wrote()
 			}
@@ -98,7 +109,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		// The connection is ours now, and nothing bounds the reading from it.
 		err = errors.Join(errSwitched, answer.Body.Close())
 	}
-	r.Sent, r.Barred = w.sent(), w.barred.Load()
+	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errTimeout
@@ -128,6 +139,20 @@ type wire struct {
 	begins   func() bool // nil: always
 	left     func()      // nil: nobody is told
 	barred   atomic.Bool
+	kept     bool // the connection had carried a call before
+	wrote    atomic.Pointer[time.Time]
+}
+
+// told is what is known of it when the call has ended.
+func (w *wire) told() Wire {
+	if w.conn == nil {
+		return Wire{}
+	}
+	told := Wire{Kept: w.kept, Bytes: w.conn.written.Load() - w.before}
+	if at := w.wrote.Load(); at != nil {
+		told.Wrote = *at
+	}
+	return told
 }
 
 // begin is asked before the connection writes: it reports false where nothing may be written.
@@ -161,7 +186,7 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 		w.barred.Store(true)
 		return
 	}
-	w.conn, w.before = next, next.written.Load()
+	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0
 	next.call.Store(w)
 }
 

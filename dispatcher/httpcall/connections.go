@@ -160,6 +160,15 @@ func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
 	return secure, nil
 }
 
+// Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at the most.
+func (c *Connections) Probe(ctx context.Context) error {
+	conn, err := c.connect(ctx)
+	if err == nil {
+		_ = conn.Close() // it was opened: that is all that was asked
+	}
+	return err
+}
+
 // lost counts a connection out.
 func (c *Connections) lost() {
 	c.mu.Lock()

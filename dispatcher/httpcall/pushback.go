@@ -162,3 +162,11 @@ func readNumber(text string) (n float64, ok bool) {
 	}
 	return n, true
 }
+
+// PushedBackFor is how long an api that pushed a request back is to be left alone; 0 where it did not.
+func PushedBackFor(r Response, now time.Time) time.Duration {
+	if r.Status != 429 && r.Status != 503 {
+		return 0
+	}
+	return min(max(askedToWait(r.Header, now).Wait, time.Second), schedule.MostHold)
+}

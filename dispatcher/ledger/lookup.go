@@ -20,8 +20,9 @@ type Job struct {
 
 // Traces are what came of a job's calls.
 type Traces struct {
-	Record *Record // of its newest call, nil for none
-	Result uint64  // where its result stands, 0 for none
+	Record    *Record // of its newest call, nil for none
+	Result    uint64  // where its result stands, 0 for none
+	Inquiries int     // how often the api was asked about it
 }
 
 // lookUpTimeout bounds one look at a stream.
@@ -34,7 +35,10 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 	err = records.lookThrough(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		c, err := readRecord(msg, meta)
 		mine := err == nil && c.Stream == j.Stream && c.Seq == j.Seq && bucket.MicrosOf(c.Accepted) == j.Accepted
-		if mine && (found.Record == nil || c.Call >= found.Record.Call) {
+		switch {
+		case mine && c.Inquiry != "":
+			found.Inquiries++
+		case mine && (found.Record == nil || c.Call >= found.Record.Call):
 			found.Record = c
 		}
 		return nil

@@ -37,6 +37,7 @@ const (
 	HeaderAcceptedAt = "Weir-Accepted-At"
 	HeaderCalledAt   = "Weir-Called-At"
 	HeaderFinishedAt = "Weir-Finished-At"
+	HeaderFoundBy    = "Weir-Found-By" // FoundByInquiry where the result is not the call's answer
 )
 
 // BodyCut says that an answer's body was longer than results may be.
@@ -48,6 +49,13 @@ const (
 	MaxDetail      = 1 << 10
 	HeaderRoom     = 64 << 10 // of a message, beside its body
 )
+
+// FoundByInquiry says that nobody heard the call's answer, and that the api said later that it was processed: the result's body is what
+// the api said then.
+const FoundByInquiry = "inquiry"
+
+// Asked is the outcome in the record of an inquiry.
+const Asked = "inquiry"
 
 // Done is the outcome of a job that has a result.
 const Done = "done"
@@ -75,7 +83,7 @@ type Record struct {
 
 	Sent    bool              `json:"sent"`
 	Status  int               `json:"status"`
-	Outcome string            `json:"outcome"` // done, retry, pushback, denied, or a dead letter's reason
+	Outcome string            `json:"outcome"` // done, retry, pushback, denied, a dead letter's reason, or inquiry
 	Final   bool              `json:"final"`   // the job has ended
 	Detail  string            `json:"detail,omitempty"`
 	Price   string            `json:"price"`
@@ -92,6 +100,9 @@ type Record struct {
 	// was estimated and of what an answer has told.
 	Unsettled []string `json:"unsettled,omitempty"`
 	Instance  string   `json:"instance"`
+	// Inquiry is what the api, asked about the job's last call, said became of it: processed, not_processed or unknown. Such a record is
+	// of the inquiry: it took its units from the limits, and cost nothing. Billed is what is known of the call since then. "": a call.
+	Inquiry string `json:"inquiry,omitempty"`
 	// Answer is the api's, where its job was not done by it and it did not only push back. Its body is cut when it is stored.
 	Answer *deadletter.Answer `json:"answer,omitempty"`
 
@@ -137,9 +148,11 @@ func (c *Record) Message() *nats.Msg {
 	if err != nil {
 		panic("ledger: a record that JSON cannot carry: " + err.Error())
 	}
-	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{
-		ingest.HeaderMsgID: {fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)},
-	}}
+	id := fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)
+	if c.Inquiry != "" {
+		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
+	}
+	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }
 
 // ErrUnreadable is a record that is none: what its call took nobody knows.

@@ -91,9 +91,16 @@ func readResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) (source string, 
 	return source, seq, StoredResult{At: meta.Sequence.Stream, accepted: accepted, job: msg.Headers().Get(ingest.HeaderJobID)}, ok
 }
 
+// FoundPrefix begins the message ids of results that were found by an inquiry: the id of the call's own may bar a late one (see the
+// dispatcher's fence).
+const FoundPrefix = "found."
+
 // ParseResultID reads the message id of a result, also of one that does not name the time, as ids once did not.
 func ParseResultID(id string) (results string, seq uint64, accepted bucket.Micros, ok bool) {
 	origin, ok := strings.CutPrefix(id, "result.")
+	if !ok {
+		origin, ok = strings.CutPrefix(id, FoundPrefix)
+	}
 	if !ok {
 		return "", 0, 0, false
 	}

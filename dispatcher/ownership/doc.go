@@ -12,14 +12,17 @@
 //
 // Whatever is stopped, lost or late:
 //
-//  1. A replica starts calls only while its last successful renewal was sent less than 5 s ago, by the longer of its two
+//  1. A replica starts calls only while its last successful renewal was sent less than 3 s ago, by the longer of its two
 //     clocks. It asks when the call starts, and once more when nothing but the first byte is left to be sent.
 //  2. A claim is replaced only where it was released, or where its owner's membership has ended: a deletion that named its
 //     newest renewal went through. The owner renews on the condition that its last renewal stands, so it can never do so
 //     again.
-//  3. A membership is ended only by somebody who has seen the same revision for 7 s on his own clock. That revision was
-//     written after the owner sent it: by then its 5 s are over, if clocks run apart by less than a fourth. Or by somebody who knows
-//     that the owner's process has ended (lease.Presence): then it starts no calls, and those that it made have ended.
+//  3. A membership is ended only by somebody who has seen the same revision for 5 s on his own clock. That revision was
+//     written after the owner sent it: by then its 3 s are over, if clocks run apart by less than a fourth, and two
+//     seconds more have passed by one that keeps time. Each membership tells its own right: that of an earlier version,
+//     which does not, is taken for 5 s and is waited out for 7 s. An earlier version waits 7 s for everybody.
+//     Or by somebody who knows that the owner's process has ended (lease.Presence): then it starts no calls, and those that
+//     it made have ended.
 //  4. A partition is released only when all its calls have ended, and what came of them is stored.
 //
 // How stale anybody's view is decides how soon a partition moves, not whether it is safe. While the registry itself is

@@ -31,6 +31,19 @@ type Host interface {
 	Lose(p lease.PartitionID)
 	// LoseAll lets go of every partition that hangs on a lease.
 	LoseAll(lease *lease.Membership)
+	// Contact decides what the others are told of the apis' being reached from here; others says what they tell. It is asked
+	// before every renewal, and does not block.
+	Contact(others func(api string) Others) Contact
+}
+
+// Contact are the apis that a replica leaves to others, of which it looks for somebody who reaches them, and which it reaches itself.
+type Contact struct{ CutOff, Seeks, Reaches []string }
+
+// Others is what other replicas tell of an api.
+type Others struct {
+	Reach bool // one reaches it, and takes more partitions
+	Stay  bool // one dispatches it that has not left it to others
+	Seek  bool // one looks for somebody who reaches it
 }
 
 // Tenure is by what right a partition is owned.
@@ -81,7 +94,7 @@ type actionQueue struct {
 // Bounds of sharing out.
 const (
 	maxActions = 64 // under way at once
-	planEvery  = 250 * time.Millisecond
+	planEvery  = 100 * time.Millisecond
 	watchRetry = time.Second
 	joinRetry  = time.Second
 )
@@ -162,7 +175,7 @@ func (m *Manager) serve(soft, hard context.Context) error {
 	membership := m.lease.Load()
 	var parts sync.WaitGroup
 	parts.Go(func() {
-		if err := membership.Keep(ctx, func() { m.tell(func(o *state) { o.renew(time.Now()) }) }); err != nil {
+		if err := membership.Keep(ctx, m.contact, func() { m.tell(func(o *state) { o.renew(time.Now()) }) }); err != nil {
 			cancel(err)
 		}
 	})
@@ -184,6 +197,19 @@ func (m *Manager) serve(soft, hard context.Context) error {
 		m.opts.Host.LoseAll(membership)
 	}
 	return err
+}
+
+// contact tells the others with a renewal which apis are reached from here.
+func (m *Manager) contact(self *lease.Member) {
+	now := m.opts.Host.Contact(func(api string) Others {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.o == nil {
+			return Others{}
+		}
+		return m.o.others(api)
+	})
+	self.CutOff, self.Seeks, self.Reaches = now.CutOff, now.Seeks, now.Reaches
 }
 
 // plan does what ownership says, until everything is given up or ctx ends.

@@ -85,7 +85,7 @@ func (o *state) seeMember(s lease.Sighting, now time.Time) {
 		o.members[s.Session] = &peer{Member: *s.Member, revision: s.Revision, seen: now, heard: s.Session == o.self}
 		o.targets = nil
 	default:
-		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) {
+		if old.Leaving != s.Member.Leaving || !maps.Equal(old.Partitions, s.Member.Partitions) || !slices.Equal(old.CutOff, s.Member.CutOff) {
 			o.targets = nil
 		}
 		old.Member, old.revision, old.seen, old.heard = *s.Member, s.Revision, now, true
@@ -106,6 +106,20 @@ func (o *state) lookFor(gone func(session string) bool) {
 	}
 }
 
+// others is what the other members tell of an api.
+func (o *state) others(api string) (all Others) {
+	for session, m := range o.members {
+		if session == o.self || m.Leaving || m.Partitions[api] != o.apis[api] {
+			continue
+		}
+		stays := !slices.Contains(m.CutOff, api)
+		all.Stay = all.Stay || stays
+		all.Reach = all.Reach || stays && slices.Contains(m.Reaches, api)
+		all.Seek = all.Seek || slices.Contains(m.Seeks, api)
+	}
+	return all
+}
+
 // expelDead names the members that have not been heard of for too long, or whose process is known to have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {
@@ -118,7 +132,7 @@ func (o *state) expelDead(now time.Time) []action {
 		if o.steady.After(since) {
 			since = o.steady
 		}
-		if session == o.self || !m.gone && !lease.Expired(since, now) {
+		if session == o.self || !m.gone && !m.Lapsed(since, now) {
 			continue
 		}
 		actions = o.expel(actions, session, m.revision)

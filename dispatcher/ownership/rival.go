@@ -104,7 +104,7 @@ func (m *Manager) Beside() bool {
 }
 
 // AwaitNoRival blocks until no replica is there beside which one that counts shared limits so may not dispatch, by these
-// rules: one that is not heard of for the term of its membership is taken for dead. It fails when one lives. It is to be
+// rules: one that is not heard of for the term of its membership is taken for dead, and its membership is ended. It fails when one lives. It is to be
 // called before anything is done that such a replica could mind; what comes at the same time Run sees.
 func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules map[string]bucket.Rules) error {
 	if conflict(sharedBy, lease.Member{SharedBy: sharedBy}, rules) == nil {
@@ -142,8 +142,24 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 			err = errUndecided
 		}
 	}
+	if err == nil {
+		err = o.expelLapsed(ctx, r)
+	}
 	cancel(nil)
 	return errors.Join(err, <-watched)
+}
+
+// expelLapsed ends the memberships that have been waited for, so that nobody waits for them once more.
+func (o *state) expelLapsed(ctx context.Context, r *lease.Registry) error {
+	for session, m := range o.members {
+		if !m.Lapsed(m.seen, time.Now()) {
+			continue
+		}
+		if _, _, err := r.Expel(ctx, session, m.revision); err != nil { // where it has not ended it lives, and Run will see
+			return err
+		}
+	}
+	return nil
 }
 
 // rival is a member beside which this replica may not dispatch.
@@ -154,7 +170,7 @@ func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Ti
 	undecided := error(nil)
 	for _, m := range o.members {
 		switch err := conflict(sharedBy, m.Member, rules); {
-		case err == nil, m.gone, lease.Expired(m.seen, now):
+		case err == nil, m.gone, m.Lapsed(m.seen, now):
 		case m.heard:
 			return err
 		default:

@@ -163,21 +163,44 @@ func (o *state) aim() map[lease.PartitionID]string {
 	}
 	o.targets = map[lease.PartitionID]string{}
 	for api, n := range o.apis {
-		sessions, names := []string{o.self}, []string{o.name} // whether or not the watch shows it just now
-		for _, session := range slices.Sorted(maps.Keys(o.members)) {
-			m := o.members[session]
-			if session != o.self && !m.Leaving && m.Partitions[api] == n {
-				sessions, names = append(sessions, session), append(names, m.Instance)
-			}
-		}
-		if o.leaving {
-			sessions, names = sessions[1:], names[1:]
-		}
+		sessions, names := o.takers(api, n)
 		for p, owner := range divide(api, n, names) {
 			o.targets[lease.PartitionID{API: api, Number: p}] = sessions[owner]
 		}
 	}
 	return o.targets
+}
+
+// takers are the members, and their names, among whom an api's partitions are shared: those that stay and have not left it to others,
+// or where all have, all that stay.
+func (o *state) takers(api string, n int) (sessions, names []string) {
+	var cut []string
+	take := func(session, name string, m *peer) {
+		if m != nil && slices.Contains(m.CutOff, api) {
+			cut = append(cut, session)
+		}
+		sessions, names = append(sessions, session), append(names, name)
+	}
+	knowing := true // an earlier version shares with everybody
+	if !o.leaving {
+		take(o.self, o.name, o.members[o.self]) // whether or not the watch shows it just now
+	}
+	for _, session := range slices.Sorted(maps.Keys(o.members)) {
+		m := o.members[session]
+		if session == o.self || m.Leaving || m.Partitions[api] != n {
+			continue
+		}
+		take(session, m.Instance, m)
+		knowing = knowing && m.Right > 0
+	}
+	if !knowing || len(cut) == 0 || len(cut) == len(sessions) {
+		return sessions, names
+	}
+	for _, session := range cut {
+		i := slices.Index(sessions, session)
+		sessions, names = slices.Delete(sessions, i, i+1), slices.Delete(names, i, i+1)
+	}
+	return sessions, names
 }
 
 // next is what is to be done about one partition.

@@ -247,9 +247,9 @@ func TestSilentRegistry(t *testing.T) {
 	o, _ := owning(t, began)
 	other := lease.Member{Instance: "weir-1", Partitions: map[string]int{"b": 1}}
 	o.see(lease.Sighting{Session: "other", Member: &other, Revision: 300}, began)
-	term := lease.Term
-	for !lease.Expired(began, began.Add(term)) {
-		term += lease.MemberRenew
+	term := lease.LongestTerm // it does not tell its right
+	if other.Lapsed(began, began.Add(term-lease.MemberRenew)) || !other.Lapsed(began, began.Add(term)) {
+		t.Fatal("the world is not as this test has it")
 	}
 	now := began.Add(2 * term)
 	wants(t, o.plan(now)) // it has not renewed for as long
@@ -287,5 +287,81 @@ func TestTheEndedAreNotWaitedFor(t *testing.T) {
 	o.expelled("dead", false, 7, now)
 	if actions = o.expelDead(now); len(actions) != 1 || actions[0].revision != 7 {
 		t.Errorf("its last renewal came late: %+v", actions)
+	}
+}
+
+// TestLeftToOthers: a replica that has left an api to others gets none of its partitions, unless all have, or one is of a version that
+// shares with everybody.
+func TestLeftToOthers(t *testing.T) {
+	const n = 6
+	now := time.Unix(1_700_000_000, 0)
+	share := func(former bool, cutOff ...string) (mine int) {
+		o := newState("s0", "weir-0", now)
+		o.dispatches(map[string]int{"a": n})
+		for i, session := range []string{"s0", "s1", "s2"} {
+			m := lease.Member{Instance: "weir-" + session[1:], Partitions: map[string]int{"a": n}, Right: lease.Right.Milliseconds()}
+			if slices.Contains(cutOff, session) {
+				m.CutOff = []string{"a"}
+			}
+			if former && session == "s2" {
+				m.Right = 0
+			}
+			o.see(lease.Sighting{Session: session, Member: &m, Revision: uint64(10 + i)}, now)
+		}
+		o.see(lease.Sighting{}, now)
+		for _, session := range o.aim() {
+			if session == o.self {
+				mine++
+			}
+		}
+		return mine
+	}
+	for _, c := range []struct {
+		what   string
+		former bool
+		cutOff []string
+		want   int
+	}{
+		{"nobody has left it", false, nil, n / 3},
+		{"this one has", false, []string{"s0"}, 0},
+		{"another one has", false, []string{"s1"}, n / 2},
+		{"both others have", false, []string{"s1", "s2"}, n},
+		{"all have", false, []string{"s0", "s1", "s2"}, n / 3},
+		{"this one has, and an earlier version shares with it", true, []string{"s0"}, n / 3},
+	} {
+		if got := share(c.former, c.cutOff...); got != c.want {
+			t.Errorf("%s: it is to own %d of %d, not %d", c.what, got, n, c.want)
+		}
+	}
+}
+
+// TestOthers: what the others tell counts of those that stay and dispatch the api.
+func TestOthers(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	tell := func(m lease.Member) Others {
+		o := newState("s0", "weir-0", now)
+		o.dispatches(map[string]int{"a": 2})
+		if m.Partitions == nil {
+			m.Partitions = map[string]int{"a": 2}
+		}
+		own := lease.Member{Partitions: m.Partitions, Reaches: []string{"a"}, Seeks: []string{"a"}}
+		o.see(lease.Sighting{Session: "s0", Member: &own, Revision: 1}, now)
+		o.see(lease.Sighting{Session: "s1", Member: &m, Revision: 2}, now)
+		return o.others("a")
+	}
+	a := []string{"a"}
+	for want, m := range map[Others]lease.Member{
+		{Stay: true}:              {Reaches: []string{"b"}},
+		{Stay: true, Reach: true}: {Reaches: a},
+		{Stay: true, Seek: true}:  {Seeks: a},
+		{Seek: true}:              {CutOff: a, Seeks: a, Reaches: a},
+		{}:                        {Leaving: true, Reaches: a, Seeks: a},
+	} {
+		if got := tell(m); got != want {
+			t.Errorf("%+v: %+v, want %+v", m, got, want)
+		}
+	}
+	if got := tell(lease.Member{Partitions: map[string]int{"a": 3}, Reaches: a}); got != (Others{}) {
+		t.Errorf("of one that does not dispatch it: %+v", got)
 	}
 }

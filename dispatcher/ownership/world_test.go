@@ -69,6 +69,7 @@ type replica struct {
 	session  string
 	revision uint64    // of its membership
 	renewed  time.Time // by its clock
+	former   bool      // of a version whose right is longer, and which does not tell it
 	lost     bool
 	leaving  bool
 	open     map[lease.PartitionID]bool // calls may start, as far as the partition goes
@@ -184,12 +185,28 @@ func (r *replica) start() {
 	r.o, r.open, r.paused, r.asleep, r.leaving = nil, map[lease.PartitionID]bool{}, nil, false, false
 	r.ending = map[lease.PartitionID]bool{}
 	r.rate = 0.95 + 0.1*r.w.rnd.Float64()
+	r.former = r.w.rnd.IntN(3) == 0
 	r.begun = r.w.now
 	r.run(r.w.upTo(500*time.Millisecond), r.join)
 }
 
 func (r *replica) member() lease.Member {
-	return lease.Member{Instance: r.name, Partitions: r.w.apis, Leaving: r.leaving}
+	m := lease.Member{Instance: r.name, Partitions: r.w.apis, Leaving: r.leaving}
+	if !r.former {
+		m.Right = lease.Right.Milliseconds()
+	}
+	return m
+}
+
+// formerRight is how long versions before this one start calls after a renewal.
+const formerRight = 5 * time.Second
+
+// holds reports whether the replica has the right to call by its own clock.
+func (r *replica) holds() bool {
+	if r.former {
+		return r.clock().Sub(r.renewed) < formerRight
+	}
+	return lease.Held(r.renewed, r.clock())
 }
 
 func (r *replica) join() {
@@ -332,7 +349,7 @@ func (r *replica) do(o *state, d action) {
 
 // mayCall is what a replica itself thinks.
 func (r *replica) mayCall(p lease.PartitionID) bool {
-	return !r.asleep && r.o != nil && r.open[p] && lease.Held(r.renewed, r.clock())
+	return !r.asleep && r.o != nil && r.open[p] && r.holds()
 }
 
 // look holds the world to its promise: of two replicas that think so, at most one may call.

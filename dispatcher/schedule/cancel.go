@@ -15,14 +15,14 @@ const (
 func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	q := s.byKey[key]
 	switch {
-	case q == nil || q.Rank(seq) == 0:
+	case q == nil || !q.has(seq):
 		return nil, CancelGone
 	case !q.Partition.Open, q.Unread:
 		return nil, CancelReading
 	}
 	j := q.Job(seq)
 	if j == nil {
-		j = q.Extract(seq)
+		j = s.Extract(q, seq)
 	}
 	switch {
 	case j.Phase == calling || j.Phase == settling:

@@ -122,7 +122,7 @@ func (m *simulation) crash() {
 	if p := old.paused.api; p != nil {
 		m.s.Pause("", *p)
 	}
-	m.part = &Partition{}
+	m.part = &Partition{Reading: true}
 	for _, key := range sortedKeys(old.byKey) {
 		m.reread(old.byKey[key])
 	}
@@ -157,9 +157,7 @@ func (m *simulation) reread(q *KeyQueue) {
 			m.crashes.found[j.Seq] = r
 		}
 	}
-	if q.first != 0 {
-		seqs = append(append(seqs, q.first), q.more...)
-	}
+	seqs = append(seqs, q.waitingSeqs()...)
 	slices.SortFunc(seqs, cmp.Compare)
 	for _, seq := range seqs {
 		m.push(q.Key, seq)
@@ -171,12 +169,12 @@ func (m *simulation) reopen() {
 	for _, key := range sortedKeys(m.s.byKey) {
 		q := m.s.byKey[key]
 		unsure := false
-		for _, seq := range append([]uint64{q.first}, q.more...) {
+		for _, seq := range q.waitingSeqs() {
 			r, ok := m.crashes.found[seq]
 			if !ok {
 				continue
 			}
-			j := q.Extract(seq)
+			j := m.s.Extract(q, seq)
 			j.Calls, j.NotBefore = r.calls, max(r.notBefore, 1)
 			unsure = unsure || r.inAir
 			parks := r.inAir && (m.crashes.once || r.keyless)
@@ -206,7 +204,7 @@ func (m *simulation) reopen() {
 		}
 		q.TAT = max(q.TAT, known)
 	}
-	m.part.Open = true
+	m.part.Open, m.part.Reading = true, false
 	m.s.touchAll()
 }
 

@@ -27,8 +27,8 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 			return Never
 		}
 	}
-	for q.first != 0 {
-		at, timed := q.Partition.deadlines[q.first]
+	for p, ok := q.next(); ok; p, ok = q.next() {
+		at, timed := q.Partition.deadlines[p.seq]
 		switch {
 		case !timed:
 			return next
@@ -37,7 +37,7 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 		case !s.mayLapse(q):
 			return Never
 		}
-		s.expireWaiting(q.Extract(q.first), fx)
+		s.expireWaiting(q.dequeue(), fx)
 	}
 	return next
 }

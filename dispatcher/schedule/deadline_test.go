@@ -31,7 +31,7 @@ func (m *simulation) push(key string, seq uint64) {
 	if at := d.of[seq]; at != 0 {
 		m.part.Expect(seq, at)
 	}
-	m.s.Push(key, seq, m.part)
+	m.s.PushEarly(key, seq, m.part, m.appointments.cameAt(seq, m.now), m.appointments.notBefore(seq, m.now))
 }
 
 // expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
@@ -50,8 +50,14 @@ func (m *simulation) checkLapsed() {
 		return
 	}
 	for _, q := range m.s.byKey {
-		if at := m.deadlines.of[q.first]; at != 0 && at <= m.now {
-			m.t.Fatalf("job %d still waits %s after its deadline", q.first, at.Until(m.now))
+		p, _ := q.next()
+		if at := m.deadlines.of[p.seq]; at != 0 && at <= m.now {
+			m.t.Fatalf("job %d still waits %s after its deadline", p.seq, at.Until(m.now))
+		}
+		for l := range q.early.all {
+			if at := m.deadlines.of[l.seq]; at != 0 && at <= m.now {
+				m.t.Fatalf("job %d is not to be called yet and still waits %s after its deadline", l.seq, at.Until(m.now))
+			}
 		}
 		for _, j := range q.Jobs {
 			if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now && (j.Phase == resting || j.Phase == ready) && !j.cancelled {

@@ -74,7 +74,7 @@ func TestTriedWhileAnOutcomeIsStored(t *testing.T) {
 	s, now := m.s, m.now
 	s.policy.Retry.Min, s.policy.Retry.Max = time.Hour, time.Hour
 	denied := func() (*Job, Feedback) {
-		j := s.Push("key", 1, m.part).Extract(1)
+		j := s.Extract(s.Push("key", 1, m.part), 1)
 		j.Policy, j.Phase = s.policy, settling
 		return j, s.OnCallEnd(j, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
 	}

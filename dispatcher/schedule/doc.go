@@ -7,7 +7,8 @@
 //
 // # What it holds
 //
-// A KeyQueue is one key's unfinished jobs; a key without jobs has none. Most of them are only a sequence that waits. A Job is one that is
+// A KeyQueue is one key's unfinished jobs; a key without jobs has none. Most of them are only a sequence that waits, and some a sequence
+// and the time before which it is not to be called (notbefore.go). A Job is one that is
 // near its call, or past one. There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work
 // for a call is O(log keys). A Policy is what the schedule goes by, and replaced as a whole. A Partition is what it must know of one
 // tenure of a partition.
@@ -21,7 +22,7 @@
 // # What always holds
 //
 //	S1  a job starts only from a grant, not before the grant's time and at most GrantTTL after it
-//	S2  jobs of a queue are granted in the order of their sequences, retries excepted
+//	S2  jobs of a queue are granted in the order in which they came, or were due where they were not to be called before, retries excepted
 //	S3  asking, granted and calling jobs of a queue are together at most its in_flight
 //	S4  every queue with something to do is timed, or in turn, or waits for an answer that will touch it
 //

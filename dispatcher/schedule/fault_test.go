@@ -3,6 +3,8 @@ package schedule
 import (
 	"testing"
 	"time"
+
+	"weir/bucket"
 )
 
 // TestFirstFailureIsTold: the first call that fails in a row is told, those behind it are not, and when the breaker opens
@@ -29,5 +31,54 @@ func TestFirstFailureIsTold(t *testing.T) {
 	hear(701, CallEnd{})
 	if f := hear(702, failed); !f.First {
 		t.Error("the first failure after a call that worked is not told")
+	}
+}
+
+// TestProbesTakeTurns: a probe costs an attempt, so each is another job's: first of those that have not failed yet, also where a job
+// of the same key has.
+func TestProbesTakeTurns(t *testing.T) {
+	policy := &Policy{
+		Rules:   bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1000, Per: time.Second, Burst: 100}, Capacity: 100, InFlight: 9}},
+		Breaker: BreakerPolicy{Failures: 1, Min: 10 * time.Second, Max: 10 * time.Second}, Retry: Retry{Attempts: 9, Min: time.Second, Max: time.Second},
+	}
+	s := New(policy, Pace{PrepareLead: LeastLead, ReserveAhead: LeastAhead, GrantTTL: time.Millisecond, MaxStaged: 8, MaxCalls: 8}, func(string) bucket.Micros { return 0 })
+	p := &Partition{Open: true}
+	for i, key := range []string{"a", "b", "c", "d"} {
+		s.Push(key, uint64(1+i), p)
+	}
+	now := someTime
+	s.breaker.open(policy.Breaker, now, 0)
+	times := map[uint64]int{}
+	const later = 8
+	for round := range later + 2 {
+		if round == later {
+			s.Push("a", 5, p)
+			s.Push("e", 6, p)
+		}
+		now = s.breaker.until
+		var probe *Job
+		for steps := 0; probe == nil; steps++ {
+			if steps == 10 {
+				t.Fatalf("nothing is tried in round %d", round)
+			}
+			for _, j := range s.Step(now).Load {
+				probe = j
+			}
+		}
+		times[probe.Seq]++
+		probe.Policy = policy
+		s.Unconnected(probe)
+		probe.Calls++
+		f := s.OnCallEnd(probe, CallEnd{Again: true, Fault: true, Sent: true, Started: now, Now: now})
+		if f.Free {
+			t.Fatal("a call that was sent cost no attempt")
+		}
+		s.Rest(probe, f.NotBefore)
+		if round == 3 && len(times) != 4 {
+			t.Fatalf("four probes were of these jobs: %v", times)
+		}
+	}
+	if times[5] != 1 || times[6] != 1 {
+		t.Errorf("jobs that had not failed yet were not tried before the others: %v", times)
 	}
 }

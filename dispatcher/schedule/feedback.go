@@ -110,15 +110,11 @@ func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 	}
 }
 
-// onFault tells the breaker how a call ended. A call that failed while the breaker is open used up no attempt: the job
-// is not to blame. It is believed for as many calls as it has attempts, since a job that breaks its api would be called
-// for ever; but where nothing was sent it cannot be the job.
+// onFault tells the breaker how a call ended. A call of which nothing was sent while the breaker is open used up no attempt: the
+// job is not to blame. One that was sent did: no job is called more often than it has attempts, whoever is to blame.
 func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
 	o, probe := j.Policy.Breaker, s.probe == j
-	if e.Fault && e.Again && !s.breaker.closed() && (!e.Sent || j.spared < j.Policy.Retry.Attempts) {
-		f.Free = true
-		j.spared++
-	}
+	f.Free = e.Fault && e.Again && !e.Sent && !s.breaker.closed()
 	switch {
 	case probe:
 		s.probe = nil
@@ -156,6 +152,19 @@ func (s *Schedule) tripped(e CallEnd, f *Feedback) {
 	}
 	f.News = append(f.News, HoldChange{Until: s.breaker.until, Why: s.breaker.reason()})
 	s.touchAll()
+}
+
+// hasTried reports whether a job's call failed since the breaker opened: a probe costs an attempt, so it is to be another job's, where there
+// is one.
+func (s *Schedule) hasTried(j *Job) bool { return j != nil && j.tripped && !s.breaker.closed() }
+
+// yields reports, once each time that the breaker may be tried, whether a job lets those go first that can go at the same moment.
+func (s *Schedule) yields(j *Job) bool {
+	if !s.hasTried(j) || j.yielded == s.breaker.opened {
+		return false
+	}
+	j.yielded = s.breaker.opened
+	return true
 }
 
 // probeTurn is how long the job whose call was the probe lets others go before it.

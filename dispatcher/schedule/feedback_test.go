@@ -109,7 +109,7 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	if e.Denied && j.Policy == m.s.policy && m.s.breaker.closed() && e.Started >= m.s.breaker.turned {
 		m.t.Fatalf("the api denied weir and may be called")
 	}
-	if f.Free && (!open || !e.Again) {
+	if f.Free && (!open || !e.Again || e.Sent) {
 		m.t.Fatalf("a call did not count that ended with %+v, the breaker open: %v", e, open)
 	}
 	if e.PushedBack || e.Denied || f.Free {

@@ -20,6 +20,7 @@ type Place struct {
 	Position int // among the unfinished jobs of its key, from 1 on
 	// Others is how many jobs of other keys there are, and Keys how many keys have any. Both may be too low.
 	Others, Keys int
+	NotBefore    bucket.Micros // the job is not to be called before; 0: at once
 }
 
 // farthest is where forecasts end, as those of a key's own pace do: the year 2255.
@@ -86,11 +87,17 @@ func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
 	q := s.byKey[p.Key]
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= q.count(granted, calling, settling); p.Position < 1 {
+		if p.Position -= q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= now {
 			return max(now, q.lastGranted()) // it has its slot, or is past it
 		}
+		p.Position = max(1, p.Position)
 	}
-	at := s.prospect(q, p, tat, now)
+	at := Never
+	if p.NotBefore > now {
+		at = s.appointed(q, appointment{p.NotBefore, maxSeq}, p, tat, now)
+	} else {
+		at = s.prospect(q, p, tat, now)
+	}
 	if at == Never {
 		return 0
 	}
@@ -167,8 +174,12 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 // so do the keys of one; but there cannot be more than jobs that wait.
 func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.byKey), p.Keys), max(1, len(s.tenants)), 0
+	early := s.early // jobs of other keys that nobody waits for
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
+		if q.early != nil {
+			early -= q.early.size
+		}
 	} else {
 		keys++
 	}
@@ -188,7 +199,7 @@ func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 			keys = of.queues
 		}
 	}
-	others := max(s.unfinished-called-own+unread, 0)
+	others := max(s.unfinished-early-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
@@ -289,6 +300,9 @@ func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
 	at := s.ETA(Place{Key: key, Position: 1}, tat, now)
 	if at == 0 {
 		return 0
+	}
+	if q != nil && len(q.Jobs) == 0 && !q.hasNext() && q.early != nil {
+		at = max(at, q.early.next()) // nothing of it may be called sooner
 	}
 	return at.Add(took)
 }

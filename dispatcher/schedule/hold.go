@@ -24,6 +24,24 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 	s.Touch(q)
 }
 
+// ClosedUntil is until when nothing may be sent to the api about a key, whoever asks: never while it is paused, 0 where something may.
+func (s *Schedule) ClosedUntil(key string, now bucket.Micros) bucket.Micros {
+	if _, paused := s.paused.keys[key]; paused || s.paused.api != nil {
+		return Never
+	}
+	until := max(s.held, s.breaker.until)
+	if !s.breaker.closed() {
+		until = max(until, now.Add(StoreRetry)) // one call tries, and this is none
+	}
+	if q := s.byKey[key]; q != nil {
+		until = max(until, q.held)
+	}
+	if until <= now {
+		return 0
+	}
+	return until
+}
+
 // countHeld counts the keys that are held, or paused and ours, and the api as one where it is either.
 func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int {
 	n := 0

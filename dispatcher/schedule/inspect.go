@@ -8,10 +8,11 @@ import (
 
 // RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
 type RateState struct {
-	Count      int64 `json:"count"`
-	PerUS      int64 `json:"per_us"`
-	Burst      int64 `json:"burst"`
-	IntervalUS int64 `json:"interval_us"` // between two calls in the long run
+	Count      int64           `json:"count"`
+	PerUS      int64           `json:"per_us"`
+	Burst      int64           `json:"burst"`
+	Counts     bucket.Counting `json:"counts"`
+	IntervalUS int64           `json:"interval_us"` // between two calls in the long run
 }
 
 // KeyState is one key's bucket.
@@ -41,11 +42,12 @@ type JobPhase string
 
 // The phases.
 const (
-	JobWaits   JobPhase = "waiting"
-	JobRetries JobPhase = "retry" // waits for its retry
-	JobNext    JobPhase = "next"  // is made ready, or has its slot
-	JobCalling JobPhase = "calling"
-	JobEnding  JobPhase = "ending" // its call has ended; its outcome is being stored
+	JobWaits     JobPhase = "waiting"
+	JobRetries   JobPhase = "retry"      // waits for its retry
+	JobNotBefore JobPhase = "not_before" // is not to be called yet, as its producer asked
+	JobNext      JobPhase = "next"       // is made ready, or has its slot
+	JobCalling   JobPhase = "calling"
+	JobEnding    JobPhase = "ending" // its call has ended; its outcome is being stored
 )
 
 // Depth is the number of the queue's unfinished jobs.
@@ -58,10 +60,10 @@ func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
 		Rate: RateState{
-			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst,
+			Count: q.Limits.Rate.Count, PerUS: q.Limits.Rate.Per.Microseconds(), Burst: q.Limits.Rate.Burst, Counts: q.Limits.Rate.Counted(),
 			IntervalUS: interval.Duration().Microseconds(),
 		},
-		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.count(granted, calling, settling), now)),
+		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.Early(now)-q.count(granted, calling, settling), now)),
 		Waits:  s.waits(q, now),
 	}
 }
@@ -74,40 +76,71 @@ func waitMS(now, at bucket.Micros) int64 {
 	return now.Until(at).Milliseconds()
 }
 
-// FirstJobs lists a queue's first jobs, in order.
+// FirstJobs lists a queue's first jobs, in order; those that are not to be called yet come last, the first to be due first.
 func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
-	tasks, more, first := q.Jobs, q.more, q.first
 	without := 0 // jobs so far that have no slot
-	for len(jobs) < limit && (len(tasks) > 0 || first != 0) {
-		state := JobState{Position: len(jobs) + 1}
-		eta := Never
-		if len(tasks) > 0 && (first == 0 || tasks[0].Seq < first) {
-			j := tasks[0]
-			tasks = tasks[1:]
-			state.Seq, state.Calls, state.Phase = j.Seq, j.Calls, j.inspect()
-			switch j.Phase {
-			case calling, settling:
-			case granted:
-				eta = j.At
-			default:
-				without++
-				eta = max(j.NotBefore, s.forecast(q, without, now))
-			}
-		} else {
-			without++
-			state.Seq, state.Phase, eta = first, JobWaits, s.forecast(q, without, now)
-			if first = 0; len(more) > 0 {
-				first, more = more[0], more[1:]
-			}
-		}
+	list := func(state JobState, eta bucket.Micros) (more bool) {
+		state.Position = len(jobs) + 1
 		if eta < Never-1 {
 			at := eta.Time()
 			state.ETA = &at
 		}
 		jobs = append(jobs, state)
+		return len(jobs) < limit
+	}
+	for p, j := range q.inOrder {
+		if j == nil {
+			without++
+			if !list(JobState{Seq: p.seq, Phase: JobWaits}, s.forecast(q, without, now)) {
+				return jobs
+			}
+			continue
+		}
+		eta := Never
+		switch j.Phase {
+		case calling, settling:
+		case granted:
+			eta = j.At
+		default:
+			without++
+			eta = max(j.NotBefore, s.forecast(q, without, now))
+		}
+		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect()}, eta) {
+			return jobs
+		}
+	}
+	for l := range q.early.all {
+		without++
+		eta := s.appointed(q, l, Place{Key: q.Key, Position: without}, q.TAT, now)
+		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, eta) {
+			return jobs
+		}
 	}
 	return jobs
+}
+
+// inOrder goes through those of a queue's jobs that may be called, or are; of one that waits there is no Job.
+func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
+	waiting, tasks := KeyQueue{first: q.first, more: q.more}, q.Jobs
+	if q.early != nil {
+		waiting.early = &early{due: q.early.due}
+	}
+	for {
+		p, waits := waiting.next()
+		var j *Job
+		switch {
+		case len(tasks) > 0 && (!waits || tasks[0].place.compare(p) < 0):
+			p, j, tasks = tasks[0].place, tasks[0], tasks[1:]
+		case waits:
+			waiting.pass(p)
+		default:
+			return
+		}
+		if !yield(p, j) {
+			return
+		}
+	}
 }
 
 func (state *Job) inspect() JobPhase {

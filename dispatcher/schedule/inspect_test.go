@@ -23,8 +23,9 @@ func hourly() bucket.Rules {
 // TestWaits puts a queue into every state there is and looks at why it waits.
 func TestWaits(t *testing.T) {
 	task := func(q *KeyQueue, p Phase) *Job {
-		j := &Job{Queue: q, Seq: uint64(100 + len(q.Jobs)), Phase: p}
-		q.insert(j)
+		seq := uint64(100 + len(q.Jobs))
+		j := q.begin(place{after: seq, seq: seq})
+		j.Phase = p
 		return j
 	}
 	second := bucket.Micros(time.Second / time.Microsecond)
@@ -88,7 +89,7 @@ func TestFirstJobs(t *testing.T) {
 		s.Push("k", seq, p)
 	}
 	q := s.byKey["k"]
-	first, second := q.Extract(3), q.Extract(7) // the second is ahead of a waiting job, as after a restart
+	first, second := s.Extract(q, 3), s.Extract(q, 7) // the second is ahead of a waiting job, as after a restart
 	first.Phase, first.Calls = calling, 1
 	second.Calls, second.NotBefore = 1, now.Add(30*time.Minute)
 	hour := s.rules.Interval(q.Limits.Rate).Duration()

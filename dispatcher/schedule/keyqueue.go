@@ -14,7 +14,8 @@ type KeyQueue struct {
 	Limits                         *bucket.KeyLimits
 	first                          uint64   // the oldest waiting sequence, 0 for none: most keys wait with one job
 	more                           []uint64 // the waiting sequences behind it
-	Jobs                           []*Job   // jobs that left the waiting ones, by sequence
+	early                          *early   // those that asked not to be called before a time; nil for none
+	Jobs                           []*Job   // jobs that left the waiting ones, by their places
 	due                            bucket.Micros
 	TAT                            bucket.Micros // after the last grant this process knows of, by our clock
 	floor                          bucket.Micros // what the ledger knows of TAT, by the store's clock
@@ -62,6 +63,7 @@ type Job struct {
 	Of        Payload // the shell's own of the job, nil until there is one
 	Queue     *KeyQueue
 	Seq       uint64
+	place     place
 	Phase     Phase
 	Policy    *Policy       // it was last made ready by
 	Grant     bucket.Grant  // by the store's clock
@@ -70,15 +72,15 @@ type Job struct {
 	base      bucket.Micros // the offset's, when they were reckoned
 	Costs     []int64
 	Deadline  bucket.Micros // 0: none
-	NotBefore bucket.Micros // of a retry
+	NotBefore bucket.Micros // of a retry, or as its producer asked
 	Failed    string        // how the call went that is to be made again
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
+	yielded   int           // the time in a row that the breaker was open when it last let others go first
 	Calls     int           // made so far
 	Deaths    int           // of owners in a row, with its call under way
 	judged    bucket.Micros // when the end of its last call was taken in
 	denials   int           // its calls that were denied
-	spared    int           // calls that failed while the breaker was open, and did not count
 	// Unseen says that its only call so far was lost: the api may not have seen it, and no job of the key overtakes it.
 	Unseen    bool
 	Cramped   bool // being made ready, it waits for room in memory
@@ -98,14 +100,19 @@ func (j *Job) unload() {
 	}
 }
 
+// waiting is how many jobs wait, whether they may be called yet or not.
 func (q *KeyQueue) waiting() int {
-	if q.first == 0 {
-		return 0
+	n := len(q.more)
+	if q.first != 0 {
+		n++
 	}
-	return 1 + len(q.more)
+	if q.early != nil {
+		n += q.early.size + len(q.early.due)
+	}
+	return n
 }
 
-// Enqueue appends a job. Sequences come in rising order.
+// Enqueue appends a job that may be called at once. Sequences come in rising order.
 func (q *KeyQueue) Enqueue(seq uint64) {
 	if q.first == 0 {
 		q.first = seq
@@ -114,9 +121,34 @@ func (q *KeyQueue) Enqueue(seq uint64) {
 	q.more = append(q.more, seq)
 }
 
-// dequeue takes the oldest waiting job.
-func (q *KeyQueue) dequeue() uint64 {
-	seq := q.first
+// next is the place of the waiting job whose turn it is; ok is false where none may be called yet.
+func (q *KeyQueue) next() (p place, ok bool) {
+	if q.first != 0 {
+		p, ok = place{after: q.first, seq: q.first}, true
+	}
+	if q.early != nil && len(q.early.due) > 0 && (!ok || q.early.due[0].compare(p) < 0) {
+		p, ok = q.early.due[0], true
+	}
+	return p, ok
+}
+
+// hasNext reports whether a waiting job may be called.
+func (q *KeyQueue) hasNext() bool { return q.first != 0 || q.early != nil && len(q.early.due) > 0 }
+
+// dequeue takes the waiting job whose turn it is. There must be one.
+func (q *KeyQueue) dequeue() *Job {
+	p, _ := q.next()
+	q.pass(p)
+	return q.begin(p)
+}
+
+// pass lets go of the waiting job whose turn it is, at its place.
+func (q *KeyQueue) pass(p place) {
+	if p.due != 0 {
+		q.early.due = q.early.due[1:]
+		q.shed()
+		return
+	}
 	q.first = 0
 	if len(q.more) > 0 {
 		q.first, q.more = q.more[0], q.more[1:]
@@ -124,40 +156,45 @@ func (q *KeyQueue) dequeue() uint64 {
 			q.more = nil
 		}
 	}
-	return seq
+}
+
+// shed lets go of what an emptied list of early jobs takes.
+func (q *KeyQueue) shed() {
+	if q.early.size == 0 && len(q.early.due) == 0 {
+		q.early = nil
+	}
 }
 
 // Extract takes a sequence out of the waiting ones, wherever it stands, and makes a Job of it. The sequence must wait.
-func (q *KeyQueue) Extract(seq uint64) *Job {
-	if q.first == seq {
-		q.dequeue()
-	} else if i, ok := slices.BinarySearch(q.more, seq); ok {
-		q.more = slices.Delete(q.more, i, i+1)
-	} else {
-		panic("schedule: a job that does not wait is to leave the waiting ones")
+func (s *Schedule) Extract(q *KeyQueue, seq uint64) *Job {
+	if p := (place{after: seq, seq: seq}); q.first == seq {
+		q.pass(p)
+		return q.begin(p)
 	}
-	return q.begin(seq)
-}
-
-// begin makes a Job of a sequence that waits no longer.
-func (q *KeyQueue) begin(seq uint64) *Job {
-	j := &Job{Queue: q, Seq: seq, Deadline: q.Partition.takeDeadline(seq)}
-	q.insert(j)
-	return j
-}
-
-// insert puts a job at its place by sequence.
-func (q *KeyQueue) insert(j *Job) {
-	i, _ := slices.BinarySearchFunc(q.Jobs, j.Seq, func(j *Job, seq uint64) int {
-		switch {
-		case j.Seq < seq:
-			return -1
-		case j.Seq > seq:
-			return 1
+	if i, ok := slices.BinarySearch(q.more, seq); ok {
+		q.more = slices.Delete(q.more, i, i+1)
+		return q.begin(place{after: seq, seq: seq})
+	}
+	if q.early != nil {
+		if at, p, was := q.early.take(seq); was != notThere {
+			if was == wasEarly {
+				s.early--
+			}
+			q.shed()
+			j := q.begin(p)
+			j.NotBefore = at
+			return j
 		}
-		return 0
-	})
+	}
+	panic("schedule: a job that does not wait is to leave the waiting ones")
+}
+
+// begin makes a Job of one that waits no longer.
+func (q *KeyQueue) begin(p place) *Job {
+	j := &Job{Queue: q, Seq: p.seq, place: p, Deadline: q.Partition.takeDeadline(p.seq)}
+	i, _ := slices.BinarySearchFunc(q.Jobs, p, func(j *Job, p place) int { return j.place.compare(p) })
 	q.Jobs = slices.Insert(q.Jobs, i, j)
+	return j
 }
 
 // Job is the Job of a sequence, nil where the sequence waits or is not there.
@@ -191,32 +228,68 @@ func (q *KeyQueue) count(phases ...Phase) int {
 	return n
 }
 
-// Rank is the position of a sequence among the queue's jobs, 0 when it is not there.
-func (q *KeyQueue) Rank(seq uint64) int {
-	n := 0
-	found := false
-	for _, j := range q.Jobs {
-		if j.Seq <= seq {
-			n++
-			found = found || j.Seq == seq
+// Rank is the position of a sequence among the queue's jobs, 0 when it is not there, and when it is to be called at the earliest; 0 for
+// at once. A job that is not due yet stands behind all that may be called before it.
+func (q *KeyQueue) Rank(seq uint64) (n int, notBefore bucket.Micros) {
+	for i, j := range q.Jobs {
+		if j.Seq == seq {
+			return i + 1 + q.waitingBefore(j.place), j.NotBefore
 		}
 	}
-	if q.first != 0 && q.first <= seq {
-		i, ok := slices.BinarySearch(q.more, seq)
-		n += 1 + i
-		if ok {
-			n++
+	p, ok := q.placeOf(seq)
+	if ok {
+		n := 1 + q.waitingBefore(p)
+		for _, j := range q.Jobs {
+			if j.place.compare(p) < 0 {
+				n++
+			}
 		}
-		found = found || ok || q.first == seq
+		return n, 0
 	}
-	if !found {
-		return 0
+	for l := range q.early.all {
+		if l.seq == seq {
+			return q.Depth() - q.early.size + q.early.before(l) + 1, l.at
+		}
+	}
+	return 0, 0
+}
+
+// has reports whether a sequence is among the queue's jobs.
+func (q *KeyQueue) has(seq uint64) bool {
+	n, _ := q.Rank(seq)
+	return n > 0
+}
+
+// placeOf is the place of a waiting job that may be called.
+func (q *KeyQueue) placeOf(seq uint64) (p place, ok bool) {
+	_, ok = slices.BinarySearch(q.more, seq)
+	if ok || q.first == seq && seq != 0 {
+		return place{after: seq, seq: seq}, true
+	}
+	if q.early != nil {
+		if i := slices.IndexFunc(q.early.due, func(p place) bool { return p.seq == seq }); i >= 0 {
+			return q.early.due[i], true
+		}
+	}
+	return place{}, false
+}
+
+// waitingBefore counts the waiting jobs that may be called and stand before a place.
+func (q *KeyQueue) waitingBefore(p place) (n int) {
+	byPlace := func(seq uint64, p place) int { return place{after: seq, seq: seq}.compare(p) }
+	if q.first != 0 && byPlace(q.first, p) < 0 {
+		n, _ = slices.BinarySearchFunc(q.more, p, byPlace)
+		n++
+	}
+	if q.early != nil {
+		i, _ := slices.BinarySearchFunc(q.early.due, p, place.compare)
+		n += i
 	}
 	return n
 }
 
 // Empty reports whether the key has no unfinished jobs.
-func (q *KeyQueue) Empty() bool { return q.first == 0 && len(q.Jobs) == 0 }
+func (q *KeyQueue) Empty() bool { return q.first == 0 && q.early == nil && len(q.Jobs) == 0 }
 
 // First reports whether the job's next call may be the first that the api sees of it: those behind it wait for that.
 func (j *Job) First() bool { return j.Calls == 0 || j.Unseen }

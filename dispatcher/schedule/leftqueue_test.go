@@ -15,7 +15,7 @@ func TestLineThatIsGoneIsTouched(t *testing.T) {
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
 	s.policy = &Policy{Rules: rules}
 	q := s.Push("k", 1, p)
-	job := q.Extract(1)
+	job := s.Extract(q, 1)
 	job.Phase = settling
 	s.Finished(job)
 	for range 10 {

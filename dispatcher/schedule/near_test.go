@@ -14,7 +14,7 @@ func TestNobodyWaitsForWhoWaitsForRoom(t *testing.T) {
 		d := newDesk(limits)
 		d.add("k", "k", "k")
 		q := d.byKey["k"]
-		first, others := q.Extract(1), []*Job{q.Extract(2), q.Extract(3)}
+		first, others := d.Extract(q, 1), []*Job{d.Extract(q, 2), d.Extract(q, 3)}
 		first.Calls, first.Phase, first.Cramped = calls, staging, true
 		for _, j := range others {
 			j.Phase, j.Policy = ready, d.policy

@@ -7,7 +7,10 @@ type Partition struct {
 	Of       any           // the shell's own; the schedule does not look at it
 	Open     bool          // calls of those queues may start that have been read far enough
 	Stalled  bool          // too much that is finished is not deleted yet
+	Reading  bool          // not all that was in it at the takeover is read
 	Leftover bucket.Micros // until when calls of an owner that did not give the partition up may still run; 0 if none do
+
+	newest uint64 // the last job that was pushed
 
 	// deadlines are those of its waiting jobs that have one: some 40 bytes each.
 	deadlines map[uint64]bucket.Micros

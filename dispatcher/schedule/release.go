@@ -34,7 +34,10 @@ func (s *Schedule) Unwind(queues []*KeyQueue, now bucket.Micros, fx *Effects) (b
 // schedule's queues; the key may have another queue by then.
 func (s *Schedule) Forget(q *KeyQueue) {
 	s.unfinished -= q.waiting()
-	q.first, q.more, q.cold = 0, nil, false
+	if q.early != nil {
+		s.early -= q.early.size
+	}
+	q.first, q.more, q.early, q.cold = 0, nil, nil, false
 	kept := q.Jobs[:0]
 	for _, j := range q.Jobs {
 		if j.Phase == resting {

@@ -52,6 +52,7 @@ type Schedule struct {
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
 	unfinished   int  // unfinished
+	early        int  // of them, those that are not to be called yet
 	kept         int  // queues without jobs
 	staged       int  // jobs from staging to granted
 	calls        int  // jobs calling
@@ -127,8 +128,9 @@ func (s *Schedule) Touch(q *KeyQueue) {
 	}
 }
 
-// Push takes a job in.
+// Push takes a job in that may be called at once. Where its key has jobs that may not, PushEarly is to be called.
 func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
+	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
 	q.Enqueue(seq)
 	s.unfinished++
@@ -166,7 +168,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 	}
 	s.unblock(now)
 	s.lapseMore(now, &fx)
-	for s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks {
+	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
 		q := s.awaitingRoom.pop()
 		q.queued = false
 		s.advance(q, now, &fx)
@@ -197,9 +199,10 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 	s.startDue(q, now, fx)
 	s.cancelDue(q, fx)
-	due := Never
+	s.ripen(q, now)
+	due := q.nextDue()
 	if len(q.Jobs) > 0 {
-		due = s.nextStart(q)
+		due = min(due, s.nextStart(q))
 	}
 	if !s.drain && !s.barred && q.Partition.Open && !q.Unread {
 		s.lapse(q, now, fx)
@@ -280,8 +283,12 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			s.awaitRoom(q)
 			return Never
 		}
+		if j != nil && s.yields(j) {
+			s.awaitRoom(q)
+			return Never
+		}
 		if j == nil {
-			j = q.begin(q.dequeue())
+			j = q.dequeue()
 		}
 		j.Phase, j.limited = staging, false
 		if !s.breaker.closed() {
@@ -320,7 +327,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.first != 0 && at > by {
+	if passable && q.hasNext() && (at > by || s.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at

@@ -212,7 +212,7 @@ func TestPartGoesWhileRulesChange(t *testing.T) {
 func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 	d := newDesk(fast(4))
 	d.add("k0")
-	j := d.byKey["k0"].Extract(1)
+	j := d.Extract(d.byKey["k0"], 1)
 	d.suspects.alone = &Job{Deaths: aloneFrom} // is being called
 	if j.Deaths = 1; !d.suspects.mayCall(j) {
 		t.Error("after one death a job waits as a suspect")
@@ -221,7 +221,7 @@ func TestSuspectsAreCalledFewAtATime(t *testing.T) {
 		d := newDesk(fast(4))
 		d.add(names("k", 50)...)
 		for _, q := range d.byKey {
-			j := q.Extract(q.first)
+			j := d.Extract(q, q.first)
 			j.Phase, j.NotBefore, j.Calls, j.Deaths = resting, 1, 1, deaths
 		}
 		ended := 0

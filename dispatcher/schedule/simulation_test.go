@@ -22,29 +22,30 @@ type simulation struct {
 	next  events
 	part  *Partition
 
-	accepted  map[string][]uint64
-	seq       uint64
-	starts    map[string][]bucket.Arrival // by key
-	shared    map[string][]bucket.Arrival // by limit
-	made      map[uint64][]string         // the limits that a job has costs for
-	priced    map[uint64]int64            // jobs with a cost of their own
-	cancelled map[uint64]bool
-	firsts    map[string]uint64 // the newest first call of a key
-	calling   map[string]int
-	inFlight  int
-	finished  int
-	jobs      int
-	late      time.Duration // how late the loop may wake
-	busy      time.Duration // how late a call may leave
-	outcome   int           // one call in so many is pushed back or fails
-	tenants   int           // that the keys are of
-	costs     []int64       // a job takes one of these from every weighted limit
-	words     int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
-	crashes   crashes
-	life      int // of the process: it grows with every crash
-	deadlines deadlines
-	maxInAPI  int
-	steps     int
+	accepted     map[string][]uint64
+	seq          uint64
+	starts       map[string][]bucket.Arrival // by key
+	shared       map[string][]bucket.Arrival // by limit
+	made         map[uint64][]string         // the limits that a job has costs for
+	priced       map[uint64]int64            // jobs with a cost of their own
+	cancelled    map[uint64]bool
+	firsts       map[string]uint64 // the newest first call of a key
+	calling      map[string]int
+	inFlight     int
+	finished     int
+	jobs         int
+	late         time.Duration // how late the loop may wake
+	busy         time.Duration // how late a call may leave
+	outcome      int           // one call in so many is pushed back or fails
+	tenants      int           // that the keys are of
+	costs        []int64       // a job takes one of these from every weighted limit
+	words        int           // of the operator: one arrival in so many is followed by a pause or a cancellation, 0 for none
+	crashes      crashes
+	life         int // of the process: it grows with every crash
+	deadlines    deadlines
+	appointments appointments
+	maxInAPI     int
+	steps        int
 
 	policy  *Policy
 	obey    bool // headers of an answer that say that no call is left
@@ -115,6 +116,7 @@ func newSimulation(t testing.TB, seed uint64) *simulation {
 	m.tenants = 1 + m.rnd.IntN(3)
 	m.openStore()
 	m.deadlines = newDeadlines(seed)
+	m.appointments = newAppointments(seed)
 	m.late = []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 30 * time.Millisecond}[m.rnd.IntN(4)]
 	m.busy = m.late / 4
 	m.outcome = []int{0, 20, 5}[m.rnd.IntN(3)]
@@ -299,6 +301,7 @@ func (m *simulation) start(j *Job) {
 	if at := m.deadlines.of[j.Seq]; at != 0 && at <= m.now {
 		m.t.Fatalf("job %d was called %s after its deadline", j.Seq, at.Until(m.now))
 	}
+	m.checkAppointment(j)
 	if m.cancelled[j.Seq] {
 		m.t.Fatalf("job %d was called after it was cancelled", j.Seq)
 	}
@@ -306,8 +309,8 @@ func (m *simulation) start(j *Job) {
 		m.t.Fatalf("a call started %s before its hold ends", m.now.Until(hold))
 	}
 	if j.Calls == 0 {
-		if j.Seq < m.firsts[key] {
-			m.t.Fatalf("S2: job %d of %s was first called after job %d", j.Seq, key, m.firsts[key])
+		if last := m.firsts[key]; last != 0 && m.appointments.compare(j.Seq, last) < 0 {
+			m.t.Fatalf("S2: job %d of %s was first called after job %d", j.Seq, key, last)
 		}
 		m.firsts[key] = j.Seq
 	}
@@ -377,7 +380,7 @@ func (m *simulation) check() {
 			m.t.Fatalf("limit %s: %s", l.Name, v)
 		}
 	}
-	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.kept + m.s.staged + m.s.calls; n != 0 {
+	if n := len(m.s.byKey) + len(m.s.tenants) + m.s.blocked.size + m.s.awaitingRoom.size + m.s.unfinished + m.s.early + m.s.kept + m.s.staged + m.s.calls; n != 0 {
 		m.t.Fatalf("something is left of finished jobs: %d queues, %d blocked, %d queued, %d jobs, %d kept queues, %d staged, %d calls",
 			len(m.s.byKey), m.s.blocked.size, m.s.awaitingRoom.size, m.s.unfinished, m.s.kept, m.s.staged, m.s.calls)
 	}

@@ -66,7 +66,7 @@ func (q *KeyQueue) sending() bool {
 func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 	for i := len(q.Jobs) - 1; i >= 0; i-- {
 		j := q.Jobs[i]
-		if j.Phase != granted || j.Seq < first.Seq {
+		if j.Phase != granted || j.place.compare(first.place) < 0 {
 			continue
 		}
 		fx.Unused = append(fx.Unused, bucket.Use{Key: q.Key, Grant: j.Grant, Costs: j.Costs, Returned: true})

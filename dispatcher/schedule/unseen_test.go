@@ -15,7 +15,7 @@ func TestNobodyOvertakesALostFirstCall(t *testing.T) {
 	s.policy = &Policy{Rules: rules}
 	now, p := bucket.Micros(1_000_000_000), &Partition{Open: true}
 	q := s.Push("k", 1, p)
-	lost := q.Extract(1)
+	lost := s.Extract(q, 1)
 	lost.Calls, lost.Unseen, lost.Phase = 1, true, settling
 	s.Push("k", 2, p)
 	staged := func() (seqs []uint64) {

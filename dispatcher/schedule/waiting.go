@@ -11,20 +11,21 @@ type WaitFor string
 
 // What there is to wait for.
 const (
-	WaitNothing  WaitFor = "nothing"   // every job of the key is being called
-	WaitRate     WaitFor = "rate"      // the key's own rate
-	WaitInFlight WaitFor = "in_flight" // one of the key's running calls must end
-	WaitLimit    WaitFor = "limit"     // a limit shared by all keys
-	WaitHeld     WaitFor = "held"      // the key is held
-	WaitAPIHeld  WaitFor = "api_held"  // the api is held
-	WaitSlowed   WaitFor = "slowed"    // a slow start after a hold, or a rate that pushback has lowered
-	WaitPaused   WaitFor = "paused"    // an operator must resume the key, or the api
-	WaitRetry    WaitFor = "retry"     // its failed jobs wait for their retries
-	WaitLimiter  WaitFor = "limiter"   // the store of the limits does not answer
-	WaitRoom     WaitFor = "room"      // the process runs or prepares as many calls as it may
-	WaitReading  WaitFor = "reading"   // the queue is being read after a start or a takeover
-	WaitClearing WaitFor = "clearing"  // too many finished jobs are not deleted yet
-	WaitStop     WaitFor = "stopping"  // the process stops
+	WaitNothing   WaitFor = "nothing"    // every job of the key is being called
+	WaitRate      WaitFor = "rate"       // the key's own rate
+	WaitInFlight  WaitFor = "in_flight"  // one of the key's running calls must end
+	WaitLimit     WaitFor = "limit"      // a limit shared by all keys
+	WaitHeld      WaitFor = "held"       // the key is held
+	WaitAPIHeld   WaitFor = "api_held"   // the api is held
+	WaitSlowed    WaitFor = "slowed"     // a slow start after a hold, or a rate that pushback has lowered
+	WaitPaused    WaitFor = "paused"     // an operator must resume the key, or the api
+	WaitNotBefore WaitFor = "not_before" // each of its jobs asked not to be called yet
+	WaitRetry     WaitFor = "retry"      // its failed jobs wait for their retries
+	WaitLimiter   WaitFor = "limiter"    // the store of the limits does not answer
+	WaitRoom      WaitFor = "room"       // the process runs or prepares as many calls as it may
+	WaitReading   WaitFor = "reading"    // the queue is being read after a start or a takeover
+	WaitClearing  WaitFor = "clearing"   // too many finished jobs are not deleted yet
+	WaitStop      WaitFor = "stopping"   // the process stops
 )
 
 // Waiting is why a key's next job is not called now.
@@ -52,6 +53,8 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 	case q.paused:
 		p := s.paused.keys[q.Key]
 		return Waiting{For: WaitPaused, Why: p.String()}
+	case q.early != nil && q.Depth()-q.early.size == running:
+		return waitUntil(WaitNotBefore, q.early.next(), "")
 	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
 		return Waiting{For: WaitAPIHeld, Why: s.breaker.trying()}
 	case s.breaker.until > max(now, q.held, s.held):
@@ -106,7 +109,7 @@ func (q *KeyQueue) nextRetry() (next *Job) {
 			return nil
 		}
 	}
-	if next == nil || next.NotBefore >= Never-1 || q.first != 0 && (!next.limited || next.Calls > 0) {
+	if next == nil || next.NotBefore >= Never-1 || q.hasNext() && (!next.limited || next.Calls > 0) {
 		return nil
 	}
 	return next

@@ -25,6 +25,7 @@ type API struct {
 	Rules          bucket.Rules // Overrides stand the most exact pattern first
 	Retry          Retry
 	Breaker        Breaker
+	Inquiry        *Inquiry
 
 	line int // of its name in the file
 }
@@ -51,7 +52,7 @@ func readAPI(e entry) API {
 		e.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
 	f, ok := e.fields("url", "methods", "headers", "forward_headers", "timeout", "max_body", "price", "idempotency",
-		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "headroom", "jitter")
+		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "inquiry", "headroom", "jitter")
 	if !ok {
 		return a
 	}
@@ -77,6 +78,7 @@ func readAPI(e entry) API {
 	}
 	a.Retry = readRetry(f, a.Rules)
 	a.Breaker = readBreaker(f, a.Retry)
+	a.Inquiry = readInquiry(f)
 	return a
 }
 

@@ -82,7 +82,7 @@ func TestContractExample(t *testing.T) {
 					Algorithm: bucket.SlidingWindowCounter, SoftPercent: 10,
 				}},
 				Jitter: 5 * time.Millisecond,
-				Lease:  time.Minute,
+				Lease:  35*time.Second + 5*time.Millisecond,
 			},
 			Retry:   Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldAPI, Headers: ObeyHeaders},
 			Breaker: Breaker{Failures: 5, Min: time.Second, Max: 5 * time.Minute},
@@ -117,7 +117,7 @@ func TestDefaults(t *testing.T) {
 			Timeout: 30 * time.Second, MaxBody: 256 << 10, Key: KeySource{From: KeyFromSubject},
 			Rules: bucket.Rules{
 				Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10, InFlight: 4},
-				Jitter: 5 * time.Millisecond, Lease: time.Minute,
+				Jitter: 5 * time.Millisecond, Lease: 35*time.Second + 5*time.Millisecond,
 			},
 			Retry:   Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders},
 			Breaker: Breaker{Failures: 5, Min: time.Second, Max: 5 * time.Minute},

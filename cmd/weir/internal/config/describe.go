@@ -81,10 +81,11 @@ func (d description) api(path string, a API) {
 	d.number(path+".breaker", "failures", int64(a.Breaker.Failures))
 	d.duration(path+".breaker", "min", a.Breaker.Min)
 	d.duration(path+".breaker", "max", a.Breaker.Max)
+	d.inquiry(joinPath(path, "inquiry"), a.Inquiry)
 }
 
 func (d description) rules(path string, r bucket.Rules) {
-	d.rate(path+".bucket", r.Key.Rate)
+	d.pace(path+".bucket", r.Key.Rate)
 	d.number(path+".bucket", "capacity", r.Key.Capacity)
 	d.set(path+".bucket", "max_wait", waitText(r.Key.MaxWait))
 	d.number(path+".bucket", "in_flight", r.Key.InFlight)
@@ -110,12 +111,18 @@ func (d description) rate(path string, r bucket.Rate) {
 	d.number(path, "burst", r.Burst)
 }
 
+// pace is a rate at which calls are made; one at which jobs are admitted is counted by its algorithm.
+func (d description) pace(path string, r bucket.Rate) {
+	d.rate(path, r)
+	d.set(path, "counts", string(r.Counted()))
+}
+
 func (d description) limit(path string, l bucket.Limit) {
 	d[path] = inShort(l)
 	d.yes(path, "shadow", l.Shadow)
 	switch l.Kind() {
 	case bucket.KindRate:
-		d.rate(path, *l.Rate)
+		d.pace(path, *l.Rate)
 		d.set(path, "cost", formatCost(l.Cost))
 	case bucket.KindQuota:
 		d.window(path, "quota", strconv.FormatInt(l.Quota.Count, 10), *l.Quota)
@@ -136,6 +143,9 @@ func inShort(l bucket.Limit) string {
 		text = FormatRate(*l.Rate)
 		if l.Rate.Burst > 1 {
 			text += ", burst " + strconv.FormatInt(l.Rate.Burst, 10)
+		}
+		if l.Rate.Counted() != bucket.ByWindow {
+			text += ", counts " + string(l.Rate.Counted())
 		}
 	case bucket.KindQuota:
 		text = windowText(strconv.FormatInt(l.Quota.Count, 10), *l.Quota)
@@ -178,7 +188,7 @@ func (d description) window(path, field, count string, q bucket.Quota) {
 
 func (d description) override(path string, o bucket.Override) {
 	if o.Rate != nil {
-		d.rate(path, *o.Rate)
+		d.pace(path, *o.Rate)
 	}
 	if o.Capacity != nil {
 		d.number(path, "capacity", *o.Capacity)

@@ -97,7 +97,7 @@ func TestEveryLineOfAFileShowsInTheDiff(t *testing.T) {
 		"Europe/Berlin>Europe/Paris", "on_exhausted: dead_letter>on_exhausted: hold", "90000/min>90000/h",
 		"burst: 4000>burst: 4001", "header:Weir-Cost>header:X-Cost", "json:/usage/total_tokens>json:/usage/all",
 		"cost: 100}>cost: 101}", "shadow: true>shadow: false", "window: fixed>window: sliding", "300/15m>300/16m",
-		"from: 10,>from: 11,", "header:X-Used>header:X-All", "1000/min>1001/min", "token_bucket>leaky_bucket",
+		"from: 10,>from: 11,", "header:X-Used>header:X-All", "1000/min>1001/min", "algorithm: token_bucket>algorithm: leaky_bucket", "burst: 60, counts: token_bucket>burst: 60",
 		"burst: 50,>burst: 51,", "elastic: true>elastic: false", "soft: 25%>soft: 26%", `"*": {in_flight: 2}>"*": {in_flight: 3}`,
 		"{burst: 3}>{burst: 4}", "{capacity: 7}>{capacity: 8}", "{max_wait: 1h}>{max_wait: 2h}", "{rate: 1/min}>{rate: 2/min}",
 		"attempts: 1>attempts: 2", "min: 100ms>min: 200ms", "max: 1d>max: 2h", "on: [409]>on: [408]", "reject: [403, 302]>reject: [403]", "hold: key>hold: api",

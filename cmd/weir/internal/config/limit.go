@@ -39,7 +39,7 @@ func readShared(v value, of bucket.Rules, price Money) []bucket.Limit {
 // other checks of a file with problems need not ask.
 func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, bool) {
 	before := len(item.doc.problems)
-	f, ok := item.fields("name", "rate", "burst", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
+	f, ok := item.fields("name", "rate", "burst", "counts", "quota", "window", "tz", "cost", "in_flight", "budget", "on_exhausted",
 		"shadow")
 	if !ok {
 		return bucket.Limit{}, item, false
@@ -57,13 +57,13 @@ func readLimit(item value, of bucket.Rules, price Money) (bucket.Limit, value, b
 		r := readRate(f, bucket.Rate{Burst: 1}, of)
 		l.Rate, l.Cost = &r, readCost(f)
 	case bucket.KindQuota:
-		f.ignored("to a quota", "burst", "on_exhausted")
+		f.ignored("to a quota", "burst", "counts", "on_exhausted")
 		l.Quota, l.Cost = cmp.Or(readQuota(f, "quota", quotaCount), &bucket.Quota{}), readCost(f)
 	case bucket.KindInFlight:
-		f.ignored("to in_flight", "burst", "window", "tz", "cost", "on_exhausted")
+		f.ignored("to in_flight", "burst", "counts", "window", "tz", "cost", "on_exhausted")
 		l.InFlight = read(f, "in_flight", 1, wholeIn(1, mostInFlight))
 	case bucket.KindBudget:
-		f.ignored("to a budget: every call costs the api's price", "burst", "cost")
+		f.ignored("to a budget: every call costs the api's price", "burst", "counts", "cost")
 		exhausted := read(f, "on_exhausted", bucket.Hold, oneOf(bucket.Hold, bucket.DeadLetter))
 		q := cmp.Or(readQuota(f, "budget", budgetCount), &bucket.Quota{})
 		l.Budget = &bucket.Budget{Quota: *q, OnExhausted: exhausted}

@@ -18,8 +18,10 @@ const (
 	mostOverrides = 10_000
 	mostJitter    = 10 * time.Second
 
-	// leaseMargin is added to an api's timeout: a permit is taken back only when its call cannot still be running.
-	leaseMargin = 30 * time.Second
+	// leaseMargin is added to an api's timeout and jitter: a permit is taken back only when its call cannot still be running. It
+	// begins with its slot, the call starts within the jitter, and ends a second late at the most. Until it is taken back a
+	// permit of a replica that died is nobody's.
+	leaseMargin = 5 * time.Second
 )
 
 // readRules reads every limit of an api.
@@ -28,8 +30,8 @@ func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
 		Key:      bucket.KeyLimits{InFlight: 4, Rate: bucket.Rate{Burst: 1}},
 		Headroom: read(f, "headroom", 0, percentIn(99)),
 		Jitter:   read(f, "jitter", 5*time.Millisecond, durationIn(0, mostJitter)),
-		Lease:    timeout + leaseMargin,
 	}
+	r.Lease = timeout + r.Jitter + leaseMargin
 	if v, ok := f.byName["bucket"]; ok {
 		r.Key = readBucket(v, r)
 	} else {
@@ -51,7 +53,7 @@ func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
 // defaults, headroom and jitter.
 func readBucket(v value, rules bucket.Rules) bucket.KeyLimits {
 	defaults := rules.Key
-	f, ok := v.fields("rate", "burst", "capacity", "max_wait", "in_flight")
+	f, ok := v.fields("rate", "burst", "counts", "capacity", "max_wait", "in_flight")
 	if !ok {
 		return defaults
 	}
@@ -73,13 +75,17 @@ func maxWait(text string) (time.Duration, error) {
 	return durationIn(time.Millisecond, longestPeriod)(text)
 }
 
-// readRate reads a rate and its burst; each keeps what defaults say when absent. pace has the headroom and the jitter,
-// which take their part of a rate.
+// readRate reads a rate, its burst and how the api counts it; each keeps what defaults say when absent. pace has the headroom and the
+// jitter, which take their part of a rate.
 func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	before := len(f.doc.problems)
 	r := read(f, "rate", defaults, ParseRate)
 	r.Burst = read(f, "burst", defaults.Burst, wholeIn(1, mostBurst))
+	r.Counts = read(f, "counts", defaults.Counts, oneOf(bucket.ByWindow, bucket.ByTokens))
 	if len(f.doc.problems) > before || r.Count == 0 {
+		return r
+	}
+	if r.Counts = counted(f, r); len(f.doc.problems) > before {
 		return r
 	}
 	if !drains(pace.Interval(r), r.Burst) {
@@ -91,15 +97,43 @@ func readRate(f fields, defaults bucket.Rate, pace bucket.Rules) bucket.Rate {
 	return r
 }
 
-// warnOfPace warns of a burst that the api may not bear, and of one that leaves little of the rate.
+// counted is how the api counts a rate. No window has room for a burst above the count; an earlier version took it for a token bucket,
+// and what ran by that goes on.
+func counted(f fields, r bucket.Rate) bucket.Counting {
+	switch {
+	case r.Counts == bucket.ByTokens:
+		return bucket.ByTokens
+	case r.Burst <= r.Count:
+		return "" // by the window, said or not: two files that mean the same are the same
+	}
+	place := f.place("burst")
+	if !f.has("burst") && f.has("rate") {
+		place = f.place("rate")
+	}
+	message := "a burst of " + strconv.FormatInt(r.Burst, 10) + " is more than " + FormatRate(r) + " may see in any period of " + FormatDuration(r.Per)
+	fix := "write counts: token_bucket if the api lets through its burst + rate × time, or a burst of at most " + strconv.FormatInt(r.Count, 10)
+	if r.Counts == "" && f.doc.kept {
+		place.warn(message+"; it is kept as counts: token_bucket, as before", fix)
+		return bucket.ByTokens
+	}
+	place.fail(message, fix)
+	return r.Counts
+}
+
+// warnOfPace warns of a burst, or of its lack, that leaves little of the rate.
 func warnOfPace(f fields, r bucket.Rate, pace bucket.Rules) {
 	pace.Headroom = 0 // what it takes is meant
 	steady, hoped := pace.Interval(r).Duration(), r.Per/time.Duration(r.Count)
 	switch {
-	case f.has("burst") && r.Burst > r.Count:
-		f.place("burst").warn("after idling more calls leave at once than "+FormatRate(r)+" lets out in its whole period",
-			"lower burst if the api counts per period")
-	case steady > 2*hoped:
+	case steady <= 2*hoped:
+	case r.Counts == bucket.ByTokens:
+		f.place("burst").warn("jitter leaves less than half of "+FormatRate(r)+" of a token bucket of "+strconv.FormatInt(r.Burst, 10),
+			"write the burst that the api publishes, or lower jitter")
+	case r.Burst > 1:
+		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
+			" in the long run, for no period to see more than it",
+			"write counts: token_bucket if the api lets through its burst + rate × time; else lower burst or jitter, or write the rate for a longer period")
+	default:
 		f.place("burst").warn("burst and jitter leave less than half of "+FormatRate(r)+
 			" in the long run, for no period to see more than it", "lower burst or jitter, or write the rate for a longer period")
 	}
@@ -123,8 +157,8 @@ func readOverrides(v value, of bucket.Rules) []bucket.Override {
 func readOverride(e entry, of bucket.Rules) bucket.Override {
 	o := bucket.Override{Pattern: e.name}
 	before := len(e.doc.problems)
-	f, _ := e.fields("rate", "burst", "capacity", "max_wait", "in_flight")
-	if f.has("rate") || f.has("burst") {
+	f, _ := e.fields("rate", "burst", "counts", "capacity", "max_wait", "in_flight")
+	if f.has("rate") || f.has("burst") || f.has("counts") {
 		r := readRate(f, of.Key.Rate, of)
 		o.Rate = &r
 	}
@@ -141,7 +175,7 @@ func readOverride(e entry, of bucket.Rules) bucket.Override {
 		o.InFlight = &inFlight
 	}
 	if len(f.byName) == 0 && len(e.doc.problems) == before {
-		e.fail("changes nothing", "write rate, burst, capacity, max_wait or in_flight")
+		e.fail("changes nothing", "write rate, burst, counts, capacity, max_wait or in_flight")
 	}
 	return o
 }

@@ -27,7 +27,7 @@ type awaitedReplicas struct {
 
 // silent is a lease whose replica has not answered, as it was first seen at its present revision.
 type silent struct {
-	instance string
+	lease.Member
 	revision uint64
 	since    time.Time
 }
@@ -86,11 +86,11 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 		if seen, ok := before[s.Session]; ok && seen.revision == s.Revision {
 			m.silent[s.Session] = seen
 		} else {
-			m.silent[s.Session] = silent{name, s.Revision, now}
+			m.silent[s.Session] = silent{*s.Member, s.Revision, now}
 		}
 	}
 	for session, s := range m.silent {
-		if !lease.Expired(s.since, now) {
+		if !s.Lapsed(s.since, now) {
 			continue
 		}
 		ended, _, err := m.registry.Expel(ctx, session, s.revision)
@@ -99,7 +99,7 @@ func (m *awaitedReplicas) look(ctx context.Context, answered map[replica]bool) e
 		}
 		if ended {
 			delete(m.silent, session)
-			m.over[session] = s.instance
+			m.over[session] = s.Instance
 		}
 	}
 	m.noteEnded(before, answered, members)
@@ -115,10 +115,10 @@ func (m *awaitedReplicas) noteEnded(before map[string]silent, answered map[repli
 		there := slices.ContainsFunc(members, func(m lease.Sighting) bool { return m.Session == session })
 		back := false
 		for who := range answered {
-			back = back || who.instance == s.instance // under another lease
+			back = back || who.instance == s.Instance // under another lease
 		}
 		if !there && !back {
-			m.over[session] = s.instance
+			m.over[session] = s.Instance
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (m *awaitedReplicas) complete() bool { return len(m.silent) == 0 }
 func (m *awaitedReplicas) missing() string {
 	var names []string
 	for _, s := range m.silent {
-		names = append(names, cli.Visible(s.instance))
+		names = append(names, cli.Visible(s.Instance))
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("%s %s not answered within %s and %s the right to call: %s", cli.Count(len(names), "dispatching replica"),

@@ -19,6 +19,8 @@ const (
 	cancelSubject   = "weir.operator.cancel." // + api
 	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
+
+	reconcileSubject = "weir.operator.reconcile." // + api
 )
 
 // How long answers are waited for: the first, and each further one.
@@ -26,6 +28,8 @@ const (
 	firstAnswer = 5 * time.Second
 	nextAnswer  = 500 * time.Millisecond
 	showTimeout = 4 * time.Second // of the owner itself, loading jobs
+
+	reconcileTimeout = 100 * time.Second // of the owner itself: the inquiry's rate, a slot, the right to end letters, the api
 
 	cancelTimeout = 50 * time.Second // of the owner itself, reading the headers of all that waits
 )
@@ -59,6 +63,9 @@ const (
 	codeNoKey  = "410"
 	codeNotOur = "421" // another replica owns the key
 	codeFailed = "500"
+
+	codeNoInquiry = "409" // the api cannot be asked
+	codeHeld      = "423" // somebody redrives or purges
 )
 
 func marshal(v any) []byte {

@@ -40,7 +40,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := operator{
-		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), searches: &sync.WaitGroup{},
+		ServiceOptions: s, most: int(s.Conn.MaxPayload()), ctx: ctx, searching: make(chan struct{}, mostSearches), inquiring: make(chan struct{}, mostInquiries), searches: &sync.WaitGroup{},
 	}
 	err = errors.Join(
 		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
@@ -48,6 +48,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
 		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*")),
 		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
+		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*")),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
 	)
 	if err != nil {
@@ -65,11 +66,15 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 // mostSearches bounds the queues that are searched for jobs at once.
 const mostSearches = 4
 
+// mostInquiries bounds the letters that are asked about at once.
+const mostInquiries = 4
+
 type operator struct {
 	ServiceOptions
 	most      int             // bytes of an answer
 	ctx       context.Context //nolint:containedctx // micro's handlers are given none; it ends with the service
 	searching chan struct{}
+	inquiring chan struct{}
 	searches  *sync.WaitGroup
 }
 
@@ -203,6 +208,10 @@ func respondError(req micro.Request, err error) {
 		code = codeNoKey
 	case errors.Is(err, dispatcher.ErrNotOwner):
 		code = codeNotOur
+	case errors.Is(err, dispatcher.ErrNoInquiry):
+		code = codeNoInquiry
+	case heldBy(err):
+		code = codeHeld
 	}
 	_ = req.Error(code, err.Error(), nil) // whoever asked has gone: nothing to do
 }

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"weir/bucket/stream"
 	"weir/ingest/await"
@@ -289,50 +289,53 @@ func TestDiskThatFails(t *testing.T) {
 
 // TestFlushServesAllThatWait: who asks while a flush is under way waits for the next one, with all others, and not for one of his own.
 func TestFlushServesAllThatWait(t *testing.T) {
-	dir := t.TempDir()
-	_, _, js := unsynced(t, dir)
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}}); err != nil {
-		t.Fatal(err)
-	}
-	disk := newDisk(dir)
-	var flushes atomic.Int64
-	under, on := make(chan struct{}, 1), make(chan struct{})
-	disk.sync = func(path string) error {
-		if filepath.Base(path) == "msgs" { // once in each flush that lists
-			flushes.Add(1)
-			under <- struct{}{}
-			await.Receive(t, "the flush to go on", on)
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		msgs := filepath.Join(streamsDir(dir), "JOBS", "msgs")
+		if err := os.MkdirAll(msgs, 0o700); err != nil {
+			t.Fatal(err)
 		}
-		return nil
-	}
-	done := make(chan error, 20)
-	ask := func() {
-		err := disk.Flush(t.Context(), "JOBS")
-		done <- err
-	}
-	go ask()
-	await.Receive(t, "the first flush", under)
-	for range 19 {
+		if err := os.WriteFile(filepath.Join(msgs, blockName(1)), []byte("a message"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		disk := newDisk(dir)
+		flushes := 0
+		on := make(chan struct{})
+		disk.sync = func(path string) error {
+			if filepath.Base(path) == "msgs" { // once in each flush that lists
+				flushes++
+				await.Receive(t, "the flush to go on", on)
+			}
+			return nil
+		}
+		done := make(chan error, 20)
+		ask := func() {
+			err := disk.Flush(t.Context(), "JOBS")
+			done <- err
+		}
 		go ask()
-	}
-	await.Until(t, "all to wait", func() bool {
-		disk.mu.Lock()
-		defer disk.mu.Unlock()
-		return disk.files["JOBS"].waiting != nil
-	})
-	time.Sleep(20 * time.Millisecond) // the others join it
-	close(on)
-	for range 20 {
-		if err := await.Receive(t, "a flush", done); err != nil {
-			t.Error(err)
+		synctest.Wait()
+		for range 19 {
+			go ask()
 		}
-	}
-	if n := flushes.Load(); n > 3 {
-		t.Errorf("20 were served by %d flushes", n)
-	}
-	if err := disk.Flush(t.Context(), "NEVER"); err != nil {
-		t.Errorf("of a stream that is not there: %v", err)
-	}
+		synctest.Wait()
+		if len(done) > 0 || flushes != 1 {
+			t.Errorf("%d were answered before the flush, %d flushes are under way", len(done), flushes)
+		}
+		close(on)
+		for range 20 {
+			if err := await.Receive(t, "a flush", done); err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		if flushes != 2 {
+			t.Errorf("20 were served by %d flushes", flushes)
+		}
+		if err := disk.Flush(t.Context(), "NEVER"); err != nil {
+			t.Errorf("of a stream that is not there: %v", err)
+		}
+	})
 }
 
 // TestRenameIsBarrier reads what Linux says of mounts.

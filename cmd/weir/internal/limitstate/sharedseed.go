@@ -16,7 +16,8 @@ import (
 const (
 	seedRetry  = time.Second
 	seedPoll   = 20 * time.Millisecond
-	seedWithin = 5 * time.Minute // the longest the ledger may take to be added up
+	seedWithin = 5 * time.Minute  // the longest the ledger may take to be added up
+	recordWait = 25 * time.Second // in which a call that has ended elsewhere is recorded
 )
 
 // unknown says why what was lost is not added up yet.
@@ -102,9 +103,9 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 }
 
 // awaitOthers blocks until the calls of other replicas that may have been running have ended and are in the ledger: that
-// takes them no longer than a permit's lease. As those of this one they are the last.
+// takes them no longer than a permit's lease and a while. As those of this one they are the last.
 func (s *sharedLimits) awaitOthers(ctx context.Context, rules bucket.Rules) error {
-	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond; {
+	for start := time.Now(); s.beside() && time.Since(start) < time.Duration(rules.LeaseMicros())*time.Microsecond+recordWait; {
 		select {
 		case <-time.After(seedRetry):
 		case <-ctx.Done():

@@ -147,6 +147,9 @@ func (r *replay) count(c *ledger.Record) {
 			r.BilledUnknown += price
 		}
 	}
+	if c.Inquiry != "" {
+		return // it asked about the job's call, and was none of them
+	}
 	id := jobID{c.Stream, c.Seq}
 	before, known := r.jobs.last[id]
 	if known && before.doubtful && c.Sent {

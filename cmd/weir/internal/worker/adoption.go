@@ -36,7 +36,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Parse(text, config.Options{Name: path})
+	c, err := config.Parse(text, config.Options{Name: path, Kept: true})
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,14 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 	if r := a.Retry.Adaptive; r != nil {
 		api.Retry.Adaptive = &schedule.Adaptive{Floor: r.Floor, Recover: r.Recover}
 	}
+	if q := a.Inquiry; q != nil {
+		api.Inquiry = &httpcall.Inquiry{Method: q.Method, Path: q.Path, Rate: q.Rate, After: max(q.After, a.Timeout), Auto: q.Auto, Tries: q.Tries}
+		for _, answer := range q.Answers {
+			api.Inquiry.Answers = append(api.Inquiry.Answers, httpcall.InquiryAnswer{
+				Status: answer.Status, JSON: answer.JSON, Values: answer.Values, Means: httpcall.Finding(answer.Means),
+			})
+		}
+	}
 	if a.Idempotency != nil {
 		api.Idempotency = &httpcall.Idempotency{Header: a.Idempotency.Header, Quoted: a.Idempotency.Quoted}
 	}

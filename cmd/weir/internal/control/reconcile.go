@@ -1,0 +1,87 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// Letters are asked about by who owns their jobs' partitions: it has the api's secrets, its limits and its pace. A command only names a
+// letter, and is told what came of it.
+
+// reconcileQuestion names a letter.
+type reconcileQuestion struct {
+	Seq uint64 `json:"seq"`
+}
+
+// reconcileWaits are for an owner that asks the api first, while the others say at once that they are not.
+var reconcileWaits = answerWaits{2 * time.Minute, 2 * time.Minute}
+
+// ErrHeldByOther says that somebody redrives or purges letters just now.
+var ErrHeldByOther = errors.New("somebody redrives or purges dead letters now")
+
+// Reconcile has the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two minutes at most.
+func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
+	var out dispatcher.Reconciled
+	failed := error(cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api)))
+	err := askFor(c, reconcileSubject+api, marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
+		switch {
+		case wrong != nil && (wrong.code == codeNoAPI || wrong.code == codeNotOur):
+			return false
+		case wrong != nil && wrong.code == codeHeld:
+			failed = cli.Refused(fmt.Errorf("%w: %s", ErrHeldByOther, wrong.text))
+		case wrong != nil:
+			failed = wrong
+		default:
+			failed = json.Unmarshal(data, &out)
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return out, err
+}
+
+// reconcile asks an api about a letter. It answers from a goroutine of its own: other questions must not wait for the api.
+func (o operator) reconcile(req micro.Request) {
+	api := strings.TrimPrefix(req.Subject(), reconcileSubject)
+	var q reconcileQuestion
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	select {
+	case o.inquiring <- struct{}{}:
+	default:
+		respondError(req, errors.New("too many letters are being asked about at once: try again"))
+		return
+	}
+	o.searches.Go(func() {
+		defer func() { <-o.inquiring }()
+		ctx, cancel := context.WithTimeout(o.ctx, reconcileTimeout)
+		defer cancel()
+		out, err := o.Dispatcher.Reconcile(ctx, api, q.Seq)
+		if err != nil {
+			respondError(req, err)
+			return
+		}
+		_ = req.Respond(marshal(out)) // whoever asked has gone: nothing to do
+	})
+}
+
+// heldBy is who holds the right to end letters, where an error says that somebody does.
+func heldBy(err error) bool {
+	var held *lease.HeldError
+	return errors.As(err, &held)
+}

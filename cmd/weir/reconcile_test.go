@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+	"weir/dispatcher/ledger"
+	"weir/ingest/await"
+)
+
+// asked is an api that can be asked what became of its calls. A call of order paid-… is carried out and its answer lost; that of lost-…
+// fails before it is; of odd-… nobody knows afterwards either. The second call of an order succeeds.
+type asked struct {
+	mu    sync.Mutex // guards what follows
+	calls map[string]int
+	asks  map[string]int
+}
+
+func (a *asked) script(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+	order := q.Path[strings.LastIndexByte(q.Path, '/')+1:]
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q.Method == "GET" {
+		a.asks[order]++
+		switch {
+		case strings.HasPrefix(order, "paid"):
+			return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: `{"state":"paid"}`, Bill: fakeapi.BillNever}
+		case strings.HasPrefix(order, "lost"):
+			return fakeapi.Behaviour{Status: http.StatusNotFound, Bill: fakeapi.BillNever}
+		}
+		return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: `{"state":"who knows"}`, Bill: fakeapi.BillNever}
+	}
+	if a.calls[order]++; a.calls[order] > 1 {
+		return fakeapi.Behaviour{}
+	}
+	if strings.HasPrefix(order, "lost") {
+		return fakeapi.Behaviour{Fault: fakeapi.FaultResetHeader}
+	}
+	return fakeapi.Behaviour{Fault: fakeapi.FaultResetBody}
+}
+
+func (a *asked) times(what map[string]int, order string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return what[order]
+}
+
+const askedConfig = `
+apis:
+  pay:
+    url: %s/v1
+    price: 0.50
+    timeout: 1s
+    headers: {Authorization: "Bearer ${env:PAY_TOKEN}"}
+    bucket: {rate: 100/s, capacity: 100}
+    limits: [{name: account, quota: 1000/day, tz: UTC}]
+    breaker: {failures: 0}
+    inquiry:
+      path: /orders/{json:/order}
+      answers:
+        - {status: 200, json: /state, values: [paid], means: processed}
+        - {status: 404, means: not_processed}
+      rate: 100/s
+      %s
+`
+
+func askedRig(t *testing.T, more string) (*rig, *asked) {
+	t.Helper()
+	t.Setenv("PAY_TOKEN", "secret-token")
+	a := &asked{calls: map[string]int{}, asks: map[string]int{}}
+	r := readyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: a.script}, "")
+	r.yaml = fmt.Sprintf(askedConfig, r.api.URL(), more)
+	r.start()
+	t.Cleanup(r.stop)
+	return r, a
+}
+
+// order hands in one job, whose letter is unknown.
+func (r *rig) order(key, order string) {
+	r.t.Helper()
+	a := r.submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"order":%q}`, order), map[string]string{
+		"Nats-Msg-Id": order, "Weir-Path": "/pay/" + order, "Weir-Reply-To": "mine." + order,
+	})
+	if a.Error != nil {
+		r.t.Fatal(a.Error)
+	}
+}
+
+func (r *rig) reconcile(args ...string) (did reconcileJSON, code int) {
+	r.t.Helper()
+	out, code := r.command(append([]string{"dead", "reconcile", "--yes", "--json"}, args...)...)
+	if out != "" {
+		if err := json.Unmarshal([]byte(out), &did); err != nil {
+			r.t.Fatalf("%s: %v", out, err)
+		}
+	}
+	return did, code
+}
+
+// TestReconcile: what the api says was processed becomes a result, what it says was not is called again, and the rest stays; each job
+// has one end, the api was asked with weir's credentials, and the ledger tells of it.
+func TestReconcile(t *testing.T) {
+	r, a := askedRig(t, "after: 0s")
+	ends, err := r.nc.SubscribeSync("mine.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, order := range []string{"paid-1", "paid-2", "lost-1", "odd-1"} {
+		r.order("k", order)
+	}
+	r.ended("pay", "k", 4)
+	for _, letter := range r.letters("pay", "k") {
+		for _, name := range []string{"Weir-Dead-Called-At", "Weir-Dead-Wrote-At", "Weir-Dead-Sent-Bytes", "Weir-Dead-Connection", "Weir-Dead-Ended-At", "Weir-Dead-Target"} {
+			if letter.Header.Get(name) == "" {
+				t.Errorf("a letter says nothing of %s: %v", name, letter.Header)
+			}
+		}
+		if by := letter.Header.Get("Weir-Dead-Cut-By"); by != "reset" {
+			t.Errorf("its call was cut by %q", by)
+		}
+	}
+	out, _ := r.command("dead", "show", fmt.Sprint(r.letters("pay", "k")[0].Sequence))
+	for _, text := range []string{"last call  ", "over a new connection", "broke the connection off"} {
+		if !strings.Contains(out, text) {
+			t.Errorf("dead show does not say %q:\n%s", text, out)
+		}
+	}
+	if out, code := r.command("dead", "reconcile", "--dry-run", "--json"); code != 0 || !strings.Contains(out, `"letters":4`) || len(r.api.All()) != 4 {
+		t.Errorf("a dry run said %s, after %d calls", out, len(r.api.All()))
+	}
+	r.eventually("letters that are as old as the api's timeout", func() bool { return time.Since(r.letters("pay", "k")[3].Time) > time.Second })
+
+	did, code := r.reconcile("--api", "pay")
+	if code != 0 || did.Done != 2 || did.Redriven != 1 || did.Stays != 1 || did.Letters != 4 {
+		t.Fatalf("exit code %d, %+v", code, did)
+	}
+	r.eventually("a result of each but the odd one", func() bool { return len(r.results("pay", "k")) == 3 && len(r.letters("pay", "k")) == 1 })
+	found := 0
+	for _, msg := range r.results("pay", "k") {
+		if msg.Header.Get("Weir-Found-By") != "inquiry" {
+			continue
+		}
+		found++
+		if msg.Header.Get("Weir-Outcome") != "done" || string(msg.Data) != `{"state":"paid"}` || msg.Header.Get("Weir-Price") != "0.50" ||
+			msg.Header.Get("Weir-Called-At") == "" || !strings.HasPrefix(msg.Header.Get("Weir-Job-Id"), "paid-") {
+			t.Errorf("a result that was found is %v %q", msg.Header, msg.Data)
+		}
+	}
+	if found != 2 || a.times(a.calls, "paid-1") != 1 || a.times(a.calls, "lost-1") != 2 || a.times(a.calls, "odd-1") != 1 {
+		t.Errorf("%d results were found, and the calls are %v", found, a.calls)
+	}
+	for _, arrival := range r.api.All() {
+		if arrival.Header("Authorization") != "Bearer secret-token" {
+			t.Errorf("%s %s came without credentials", arrival.Method, arrival.Path)
+		}
+	}
+	inquiries := map[string]ledger.Record{}
+	for _, c := range r.ledger("pay", "k") {
+		if c.Inquiry != "" {
+			inquiries[c.Job] = c
+		}
+	}
+	if c := inquiries["paid-1"]; c.Inquiry != "processed" || c.Billed != "yes" || c.Price != "0.00" || len(c.Costs) != 1 || c.Costs[0] != 1 || !c.Final {
+		t.Errorf("the record of a job that was found processed is %+v", c)
+	}
+	if c := inquiries["lost-1"]; c.Inquiry != "not_processed" || c.Billed != "no" {
+		t.Errorf("the record of a job that was found not processed is %+v", c)
+	}
+	told := map[string]int{}
+	for range 7 { // a letter each, and three results
+		msg, err := ends.NextMsg(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told[msg.Header.Get("Weir-Outcome")]++
+	}
+	if told["unknown"] != 4 || told["done"] != 3 {
+		t.Errorf("who waits was told %v", told)
+	}
+	if out, code := r.command("verify", "--json"); code != 0 {
+		t.Errorf("verify says %s", out)
+	}
+	if did, code := r.reconcile("--reason", "unknown"); code != 0 || did.Stays != 1 || did.Letters != 1 {
+		t.Errorf("asked again: exit code %d, %+v", code, did)
+	}
+}
+
+// TestReconcileRefusals: a letter that is too young is not handed in again; nor is one asked about at another url, while the api is paused,
+// or where its api says nothing of how to ask.
+func TestReconcileRefusals(t *testing.T) {
+	r, a := askedRig(t, "after: 1h")
+	r.order("k", "lost-1")
+	r.ended("pay", "k", 1)
+	did, code := r.reconcile()
+	if code != 0 || did.Stays != 1 || !strings.Contains(did.Each[0].Why, "the api may process late") || did.Each[0].Finding != "not_processed" {
+		t.Errorf("a young letter: exit code %d, %+v", code, did)
+	}
+	r.command("pause", "pay")
+	if did, _ := r.reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "paused") {
+		t.Errorf("while the api is paused: %+v", did)
+	}
+	r.command("resume", "pay")
+	r.stop()
+	r.yaml = strings.Replace(r.yaml, "/v1\n", "/v2\n", 1)
+	r.start()
+	if did, _ := r.reconcile(); did.Stays != 1 || !strings.Contains(did.Each[0].Why, "url is another") {
+		t.Errorf("where the url is another: %+v", did)
+	}
+	if n := a.times(a.asks, "lost-1"); n != 1 {
+		t.Errorf("the api was asked %d times", n)
+	}
+	r.stop()
+	r.yaml = r.yaml[:strings.Index(r.yaml, "    inquiry:")]
+	r.start()
+	if _, code := r.reconcile(); code != cli.ExitRefused {
+		t.Errorf("without an inquiry: exit code %d", code)
+	}
+	if _, code := r.command("dead", "reconcile", "--reason", "overflow"); code != cli.ExitUsage {
+		t.Errorf("of another reason: exit code %d", code)
+	}
+}
+
+// TestReconcileSurvivesADeath: a result that was stored before the death is found, and nobody asks again; what was handed in before it is
+// not handed in twice.
+func TestReconcileSurvivesADeath(t *testing.T) {
+	r, a := askedRig(t, "after: 0s")
+	r.order("k", "paid-1")
+	r.ended("pay", "k", 1)
+	letter := r.letters("pay", "k")[0]
+	if did, _ := r.reconcile(); did.Done != 1 {
+		t.Fatalf("%+v", did)
+	}
+	// the letter stands again, as where the process died before it could delete it
+	msg := &nats.Msg{Subject: letter.Subject, Header: nats.Header{}, Data: letter.Data}
+	for name, values := range letter.Header {
+		if !strings.HasPrefix(name, "Nats-") {
+			msg.Header[name] = values
+		}
+	}
+	msg.Header.Set("Nats-Msg-Id", letter.Header.Get("Nats-Msg-Id"))
+	r.purgeMemoryOfLetters()
+	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	asks := a.times(a.asks, "paid-1")
+	if did, _ := r.reconcile(); did.Done != 1 || !strings.Contains(did.Each[0].Why, "stands already") {
+		t.Errorf("after a death: %+v", did)
+	}
+	if len(r.results("pay", "k")) != 1 || len(r.letters("pay", "k")) != 0 || a.times(a.asks, "paid-1") != asks {
+		t.Errorf("%d results and %d letters; asked %d times", len(r.results("pay", "k")), len(r.letters("pay", "k")), a.times(a.asks, "paid-1"))
+	}
+}
+
+// TestTwoOperatorsReconcile: two at once end each letter once, and a redrive of the same letters waits its turn.
+func TestTwoOperatorsReconcile(t *testing.T) {
+	r, a := askedRig(t, "after: 0s")
+	orders := []string{"paid-1", "lost-1", "paid-2", "lost-2", "paid-3", "lost-3"}
+	for _, order := range orders {
+		r.order("k", order)
+	}
+	r.ended("pay", "k", len(orders))
+	r.eventually("old letters", func() bool { return time.Since(r.letters("pay", "k")[5].Time) > time.Second })
+	var both [2]reconcileJSON
+	var group sync.WaitGroup
+	t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
+	for i := range both {
+		group.Go(func() {
+			root, out := rootCommand(), &strings.Builder{}
+			root.SetOut(out)
+			root.SetErr(&strings.Builder{})
+			root.SetArgs([]string{"dead", "reconcile", "--yes", "--json"})
+			if err := root.ExecuteContext(t.Context()); err != nil {
+				t.Errorf("operator %d: %v", i, err)
+			}
+			_ = json.Unmarshal([]byte(out.String()), &both[i]) // checked below
+		})
+	}
+	await.Return(t, "both operators", group.Wait)
+	if both[0].Done+both[1].Done != 3 || both[0].Redriven+both[1].Redriven != 3 {
+		t.Errorf("together they ended %+v and %+v", both[0], both[1])
+	}
+	r.eventually("the ends", func() bool { return len(r.results("pay", "k")) == len(orders) && len(r.letters("pay", "k")) == 0 })
+	for _, order := range orders {
+		want := 1
+		if strings.HasPrefix(order, "lost") {
+			want = 2
+		}
+		if n := a.times(a.calls, order); n != want {
+			t.Errorf("%s was called %d times", order, n)
+		}
+	}
+}
+
+// TestInquiryByItself: weir asks without anybody's word, when the time has come and not before, so many times, and goes on after a restart
+// with what it has asked before.
+func TestInquiryByItself(t *testing.T) {
+	r, a := askedRig(t, "after: 1s\n      auto: true\n      tries: 2")
+	for _, order := range []string{"paid-1", "lost-1", "odd-1"} {
+		r.order("k", order)
+	}
+	r.eventually("results", func() bool { return len(r.results("pay", "k")) == 2 && len(r.letters("pay", "k")) == 1 })
+	if a.times(a.calls, "paid-1") != 1 || a.times(a.calls, "lost-1") != 2 {
+		t.Errorf("the calls are %v", a.calls)
+	}
+	r.stop()
+	r.start()
+	r.eventually("the second inquiry about the odd one", func() bool { return a.times(a.asks, "odd-1") == 2 })
+	letter := r.letters("pay", "k")[0]
+	r.eventually("more time", func() bool { return time.Since(letter.Time) > 5*time.Second })
+	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.letters("pay", "k")) != 1 {
+		t.Errorf("asked %d times, %d letters", n, len(r.letters("pay", "k")))
+	}
+}
+
+// purgeMemoryOfLetters restarts weir: the server inside forgets the ids of letters that are deleted.
+func (r *rig) purgeMemoryOfLetters() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}

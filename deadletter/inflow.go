@@ -1,0 +1,87 @@
+package deadletter
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// A redrive hands its letters in at its rate, one after another in the order of their numbers, while buckets drain. So what overflows
+// depends on the rate, and on how the letters of a key stand among those of others. Both are played through. What nobody knows here
+// counts for nothing: jobs that producers hand in meanwhile, pushback, holds, how long calls take.
+
+// inflow is a redrive's letters on their way into the buckets.
+type inflow []*loadedKey
+
+// loadedKey is one key's bucket, and when letters come for it.
+type loadedKey struct {
+	places   []uint32 // of its letters among all that are published, in order
+	waiting  float64  // jobs in the bucket now
+	capacity float64
+	drains   float64 // jobs a second
+}
+
+// rateMargin is the part of a bucket's rate that a rate to be offered counts on: calls do not end at even intervals.
+const rateMargin = 0.9
+
+// overflow is how many letters find no room where a letter is published every so many seconds, and a bucket drains at a part of its rate.
+func (f inflow) overflow(every, part float64) (n int64) {
+	for _, k := range f {
+		depth, last := k.waiting, 0.0
+		for _, place := range k.places {
+			at := float64(place) * every
+			depth, last = max(0, depth-k.drains*part*(at-last)), at
+			if depth+1 > k.capacity {
+				n++
+				continue
+			}
+			depth++
+		}
+	}
+	return n
+}
+
+// slowestOffer is how slow a redrive may be that is offered: a letter in ten minutes.
+const slowestOffer = 600.0 // seconds
+
+// roomy is the highest rate below one that overflows at which nothing should; false where there is none.
+func (f inflow) roomy(above bucket.Rate) (bucket.Rate, bool) {
+	fast, slow := above.Per.Seconds()/float64(above.Count), slowestOffer
+	if fast >= slow || f.overflow(slow, rateMargin) > 0 {
+		return bucket.Rate{}, false
+	}
+	for slow/fast > 1.01 {
+		if middle := math.Sqrt(fast * slow); f.overflow(middle, rateMargin) > 0 {
+			fast = middle
+		} else {
+			slow = middle
+		}
+	}
+	for _, per := range []time.Duration{time.Second, time.Minute, time.Hour} {
+		if n := int64(per.Seconds() / slow); n >= 10 || n >= 1 && per == time.Hour {
+			return bucket.Rate{Count: n, Per: per, Burst: 1}, true
+		}
+	}
+	return bucket.Rate{}, false
+}
+
+// inflow is the load's part of a redrive beside what waits now. A shared rate drains a bucket no faster than its part of the letters.
+func (l *load) inflow(t *Terms, waiting map[string]uint64) inflow {
+	shared := math.Inf(1)
+	for i := range t.Rules.Shared {
+		if limit := &t.Rules.Shared[i]; !limit.Shadow && limit.Kind() == bucket.KindRate && l.units[i] > 0 {
+			shared = min(shared, t.Rules.Interval(*limit.Rate).PerSecond()*float64(l.jobs)/l.units[i])
+		}
+	}
+	keys := make(inflow, 0, len(l.keys))
+	for key, places := range l.keys {
+		limits := t.Rules.For(key)
+		keys = append(keys, &loadedKey{
+			places: places, waiting: float64(waiting[key]), capacity: float64(limits.Capacity),
+			drains: min(t.Rules.Interval(limits.Rate).PerSecond(), shared*float64(len(places))/float64(l.jobs)),
+		})
+	}
+	return slices.Clip(keys)
+}

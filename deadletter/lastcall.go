@@ -1,0 +1,96 @@
+package deadletter
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// LastCall is what is known of the last call of a letter's job, for whoever has to find out what became of it.
+type LastCall struct {
+	Started    time.Time // zero: unknown
+	Wrote      time.Time // when the last of the request was handed to the network; zero: it was not, or nobody knows
+	Bytes      int64     // of the request that were handed to it; -1: nobody knows
+	Connection Connection
+	Ended      time.Time // when the answer was there, or the call was cut off; zero: unknown
+	CutBy      Cutter    // "" where there was an answer
+	Target     string    // names the place that was called, without telling it; "" where nobody knows
+}
+
+// Connection says on what a call was made: a closed set.
+type Connection string
+
+// The connections.
+const (
+	NewConnection  Connection = "new"  // dialled for it
+	KeptConnection Connection = "kept" // it had carried a call before
+)
+
+// Cutter is who ended a call that had no answer: a closed set.
+type Cutter string
+
+// The ends of calls without an answer.
+const (
+	CutByTimeout Cutter = "timeout" // the api's timeout passed
+	CutByReset   Cutter = "reset"   // the other end broke the connection off
+	CutByClose   Cutter = "closed"  // the other end closed it
+	CutByNetwork Cutter = "network" // anything else
+	CutByDeath   Cutter = "weir"    // the process that called died, or lost the right to the key's partition
+)
+
+// The headers that tell it.
+const (
+	HeaderCalledAt   = "Weir-Dead-Called-At"
+	HeaderWroteAt    = "Weir-Dead-Wrote-At"
+	HeaderSentBytes  = "Weir-Dead-Sent-Bytes"
+	HeaderConnection = "Weir-Dead-Connection"
+	HeaderEndedAt    = "Weir-Dead-Ended-At"
+	HeaderCutBy      = "Weir-Dead-Cut-By"
+	HeaderTarget     = "Weir-Dead-Target"
+)
+
+// facts adds what is known to a letter's headers.
+func (c *LastCall) facts(facts map[string]string) {
+	if c == nil {
+		return
+	}
+	at := func(name string, t time.Time) {
+		if !t.IsZero() {
+			facts[name] = t.UTC().Format(time.RFC3339Nano)
+		}
+	}
+	at(HeaderCalledAt, c.Started)
+	at(HeaderWroteAt, c.Wrote)
+	at(HeaderEndedAt, c.Ended)
+	if c.Bytes >= 0 {
+		facts[HeaderSentBytes] = strconv.FormatInt(c.Bytes, 10)
+	}
+	for name, text := range map[string]string{HeaderConnection: string(c.Connection), HeaderCutBy: string(c.CutBy), HeaderTarget: c.Target} {
+		if text != "" {
+			facts[name] = text
+		}
+	}
+}
+
+// readLastCall reads what facts wrote; nil where there is nothing.
+func readLastCall(h nats.Header) *LastCall {
+	at := func(name string) time.Time {
+		t, err := time.Parse(time.RFC3339Nano, h.Get(name))
+		if err != nil {
+			return time.Time{}
+		}
+		return t
+	}
+	c := LastCall{
+		Started: at(HeaderCalledAt), Wrote: at(HeaderWroteAt), Ended: at(HeaderEndedAt), Bytes: -1,
+		Connection: Connection(h.Get(HeaderConnection)), CutBy: Cutter(h.Get(HeaderCutBy)), Target: h.Get(HeaderTarget),
+	}
+	if n, err := strconv.ParseInt(h.Get(HeaderSentBytes), 10, 64); err == nil {
+		c.Bytes = n
+	}
+	if c == (LastCall{Bytes: -1}) {
+		return nil
+	}
+	return &c
+}

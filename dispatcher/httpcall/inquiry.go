@@ -1,0 +1,175 @@
+package httpcall
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// Inquiry says how an api is asked what became of a call whose outcome nobody knows.
+type Inquiry struct {
+	Method  string
+	Path    string // below the api's url, with a query perhaps; {job}, {key} and {json:/pointer} stand for the asked job's
+	Answers []InquiryAnswer
+	Rate    bucket.Rate   // of asking
+	After   time.Duration // from the letter on, until NotProcessed is believed
+	Auto    bool
+	Tries   int
+}
+
+// InquiryAnswer says what some answers mean.
+type InquiryAnswer struct {
+	Status int
+	JSON   string   // "": the status tells
+	Values []string // none: any value but null
+	Means  Finding
+}
+
+// Finding is what is known of a call that was asked about: a closed set.
+type Finding string
+
+// The findings.
+const (
+	StillUnknown Finding = "unknown"
+	Processed    Finding = "processed"
+	NotProcessed Finding = "not_processed"
+)
+
+// maxInquired bounds the body of an answer to an inquiry: a longer one tells nothing but its status.
+const maxInquired = 1 << 20
+
+// Asked is the job that an inquiry is about.
+type Asked struct {
+	Job, Key string
+	Body     []byte
+}
+
+// longestInquiry bounds how long an answer to an inquiry is waited for, where the api's timeout is longer.
+const longestInquiry = 30 * time.Second
+
+// CanAsk says why a job cannot be asked about: what the path names is not there.
+func (q *Inquiry) CanAsk(about Asked) error {
+	_, err := expand(q.Path, about)
+	return err
+}
+
+// Inquire asks the api about a job. It blocks for at most the api's timeout, and half a minute, and sends once, over a connection that Acquire has made sure of.
+func (c *Client) Inquire(ctx context.Context, about Asked, h Hooks) Response {
+	q := c.API.Inquiry
+	target, err := expand(q.Path, about)
+	if err != nil {
+		now := time.Now()
+		return Response{Err: fmt.Errorf("%w: %w", errNoRequest, err), Started: now, Ended: now}
+	}
+	path, query, _ := strings.Cut(target, "?")
+	api := *c.API
+	api.Idempotency, api.Rules.Shared, api.MaxResult = nil, nil, maxInquired
+	api.Timeout = min(api.Timeout, longestInquiry)
+	asking := Client{API: &api, Agent: c.Agent, Conns: c.Conns}
+	return asking.Call(ctx, &ingest.Job{Method: q.Method, Path: path, Query: query}, h)
+}
+
+// expand puts what is asked about into a path. Each part is escaped, so that none of it is a part of the path or of the query by itself.
+func expand(path string, about Asked) (string, error) {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(path, "{")
+		b.WriteString(before)
+		if !found {
+			return b.String(), nil
+		}
+		name, rest, _ := strings.Cut(after, "}") // the configuration was checked
+		value := ""
+		switch pointer, isJSON := strings.CutPrefix(name, "json:"); {
+		case isJSON:
+			found, err := ingest.Pointed(about.Body, pointer)
+			if err != nil {
+				return "", err
+			}
+			if value = scalar(found); value == "" {
+				return "", fmt.Errorf("the body has no text and no number at %s", pointer)
+			}
+		case name == "job":
+			value = about.Job
+		default:
+			value = about.Key
+		}
+		if value == "" || value == "." || value == ".." {
+			return "", fmt.Errorf("{%s} stands for %q, which names nothing in a path", name, value)
+		}
+		b.WriteString(strings.ReplaceAll(url.QueryEscape(value), "+", "%20"))
+		path = rest
+	}
+}
+
+// scalar is a JSON value as the configuration writes it, "" for an object and an array.
+func scalar(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	return ""
+}
+
+// Read says what an answer tells, and in words. An answer tells nothing where it is not whole.
+func (q *Inquiry) Read(r Response) (Finding, string) {
+	switch {
+	case r.Status == 0 && !r.Sent:
+		return StillUnknown, fmt.Sprintf("the api could not be asked: %v", r.Err)
+	case r.Status == 0:
+		return StillUnknown, fmt.Sprintf("asked, but no answer: %v", r.Err)
+	case r.Cut:
+		return StillUnknown, fmt.Sprintf("asked, and the answer with status %d broke off", r.Status)
+	}
+	for _, a := range q.Answers {
+		if a.Status != r.Status {
+			continue
+		}
+		if a.JSON == "" {
+			return a.Means, fmt.Sprintf("asked, the api answered %d", r.Status)
+		}
+		if r.More || !json.Valid(r.Body) {
+			return StillUnknown, fmt.Sprintf("asked, the api answered %d, with a body that is too long or no JSON", r.Status)
+		}
+		found, err := ingest.Pointed(r.Body, a.JSON)
+		if err != nil || found == nil {
+			continue // there is nothing
+		}
+		if value := scalar(found); len(a.Values) == 0 || slices.Contains(a.Values, value) {
+			return a.Means, fmt.Sprintf("asked, the api answered %d with %q at %s", r.Status, clipped(value), a.JSON)
+		}
+	}
+	return StillUnknown, fmt.Sprintf("asked, the api answered %d, which tells nothing", r.Status)
+}
+
+// clipped is a value of an answer as it is told: nobody knows how long it is.
+func clipped(value string) string {
+	const most = 40
+	if len(value) > most {
+		return strings.ToValidUTF8(value[:most], "") + "…"
+	}
+	return value
+}
+
+// Target names the place that an api's calls go to: who asks about a call must ask there. It holds no address that could be read.
+func (a *API) Target() string {
+	if a.URL == nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(a.URL.Scheme + "://" + a.URL.Host + a.URL.EscapedPath()))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,42 @@
+package httpcall
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+
+	"weir/deadletter"
+)
+
+// LastCallOf is what a letter tells of a call that was sent; nil where nothing was.
+func LastCallOf(api *API, r Response) *deadletter.LastCall {
+	if !r.Sent {
+		return nil
+	}
+	c := &deadletter.LastCall{
+		Started: r.Started, Wrote: r.Wire.Wrote, Bytes: r.Wire.Bytes, Ended: r.Ended, Connection: deadletter.NewConnection, Target: api.Target(),
+	}
+	if r.Wire.Kept {
+		c.Connection = deadletter.KeptConnection
+	}
+	if r.Status == 0 || r.Cut {
+		c.CutBy = cutBy(r.Err)
+	}
+	return c
+}
+
+// cutBy says who ended a call, by the error that it ended with.
+func cutBy(err error) deadletter.Cutter {
+	switch {
+	case errors.Is(err, errTimeout):
+		return deadletter.CutByTimeout
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return deadletter.CutByReset
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return deadletter.CutByClose
+	case errors.Is(err, context.Canceled):
+		return deadletter.CutByDeath
+	}
+	return deadletter.CutByNetwork
+}

@@ -1,0 +1,202 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// An inquiry asks an api what became of a call whose outcome nobody knows. It is a request to the api like any other: it takes a slot of
+// its key's bucket and of every limit that all keys share, one unit of each, but no money; and it waits while the key or the api is paused
+// or held. Besides it has a rate of its own. The ledger has a record of it, so that limits are counted right after a restart.
+
+// Bounds of an inquiry.
+const (
+	slotAhead    = time.Second      // how far ahead a slot may lie that is reserved: jobs reserve theirs no farther
+	slotWait     = 30 * time.Second // the longest that is waited for one
+	leastAskWait = 5 * time.Millisecond
+)
+
+// inquiryPace lets one inquiry of an api after another go. It is safe for concurrent use; the zero value lets one go at once.
+type inquiryPace struct {
+	mu   sync.Mutex // guards what follows
+	next time.Time
+}
+
+// wait blocks until it is the caller's turn, or ctx ends.
+func (p *inquiryPace) wait(ctx context.Context, rate bucket.Rate) error {
+	p.mu.Lock()
+	now := time.Now()
+	at := now
+	if p.next.After(at) {
+		at = p.next
+	}
+	if at.Sub(now) > slotWait {
+		p.mu.Unlock()
+		return &noSlotError{"inquiry.rate lets no other one through", at}
+	}
+	p.next = at.Add(rate.Per / time.Duration(rate.Count))
+	p.mu.Unlock()
+	if !stream.Sleep(ctx, time.Until(at)) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// noSlotError says that the limits leave no room for an inquiry now.
+type noSlotError struct {
+	why   string
+	until time.Time // zero: nobody knows
+}
+
+func (e *noSlotError) Error() string { return e.why }
+
+// closedFor says why nothing may be asked about a key now; nil where something may.
+func (w *apiWorker) closedFor(key string) error {
+	w.mu.Lock()
+	now := w.now()
+	until := w.s.ClosedUntil(key, now)
+	w.mu.Unlock()
+	switch until {
+	case 0:
+		return nil
+	case schedule.Never:
+		return &noSlotError{why: "an operator has paused it"}
+	}
+	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
+}
+
+// inquirySlot waits for a slot of a key's, and returns at its time. It fails with a *noSlotError where the limits leave no room for a while.
+func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (bucket.Use, error) {
+	ctx, cancel := context.WithTimeout(ctx, slotWait)
+	defer cancel()
+	costs := make([]int64, len(t.api.Rules.Shared))
+	for i := range costs {
+		if t.api.Rules.Shared[i].Budget == nil {
+			costs[i] = 1
+		}
+	}
+	for {
+		if err := w.closedFor(key); err != nil {
+			return bucket.Use{}, err
+		}
+		w.mu.Lock()
+		ask := bucket.Ask{Key: key, Limits: *w.s.LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.knownLocked(key)}
+		w.mu.Unlock()
+		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
+		if err != nil {
+			return bucket.Use{}, fmt.Errorf("no slot can be had: %w", err)
+		}
+		came, a := time.Now(), answers[0]
+		if len(a.Grants) == 0 {
+			if a.Wait.Limit == bucket.OwnCheckpoint {
+				w.checkpoint()
+			}
+			wait := max(leastAskWait, a.Now.Until(a.Wait.Until))
+			if far := came.Add(wait); wait > slotWait || a.Wait.Never {
+				return bucket.Use{}, &noSlotError{fmt.Sprintf("limit %s has no room for it", a.Wait.Limit), far}
+			}
+			if !stream.Sleep(ctx, wait) {
+				return bucket.Use{}, &noSlotError{why: fmt.Sprintf("limit %s had no room for it within %s", a.Wait.Limit, slotWait)}
+			}
+			continue
+		}
+		use := bucket.Use{Key: key, Grant: a.Grants[0], Costs: costs}
+		at := came.Add(max(0, a.Now.Until(use.Grant.At)))
+		if stream.Sleep(ctx, time.Until(at)) && time.Since(at) <= schedule.Lateness(&t.api.Rules) {
+			return use, nil
+		}
+		use.Returned = true
+		w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+		if ctx.Err() != nil {
+			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
+		}
+	}
+}
+
+// inquire asks about a letter's job, in a slot, and writes the ledger's record of that. It blocks until the api has answered.
+func (w *apiWorker) inquire(ctx context.Context, l *askedLetter) (httpcall.Response, error) {
+	if err := l.terms.call.Conns.Acquire(ctx); err != nil {
+		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
+	}
+	use, err := w.inquirySlot(ctx, l.terms, l.Key)
+	if err != nil {
+		l.terms.call.Conns.Release()
+		return httpcall.Response{}, err
+	}
+	r := l.terms.call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
+	l.terms.call.Conns.Release()
+	use.Returned = !r.Sent
+	w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+	if !r.Sent {
+		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
+	}
+	l.finding, l.detail = l.terms.api.Inquiry.Read(r)
+	w.d.metrics.inquiries.WithLabelValues(w.name, string(l.finding)).Inc()
+	w.holdAfterInquiry(r)
+	_, err = awaitWrite(func(done func(uint64, error)) {
+		w.d.calls.WriteWhile(l.part.mayCall, w.inquiryRecord(l, r, use).Message(), done)
+	})
+	if err != nil {
+		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
+	}
+	return r, nil
+}
+
+// holdAfterInquiry has calls wait, too, where the api pushed an inquiry back.
+func (w *apiWorker) holdAfterInquiry(r httpcall.Response) {
+	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
+		w.update(func(s *schedule.Schedule) {
+			s.Hold(nil, w.now().Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status))
+		})
+	}
+}
+
+// inquiryRecord is the ledger's record of an inquiry.
+func (w *apiWorker) inquiryRecord(l *askedLetter, r httpcall.Response, use bucket.Use) *ledger.Record {
+	w.mu.Lock()
+	tat := max(use.Grant.TAT, w.s.KnownTAT(l.Key))
+	if q := w.s.Find(l.Key); q != nil {
+		tat = max(tat, w.s.Floor(q)) // calls of the key may have had later slots, and have ended before
+	}
+	w.mu.Unlock()
+	ahead := w.d.opts.Ahead()
+	c := &ledger.Record{
+		API: w.name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
+		Accepted: l.taken.Time().UTC(), Planned: (use.Grant.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: true, Status: r.Status,
+		Outcome: ledger.Asked, Inquiry: string(l.finding), Final: true, Detail: ledger.Clip(l.detail, ledger.MaxDetail),
+		Price: ledger.Money(0), Billed: billedBy(l.finding), TAT: tat + ahead, Limits: l.terms.api.Rules.Names(), Costs: use.Costs,
+		Instance: w.d.opts.Instance,
+	}
+	switch {
+	case l.traces.Record != nil:
+		c.Dedupe = l.traces.Record.Dedupe
+	case l.Redrives > 0:
+		c.Dedupe = ingest.RedriveID(l.JobID, l.Redrives)
+	}
+	return c
+}
+
+func billedBy(f httpcall.Finding) deadletter.Billed {
+	switch f {
+	case httpcall.Processed:
+		return deadletter.BilledYes
+	case httpcall.NotProcessed:
+		return deadletter.NotBilled
+	case httpcall.StillUnknown:
+	}
+	return deadletter.BilledUnknown
+}
+
+// ErrNoInquiry says that an api's configuration has no inquiry.
+var ErrNoInquiry = errors.New("the api's configuration says nothing of how to ask it: see inquiry")

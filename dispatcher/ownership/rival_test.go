@@ -1,0 +1,35 @@
+package ownership
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/natstest"
+)
+
+// TestDeadRivalIsWaitedForOnce: a start that has waited for a replica that died ends its membership, so that its partitions are not
+// waited for once more.
+func TestDeadRivalIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	r, err := lease.OpenRegistry(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Join(t.Context(), lease.Member{Instance: "dead", Partitions: map[string]int{"a": 1}}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	rules := map[string]bucket.Rules{"a": {Shared: []bucket.Limit{{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}}}}
+	if err := AwaitNoRival(t.Context(), r, "", rules); err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(begun); waited < lease.Right {
+		t.Errorf("a replica was taken for dead after %s, that may call for %s", waited, lease.Right)
+	}
+	members, err := r.Members(t.Context())
+	if err != nil || len(members) != 0 {
+		t.Errorf("%d members are left, %v", len(members), err)
+	}
+}

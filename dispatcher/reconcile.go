@@ -1,0 +1,443 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/fault"
+	"weir/bucket/lease"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A letter unknown is of a call that may have been processed. Where the api can be asked, the owner of the job's partition does so and ends
+// the doubt:
+//
+//	processed      the job's result is stored, with what the api said, and then the letter is deleted
+//	not processed  the job is handed in again, as a redrive does it, and then the letter is deleted; its bill is forgotten
+//	anything else  the letter stays
+//
+// Never two ends: whoever ends letters holds one right (deadletter.Right), as redrives and purges do, and asks for it before each write.
+// A death in between repeats what follows: a result that stands is found before anybody asks again, and a redrive finds out whether the
+// job was handed in. "Not processed" is believed only of a letter that is old enough: an api may process late. And the api is asked only
+// where the call was made: after another url has come into force its word would be another's.
+
+// ReconcileEnd is what became of a letter that was to be asked about: a closed set.
+type ReconcileEnd string
+
+// The ends.
+const (
+	EndedDone       ReconcileEnd = "done"       // found processed: its result is stored
+	EndedRedriven   ReconcileEnd = "redriven"   // found not processed: handed in again
+	EndedOverflowed ReconcileEnd = "overflowed" // found not processed, and refused again: another letter
+	EndedGone       ReconcileEnd = "gone"       // somebody else has ended it
+	EndedStays      ReconcileEnd = "stays"      // it stays, and Why says why
+)
+
+// Reconciled is what came of one letter.
+type Reconciled struct {
+	Seq     uint64           `json:"seq"`
+	API     string           `json:"api"`
+	Key     string           `json:"key"`
+	Job     string           `json:"job"`
+	End     ReconcileEnd     `json:"end"`
+	Finding httpcall.Finding `json:"finding,omitempty"` // "": the api was not asked
+	Why     string           `json:"why,omitempty"`
+	next    time.Time        // when weir asks again by itself; zero: it does not
+}
+
+// askedLetter is a letter on its way through an inquiry.
+type askedLetter struct {
+	deadletter.Kept
+	part    *partition
+	terms   *terms
+	browser *deadletter.Browser
+	right   *deadletter.Right
+	queued  string // its stream
+	at      uint64 // its sequence there
+	taken   bucket.Micros
+	traces  ledger.Traces
+	finding httpcall.Finding
+	detail  string
+}
+
+// mayEnd reports whether what comes of the letter may be written.
+func (l *askedLetter) mayEnd() bool { return l.part.mayCall() && l.right.Valid() }
+
+// about is the letter's job as an inquiry names it.
+func (l *askedLetter) about() httpcall.Asked {
+	return httpcall.Asked{Job: l.JobID, Key: l.Key, Body: l.Body}
+}
+
+// calls is how many calls of the job there were, as far as is known.
+func (l *askedLetter) calls() int {
+	if l.traces.Record != nil {
+		return l.traces.Record.Call
+	}
+	return max(1, l.Attempts)
+}
+
+// asker is who wants to know.
+type asker int
+
+const (
+	anOperator asker = iota
+	weirItself       // at its own times, and so many times
+)
+
+// Reconcile asks an api about one letter unknown and ends it by what it says. It blocks until then: for the inquiry's rate, a slot and the
+// api's timeout, each as far as there is one. It fails with ErrNotOwner where another replica owns the job's partition.
+func (d *Dispatcher) Reconcile(ctx context.Context, api string, seq uint64) (Reconciled, error) {
+	return d.reconcile(ctx, api, seq, anOperator)
+}
+
+func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who asker) (Reconciled, error) {
+	w := d.worker(api)
+	if w == nil {
+		return Reconciled{}, ErrNoAPI
+	}
+	b, err := deadletter.OpenBrowser(ctx, d.opts.JetStream)
+	if err != nil {
+		return Reconciled{}, err
+	}
+	l, out, err := w.readAsked(ctx, b, seq)
+	if err != nil || out.End != "" {
+		return out, err
+	}
+	if l.traces, err = w.tracesOf(ctx, l); err != nil {
+		return out, err
+	}
+	if early, due := l.notYet(who, &out); early {
+		out.End, out.next = EndedStays, due
+		return out, nil
+	}
+	if err := w.closedFor(l.Key); err != nil {
+		return out.stays(err)
+	}
+	if err := w.asking.wait(ctx, l.terms.api.Inquiry.Rate); err != nil {
+		return out.stays(err)
+	}
+	if l.right, err = deadletter.TakeRight(ctx, d.opts.Control, deadletter.Inquirer(d.opts.Instance)); err != nil {
+		return out, err
+	}
+	defer l.right.Give()
+	if _, err := b.Get(ctx, seq); errors.Is(err, deadletter.ErrNoLetter) { // somebody had the right before us
+		out.End = EndedGone
+		return out, nil
+	} else if err != nil {
+		return out, err
+	}
+	if l.traces, err = w.tracesOf(ctx, l); err != nil {
+		return out, err
+	}
+	return w.end(ctx, l, out)
+}
+
+// stays is a letter that was not asked about for want of a slot; any other error is told as such.
+func (r Reconciled) stays(err error) (Reconciled, error) {
+	var none *noSlotError
+	if !errors.As(err, &none) {
+		return r, err
+	}
+	r.End, r.Why, r.next = EndedStays, none.why, none.until
+	if none.until.IsZero() {
+		r.next = time.Now().Add(time.Minute)
+		return r, nil
+	}
+	r.Why += " until " + none.until.UTC().Format(time.RFC3339)
+	return r, nil
+}
+
+// readAsked reads a letter and finds who is to ask about it: this replica, or out tells or err says who not.
+func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq uint64) (*askedLetter, Reconciled, error) {
+	out := Reconciled{Seq: seq, API: w.name}
+	k, err := b.Get(ctx, seq)
+	switch {
+	case errors.Is(err, deadletter.ErrNoLetter):
+		out.End = EndedGone
+		return nil, out, nil
+	case err != nil:
+		return nil, out, err
+	case k.API != w.name || k.Reason != deadletter.Unknown:
+		out.End, out.Why = EndedStays, "it is no letter unknown of this api"
+		return nil, out, nil
+	}
+	out.Key, out.Job = k.Key, k.JobID
+	l := &askedLetter{Kept: k, browser: b}
+	var ok bool
+	if l.queued, l.at, l.taken, ok = ledger.ParseOrigin(k.Origin); !ok {
+		out.End, out.Why = EndedStays, "it does not say where its job was queued"
+		return nil, out, nil
+	}
+	w.mu.Lock()
+	l.terms = w.terms
+	for _, p := range w.partitions {
+		if p != nil && !p.closing && p.bucket.Name() == l.queued {
+			l.part = p
+		}
+	}
+	w.mu.Unlock()
+	switch {
+	case l.terms.api.Inquiry == nil:
+		return nil, out, ErrNoInquiry
+	case l.part == nil:
+		return nil, out, ErrNotOwner
+	case k.Call != nil && k.Call.Target != "" && k.Call.Target != l.terms.api.Target():
+		out.End, out.Why = EndedStays, "the api's url is another than when it was called"
+		return nil, out, nil
+	}
+	if err := l.terms.api.Inquiry.CanAsk(l.about()); err != nil {
+		out.End, out.Why = EndedStays, "it cannot be asked about: "+err.Error()
+		return nil, out, nil
+	}
+	return l, out, nil
+}
+
+// tracesOf is what the ledger and the results know of a letter's job, and how often it was asked about.
+func (w *apiWorker) tracesOf(ctx context.Context, l *askedLetter) (ledger.Traces, error) {
+	of := ledger.Job{API: w.name, Key: l.Key, ID: l.JobID, Stream: l.queued, Seq: l.at, Accepted: l.taken}
+	return ledger.LookUp(ctx, w.d.opts.JetStream, of, l.Stored.Add(-w.d.opts.Tail.OrDefault().Leeway))
+}
+
+// notYet reports whether weir itself is not to ask about a letter now, and when then: first when "not processed" is believed, and each time
+// after twice the time. What was asked before a restart the ledger knows. An operator may ask at any time.
+func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.Time) {
+	q := l.terms.api.Inquiry
+	n := l.traces.Inquiries
+	if who == anOperator || l.traces.Result != 0 {
+		return false, due
+	}
+	if l.Call == nil || l.Call.Target == "" {
+		out.Why = "it does not say where it was called: an operator may ask about it"
+		return true, due
+	}
+	if n >= q.Tries {
+		out.Why = fmt.Sprintf("asked %d times in vain", n)
+		return true, due
+	}
+	wait := q.After
+	for range min(n, 20) {
+		wait = min(2*wait, longestRest)
+	}
+	due = l.Stored.Add(wait)
+	return time.Now().Before(due), due
+}
+
+// longestRest is the longest time between two inquiries about a letter.
+const longestRest = 7 * 24 * time.Hour
+
+// end asks and does what the api's word says. It has the right.
+func (w *apiWorker) end(ctx context.Context, l *askedLetter, out Reconciled) (Reconciled, error) {
+	if l.traces.Result != 0 { // found before, by whoever died then
+		out.End, out.Finding, out.Why = EndedDone, httpcall.Processed, "its result stands already"
+		return out, l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
+	}
+	r, err := w.inquire(ctx, l)
+	if err != nil {
+		return out.stays(err)
+	}
+	fault.Pass(fault.CallAnswered)
+	out.Finding, out.Why = l.finding, l.detail
+	age := time.Since(l.Stored)
+	switch {
+	case l.finding == httpcall.Processed:
+		out.End = EndedDone
+		err = w.keepFound(ctx, l, r)
+	case l.finding == httpcall.StillUnknown:
+		out.End = EndedStays
+	case age < l.terms.api.Inquiry.After:
+		out.End, out.Why = EndedStays, fmt.Sprintf("%s; that is not believed before the letter is %s old: the api may process late",
+			l.detail, l.terms.api.Inquiry.After)
+	default:
+		out.End, err = w.handIn(ctx, l, &out)
+	}
+	if err == nil {
+		w.log.Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
+	}
+	return out, err
+}
+
+// keepFound stores the result of a job that was found processed, tells who waits for it, and deletes its letter.
+func (w *apiWorker) keepFound(ctx context.Context, l *askedLetter, r httpcall.Response) error {
+	msg := w.foundResult(l, r)
+	for {
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(l.mayEnd, msg, done) })
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
+			return fmt.Errorf("found processed, but its result could not be stored: %w", err)
+		}
+	}
+	fault.Pass(fault.ResultStored)
+	if l.ReplyTo != "" {
+		w.d.reply(l.ReplyTo, msg)
+	}
+	w.d.metrics.finished.WithLabelValues(w.name, ledger.Done).Inc()
+	return l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
+}
+
+// foundResult renders the result of a job that was found processed. Its body is what the api said when it was asked.
+func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
+	price, called := ledger.Money(l.terms.api.Price), time.Time{}
+	if l.Call != nil {
+		called = l.Call.Started
+	}
+	if c := l.traces.Record; c != nil {
+		price, called = c.Price, c.Started
+	}
+	h := nats.Header{
+		ingest.HeaderMsgID: {ledger.FoundPrefix + l.Origin},
+		ingest.HeaderJobID: {l.JobID}, ingest.HeaderAPI: {w.name}, ingest.HeaderKey: {ingest.HeaderText(l.Key)},
+		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(r.Status)}, ledger.HeaderFoundBy: {ledger.FoundByInquiry},
+		ledger.HeaderAttempts: {strconv.Itoa(l.Attempts)}, ledger.HeaderCalls: {strconv.Itoa(l.calls())}, ledger.HeaderPrice: {price},
+		ledger.HeaderAcceptedAt: {ledger.Stamp(l.taken.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
+	}
+	if !called.IsZero() {
+		h[ledger.HeaderCalledAt] = []string{ledger.Stamp(called)}
+	}
+	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
+		h["Content-Type"] = []string{v}
+	}
+	msg := &nats.Msg{Subject: ledger.ResultSubject(w.name, l.Key), Header: h, Data: r.Body}
+	if most := max(0, min(int(w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(l.terms.api.MaxResult))); r.More || len(msg.Data) > most {
+		msg.Data = msg.Data[:min(len(msg.Data), most)]
+		h[ledger.HeaderBody] = []string{ledger.BodyCut}
+	}
+	return msg
+}
+
+// redriveRate is that of handing in one letter: there is nothing to pace.
+var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
+
+// handIn hands a job in again that was found not processed.
+func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled) (ReconcileEnd, error) {
+	scope, err := l.browser.Scope(ctx, deadletter.Selection{Seqs: []uint64{l.Seq}})
+	if err != nil {
+		return EndedStays, err
+	}
+	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
+		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.redriveTerms, Calls: w.d.callsSince, Rate: redriveRate,
+		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
+	})
+	if _, err := redrive.Plan(ctx); err != nil {
+		return EndedStays, err
+	}
+	did, err := redrive.Run(ctx)
+	switch {
+	case err != nil:
+		return EndedStays, err
+	case did.Redriven+did.Known+did.Settled > 0:
+		return EndedRedriven, nil
+	case did.Overflowed+did.Refused > 0:
+		out.Why += "; handed in again it was refused, which is another letter"
+		return EndedOverflowed, nil
+	}
+	out.Why += fmt.Sprintf("; it was not handed in again: %v", slices.Sorted(maps.Keys(did.Skipped)))
+	return EndedStays, nil
+}
+
+// redriveTerms are what a redrive must know of an api that is dispatched here.
+func (d *Dispatcher) redriveTerms(api string) (deadletter.Terms, bool) {
+	w := d.worker(api)
+	if w == nil {
+		return deadletter.Terms{}, false
+	}
+	w.mu.Lock()
+	of := w.terms.api
+	w.mu.Unlock()
+	return deadletter.Terms{
+		Rules: of.Rules, Price: of.Price, Idempotent: of.Idempotency != nil, Keyed: of.KeyIdentity(),
+		KeyInSubject: of.Rule.Key == (ingest.KeySource{}),
+	}, true
+}
+
+// callsSince reads calls from the ledger.
+func (d *Dispatcher) callsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
+	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
+	_, err := ledger.Read(ctx, d.opts.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
+		take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Stored: c.Stored})
+		return nil
+	})
+	return err
+}
+
+// Bounds of what weir asks by itself.
+const (
+	mostAsked    = 10_000           // letters of an api that are looked at, the newest
+	longestLook  = 10 * time.Second // between two looks at the letters
+	shortestLook = 250 * time.Millisecond
+)
+
+// inquireByItself asks about the letters of an api whose configuration says so, when they are due, until ctx ends.
+func (w *apiWorker) inquireByItself(ctx context.Context) {
+	next := map[uint64]time.Time{} // when a letter is due; those that are not are there with the zero time
+	var last *terms
+	for {
+		w.mu.Lock()
+		present := w.terms
+		w.mu.Unlock()
+		if present != last {
+			last, next = present, map[uint64]time.Time{}
+		}
+		q := present.api.Inquiry
+		look := longestLook
+		if q != nil && q.Auto {
+			look = min(max(q.After/2, shortestLook), longestLook)
+			var err error
+			if next, err = w.askDue(ctx, next); err != nil && ctx.Err() == nil {
+				w.log.Warn("letters could not be asked about; they are next time", "err", err)
+			}
+		}
+		if !stream.Sleep(ctx, look) {
+			return
+		}
+	}
+}
+
+// askDue looks through the letters and asks about those that are due. It returns when each is due next.
+func (w *apiWorker) askDue(ctx context.Context, before map[uint64]time.Time) (map[uint64]time.Time, error) {
+	b, err := deadletter.OpenBrowser(ctx, w.d.opts.JetStream)
+	if err != nil {
+		return before, err
+	}
+	var seqs []uint64
+	err = b.Newest(ctx, deadletter.Filter{API: w.name, Reason: deadletter.Unknown}, mostAsked, func(k deadletter.Kept) error {
+		seqs = append(seqs, k.Seq)
+		return nil
+	})
+	if err != nil {
+		return before, err
+	}
+	after := make(map[uint64]time.Time, len(seqs))
+	for _, seq := range slices.Backward(seqs) { // the oldest first
+		due, known := before[seq]
+		if known && (due.IsZero() || time.Now().Before(due)) {
+			after[seq] = due
+			continue
+		}
+		out, askErr := w.d.reconcile(ctx, w.name, seq, weirItself)
+		var held *lease.HeldError
+		switch {
+		case ctx.Err() != nil:
+			return after, askErr
+		case errors.Is(askErr, ErrNotOwner), errors.As(askErr, &held): // it may be ours next time, or an operator at letters has ended
+		case askErr != nil:
+			err = askErr
+		case out.End == EndedStays && out.Finding == "":
+			after[seq] = out.next
+		}
+	}
+	return after, err
+}

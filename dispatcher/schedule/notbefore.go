@@ -1,0 +1,243 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"weir/bucket"
+)
+
+// A job may ask not to be called before a time. Until then it is early: it stands in its key's bucket, and nobody waits for it. From then
+// on it is due and stands where a job stands that came at that very time: behind those that came before it, before those that came after.
+// So nobody gains or loses a place by asking early, and the order is the same after a restart, which knows when each job came.
+
+// early are the waiting jobs of a key that asked not to be called yet or did so, in their order. Few keys have any.
+type early struct {
+	runs [][]appointment // by time and sequence; each run is sorted and not empty
+	size int
+	due  []place // the places of those whose time has come, in their order
+}
+
+// appointment is a job that is not to be called yet.
+type appointment struct {
+	at  bucket.Micros
+	seq uint64
+}
+
+func (l appointment) compare(other appointment) int {
+	return cmp.Or(cmp.Compare(l.at, other.at), cmp.Compare(l.seq, other.seq))
+}
+
+// mostInRun bounds what is moved for one job that comes or goes: a producer says the times, in any order.
+const mostInRun = 512
+
+// place is where a job stands among those of its key: by the sequence behind which it stands, which for most is their own, then by when it
+// was due, and by its own sequence.
+type place struct {
+	after uint64
+	due   bucket.Micros // 0: it asked for no time
+	seq   uint64
+}
+
+func (p place) compare(other place) int {
+	return cmp.Or(cmp.Compare(p.after, other.after), cmp.Compare(p.due, other.due), cmp.Compare(p.seq, other.seq))
+}
+
+// add takes in a job that is not to be called yet.
+func (e *early) add(l appointment) {
+	e.size++
+	if len(e.runs) == 0 {
+		e.runs = [][]appointment{{l}}
+		return
+	}
+	i, _ := slices.BinarySearchFunc(e.runs, l, func(run []appointment, l appointment) int { return run[0].compare(l) })
+	i = max(0, i-1) // the last run that begins before it
+	j, _ := slices.BinarySearchFunc(e.runs[i], l, appointment.compare)
+	run := slices.Insert(e.runs[i], j, l)
+	e.runs[i] = run
+	if len(run) > mostInRun {
+		e.runs[i] = slices.Clone(run[:len(run)/2])
+		e.runs = slices.Insert(e.runs, i+1, slices.Clone(run[len(run)/2:]))
+	}
+}
+
+// next is when the first of them is due, Never when there is none.
+func (e *early) next() bucket.Micros {
+	if e == nil || e.size == 0 {
+		return Never
+	}
+	return e.runs[0][0].at
+}
+
+// release gives those their places that are due at now: behind the sequence after. It returns how many they are.
+func (e *early) release(now bucket.Micros, after uint64) (n int) {
+	for e.next() <= now {
+		l := e.runs[0][0]
+		if e.runs[0] = e.runs[0][1:]; len(e.runs[0]) == 0 {
+			e.runs = e.runs[1:]
+		}
+		e.size--
+		n++
+		e.due = append(e.due, place{after, l.at, l.seq})
+	}
+	return n
+}
+
+// take takes a sequence out, whether it is due or not. It looks at all of them.
+func (e *early) take(seq uint64) (at bucket.Micros, p place, is taken) {
+	if i := slices.IndexFunc(e.due, func(p place) bool { return p.seq == seq }); i >= 0 {
+		p = e.due[i]
+		e.due = slices.Delete(e.due, i, i+1)
+		return p.due, p, wasDue
+	}
+	for r, run := range e.runs {
+		i := slices.IndexFunc(run, func(l appointment) bool { return l.seq == seq })
+		if i < 0 {
+			continue
+		}
+		at = run[i].at
+		if e.runs[r] = slices.Delete(run, i, i+1); len(e.runs[r]) == 0 {
+			e.runs = slices.Delete(e.runs, r, r+1)
+		}
+		e.size--
+		return at, place{after: seq, seq: seq}, wasEarly
+	}
+	return 0, place{}, notThere
+}
+
+// taken says where a job stood that was taken out.
+type taken int8
+
+const (
+	notThere taken = iota
+	wasDue
+	wasEarly
+)
+
+// before counts those that are not due yet, and are so before one.
+func (e *early) before(one appointment) (n int) {
+	if e == nil {
+		return 0
+	}
+	for _, run := range e.runs {
+		if run[len(run)-1].compare(one) >= 0 {
+			i, _ := slices.BinarySearchFunc(run, one, appointment.compare)
+			return n + i
+		}
+		n += len(run)
+	}
+	return n
+}
+
+// all goes through those that are not due, the first to be due first, until yield says false.
+func (e *early) all(yield func(appointment) bool) {
+	if e == nil {
+		return
+	}
+	for _, run := range e.runs {
+		for _, l := range run {
+			if !yield(l) {
+				return
+			}
+		}
+	}
+}
+
+// Early is how many jobs of a queue are not due at now.
+func (q *KeyQueue) Early(now bucket.Micros) int {
+	if q.early == nil {
+		return 0
+	}
+	return q.early.size - q.early.before(appointment{now, maxSeq})
+}
+
+const maxSeq = ^uint64(0)
+
+// PushEarly takes in a job that came at came and is not to be called before notBefore; 0 for one that may be called at once.
+func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefore bucket.Micros) *KeyQueue {
+	if notBefore <= came {
+		q := s.Queue(key, p)
+		if q.early != nil {
+			s.early -= q.early.release(came, seq-1) // they were due when this one came
+		}
+		return s.Push(key, seq, p)
+	}
+	if end := p.deadlines[seq]; end != 0 && end < notBefore {
+		notBefore = end // no intake lets such a job in; it ends when its deadline passes
+	}
+	p.newest = max(p.newest, seq)
+	q := s.Queue(key, p)
+	if q.early == nil {
+		q.early = &early{}
+	}
+	q.early.add(appointment{notBefore, seq})
+	s.early++
+	s.unfinished++
+	s.countKept(q)
+	s.Touch(q)
+	return q
+}
+
+// ripen gives the jobs of a queue their places that are due at now. Until all is read that stands in the partition, only jobs that are
+// read tell which came before: see PushEarly.
+func (s *Schedule) ripen(q *KeyQueue, now bucket.Micros) {
+	if q.early != nil && !q.Partition.Reading {
+		s.early -= q.early.release(now, q.Partition.newest)
+	}
+}
+
+// Read has a queue be looked at when all of its partition is read: jobs of it may be due, and none came since.
+func (s *Schedule) Read(q *KeyQueue) {
+	if q.early != nil {
+		s.Touch(q)
+	}
+}
+
+// nextDue is when a queue's first early job is due, Never while that is not to be acted on.
+func (q *KeyQueue) nextDue() bucket.Micros {
+	if q.Partition.Reading {
+		return Never
+	}
+	return q.early.next()
+}
+
+// appointed is when a job of a queue should be called that is not due yet, with as many before it as its place says. Those that are due
+// before it are called one after the other at the key's own pace; the latest of them decide, and so many of these are looked at.
+func (s *Schedule) appointed(q *KeyQueue, own appointment, p Place, tat, now bucket.Micros) bucket.Micros {
+	eta := s.prospect(q, p, tat, now)
+	if eta == Never {
+		return Never
+	}
+	eta = max(eta, own.at)
+	if q == nil || q.early == nil {
+		return eta
+	}
+	interval := s.rules.Interval(q.Limits.Rate)
+	most, ahead := q.early.before(own), 1
+	for l := range q.early.backward(own) {
+		ahead++
+		eta = max(eta, bucket.Forecast(*q.Limits, interval, 0, l.at, ahead))
+		if ahead > mostAppointments || bucket.Forecast(*q.Limits, interval, 0, l.at, most+1) <= eta {
+			break
+		}
+	}
+	return eta
+}
+
+// mostAppointments bounds the jobs that a forecast looks at.
+const mostAppointments = 1024
+
+// backward goes through those that are due before one, the last of them first, until yield says false.
+func (e *early) backward(one appointment) func(yield func(appointment) bool) {
+	return func(yield func(appointment) bool) {
+		for r := len(e.runs) - 1; r >= 0; r-- {
+			run := e.runs[r]
+			i, _ := slices.BinarySearchFunc(run, one, appointment.compare)
+			for i--; i >= 0; i-- {
+				if !yield(run[i]) {
+					return
+				}
+			}
+		}
+	}
+}

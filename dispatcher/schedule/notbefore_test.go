@@ -1,0 +1,376 @@
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+)
+
+// appointments are the times before which a simulation's jobs are not to be called, drawn apart from all else in it.
+type appointments struct {
+	rnd  *rand.Rand // nil: no job has one
+	came map[uint64]bucket.Micros
+	of   map[uint64]bucket.Micros
+}
+
+func newAppointments(seed uint64) appointments {
+	a := appointments{came: map[uint64]bucket.Micros{}, of: map[uint64]bucket.Micros{}}
+	if seed%4 >= 2 {
+		a.rnd = rand.New(rand.NewPCG(seed, 3))
+	}
+	return a
+}
+
+// cameAt is when a job came, now or before a crash.
+func (a *appointments) cameAt(seq uint64, now bucket.Micros) bucket.Micros {
+	if _, known := a.came[seq]; !known {
+		a.came[seq] = now
+	}
+	return a.came[seq]
+}
+
+// notBefore draws the time of a job that comes now, in steps so large that some are the same. Some are over when the job comes.
+func (a *appointments) notBefore(seq uint64, now bucket.Micros) bucket.Micros {
+	if _, known := a.of[seq]; known || a.rnd == nil {
+		return a.of[seq]
+	}
+	const step = 20 * time.Millisecond
+	if a.of[seq] = 0; a.rnd.IntN(3) == 0 {
+		a.of[seq] = now.Add(step*time.Duration(a.rnd.IntN(30))-step) / 1000 * 1000
+	}
+	return a.of[seq]
+}
+
+// compare is the order in which two jobs of a key are to be called first: by when they came or were due, and where that is the same, those
+// that were due before those that came.
+func (a *appointments) compare(x, y uint64) int {
+	from := func(seq uint64) (at bucket.Micros, late int) {
+		if due := a.of[seq]; due > a.came[seq] {
+			return due, 0
+		}
+		return a.came[seq], 1
+	}
+	xAt, xLate := from(x)
+	yAt, yLate := from(y)
+	return cmp.Or(cmp.Compare(xAt, yAt), cmp.Compare(xLate, yLate), cmp.Compare(x, y))
+}
+
+// checkAppointment holds the schedule to calling nothing before its time, and to letting nobody wait behind a job that may not be called.
+func (m *simulation) checkAppointment(j *Job) {
+	if at := m.appointments.of[j.Seq]; m.now < at {
+		m.t.Fatalf("job %d was called %s before its time", j.Seq, m.now.Until(at))
+	}
+}
+
+// waitingSeqs are the sequences of a queue that have no Job, rising.
+func (q *KeyQueue) waitingSeqs() []uint64 {
+	var seqs []uint64
+	if q.first != 0 {
+		seqs = append(append(seqs, q.first), q.more...)
+	}
+	if q.early != nil {
+		for _, p := range q.early.due {
+			seqs = append(seqs, p.seq)
+		}
+	}
+	for l := range q.early.all {
+		seqs = append(seqs, l.seq)
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// book drives a desk by hand: jobs of one key that come at times, some not to be called before others, in milliseconds.
+type booking struct{ came, notBefore int64 }
+
+// callsOf lets jobs come, the n-th with sequence n, and returns the order of their calls and when each started, in milliseconds.
+func callsOf(t *testing.T, limits bucket.KeyLimits, jobs ...booking) (order []uint64, at map[uint64]int64) {
+	d := newDesk(limits)
+	d.spacing = limits.Rate.Per / time.Duration(limits.Rate.Count)
+	began := d.now
+	at = map[uint64]int64{}
+	for ms, next := int64(0), 0; len(order) < len(jobs); ms++ {
+		d.now = began.Add(time.Duration(ms) * time.Millisecond)
+		for ; next < len(jobs) && jobs[next].came <= ms; next++ {
+			due := bucket.Micros(0)
+			if n := jobs[next].notBefore; n > 0 {
+				due = began.Add(time.Duration(n) * time.Millisecond)
+			}
+			d.PushEarly("k", uint64(next+1), d.part, d.now, due)
+		}
+		d.grant()
+		for _, q := range []*KeyQueue{d.byKey["k"]} {
+			if q == nil {
+				continue
+			}
+			for _, j := range slices.Clone(q.Jobs) {
+				if j.Phase == calling {
+					order, at[j.Seq] = append(order, j.Seq), ms
+					j.Calls++
+					d.Ended(j)
+					d.Finished(j)
+				}
+			}
+		}
+		if ms > 1_000_000 {
+			t.Fatalf("%d of %d jobs were called", len(order), len(jobs))
+		}
+	}
+	return order, at
+}
+
+// TestJobThatIsEarlyHoldsNobodyBack: jobs behind it go at once, also one after the other; it goes when its time has come, and no sooner.
+func TestJobThatIsEarlyHoldsNobodyBack(t *testing.T) {
+	for _, inFlight := range []int64{1, 4} {
+		order, at := callsOf(t, fast(inFlight), booking{0, 60_000}, booking{0, 0}, booking{0, 0}, booking{5, 0})
+		if fmt.Sprint(order) != "[2 3 4 1]" {
+			t.Errorf("in_flight %d: called in the order %v", inFlight, order)
+		}
+		if at[2] > 20 || at[4] > 60 || at[1] < 60_000 || at[1] > 60_020 {
+			t.Errorf("in_flight %d: called at %v ms", inFlight, at)
+		}
+	}
+}
+
+// TestOrderOfJobsThatAreDue: a job stands where one stands that came when it is due: neither what it came before nor what it came after counts.
+func TestOrderOfJobsThatAreDue(t *testing.T) {
+	slow := bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 1}
+	for name, c := range map[string]struct {
+		jobs []booking
+		want string
+	}{
+		"between those that came before and after": {[]booking{{0, 0}, {0, 2500}, {1, 0}, {2000, 0}, {2600, 0}, {2700, 0}}, "[1 3 4 2 5 6]"},
+		"by their times, not by their coming":      {[]booking{{0, 900}, {0, 300}, {0, 600}, {0, 0}}, "[4 2 3 1]"},
+		"of one time, by their coming":             {[]booking{{0, 500}, {1, 500}, {2, 500}, {3, 0}}, "[4 1 2 3]"},
+		"due when another comes: before it":        {[]booking{{0, 0}, {0, 700}, {700, 0}}, "[1 2 3]"},
+		"a time that is over":                      {[]booking{{5, 0}, {5, 3}, {5, 0}}, "[1 2 3]"},
+	} {
+		if order, _ := callsOf(t, slow, c.jobs...); fmt.Sprint(order) != c.want {
+			t.Errorf("%s: called in the order %v, want %s", name, order, c.want)
+		}
+	}
+}
+
+// TestEarlyJobsAreRead: while a partition is read only the jobs that are read say what came before which; once all is read, what is due goes.
+func TestEarlyJobsAreRead(t *testing.T) {
+	d := newDesk(fast(1))
+	d.part.Reading = true
+	ms := func(n int) bucket.Micros { return d.now.Add(time.Duration(n-1000) * time.Millisecond) }
+	d.PushEarly("k", 1, d.part, ms(0), ms(500))
+	d.PushEarly("k", 2, d.part, ms(100), 0)
+	d.PushEarly("k", 3, d.part, ms(200), ms(400))
+	d.turn()
+	q := d.byKey["k"]
+	if p, _ := q.next(); p.seq != 2 && q.Job(2) == nil || q.early.size != 2 {
+		t.Fatalf("job %d is next, %d are early", p.seq, q.early.size)
+	}
+	d.PushEarly("k", 4, d.part, ms(450), 0)
+	d.PushEarly("k", 5, d.part, ms(600), ms(601))
+	d.PushEarly("k", 6, d.part, ms(700), 0)
+	var order []uint64
+	for p, j := range q.inOrder {
+		if j != nil {
+			p.seq = j.Seq
+		}
+		order = append(order, p.seq)
+	}
+	if fmt.Sprint(order) != "[2 3 4 1 5 6]" {
+		t.Errorf("after the reading they stand as %v", order)
+	}
+	e := newDesk(fast(1))
+	e.part.Reading = true
+	e.PushEarly("k", 1, e.part, e.now.Add(-2*time.Second), e.now.Add(-time.Second))
+	if fx := e.turn(); len(fx.Load) != 0 || e.Next(e.now) <= e.now {
+		t.Error("a job was made ready before it is known what came before it, or its queue is looked at for ever")
+	}
+	e.part.Reading = false
+	e.Read(e.byKey["k"])
+	if fx := e.turn(); len(fx.Load) != 1 {
+		t.Error("nothing was made ready when all was read")
+	}
+}
+
+// TestEarlyJobIsCancelledAndForgotten: what is not to be called yet can be cancelled, counts as unfinished, and goes with its partition.
+func TestEarlyJobIsCancelledAndForgotten(t *testing.T) {
+	d := newDesk(fast(1))
+	for seq := uint64(1); seq <= 3; seq++ {
+		d.PushEarly("k", seq, d.part, d.now, d.now.Add(time.Hour))
+	}
+	d.turn()
+	if j, c := d.Cancel("k", 2); c != CancelTaken || j.Seq != 2 {
+		t.Fatalf("cancelled: %v", c)
+	}
+	fx := d.turn()
+	if len(fx.Cancel) != 1 || d.early != 2 || d.unfinished != 3 {
+		t.Fatalf("%d jobs are to become letters, %d are early, %d unfinished", len(fx.Cancel), d.early, d.unfinished)
+	}
+	d.Finished(fx.Cancel[0])
+	if _, c := d.Cancel("k", 2); c != CancelGone {
+		t.Errorf("cancelled again: %v", c)
+	}
+	d.turn()
+	q := d.byKey["k"]
+	if got := d.Next(d.now); got != q.early.next() {
+		t.Errorf("looked at in %s, though nothing is due for an hour", d.now.Until(got))
+	}
+	d.Forget(q)
+	if d.early+d.unfinished != 0 {
+		t.Errorf("%d early and %d unfinished jobs are left of a partition that is another's", d.early, d.unfinished)
+	}
+}
+
+// TestEarlyJobIsShown: where a job stands, what its key waits for, and when each is called.
+func TestEarlyJobIsShown(t *testing.T) {
+	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 100, InFlight: 4})
+	hour := d.now.Add(time.Hour)
+	d.PushEarly("k", 1, d.part, d.now, hour)
+	d.PushEarly("k", 2, d.part, d.now, hour.Add(-time.Minute))
+	d.PushEarly("k", 3, d.part, d.now, hour)
+	d.turn()
+	q := d.byKey["k"]
+	if s := d.Inspect(q, d.now); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
+		t.Errorf("%+v", s)
+	}
+	d.PushEarly("k", 4, d.part, d.now, 0)
+	if s := d.Inspect(q, d.now); s.Waits.For == WaitNotBefore || s.WaitMS != 1000 {
+		t.Errorf("with a job that may be called: %+v", s)
+	}
+	want := []struct {
+		seq   uint64
+		phase JobPhase
+		at    bucket.Micros
+	}{{4, JobWaits, d.now}, {2, JobNotBefore, hour.Add(-time.Minute)}, {1, JobNotBefore, hour}, {3, JobNotBefore, hour.Add(time.Second)}}
+	for i, s := range d.FirstJobs(q, 10, d.now) {
+		if w := want[i]; s.Seq != w.seq || s.Phase != w.phase || !s.ETA.Equal(w.at.Time()) || s.Position != i+1 {
+			t.Errorf("%d: %+v at %s, want %v", i, s, s.ETA, w)
+		}
+		rank, notBefore := q.Rank(want[i].seq)
+		if rank != i+1 || (notBefore != 0) != (want[i].phase == JobNotBefore) {
+			t.Errorf("job %d has rank %d and is due at %d", want[i].seq, rank, notBefore)
+		}
+	}
+	if n := len(d.FirstJobs(q, 2, d.now)); n != 2 {
+		t.Errorf("%d jobs were told of 2", n)
+	}
+}
+
+// TestForecastOfEarlyJobs: a receipt says when the call starts: not before its time, behind those that are due by then and before nobody who
+// came sooner; and who may be called at once does not wait for those that may not.
+func TestForecastOfEarlyJobs(t *testing.T) {
+	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10_000, InFlight: 4})
+	hour := d.now.Add(time.Hour)
+	eta := func(position int, notBefore bucket.Micros) time.Duration {
+		return d.now.Until(d.ETA(Place{Key: "k", Position: position, NotBefore: notBefore}, 0, d.now))
+	}
+	if got := eta(1, hour); got != time.Hour {
+		t.Errorf("the first: in %s", got)
+	}
+	for seq := range uint64(1000) {
+		d.PushEarly("k", seq+1, d.part, d.now, hour)
+	}
+	d.turn()
+	if got := eta(1001, hour); got != time.Hour+1000*time.Second {
+		t.Errorf("behind 1000 of the same time: in %s", got)
+	}
+	if got := eta(1001, hour.Add(2*time.Hour)); got != 3*time.Hour {
+		t.Errorf("long after them: in %s", got)
+	}
+	if n := d.byKey["k"].Early(d.now); n != 1000 {
+		t.Errorf("%d jobs are early", n)
+	}
+	if got := eta(1, 0); got != 0 {
+		t.Errorf("a job that may be called at once: in %s", got)
+	}
+	free := d.now.Until(d.PlaceFree("k", 0, d.now))
+	if free < time.Hour || free > time.Hour+time.Minute {
+		t.Errorf("a place should come free in %s", free)
+	}
+	other := d.ETA(Place{Key: "other", Position: 1, Others: 1000, Keys: 1}, 0, d.now)
+	if d.now.Until(other) != 0 {
+		t.Errorf("another key's job: in %s", d.now.Until(other))
+	}
+}
+
+// TestForecastBesideEarlyJobs: under a shared limit jobs that are not to be called yet are in nobody's way.
+func TestForecastBesideEarlyJobs(t *testing.T) {
+	account := bucket.Limit{Name: "account", Rate: &bucket.Rate{Count: 1, Per: time.Second, Burst: 1}}
+	d := newDesk(fast(4), account)
+	for i := range 500 {
+		d.PushEarly(fmt.Sprint("k", i%50), uint64(i+1), d.part, d.now, d.now.Add(time.Hour))
+	}
+	d.turn()
+	d.until, d.by = d.now.Add(time.Second), "account"
+	d.learnGrant([]int64{1}, d.now)
+	d.add("busy", "busy")
+	d.turn()
+	at := d.ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51}, 0, d.now)
+	if wait := d.now.Until(at); wait > 5*time.Second {
+		t.Errorf("a job is told to wait %s behind two calls", wait)
+	}
+}
+
+// TestEarlyList holds the list of early jobs against one that is sorted anew for every question.
+func TestEarlyList(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 4))
+	e := &early{}
+	var plain []appointment
+	next := uint64(0)
+	var due []place
+	for round := range 20_000 {
+		switch rnd.IntN(5) {
+		case 0, 1, 2:
+			next++
+			l := appointment{bucket.Micros(1 + rnd.IntN(5000)), next}
+			e.add(l)
+			i, _ := slices.BinarySearchFunc(plain, l, appointment.compare)
+			plain = slices.Insert(plain, i, l)
+		case 3:
+			if len(plain) == 0 || rnd.IntN(4) > 0 {
+				break
+			}
+			l := plain[rnd.IntN(len(plain))]
+			plain = slices.DeleteFunc(plain, func(x appointment) bool { return x == l })
+			if at, p, was := e.take(l.seq); was != wasEarly || at != l.at || p.seq != l.seq || p.after != l.seq {
+				t.Fatalf("took %v: %d %v %v", l, at, p, was)
+			}
+		case 4:
+			if rnd.IntN(40) > 0 {
+				break
+			}
+			now := e.next() + bucket.Micros(rnd.IntN(10))
+			if now > 5000 {
+				break
+			}
+			for len(plain) > 0 && plain[0].at <= now {
+				due = append(due, place{next, plain[0].at, plain[0].seq})
+				plain = plain[1:]
+			}
+			e.release(now, next)
+		}
+		if round%97 > 0 {
+			continue
+		}
+		all := slices.Collect(e.all)
+		if !slices.Equal(all, plain) || e.size != len(plain) || !slices.Equal(e.due, due) {
+			t.Fatalf("round %d: %d jobs in the list, %d are to be; %d due, %d are to be", round, len(all), len(plain), len(e.due), len(due))
+		}
+		at := bucket.Micros(rnd.IntN(5000))
+		i, _ := slices.BinarySearchFunc(plain, appointment{at, 0}, appointment.compare)
+		if got := e.before(appointment{at, 0}); got != i {
+			t.Fatalf("%d are due before %d, %d are to be", got, at, i)
+		}
+		back := slices.Collect(e.backward(appointment{at, 0}))
+		slices.Reverse(back)
+		if !slices.Equal(back, plain[:i]) {
+			t.Fatalf("backward from %d: %d jobs, %d are to be", at, len(back), i)
+		}
+	}
+	if len(e.runs) < 3 {
+		t.Errorf("%d runs: it was never split", len(e.runs))
+	}
+}

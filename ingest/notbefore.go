@@ -1,0 +1,58 @@
+package ingest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// MostNotBefore is how long after its arrival a job may ask not to be called.
+const MostNotBefore = 366 * 24 * time.Hour
+
+// ParseNotBefore reads what Weir-Not-Before says: an RFC 3339 time, or a duration from now that is not negative. It does not hold it
+// to MostNotBefore.
+func ParseNotBefore(value string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
+		return at, nil
+	}
+	d, err := time.ParseDuration(value)
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 90s or 36h", clip(value))
+	case d < 0:
+		return time.Time{}, fmt.Errorf("%q is a negative duration: leave it out for a job that may be called at once", clip(value))
+	}
+	return now.Add(d), nil
+}
+
+// checkNotBefore holds what a job that came now asks for to what weir can do.
+func (j *Job) checkNotBefore(now time.Time) *Refusal {
+	switch {
+	case j.NotBefore.IsZero():
+	case j.NotBefore.Sub(now) > MostNotBefore:
+		return refuse(Invalid, "header %s: %s is more than %d days from now", HeaderNotBefore,
+			j.NotBefore.UTC().Format(time.RFC3339), MostNotBefore/(24*time.Hour))
+	case !j.Deadline.IsZero() && !j.NotBefore.Before(j.Deadline):
+		return refuse(Invalid, "header %s: %s is not before the job's deadline, %s: it could never be called", HeaderNotBefore,
+			j.NotBefore.UTC().Format(time.RFC3339Nano), j.Deadline.UTC().Format(time.RFC3339Nano))
+	}
+	return nil
+}
+
+// NotBeforeOf is the time before which the headers of a stored job say not to call it; zero where they say none that can be read. A
+// duration counts from storedAt. It is never later than MostNotBefore after storedAt, whatever a damaged or forged header says.
+func NotBeforeOf(h nats.Header, storedAt time.Time) time.Time {
+	value := timeHeader(h, HeaderNotBefore)
+	if value == "" {
+		return time.Time{}
+	}
+	at, err := ParseNotBefore(value, storedAt)
+	if err != nil {
+		return time.Time{} // the job is judged when it is loaded
+	}
+	if most := storedAt.Add(MostNotBefore); at.After(most) {
+		return most
+	}
+	return at
+}
