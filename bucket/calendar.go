@@ -16,6 +16,16 @@ func (q Quota) Period(at Micros) (start, end Micros) {
 	return p.start, p.end
 }
 
+// Over is when no period of the quota is left that holds a call which left at the given time, and arrived up to jitter later.
+func (q Quota) Over(left Micros, jitter time.Duration) Micros {
+	arrived := left.Add(jitter)
+	if q.Window == Sliding {
+		return arrived.Add(q.Per)
+	}
+	_, end := q.Period(arrived)
+	return end
+}
+
 // moved is the span by a clock that shows by more; the zero span stays, it is no period.
 func (s span) moved(by Micros) span {
 	if s == (span{}) {

@@ -93,3 +93,55 @@ func TestPeriodsFollowEachOther(t *testing.T) {
 		}
 	})
 }
+
+// TestQuotasOverClockChanges gives all that a store grants over days on which clocks change, a day is skipped, or a month ends, and counts by the
+// dates that clocks in the zone show: never more than the quota, and the whole of it on every date.
+func TestQuotasOverClockChanges(t *testing.T) {
+	const count = 5
+	for _, c := range []struct {
+		zone, layout string
+		unit         Unit
+		from         time.Time // UTC
+		days         int
+	}{
+		{"Australia/Lord_Howe", time.DateOnly, Day, time.Date(2026, 4, 3, 0, 0, 0, 0, time.UTC), 4}, // 24.5 hours
+		{"Australia/Lord_Howe", time.DateOnly, Day, time.Date(2026, 10, 2, 0, 0, 0, 0, time.UTC), 4},
+		{"America/Los_Angeles", time.DateOnly, Day, time.Date(2026, 3, 6, 0, 0, 0, 0, time.UTC), 4},
+		{"America/Los_Angeles", time.DateOnly, Day, time.Date(2026, 10, 30, 0, 0, 0, 0, time.UTC), 4},
+		{"America/Sao_Paulo", time.DateOnly, Day, time.Date(2018, 11, 2, 0, 0, 0, 0, time.UTC), 4}, // no midnight
+		{"Pacific/Apia", time.DateOnly, Day, time.Date(2011, 12, 28, 0, 0, 0, 0, time.UTC), 4},     // no 30 December
+		{"Europe/Berlin", time.DateOnly, Day, time.Date(2028, 2, 27, 0, 0, 0, 0, time.UTC), 4},     // a leap day
+		{"Europe/Berlin", "2006-01", Month, time.Date(2028, 1, 30, 0, 0, 0, 0, time.UTC), 62},
+		{"Pacific/Apia", "2006-01", Month, time.Date(2011, 11, 29, 0, 0, 0, 0, time.UTC), 63},
+		{"Australia/Lord_Howe", "2006-01", Month, time.Date(2026, 3, 30, 0, 0, 0, 0, time.UTC), 33},
+	} {
+		z := zone(t, c.zone)
+		var now Micros
+		quota := Quota{Count: count, Window: Calendar, Unit: c.unit, Zone: z}
+		for _, limit := range []Limit{{Name: "quota", Quota: &quota}, {Name: "budget", Budget: &Budget{Quota: quota, OnExhausted: Hold}}} {
+			now = MicrosOf(c.from)
+			m, err := NewMemory(Rules{Key: fast, Shared: []Limit{limit}}, func() Micros { return now })
+			if err != nil {
+				t.Fatal(err)
+			}
+			used := map[string]int{}
+			for ; now < MicrosOf(c.from.AddDate(0, 0, c.days)); now = now.Add(5 * time.Minute) {
+				answers, err := m.Reserve(t.Context(), []Ask{{Key: "k", Limits: fast, Want: 1}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, g := range answers[0].Grants {
+					used[g.At.Time().In(z).Format(c.layout)]++
+				}
+			}
+			for date, n := range used {
+				if n != count {
+					t.Errorf("%s, a %s of %s: %d calls on %s, not %d", c.zone, limit.Name, c.unit, n, date, count)
+				}
+			}
+			if len(used) < 2 {
+				t.Errorf("%s: calls on %v only", c.zone, used)
+			}
+		}
+	}
+}

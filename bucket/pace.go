@@ -62,12 +62,9 @@ func (r Rules) Interval(rate Rate) Interval {
 	if rate.Counted() == ByTokens {
 		return r.tokenInterval(rate)
 	}
-	num, den := ceilMicros(rate.Per)+ceilMicros(r.Jitter), rate.Count
-	left := 100 - r.Headroom
-	switch n := rate.Count * left / 100; {
-	case n >= rate.Burst:
-		den = n + 1 - rate.Burst
-	default:
+	num, left := ceilMicros(rate.Per)+ceilMicros(r.Jitter), 100-r.Headroom
+	den := rate.Count*left/100 + 1 - rate.Burst
+	if den < 1 {
 		num, den = num*100, left
 	}
 	if num/den >= wholeFrom {

@@ -43,7 +43,7 @@ func TestResubmission(t *testing.T) {
 	if msg := k.resubmission(Terms{}, DropDeadline); msg.Subject != "weir.operator.redrive.credit" || !reflect.DeepEqual(msg.Header, want) {
 		t.Errorf("%s %v\nwant %v", msg.Subject, msg.Header, want)
 	}
-	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10}
+	rule := &ingest.Rule{API: "credit", Methods: []string{"POST"}, ForwardHeaders: []string{"X-Source"}, MaxBody: 10, ReplyTo: ingest.ReplySubjects{Open: []string{"mine"}}}
 	j, refusal := ingest.Parse(ingest.Message{Key: "a b", Header: msg.Header, Body: msg.Data, Redrive: true}, rule, diedAt)
 	if refusal != nil || j.ID != "job-1" || j.Redrives != 2 || j.Path != "/p" || j.ReplyTo != "mine" {
 		t.Fatalf("the intake reads %+v, %v", j, refusal)

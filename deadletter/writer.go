@@ -48,20 +48,25 @@ type Options struct {
 	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
 	MaxWaiting int64
 	// Dedupe is for how long a job's id is known: refusals of the same job within it are one letter. Nil for ten minutes.
-	Dedupe     func() time.Duration
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
+	Dedupe func() time.Duration
+	// ReplyPrefix is where producers are told something besides, who have an account of their own that hears what is below it; empty:
+	// none have.
+	ReplyPrefix string
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer
 }
 
 // Writer buries letters and sends events. It is safe for concurrent use.
 type Writer struct {
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	log      *slog.Logger
-	letters  *stream.Writer
-	events   *stream.Writer
-	refusals *refusals
-	buried   *prometheus.CounterVec
+	nc          *nats.Conn
+	js          jetstream.JetStream
+	strangers   strangers
+	replyPrefix string
+	log         *slog.Logger
+	letters     *stream.Writer
+	events      *stream.Writer
+	refusals    *refusals
+	buried      *prometheus.CounterVec
 }
 
 // Open makes the streams exist. Run makes the Writer work.
@@ -82,7 +87,8 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		return nil, fmt.Errorf("events: %w", err)
 	}
 	writer := &Writer{
-		nc: o.Conn, js: o.JetStream, log: o.Log.With("component", "deadletter"), letters: letters, events: events, refusals: newRefusals(o.Dedupe),
+		nc: o.Conn, js: o.JetStream, replyPrefix: o.ReplyPrefix, log: o.Log.With("component", "deadletter"), letters: letters, events: events,
+		refusals: newRefusals(o.Dedupe),
 		buried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_dead_letters_total", Help: "Jobs that became dead letters.",
 		}, []string{"api", "reason"}),
@@ -91,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Writer, error) {
 		o.Registerer.MustRegister(writer.buried, &kept{js: o.JetStream})
 	}
 	writer.buried.WithLabelValues(ingest.Token(""), string(Invalid)) // of apis that are not configured
-	return writer, nil
+	return writer, writer.lookAtStrangers(ctx)
 }
 
 // Announce makes the series of an api's letters exist before there are any: what counts from its first letter on would
@@ -116,6 +122,7 @@ func (o *Writer) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return o.letters.Run(ctx) })
 	group.Go(func() error { return o.events.Run(ctx) })
+	group.Go(func() error { return o.watchStrangers(ctx) })
 	for range refusalCheckers {
 		group.Go(func() error { return o.checkRefusals(ctx) })
 	}
@@ -158,6 +165,13 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 		l.API = ""
 		if len(r.API) <= maxAskedBytes {
 			l.AskedAPI = r.API
+		}
+		if len(l.Body) > strangersBody {
+			l.Body, l.BodyLeftOut = nil, true
+		}
+		if err := o.strangers.admit(l.Message().Size()); err != nil {
+			done(0, err)
+			return
 		}
 	}
 	done = o.orTakenBack(done)
@@ -217,12 +231,21 @@ func (o *Writer) bury(l *Letter, event func(seq uint64) Event, done func(seq uin
 	})
 }
 
+// Reply tells a job's end on the subject that the job named, which is the message's. It neither blocks nor waits for anybody to hear it.
+func (o *Writer) Reply(msg *nats.Msg) error {
+	err := o.nc.PublishMsg(msg)
+	if o.replyPrefix == "" || err != nil {
+		return err
+	}
+	return o.nc.PublishMsg(&nats.Msg{Subject: o.replyPrefix + msg.Subject, Header: msg.Header, Data: msg.Data})
+}
+
 // notify tells the subject that a job named of its letter.
 func (o *Writer) notify(l *Letter) {
 	if l.ReplyTo == "" {
 		return
 	}
-	if err := o.nc.PublishMsg(l.notice()); err != nil {
+	if err := o.Reply(l.notice()); err != nil {
 		o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
 	}
 }

@@ -76,6 +76,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	}, w.knownLocked)
 	w.clock, w.s.Clock = o.Clock, o.Clock
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
+	if hold, held := w.holdRestoredLocked(); held {
+		w.tellHold(hold)
+	}
 	return w
 }
 
@@ -244,7 +247,7 @@ func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (re
 
 // pushLocked lets a job wait that was read, and keeps its message where it may be called soon.
 func (w *apiWorker) pushLocked(p *partition, e queue.Entry) *schedule.KeyQueue {
-	p.expectLocked(e)
+	w.expectLocked(p, e)
 	notBefore := bucket.Micros(0)
 	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
 		notBefore = bucket.MicrosOf(at)

@@ -150,5 +150,6 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
+	w.doubtRestoredLocked(j)
 	return true
 }

@@ -58,6 +58,7 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 func TestCrashOfReadingIsContained(t *testing.T) {
 	w, job := crashing(true)
 	defer job.terms.call.Conns.Close()
+	job.part = &partition{}
 	job.terms.api.Rule = nil // reading goes by it
 	e := queue.Entry{Data: []byte("body"), Time: time.Now(), Header: map[string][]string{ingest.HeaderJobID: {"j"}}}
 	if _, err := w.read(job, e); err == nil || job.message.ID != "j" || string(job.message.Body) != "body" {

@@ -38,6 +38,7 @@ type lostJob struct {
 // ends are what is known of sequences that are missing.
 type ends struct {
 	ended map[uint64]string         // by key
+	told  map[uint64]bool           // a letter says that it is lost
 	last  map[uint64]*ledger.Record // of jobs that have not ended
 }
 
@@ -91,7 +92,7 @@ func (w *apiWorker) tellDamage(ctx context.Context, p *partition, begun map[uint
 			if err := w.tellLost(ctx, p, &jobs[i], i, &d); err != nil {
 				return err
 			}
-			if err := w.noteTold(ctx, p, key, i+1); err != nil {
+			if err := w.noteTold(ctx, p, key, func(int) int { return i + 1 }); err != nil {
 				return err
 			}
 		}
@@ -131,7 +132,18 @@ func lostJobs(d *queue.Damage, known ends) map[string][]lostJob {
 			lost[key] = append(lost[key], job)
 		}
 	}
+	for _, jobs := range lost { // what was told is counted from the first on
+		slices.SortStableFunc(jobs, func(a, b lostJob) int { return cmp.Compare(untold(known, a), untold(known, b)) })
+	}
 	return lost
+}
+
+// untold is 0 for a job of which a letter says that it is lost, and 1 for another.
+func untold(known ends, j lostJob) int {
+	if known.told[j.seq] {
+		return 0
+	}
+	return 1
 }
 
 // mayHaveBegun reports whether a call of a lost job may have begun. begun has the jobs with an intent that were not read: where nobody knows
@@ -204,7 +216,7 @@ func (w *apiWorker) tellUnnamed(ctx context.Context, p *partition, d *queue.Dama
 	if d.Unsure {
 		w.log.Error("a queue's store counts more than it gives, and is too large to look for what is lost", "stream", name)
 	}
-	if err := w.noteTold(ctx, p, "", n); err != nil {
+	if err := w.noteTold(ctx, p, "", func(int) int { return n }); err != nil {
 		return err
 	}
 	w.d.metrics.damages.WithLabelValues(w.name).Inc()
@@ -239,8 +251,11 @@ func (w *apiWorker) keepToldLocked(p *partition, key string, now toldMark) {
 	p.told[key] = now
 }
 
-// noteTold stores that n losses of a key were told.
-func (w *apiWorker) noteTold(ctx context.Context, p *partition, key string, n int) error {
+// noteTold stores how many losses of a key were told, by how many it were.
+func (w *apiWorker) noteTold(ctx context.Context, p *partition, key string, count func(was int) int) error {
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	n := count(w.toldOf(p, key).n)
 	return w.persistOf(ctx, p, func() error {
 		seq, err := awaitWrite(func(done func(uint64, error)) { p.markers.NoteLost(key, n, done) })
 		if err == nil {
@@ -281,7 +296,7 @@ func sequences(all []uint64) string {
 // endsOf looks for what became of jobs by their sequences: in the ledger, the results and the letters of the api, from their beginning on.
 // Without sequences it asks nothing.
 func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (ends, error) {
-	known := ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}}
+	known := ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
 		return known, nil
 	}
@@ -318,8 +333,11 @@ func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (end
 	}
 	err = w.readFrom(ctx, deadletter.Stream, "weir.dead."+ingest.Token(w.name)+".>", func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
-		if ok && accepted != 0 { // otherwise it is the letter of the loss
+		switch {
+		case ok && accepted != 0:
 			note(msg, of, seq)
+		case ok && of == name: // it is the letter of the loss
+			known.told[seq] = true
 		}
 	})
 	return known, err

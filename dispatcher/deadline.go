@@ -2,21 +2,11 @@ package dispatcher
 
 import (
 	"context"
+	"time"
 
-	"weir/bucket"
-	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
-	"weir/ingest"
 )
-
-// expectLocked notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is
-// not loaded.
-func (p *partition) expectLocked(e queue.Entry) {
-	if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
-		p.Expect(e.Seq, bucket.MicrosOf(at))
-	}
-}
 
 const lateDetail = "the deadline passed before its call"
 
@@ -26,7 +16,11 @@ func (w *apiWorker) expire(ctx context.Context, j *job) {
 		return
 	}
 	if !j.doubt.allows(w.present()) {
-		w.bury(ctx, j, deadletter.Unknown, doubtDetail, nil)
+		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
+		return
+	}
+	if j.part.isRestored(j.Seq) && (j.message.Deadline.IsZero() || time.Now().Before(j.message.Deadline)) { // the api takes keys by now, and did not when the job was read
+		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
 		return
 	}
 	w.bury(ctx, j, deadletter.Expired, lateDetail, nil)

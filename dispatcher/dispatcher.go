@@ -28,7 +28,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail, Restored and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -55,6 +55,7 @@ type Options struct {
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
 	Tail       ledger.Bounds
+	Restored   *Restoration // nil: the streams are as weir left them
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -309,7 +310,7 @@ func (d *Dispatcher) reply(subject string, result *nats.Msg) {
 			header[name] = values
 		}
 	}
-	if err := d.opts.Conn.PublishMsg(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
+	if err := d.opts.Letters.Reply(&nats.Msg{Subject: subject, Header: header, Data: result.Data}); err != nil {
 		d.log.Warn("a result could not be sent to its reply subject; it is in the results", "err", err)
 	}
 }

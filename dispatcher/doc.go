@@ -69,11 +69,14 @@
 //	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
 //	a job                    a result, and no record                            finished
 //
+//	a job of a backup that   no end in the backup, the api takes no keys        a letter unknown
+//	  was put back           no end in the backup, the api takes keys           waiting; it may have been called (restored.go)
+//
 // What was noted is in the flight recorder (dispatcher/recorder): flight.go writes to it and reads what ended processes left. Calls that
 // nobody settled are looked for there first; the pace of their keys goes on from what was noted, too.
 //
 // What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
-// has no name.
+// has no name. So is a message that is found missing later (missing.go).
 //
 // # Changes of configuration
 //

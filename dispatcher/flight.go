@@ -96,7 +96,7 @@ func sumOfLimits(api *httpcall.API) uint64 {
 
 // notedOf is what the process that wrote an intent noted of its call. An answer that cannot be understood is none.
 func (w *apiWorker) notedOf(j *job, i *foundIntent) recorder.Found {
-	if i.Accepted == 0 || i.Epoch == 0 {
+	if i.Accepted == 0 || i.Epoch == 0 || j.part.isRestored(j.Seq) { // what was put back was called since, perhaps by another intent
 		return recorder.Found{}
 	}
 	f := w.d.opts.Recorder.Find(i.Entry, j.part.callOf(&i.Intent, i.Epoch))

@@ -146,7 +146,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	refusal, err := w.read(j, e)
 	switch {
 	case !j.doubt.allows(j.terms.api):
-		return deadletter.Unknown, doubtDetail
+		return deadletter.Unknown, w.inDoubt(j)
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
@@ -198,32 +198,36 @@ func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 	})
 }
 
-// givenUp ends a job whose message could not be loaded if that is because it is deleted, and reports whether it did.
+// givenUp ends a job whose message could not be loaded if that is because it is not there, and reports whether it did.
 func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
 	if isNotFound(err) {
 		j.missing++
 	}
-	if j.missing < mostMissing || !w.gone(ctx, j) {
+	if j.missing < mostMissing {
 		return false
 	}
-	w.log.Error("a job's message is gone from its stream: somebody deleted it; the job is given up",
-		"key", j.Queue.Key, "seq", j.Seq, "err", err)
+	absence := w.absence(ctx, j)
+	if absence == queue.Present {
+		return false
+	}
 	w.update(func(s *schedule.Schedule) {
 		if j.IsStaged() {
 			s.Unstage(j.Job)
 		}
 	})
-	w.neverRecorded(j)
-	w.finish(j, Deleted)
+	w.buryMissing(ctx, j, absence)
 	return true
 }
 
-// gone asks the stream's leader whether a job's message is deleted. Without its word the job is kept.
-func (w *apiWorker) gone(ctx context.Context, j *job) bool {
+// absence asks the stream's leader whether a job's message is gone. Without its word the job is kept.
+func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	gone, err := j.part.bucket.Gone(ctx, j.Seq)
-	return err == nil && gone
+	a, err := j.part.bucket.Absence(ctx, j.Seq)
+	if err != nil {
+		return queue.Present
+	}
+	return a
 }
 
 // unconnected is a call for which there was no connection: nothing was sent. It took no slot, but counts as an attempt,

@@ -98,3 +98,15 @@ func TestLostJobThatMayHaveBegun(t *testing.T) {
 		t.Error("a job is taken for begun though no intent tells so")
 	}
 }
+
+// TestLostPartitionMayCallNothing: a partition that was let go of is called no more, though the lease that it hung on still counts.
+func TestLostPartitionMayCallNothing(t *testing.T) {
+	p := &partition{}
+	if !p.mayCall() {
+		t.Fatal("a partition that nobody else can own may not be called")
+	}
+	p.lost.Store(true)
+	if p.mayCall() {
+		t.Error("a partition that is lost may be called")
+	}
+}

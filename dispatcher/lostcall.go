@@ -58,20 +58,23 @@ func (w *apiWorker) settleLost(ctx context.Context, j *job) {
 	w.buryLost(ctx, j)
 }
 
-func (j *job) lostDetail() string {
+func (w *apiWorker) lostDetail(j *job) string {
 	if f := j.flown; f != nil && f.State > recorder.Prepared {
 		return fmt.Sprintf("the worker died while call %d was under way, which was sent at %s", j.Calls, ledger.Stamp(f.Begun))
+	}
+	if j.part.isRestored(j.Seq) {
+		return w.d.opts.Restored.detail()
 	}
 	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", j.Calls)
 }
 
 // repeatLost lets a job be called again under its key.
 func (w *apiWorker) repeatLost(ctx context.Context, j *job) {
-	w.again(ctx, j, w.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: j.lostDetail()}), 1)
+	w.again(ctx, j, w.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: w.lostDetail(j)}), 1)
 }
 
 func (w *apiWorker) buryLost(ctx context.Context, j *job) {
-	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", j.lostDetail())
+	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", w.lostDetail(j))
 	switch {
 	case j.Deaths >= schedule.MostDeaths && j.lost.Repeatable:
 		out.Reason = deadletter.Exhausted

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"weir/bucket/queue"
@@ -34,11 +35,14 @@ type partition struct {
 	// untold says that the owner before died and may have begun calls without an intent: it was of an earlier version.
 	untold bool
 
+	restored uint64 // the last job of a backup that was put back, 0 for none: see Restoration
+
 	replay *replay // until all that was there at the takeover has been read
 
 	denial holdMark // of an api that denies weir
 
-	told map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
+	telling sync.Mutex          // held while one more loss is noted as told
+	told    map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
 
 	intents   []intending // jobs that want an intent
 	intending bool        // some are being stored

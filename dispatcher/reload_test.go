@@ -9,10 +9,14 @@ import (
 
 	"weir/bucket"
 	"weir/bucket/queue"
+	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 )
 
 // TestReloadEnds: a job that is being ended, and whose message is not there any more, is let go of: at once where the partition
@@ -28,10 +32,27 @@ func TestReloadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	letters, err := deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+		Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.opts.Letters = letters
+	markers, err := q.Partitions()[0].Own(t.Context(), "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers errgroup.Group
+	writing, stop := context.WithCancel(t.Context())
+	writers.Go(func() error { return letters.Run(writing) })
+	writers.Go(func() error { return markers.Run(writing) })
+	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
 	for _, lost := range []bool{true, false} {
 		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
 		w.tat = func(string) bucket.Micros { return 0 }
-		p := &partition{bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
+		p := &partition{bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
 		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))

@@ -16,7 +16,7 @@ import (
 func (w *apiWorker) paceLocked(q *schedule.KeyQueue, now bucket.Micros) {
 	w.leaveLocked(q)
 	if w.clock == schedule.OtherClock {
-		q.Remind(w.d.tail.TAT(w.name, q.Key))
+		q.Remind(max(w.d.tail.TAT(w.name, q.Key), w.restoredTATLocked(q.Limits)))
 		return
 	}
 	q.GoOnFrom(w.floor(q, now))
@@ -147,7 +147,7 @@ func (w *apiWorker) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Mi
 	w.mu.Lock()
 	known := max(q.TAT, w.knownLocked(q.Key))
 	drain := w.s.DrainTime(q.Limits)
-	looked := q.LookedUp || known != 0 && w.d.owner == nil
+	looked := q.LookedUp || known != 0 && w.d.owner == nil && w.restoredTATLocked(q.Limits) == 0
 	w.mu.Unlock()
 	if w.clock == schedule.OtherClock || looked || w.d.tail.Covers(w.name, w.now().Add(-drain)) {
 		return 0, nil

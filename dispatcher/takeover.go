@@ -21,6 +21,9 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
 	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
+	if w.d.opts.Restored != nil {
+		p.restored = w.d.opts.Restored.Until[p.bucket.Name()]
+	}
 	var err error
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)

@@ -96,6 +96,7 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.terms = next
 	w.s.Adopt(next.policy)
 	w.s.EndDenial(now)
+	w.holdRestoredLocked()
 	queues := slices.Collect(w.s.Queues())
 	w.mu.Unlock()
 	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.Rebind(q, now) })
@@ -128,7 +129,7 @@ func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
 // intervals of a rate that holds no more; see rebind.
 func (w *apiWorker) knownLocked(key string) bucket.Micros {
 	if w.clock == schedule.OtherClock {
-		return max(w.tat(key), w.d.tail.TAT(w.name, key))
+		return max(w.tat(key), w.d.tail.TAT(w.name, key), w.restoredTATLocked(w.s.LimitsOf(key)))
 	}
 	limits := w.s.LimitsOf(key)
 	tat := w.recordedLocked(key, limits)
@@ -141,8 +142,8 @@ func (w *apiWorker) knownLocked(key string) bucket.Micros {
 // recordedLocked is what the ledger of former runs knows.
 func (w *apiWorker) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
 	tat := w.d.tail.TAT(w.name, key)
-	if tat == 0 || fault.Planted(fault.LimiterOpen) {
+	if fault.Planted(fault.LimiterOpen) {
 		return 0
 	}
-	return min(tat, max(w.since, w.d.tail.ReadAt(w.name)).Add(w.s.DrainTime(limits)))
+	return max(min(tat, max(w.since, w.d.tail.ReadAt(w.name)).Add(w.s.DrainTime(limits))), w.restoredTATLocked(limits))
 }

@@ -126,7 +126,7 @@ func TestClientKeepsKeysAndHeaders(t *testing.T) {
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
 	_, err := client.Submit(t.Context(), ingest.Submission{
 		API: "credit-check", Key: "full", ID: "one", Method: "POST", Path: "/a", Query: "b=c", Body: []byte("body"), Cost: 3,
-		Deadline: at, ReplyTo: "mine.results", JobHeader: nats.Header{"X-Own": {"1"}},
+		Deadline: at, ReplyTo: "_INBOX.results", JobHeader: nats.Header{"X-Own": {"1"}},
 		Header: []ingest.HeaderField{{Name: "X-Source", Value: "a"}, {Name: "x-source", Value: "b"}, {Name: "content-type", Value: "text/plain"}},
 	})
 	if err != nil {
@@ -134,7 +134,7 @@ func TestClientKeepsKeysAndHeaders(t *testing.T) {
 	}
 	j := kept.jobs["full"][0]
 	if j.ID != "one" || j.Path != "/a" || j.Query != "b=c" || string(j.Body) != "body" || j.Cost != 3 || !j.Deadline.Equal(at) ||
-		j.ReplyTo != "mine.results" || j.Header.Get("X-Own") != "1" || len(j.Forward) != 3 {
+		j.ReplyTo != "_INBOX.results" || j.Header.Get("X-Own") != "1" || len(j.Forward) != 3 {
 		t.Errorf("the job came as %+v", j)
 	}
 }
@@ -153,13 +153,13 @@ func TestClientTellsRefusals(t *testing.T) {
 		{ingest.Submission{API: "credit-check", Key: "k", Body: make([]byte, 65)}, ingest.TooLarge},
 		{ingest.Submission{API: "credit-check", Key: "k", Header: []ingest.HeaderField{{Name: "X-No", Value: "1"}}}, ingest.Invalid},
 	} {
-		c.submission.ID, c.submission.ReplyTo = "known", "mine.results"
+		c.submission.ID, c.submission.ReplyTo = "known", "_INBOX.results"
 		_, err := client.Submit(t.Context(), c.submission)
 		var refusal *ingest.Refusal
 		if !errors.As(err, &refusal) || refusal.Code != c.code || refusal.LetterSeq != 55 || refusal.Description == "" {
 			t.Errorf("%+v: %v, want a refusal with %d and letter 55", c.submission, err, c.code)
 		}
-		if r := kept.refused; r.JobID != "known" || r.ReplyTo != "mine.results" || r.Key != c.submission.Key {
+		if r := kept.refused; r.JobID != "known" || r.ReplyTo != "_INBOX.results" || r.Key != c.submission.Key {
 			t.Errorf("%+v: its letter has job %q, key %q, reply subject %q", c.submission, r.JobID, r.Key, r.ReplyTo)
 		}
 	}

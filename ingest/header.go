@@ -20,9 +20,18 @@ const (
 	maxKeptBytes   = 60 << 10
 )
 
+// source is where headers come from. What a producer writes must be known; what stands in a queue the door has let in, perhaps that of a later
+// version, which knows more: it is passed over.
+type source int
+
+const (
+	fromProducer source = iota
+	fromQueue
+)
+
 // readHeader takes in every header that can be read, also when it refuses one: the first by name, so that the same job
 // is refused for the same reason every time.
-func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
+func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) *Refusal {
 	var first *Refusal
 	var msgID string
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -31,7 +40,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
 		}
 		err := checkSingle(name, h[name])
 		if err == nil {
-			err = j.readOne(name, h[name], rule, now, &msgID)
+			err = j.readOne(name, h[name], rule, now, &msgID, from)
 		}
 		if err != nil && first == nil {
 			first = refuse(Invalid, "header %s: %v", clip(name), err)
@@ -52,7 +61,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time) *Refusal {
 }
 
 // readOne takes in one header; what it refuses it leaves unset.
-func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string) (err error) {
+func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, msgID *string, from source) (err error) {
 	value := values[0]
 	switch strings.ToLower(name) {
 	case "nats-msg-id":
@@ -91,7 +100,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 			err = j.forward(http.CanonicalHeaderKey(name), []string{strings.Join(values, ",")})
 		}
 	default:
-		err = j.readOther(name, values, rule)
+		err = j.readOther(name, values, rule, from)
 	}
 	return err
 }
@@ -111,7 +120,7 @@ func set[T any](field *T, value T, err error) error {
 }
 
 // readOther takes the headers that are known by their prefix.
-func (j *Job) readOther(name string, values []string, rule *Rule) error {
+func (j *Job) readOther(name string, values []string, rule *Rule, from source) error {
 	lower := strings.ToLower(name)
 	if strings.HasPrefix(lower, "weir-header-") {
 		forwarded := name[len(HeaderForward):]
@@ -124,7 +133,7 @@ func (j *Job) readOther(name string, values []string, rule *Rule) error {
 		}
 		return j.forward(http.CanonicalHeaderKey(forwarded), values)
 	}
-	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) {
+	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) && from == fromProducer {
 		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s", HeaderMethod, HeaderPath,
 			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderJobID)
 	}

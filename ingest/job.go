@@ -75,7 +75,8 @@ type Rule struct {
 	ForwardHeaders []string
 	MaxBody        int64 // bytes
 	Key            KeySource
-	Costs          []CostBound // of its limits, judged when a job comes in
+	Costs          []CostBound   // of its limits, judged when a job comes in
+	ReplyTo        ReplySubjects // the same for all apis; judged when a job comes in
 }
 
 // Message is a job as it came from a producer or out of the queue.
@@ -92,10 +93,16 @@ type Message struct {
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
 	tooLarge := int64(len(m.Body)) > rule.MaxBody
-	refusal := j.readHeader(m.Header, rule, now)
+	refusal := j.readHeader(m.Header, rule, now, fromProducer)
 	if forged := checkClaims(m); forged != nil {
 		j.ID, j.DedupeID, j.Redrives = "", "", 0
 		refusal = forged
+	}
+	if err := rule.ReplyTo.check(j.ReplyTo); j.ReplyTo != "" && err != nil {
+		j.ReplyTo = "" // nor is the refusal told there
+		if refusal == nil {
+			refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
+		}
 	}
 	if err := checkHeaders(m.Header); err != nil {
 		refusal = refuse(Invalid, "%v", err)
@@ -147,7 +154,8 @@ func (j *Job) Message(subject string) *nats.Msg {
 func StoredID(key, dedupeID string) string { return Token(key) + "/" + dedupeID }
 
 // Restore reads a job back from the queue. storedAt is the message's time stamp. A refusal means that the api's rule
-// has changed since and forbids the job now: its methods, or its forward_headers. Held no more are MaxBody and the key, which are the
+// has changed since and forbids the job now: its methods, or its forward_headers. A header of weir that is not known passes: an intake of a
+// later version has let it in. Held no more are MaxBody and the key, which are the
 // door's: a job that was accepted under a larger bound is called.
 func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Key: m.Key, Method: rule.Methods[0], Cost: 1, Body: m.Body, Header: m.Header}
@@ -157,7 +165,7 @@ func Restore(m Message, rule *Rule, storedAt time.Time) (*Job, *Refusal) {
 			delete(m.Header, name) // weir's own, for the stream: the job's are among the renamed
 		}
 	}
-	refusal := j.readHeader(m.Header, rule, storedAt)
+	refusal := j.readHeader(m.Header, rule, storedAt, fromQueue)
 	j.DedupeID = strings.TrimPrefix(stored, StoredID(m.Key, ""))
 	return j, refusal
 }

@@ -234,6 +234,23 @@ func TestRestoreUnderAnotherRule(t *testing.T) {
 	}
 }
 
+// TestRestoreWhatALaterVersionLetIn: a header of weir that only a later intake knows is refused at the door and passed over in the queue.
+func TestRestoreWhatALaterVersionLetIn(t *testing.T) {
+	if _, refusal := parse(nats.Header{"Weir-Newer": {"1"}}, plainRule); refusal == nil {
+		t.Error("the door lets in what it does not know")
+	}
+	j, refusal := parse(nats.Header{"Weir-Path": {"/a"}, "Nats-Msg-Id": {"me"}}, plainRule)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	j.Header["Weir-Newer"] = []string{"1"}
+	m := wire(t, j.Message("weir.q.credit.0.j.vip-1"))
+	m.Key = "vip-1"
+	if back, refusal := ingest.Restore(m, &plainRule, someNow); refusal != nil || back.Path != "/a" || back.ID != "me" {
+		t.Errorf("%v: %+v", refusal, back)
+	}
+}
+
 // FuzzParseJob throws any headers at the parser. What it takes must come back out of the queue, must be fit for HTTP and
 // must leave nothing that NATS would obey.
 func FuzzParseJob(f *testing.F) {

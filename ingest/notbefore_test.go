@@ -16,7 +16,10 @@ func TestNotBeforeAndDeadline(t *testing.T) {
 		notBefore, deadline string
 		taken               bool
 	}{
-		{"1h", "1h", false}, {"1h1s", "1h", false}, {"59m", "1h", true}, {"2026-01-02T16:04:05Z", "60m", false},
+		{"1h", "1h", false},
+		{"1h1s", "1h", false},
+		{"59m", "1h", true},
+		{"2026-01-02T16:04:05Z", "60m", false},
 		{"2026-01-02T16:04:05Z", "2026-01-02T17:04:05.000000001+01:00", true},
 	} {
 		h := nats.Header{ingest.HeaderNotBefore: {c.notBefore}, ingest.HeaderDeadline: {c.deadline}}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -158,15 +159,23 @@ func (s *Service) handleRedrive(req micro.Request) {
 func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	name, tokens, _ := strings.Cut(address, ".")
 	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	in.fastBatch = asksFastBatch(in.reply, in.header)
+	delete(in.header, requestInfo)
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
 		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
 		return
 	}
 	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
-	api, ok := s.opts.APIs()[name]
+	apis := s.opts.APIs()
+	api, ok := apis[name]
 	if !ok {
-		job, _ := Parse(msg, &anyRule, time.Now())
+		rule := anyRule
+		for _, other := range apis {
+			rule.ReplyTo = other.Rule.ReplyTo // the same for all
+			break
+		}
+		job, _ := Parse(msg, &rule, time.Now())
 		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
@@ -198,6 +207,23 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	})
 }
 
+// requestInfo is a header by which the server says from which account a job came. It is not the job's.
+const requestInfo = "Nats-Request-Info"
+
+// asksFastBatch reports a publish of one of JetStream's fast batches. From another account only the server's header tells.
+func asksFastBatch(reply string, header nats.Header) bool {
+	var from struct {
+		Reply string `json:"reply"`
+	}
+	if info := header.Get(requestInfo); info != "" && json.Unmarshal([]byte(info), &from) == nil && from.Reply != "" {
+		reply = from.Reply
+	}
+	return strings.HasSuffix(reply, ".$FI")
+}
+
+// ErrTold is wrapped by what is told elsewhere already, and not for each job.
+var ErrTold = errors.New("jobs are refused without a letter")
+
 // anyRule reads what can be read of a job for an api that nobody knows.
 var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 
@@ -209,6 +235,7 @@ type submission struct {
 	header                               nats.Header
 	redrives                             int
 	posesAsRedrive                       bool // it counts redrives, on a producer's subject
+	fastBatch                            bool // of JetStream, whose publisher waits for other answers
 }
 
 // read notes whose job it is.
@@ -218,7 +245,7 @@ func (in *submission) read(job *Job) {
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
 func (in *submission) checkPromises() *Refusal {
-	if strings.HasSuffix(in.reply, ".$FI") {
+	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
 	}
 	if expected, err := headerValue(in.header, headerExpectedStream); err == nil && expected != in.stream {
@@ -247,8 +274,10 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		Redrives: in.redrives, Refusal: refusal,
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
-			in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
-				"api", in.apiName, "job_id", in.jobID, "err", err)
+			if !errors.Is(err, ErrTold) {
+				in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
+					"api", in.apiName, "job_id", in.jobID, "err", err)
+			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
 			return

@@ -203,3 +203,39 @@ func (d *Damage) count(state *jetstream.StreamState, given map[uint64]string) {
 		d.Dropped = state.Lost.Bytes
 	}
 }
+
+// Absence is whether a message that its owner has not deleted is in its stream, and otherwise why not.
+type Absence int
+
+// The absences.
+const (
+	Present         Absence = iota
+	DeletedByOthers         // the stream has it among what was deleted
+	LostByStore             // the stream counts it, or never had it as far as it knows
+	Unexplained             // too much was deleted between the stream's messages to look
+)
+
+// Absence asks the stream's leader about one message. Get may be answered by a replica that lags, and nothing may be given up on its word.
+func (p *Partition) Absence(ctx context.Context, seq uint64) (Absence, error) {
+	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
+	if err != nil {
+		return Present, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
+	}
+	if found != 0 {
+		return Present, nil
+	}
+	info, err := p.details(ctx)
+	if err != nil {
+		return Present, err
+	}
+	state := &info.State
+	switch {
+	case state.Lost != nil && slices.Contains(state.Lost.Msgs, seq), seq > state.LastSeq:
+		return LostByStore, nil
+	case seq < state.FirstSeq, slices.Contains(state.Deleted, seq):
+		return DeletedByOthers, nil
+	case state.NumDeleted > mostDeleted:
+		return Unexplained, nil
+	}
+	return LostByStore, nil
+}

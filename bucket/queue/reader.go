@@ -370,16 +370,6 @@ func (p *Partition) Get(ctx context.Context, seq uint64) (Entry, error) {
 	return Entry{Seq: seq, Key: key, Header: msg.Header, Data: msg.Data, Time: msg.Time}, nil
 }
 
-// Gone reports whether the stream's leader says that a message is not there. Get may be answered by a replica that
-// lags, and nothing may be given up on its word.
-func (p *Partition) Gone(ctx context.Context, seq uint64) (bool, error) {
-	found, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d}`, seq))
-	if err != nil {
-		return false, fmt.Errorf("message %d of %s: %w", seq, p.name, err)
-	}
-	return found == 0, nil
-}
-
 // fromLeader asks the stream's leader for a message and returns its sequence, 0 when there is none.
 func (p *Partition) fromLeader(ctx context.Context, request string) (seq uint64, err error) {
 	m, err := stream.AskLeader(ctx, p.nc, p.name, request)

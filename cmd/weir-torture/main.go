@@ -141,6 +141,9 @@ func (g *flags) run(cmd *cobra.Command, o torture.Options) (err error) {
 	case g.server == string(torture.Embedded):
 		withoutServer(cmd, &o)
 	}
+	if o.Restores > 0 {
+		leaveOut(cmd, map[string]*int{"config-changes": &o.ConfigChanges, "idle-kills": &o.IdleKills})
+	}
 	if err := o.Validate(); err != nil {
 		return usage(err)
 	}
@@ -182,7 +185,12 @@ func hooked(program string) bool {
 
 // withoutServer leaves out what needs a server of its own, unless it was asked for.
 func withoutServer(cmd *cobra.Command, o *torture.Options) {
-	for name, n := range map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers} {
+	leaveOut(cmd, map[string]*int{"server-kills": &o.ServerKills, "takeovers": &o.Takeovers})
+}
+
+// leaveOut sets numbers of faults to nothing that were not asked for.
+func leaveOut(cmd *cobra.Command, faults map[string]*int) {
+	for name, n := range faults {
 		if !cmd.Flags().Changed(name) {
 			*n = 0
 		}

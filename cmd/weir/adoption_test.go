@@ -141,3 +141,17 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 	r.start()
 	r.awaitCalls(40)
 }
+
+// TestConfigurationOfALaterVersion: a weir that cannot read the newest configuration does not go on by an earlier one, whose limits may be
+// higher; it says so, and a file that has changed replaces it.
+func TestConfigurationOfALaterVersion(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
+	r.applyConfig(strings.ReplaceAll(fmt.Sprintf(oneAPI, "1/s"), "    bucket:", "    of_a_later_version: 1\n    bucket:"))
+	r.stop()
+	_, err := worker.Start(await.Context(t, "a start that is refused"), r.settings(), testLog(t))
+	if err == nil || !strings.Contains(err.Error(), "version 2, cannot be read by this version of weir") || !strings.Contains(err.Error(), "of_a_later_version") {
+		t.Fatalf("the start ended with: %v", err)
+	}
+	r.yaml += "# changed\n"
+	r.start()
+}

@@ -42,7 +42,7 @@ func TestAnswersThatCannotBeKept(t *testing.T) {
 		if path == "/body" {
 			cfg := s.CachedInfo().Config
 			cfg.MaxMsgSize = 8 << 10
-			if _, err := r.js.UpdateStream(t.Context(), cfg); err != nil {
+			if _, err := r.operators().UpdateStream(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 		}

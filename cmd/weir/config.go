@@ -17,11 +17,11 @@ import (
 func configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "config",
-		Short:   "Check, apply, show and roll back the configuration",
+		Short:   "Check, compare, apply, show and roll back the configuration",
 		Example: "  weir config check -f weir.yaml\n  weir config apply -f weir.yaml\n  weir config rollback",
 		RunE:    group,
 	}
-	cmd.AddCommand(configCheckCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand())
+	cmd.AddCommand(configCheckCommand(), configDiffCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand())
 	return cmd
 }
 
@@ -47,7 +47,7 @@ func configCheckCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Find everything that is wrong with a configuration file",
 		Long: `Reads a configuration file as weir serve does and tells every mistake at once, as file:line: field: what is wrong: how to
-mend it. Exit code 2 when there is one.
+mend it. Exit code 1 when there is one.
 
 Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
 version does not do yet: weir serve would refuse to start with those.`,
@@ -137,7 +137,7 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 		}
 	}
 	if !found.OK {
-		return &cli.Exit{Code: cli.ExitUsage} // all is said
+		return &cli.Exit{Code: cli.ExitFailed} // all is said
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func warningLine(file string, p config.Problem) string {
 
 // configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
 func configWarnings(c *config.Config) []config.Problem {
-	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets()...)
+	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(nil)...)
 }
 
 // shownConfig is the configuration in force, as --json prints it.

@@ -9,18 +9,20 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/limitstate"
 
 	"github.com/spf13/cobra"
 )
 
 func configApplyCommand() *cobra.Command {
-	file, as, confirm := "", cli.ForPeople, cli.Confirmation{}
+	file, how := "", manner{}
 	cmd := &cobra.Command{
 		Use:   "apply",
 		Short: "Put a configuration file in force, on every running weir at once",
 		Long: `Checks a configuration file, shows what it changes, and puts it in force: every weir on the server follows within a
 moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
-smaller. On a terminal it asks first.
+smaller. On a terminal it asks first; elsewhere it needs --yes. A quota or a budget that is used up already under the new
+configuration is told before, with until when nothing would be called. Exit code 1 when the file is not valid.
 
 The command returns when every dispatching replica follows. One that does not answer, because it is stopped or cut off, has its
 right to call ended, which takes some seconds: it goes on only by the new configuration. One that cannot, because a secret is missing where it
@@ -29,41 +31,73 @@ by a new version that says what the one before said, and ends with 1. Jobs of an
 those already in its queue are called until weir restarts, and wait there from then on until the api is back.
 
 It changes nothing when somebody else has changed the configuration meanwhile.`,
-		Example: "  weir config apply -f weir.yaml\n  weir config apply -f weir.yaml --yes --json",
+		Example: "  weir config apply -f weir.yaml --dry-run\n  weir config apply -f weir.yaml --yes --json",
 		Args:    cli.Takes(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			file, text, err := configText(cmd, file)
-			if err != nil {
-				return err
-			}
-			c, err := config.Parse(text, config.Options{Name: file})
-			if err != nil {
-				return classify(err)
-			}
-			for _, p := range c.Warnings {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
-			}
-			if file == "-" {
-				file = "stdin"
-			}
-			return connect.With(func(conn *connect.Connection) error {
-				store, err := control.MakeConfigStore(cmd.Context(), conn)
-				if err != nil {
-					return err
-				}
-				current, last, err := store.Newest(cmd.Context())
-				if err != nil {
-					return conn.Explain(err)
-				}
-				p := proposal{from: file, text: string(text), config: c, current: current, last: last}
-				return p.apply(cmd, conn, store, confirm, as)
-			})
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
-	confirm.Add(cmd.Flags())
-	as.Add(cmd.Flags(), "one JSON object")
+	cmd.Flags().BoolVar(&how.dryRun, "dry-run", false, "show what would change, and change nothing")
+	how.confirm.Add(cmd.Flags())
+	how.as.Add(cmd.Flags(), "one JSON object")
 	return cmd
+}
+
+func configDiffCommand() *cobra.Command {
+	file, how := "", manner{dryRun: true}
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Show what a configuration file would change",
+		Long: `Checks a configuration file and shows how it differs from the configuration in force, and which of the changed quotas and budgets
+are used up already. It changes nothing. Exit code 1 when the file is not valid.`,
+		Example: "  weir config diff\n  weir config diff -f weir.yaml --json | jq .changes",
+		Args:    cli.Takes(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
+	how.as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// manner is how a configuration is proposed.
+type manner struct {
+	dryRun  bool
+	confirm cli.Confirmation
+	as      cli.Format
+}
+
+// applyFile checks a file and proposes it.
+func applyFile(cmd *cobra.Command, file string, how manner) error {
+	file, text, err := configText(cmd, file)
+	if err != nil {
+		return err
+	}
+	c, err := config.Parse(text, config.Options{Name: file})
+	if err != nil {
+		return err // exit code 1: the command was not asked in a wrong way, the file is wrong
+	}
+	for _, p := range c.Warnings {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
+	}
+	if file == "-" {
+		file = "stdin"
+	}
+	return connect.With(func(conn *connect.Connection) error {
+		p := proposal{from: file, text: string(text), config: c}
+		store, err := control.OpenConfigStore(cmd.Context(), conn)
+		switch {
+		case err != nil && how.dryRun && control.NeverApplied(err):
+			return p.apply(cmd, conn, store, how)
+		case err != nil && control.NeverApplied(err):
+			store, err = control.MakeConfigStore(cmd.Context(), conn)
+		}
+		if err != nil {
+			return err
+		}
+		if p.current, p.last, err = store.Newest(cmd.Context()); err != nil {
+			return conn.Explain(err)
+		}
+		return p.apply(cmd, conn, store, how)
+	})
 }
 
 // proposal is a configuration that is to take the place of another.
@@ -81,6 +115,8 @@ type appliedJSON struct {
 	OldVersion uint64       `json:"old_version"`
 	Version    uint64       `json:"version"` // the newest now
 	Changes    []changeJSON `json:"changes"`
+	// Spent are changed quotas and budgets of which nothing is left under the new configuration.
+	Spent []limitstate.Spent `json:"spent,omitempty"`
 }
 
 type changeJSON struct {
@@ -90,7 +126,7 @@ type changeJSON struct {
 }
 
 // apply shows the difference, asks, stores and tells.
-func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, confirm cli.Confirmation, as cli.Format) error {
+func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, how manner) error {
 	var before *config.Config
 	var told appliedJSON
 	next := control.StoredConfig{YAML: p.text, From: p.from, Who: cli.User()}
@@ -101,16 +137,24 @@ func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store contro
 	talk := cmd.ErrOrStderr()
 	for _, d := range before.Diff(p.config) {
 		told.Changes = append(told.Changes, changeJSON(d))
-		if as == cli.ForPeople {
+		if how.as == cli.ForPeople {
 			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(d.String()))
 		}
 	}
 	// A last version that nobody can read is to be replaced, even by the text of the one before it.
 	if len(told.Changes) == 0 && p.current != nil && p.last == p.current.Number {
 		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
-		return errors.Join(p.tell(cmd, told, as), control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), told.Version))
+		if how.dryRun {
+			return p.tell(cmd, told, how.as)
+		}
+		return errors.Join(p.tell(cmd, told, how.as), control.AwaitFollowed(cmd.Context(), c, cmd.ErrOrStderr(), told.Version))
 	}
-	if err := confirm.Ask(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
+	told.Spent = p.warnOfSpent(cmd, c, before)
+	if how.dryRun {
+		_, _ = fmt.Fprintf(talk, "weir: %s; nothing was changed\n", cli.Count(len(told.Changes), "change"))
+		return p.tell(cmd, told, how.as)
+	}
+	if err := how.confirm.Insist(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
 		return err
 	}
 	next.At, next.Changes = time.Now().UTC(), len(told.Changes)
@@ -126,7 +170,20 @@ func (p *proposal) apply(cmd *cobra.Command, c *connect.Connection, store contro
 	if errors.Is(err, control.ErrCannotFollow) {
 		err = p.takeBack(cmd, c, store, &told, err)
 	}
-	return errors.Join(err, p.tell(cmd, told, as))
+	return errors.Join(err, p.tell(cmd, told, how.as))
+}
+
+// warnOfSpent tells which limits would keep everything from being called as soon as the proposal is in force.
+func (p *proposal) warnOfSpent(cmd *cobra.Command, c *connect.Connection, before *config.Config) []limitstate.Spent {
+	talk := cmd.ErrOrStderr()
+	spent, err := limitstate.SpentAlready(cmd.Context(), c.JetStream, before, p.config, time.Now())
+	for i := range spent {
+		_, _ = fmt.Fprintf(talk, "weir: %s\n", spent[i].Text())
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: %v\n", c.Explain(err))
+	}
+	return spent
 }
 
 // announce tells of a version that is stored.

@@ -79,7 +79,7 @@ func historyOf(entry jetstream.KeyValueEntry) historyJSON {
 }
 
 func configRollbackCommand() *cobra.Command {
-	as, confirm := cli.ForPeople, cli.Confirmation{}
+	how := manner{}
 	cmd := &cobra.Command{
 		Use:   "rollback [VERSION]",
 		Short: "Put an earlier version of the configuration in force again",
@@ -108,12 +108,13 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				return p.apply(cmd, c, store, confirm, as)
+				return p.apply(cmd, c, store, how)
 			})
 		},
 	}
-	confirm.Add(cmd.Flags())
-	as.Add(cmd.Flags(), "one JSON object")
+	cmd.Flags().BoolVar(&how.dryRun, "dry-run", false, "show what would change, and change nothing")
+	how.confirm.Add(cmd.Flags())
+	how.as.Add(cmd.Flags(), "one JSON object")
 	return cmd
 }
 

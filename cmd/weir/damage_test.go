@@ -6,13 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/embedded"
+	"weir/cmd/weir/internal/worker"
+	"weir/ingest/await"
 )
 
 // damagedRig is a weir in whose queues one job of every key waits, and which is stopped. Another job of each has ended.
@@ -31,9 +37,11 @@ func damagedRig(t *testing.T, keys ...string) *rig {
 }
 
 // blocks are the files with the messages of the queue.
-func (r *rig) blocks() []string {
+func (r *rig) blocks() []string { return r.blocksIn(r.settings().DataDir) }
+
+func (r *rig) blocksIn(dir string) []string {
 	r.t.Helper()
-	found, err := filepath.Glob(filepath.Join(r.settings().DataDir, "jetstream", "*", "streams", "WEIR_pay_*", "msgs", "*.blk"))
+	found, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "WEIR_pay_*", "msgs", "*.blk"))
 	if err != nil || len(found) == 0 {
 		r.t.Fatal("no block of the queue is found: ", err)
 	}
@@ -41,9 +49,11 @@ func (r *rig) blocks() []string {
 }
 
 // flip turns over eight bytes of a job's body in the store.
-func (r *rig) flip(body string) {
+func (r *rig) flip(body string) { r.flipIn(r.settings().DataDir, body) }
+
+func (r *rig) flipIn(dir, body string) {
 	r.t.Helper()
-	for _, file := range r.blocks() {
+	for _, file := range r.blocksIn(dir) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			r.t.Fatal(err)
@@ -109,7 +119,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	}
 	sealed := stream.CachedInfo().Config
 	sealed.MaxMsgSize = 1
-	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()
@@ -120,7 +130,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	r.stop()
 	r.start()
 	sealed.MaxMsgSize = -1
-	if _, err := r.js.UpdateStream(t.Context(), sealed); err != nil {
+	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
 	r.eventually("the letter", func() bool { return len(r.letters("pay", "b")) == 1 })
@@ -191,5 +201,85 @@ func (r *rig) checkDeadEvents(key string, want int) {
 	var event struct{ Data struct{ Reason string } }
 	if err := json.Unmarshal(msg.Data, &event); err != nil || event.Data.Reason != "unknown" {
 		r.t.Errorf("the event says %s", msg.Data)
+	}
+}
+
+// TestMessageGoneWhileItRuns: a job whose message the store loses, or somebody deletes, while weir runs becomes a letter that says which, with
+// its event and its count; the others are called.
+func TestMessageGoneWhileItRuns(t *testing.T) {
+	const jobs, large = 36, 1 << 20 // more than is kept in memory: the last are loaded when they are called
+	addr, dir := freePort(t), t.TempDir()
+	start := func() *embedded.Server {
+		t.Helper()
+		server, err := embedded.Start(t.Context(), embedded.Options{Listen: addr, Dir: dir, MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return server
+	}
+	server := start()
+	t.Cleanup(func() { server.Shutdown() })
+	api := startOrdered(t, map[string][]string{"k": {"delay=5s"}})
+	r := &rig{t: t, api: api, dir: t.TempDir()}
+	file := filepath.Join(r.dir, "weir.yaml")
+	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/k\n    max_body: 1MiB\n    bucket: {rate: 100/s, capacity: 100, in_flight: 1}\n", api.URL()))
+	s := externalSettings(t, server.ClientURL(), file, "first")
+	s.Partitions = 1
+	begin := func() {
+		t.Helper()
+		var err error
+		if r.worker, err = worker.Start(await.Context(t, "a worker to start"), s, testLog(t)); err != nil {
+			t.Fatal(err)
+		}
+		if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		if r.js, err = jetstream.New(r.nc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	t.Cleanup(r.stop)
+	for i := range jobs {
+		body := fmt.Sprintf("the body of %d:", i)
+		r.send("pay", "k", nil, body+strings.Repeat(".", large-len(body)))
+	}
+	stream, err := r.js.Stream(t.Context(), "WEIR_pay_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := stream.GetLastMsgForSubject(t.Context(), "weir.q.pay.0.j.k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Shutdown()
+	r.flipIn(dir, fmt.Sprintf("the body of %d:", jobs-1))
+	server = start()
+	r.eventually("weir to be ready again", func() bool { return r.worker.Ready(t.Context()) == nil })
+	if err := stream.DeleteMsg(t.Context(), last.Sequence-1); err != nil {
+		t.Fatal(err)
+	}
+	r.awaitCalls(jobs - 2)
+	r.eventually("the letters", func() bool { return len(r.letters("pay", "k")) == 2 })
+	for _, letter := range r.letters("pay", "k") {
+		h, want := letter.Header, fmt.Sprintf("deleted: somebody deleted message %d of WEIR_pay_0", last.Sequence-1)
+		if detail := h.Get("Weir-Dead-Detail"); strings.HasPrefix(detail, "lost: ") {
+			want = "lost: the store of its queue is damaged: " // a busy machine may have taken the partition over, which names it otherwise
+		}
+		if h.Get("Weir-Dead-Reason") != "unknown" || h.Get("Weir-Dead-Billed") != "no" || !strings.HasPrefix(h.Get("Weir-Dead-Detail"), want) {
+			t.Errorf("a letter says %v, and not %q", h, want)
+		}
+	}
+	r.checkDeadEvents("k", 2)
+	for _, outcome := range []string{"lost", "deleted"} {
+		line := fmt.Sprintf("weir_jobs_finished_total{api=\"pay\",outcome=%q} 1", outcome)
+		r.eventually("the metric", func() bool { return strings.Contains(r.get("/metrics"), line) })
+	}
+	r.stop()
+	begin()
+	r.send("pay", "k", nil, "after")
+	r.awaitCalls(jobs - 1)
+	if n := r.messages("WEIR_DEAD"); n != 2 {
+		t.Errorf("after another start there are %d letters", n)
 	}
 }

@@ -39,7 +39,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 // group is what a command does that only has subcommands.
 func group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return cli.Usage(fmt.Errorf("unknown command %q for %q; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath()))
+		return wrongCommand(cmd, args[0])
 	}
 	return cmd.Help()
 }
@@ -145,10 +145,10 @@ func readTime(text string, now time.Time) (time.Time, error) {
 var noAnswer = deadletter.StatusRange{From: -1, To: 0}
 
 func readStatus(text string) (deadletter.StatusRange, error) {
-	wrong := fmt.Errorf("--status %q is not a status such as 503 or 5xx, or 0", text)
+	wrong := fmt.Errorf("--status %q is not a status such as 503, a class from 1xx to 5xx, or 0", text)
 	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok {
 		n, err := strconv.Atoi(class)
-		if err != nil || n < 1 || n > 9 {
+		if err != nil || n < 1 || n > 5 {
 			return deadletter.StatusRange{}, wrong
 		}
 		return deadletter.StatusRange{From: n * 100, To: n*100 + 99}, nil

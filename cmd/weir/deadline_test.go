@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -46,7 +47,7 @@ apis:
 // sendUntil submits a job with a deadline, and returns where its end is told.
 func (r *rig) sendUntil(key, id, deadline string) *nats.Subscription {
 	r.t.Helper()
-	inbox := "test.end." + id
+	inbox := "_INBOX.end." + id
 	ends, err := r.nc.SubscribeSync(inbox)
 	if err != nil {
 		r.t.Fatal(err)
@@ -111,6 +112,27 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 	}
 	r.gauge("weir_held", 1)
 	r.gauge("weir_keys", 0)
+}
+
+// TestEndIsNotedBeforeItsLetter: why a job is not called is noted in its queue before its letter is stored. A crash in between would
+// otherwise call a job that has a letter, once what kept it from being called is past.
+func TestEndIsNotedBeforeItsLetter(t *testing.T) {
+	r := rigOn(t, startOrdered(t, nil), fmt.Sprintf(deadlineYAML, "http://127.0.0.1:9"))
+	r.putPause("")
+	stored := make(chan *nats.Msg, 16)
+	for _, subject := range []string{"weir.q.pay.*.r.>", "weir.dead.pay.>"} {
+		if _, err := r.operators().Conn().ChanSubscribe(subject, stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.operators().Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.requireExpired(r.sendUntil("k", "first", "200ms"), "k", "0")
+	mark, letter := await.Receive(t, "what is stored first", stored), await.Receive(t, "what is stored next", stored)
+	if !strings.HasPrefix(mark.Subject, "weir.q.") || !strings.Contains(string(mark.Data), `"expired"`) || !strings.HasPrefix(letter.Subject, "weir.dead.") {
+		t.Errorf("stored %s %s, and then %s", mark.Subject, mark.Data, letter.Subject)
+	}
 }
 
 // TestDeadlinePassesUnderAHold: a job that was pushed back for longer than it has time expires when its time is over, and

@@ -47,7 +47,7 @@ func TestDedupeLowered(t *testing.T) {
 		id := fmt.Sprint("x", n)
 		r.insist(id)
 		r.eventually("the id to be free", func() bool {
-			ack, err := r.js.PublishMsg(t.Context(), r.copyOf(stream, id))
+			ack, err := r.operators().PublishMsg(t.Context(), r.copyOf(stream, id))
 			return err == nil && !ack.Duplicate
 		})
 		taken += 2

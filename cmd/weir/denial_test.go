@@ -248,7 +248,9 @@ apis:
     retry: {min: 1h, max: 2h}
 `, api.URL(), filepath.Join(dir, token))
 			}
-			r := rigOn(t, api, yaml("old"))
+			r := &rig{t: t, api: api, dir: t.TempDir(), yaml: yaml("old"), secrets: []string{dir}}
+			r.start()
+			t.Cleanup(r.stop)
 			events, err := r.nc.SubscribeSync("weir.events.held.pay._")
 			if err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -229,8 +230,8 @@ func alertExpressions(t *testing.T) []string {
 
 // TestComposeHolds: every service has what it refers to, and stopping lasts longer than weir's own patience.
 func TestComposeHolds(t *testing.T) {
-	compose := documents(t, "compose.yaml", mustRead(t, filepath.Join(deployDir, "compose", "compose.yaml")))[0]
-	services, volumes, secrets := compose["services"].(object), compose["volumes"].(object), compose["secrets"].(object)
+	compose := documents(t, "compose.yaml", composeWithNothingSet(t))[0]
+	services, volumes, configs := compose["services"].(object), compose["volumes"].(object), compose["configs"].(object)
 	for name, service := range services {
 		dependencies, _ := at(service, "depends_on").(object)
 		for other := range dependencies {
@@ -241,17 +242,17 @@ func TestComposeHolds(t *testing.T) {
 		mounts, _ := at(service, "volumes").([]any)
 		for _, mount := range mounts {
 			source, _, _ := strings.Cut(mount.(string), ":")
-			if _, ok := volumes[source]; ok || source == "./weir.yaml" {
+			if _, ok := volumes[source]; ok {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(deployDir, "compose", source)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		named, _ := at(service, "secrets").([]any)
-		for _, secret := range named {
-			if secrets[secret.(string)] == nil {
-				t.Errorf("%s: there is no secret %v", name, secret)
+		named, _ := at(service, "configs").([]any)
+		for _, c := range named {
+			if source := at(c, "source").(string); configs[source] == nil || at(configs[source], "content") == "" {
+				t.Errorf("%s: there is no configuration %v", name, c)
 			}
 		}
 	}
@@ -269,13 +270,63 @@ func TestComposeHolds(t *testing.T) {
 	}
 }
 
+// composeWithNothingSet is compose's file as `docker compose` reads it where no variable is set and there is no .env.
+func composeWithNothingSet(t *testing.T) string {
+	t.Helper()
+	text := regexp.MustCompile(`(?m)(^|\s)#.*$`).ReplaceAllString(mustRead(t, filepath.Join(deployDir, "compose", "compose.yaml")), "")
+	return regexp.MustCompile(`\$\{[^}]*\}|\$[A-Z_]+`).ReplaceAllStringFunc(text, func(variable string) string {
+		m := regexp.MustCompile(`^\$\{([A-Z_]+):-([^}]+)\}$`).FindStringSubmatch(variable)
+		switch {
+		case m == nil:
+			t.Errorf("%s has no default: compose does not start with nothing set", variable)
+			return ""
+		case strings.HasPrefix(m[1], "NATS_") && (m[2][0] < 'a' || m[2][0] > 'z'):
+			t.Errorf("%s: NATS takes what begins with a digit for a number", variable)
+		}
+		return m[2]
+	})
+}
+
+// TestComposeConfigurationRuns: the configuration that compose mounts is valid, has every secret that it names, and calls a service
+// that compose has.
+func TestComposeConfigurationRuns(t *testing.T) {
+	compose := documents(t, "compose.yaml", composeWithNothingSet(t))[0]
+	for _, name := range []string{"weir-1", "weir-2"} {
+		service := compose["services"].(object)[name]
+		for variable, value := range at(service, "environment").(object) {
+			text, _ := value.(string)
+			if text == "" {
+				t.Errorf("%s: %s is empty", name, variable)
+			}
+			if !strings.HasPrefix(variable, "WEIR_") {
+				t.Setenv(variable, text)
+			}
+		}
+		if test := fmt.Sprint(at(service, "healthcheck", "test")); test != "[CMD /weir health]" {
+			t.Errorf("%s: its health is checked by %s", name, test)
+		}
+	}
+	c, err := config.Parse([]byte(mustRead(t, filepath.Join(deployDir, "compose", "weir.yaml"))), config.Options{Name: "weir.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing := c.MissingSecrets(nil); len(missing) > 0 {
+		t.Errorf("compose's weir lacks secrets: %v", missing)
+	}
+	for i := range c.APIs {
+		if host := c.APIs[i].URL.Hostname(); compose["services"].(object)[host] == nil {
+			t.Errorf("%s calls %s, which is no service of compose", c.APIs[i].Name, host)
+		}
+	}
+}
+
 // TestComposeClusterForms starts three nats-servers with compose's configuration, but for addresses.
 func TestComposeClusterForms(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "nats.conf"), mustRead(t, filepath.Join(deployDir, "compose", "nats.conf")))
 	writeFile(t, filepath.Join(dir, "accounts.conf"), mustRead(t, filepath.Join(deployDir, "nats", "accounts.conf")))
 	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
-		t.Setenv("NATS_"+user+"_PASSWORD", "s"+strings.ToLower(user))
+		t.Setenv("NATS_"+user+"_PASSWORD", "try-"+strings.ToLower(user))
 	}
 	var servers []*server.Server
 	var routes []string
@@ -293,7 +344,7 @@ func TestComposeClusterForms(t *testing.T) {
 		}
 		servers = append(servers, startNATS(t, clustered(opts, routes, i, t.TempDir())))
 	}
-	url := "nats://worker:sworker@" + servers[0].Addr().String()
+	url := "nats://worker:try-worker@" + servers[0].Addr().String()
 	awaitCluster(t, servers)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")

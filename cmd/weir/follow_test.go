@@ -38,7 +38,7 @@ func (r *rig) applyConfig(yaml string) uint64 {
 
 func (r *rig) configStore() control.ConfigStore {
 	r.t.Helper()
-	store, err := control.FindConfigStore(r.t.Context(), r.js)
+	store, err := control.FindConfigStore(r.t.Context(), r.operators())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func (r *rig) configStore() control.ConfigStore {
 // versions is where the configuration's versions are kept.
 func (r *rig) versions() jetstream.KeyValue {
 	r.t.Helper()
-	kv, err := r.js.KeyValue(r.t.Context(), connect.ConfigBucket)
+	kv, err := r.operators().KeyValue(r.t.Context(), connect.ConfigBucket)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -381,4 +381,27 @@ func (r *rig) configEvents() []control.ConfigChange {
 		told = append(told, event.Data)
 	}
 	return told
+}
+
+// TestSecretsOverNATS: whoever may apply a configuration cannot have weir send a secret of its user to an address of his own, unless
+// the worker's own file or WEIR_SECRETS allows that secret.
+func TestSecretsOverNATS(t *testing.T) {
+	t.Setenv("WEIR_TEST_OWN", "own")
+	t.Setenv("WEIR_TEST_STOLEN", "stolen")
+	const yaml = "\napis:\n  pay:\n    url: %%s\n    headers: {X-Secret: \"${env:%s}\"}\n    bucket: {rate: 100/s, capacity: 9}\n"
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "WEIR_TEST_OWN"))
+	theirs := r.applyConfig(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
+	r.eventually("the version to be looked at", func() bool { return r.worker.ConfigState().Seen == theirs })
+	if got := r.worker.ConfigState().Version; got == theirs {
+		t.Error("a configuration is in force that refers to a secret nobody allowed")
+	}
+	r.submitMany("pay", "k", 1)
+	if a := r.awaitCalls(1)[0]; a.Header("X-Secret") != "own" {
+		t.Errorf("the api was sent %q", a.Header("X-Secret"))
+	}
+	r.stop()
+	r.secrets = []string{"WEIR_TEST_STOLEN"}
+	r.start()
+	r.follow(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
+	r.follow(fmt.Sprintf(yaml, "WEIR_TEST_OWN")) // of its file
 }

@@ -19,6 +19,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/worker"
+	"weir/ingest"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -27,17 +28,54 @@ import (
 
 // rig is a whole weir with its paid api, in this process, on ports of their own.
 type rig struct {
-	t      *testing.T
-	api    *fakeapi.API
-	dir    string
-	yaml   string
-	redis  config.Secret // its address; unset: limits are counted in the process
-	heldUp *machine.HeldUp
-	said   *book        // what the worker to start logs; nil: nobody reads it
-	clock  *clock.Clock // of the worker to start; nil: the machine's
-	worker *worker.Worker
-	nc     *nats.Conn
-	js     jetstream.JetStream
+	t     *testing.T
+	api   *fakeapi.API
+	dir   string
+	yaml  string
+	redis config.Secret // its address; unset: limits are counted in the process
+	// secrets are what a configuration out of NATS may refer to, beside the rig's own file.
+	secrets []string
+	heldUp  *machine.HeldUp
+	said    *book        // what the worker to start logs; nil: nobody reads it
+	clock   *clock.Clock // of the worker to start; nil: the machine's
+	worker  *worker.Worker
+	nc      *nats.Conn          // without credentials, as a producer connects
+	js      jetstream.JetStream // the same
+	// as is JetStream with the operators' credentials, at the server of asOf.
+	as   jetstream.JetStream
+	asOf *nats.Conn
+}
+
+// operators are JetStream with the operators' credentials, where the server tells producers from operators.
+func (r *rig) operators() jetstream.JetStream {
+	r.t.Helper()
+	if r.asOf != r.nc {
+		r.as, r.asOf = operatorsAt(r.t, r.nc), r.nc
+	}
+	return r.as
+}
+
+// operatorsAt connects to the server of a producer with the credentials that it keeps for operators; to one that asks nobody without.
+func operatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	var opts []nats.Option
+	if inside := connect.AskInside(t.Context(), nc, &connect.Denials{}); inside.OperatorCreds != "" {
+		option, err := nats.NkeyOptionFromSeed(inside.OperatorCreds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts = append(opts, option)
+	}
+	operator, err := nats.Connect(nc.ConnectedUrl(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(operator.Close)
+	js, err := jetstream.New(operator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
 }
 
 // newRig starts a fake api and a worker. yaml gets the api's url for its %s.
@@ -75,7 +113,7 @@ func (r *rig) settings() *config.Settings {
 	return &config.Settings{
 		Config: file, NATSListen: "127.0.0.1:0", DataDir: filepath.Join(r.dir, "data"), Durability: config.DurabilityAlways,
 		Replicas: 1, Partitions: 4, Roles: []config.Role{config.RoleDispatch, config.RoleIngest}, Instance: "test",
-		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis,
+		HTTPListen: "127.0.0.1:0", ShutdownTimeout: 10 * time.Second, RedisURL: r.redis, Secrets: r.secrets, StateDir: filepath.Join(r.dir, "state"),
 	}
 }
 
@@ -178,7 +216,7 @@ func (r *rig) seen() string {
 // control is where pauses are kept.
 func (r *rig) control() jetstream.KeyValue {
 	r.t.Helper()
-	kv, err := r.js.KeyValue(r.t.Context(), connect.ControlBucket)
+	kv, err := r.operators().KeyValue(r.t.Context(), connect.ControlBucket)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -238,7 +276,11 @@ func (r *rig) submit(subject string, body []byte, header map[string]string) answ
 	for name, value := range header {
 		msg.Header[name] = []string{value}
 	}
-	reply, err := r.nc.RequestMsg(msg, patience)
+	nc := r.nc
+	if strings.HasPrefix(subject, ingest.RedrivePrefix) {
+		nc = r.operators().Conn()
+	}
+	reply, err := nc.RequestMsg(msg, patience)
 	if err != nil {
 		r.t.Fatal(err)
 	}

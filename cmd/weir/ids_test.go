@@ -162,7 +162,7 @@ func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
 // storeTwin stores a job as an intake does that does not know of its end.
 func (r *restarts) storeTwin(stream, id string) {
 	r.t.Helper()
-	ack, err := r.js.PublishMsg(r.t.Context(), r.copyOf(stream, id))
+	ack, err := operatorsAt(r.t, r.nc).PublishMsg(r.t.Context(), r.copyOf(stream, id))
 	if err != nil || ack.Duplicate {
 		r.t.Fatalf("the stream was to take a second %s: %+v, %v", id, ack, err)
 	}

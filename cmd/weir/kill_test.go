@@ -52,7 +52,11 @@ func startProcess(t testing.TB, env ...string) (*process, error) {
 // startProgram starts a binary of weir, and returns when it is ready.
 func startProgram(t testing.TB, program string, env ...string) (*process, error) {
 	t.Helper()
-	cmd := exec.Command(program, "serve")
+	return startCommand(t, exec.Command(program, "serve"), env...)
+}
+
+func startCommand(t testing.TB, cmd *exec.Cmd, env ...string) (*process, error) {
+	t.Helper()
 	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -139,7 +139,7 @@ func TestOnlyTheLeaderSaysGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	there := s.CachedInfo().State.LastSeq // the owner's epoch
-	queue, err := queue.OpenQueue(t.Context(), queue.Options{
+	q, err := queue.OpenQueue(t.Context(), queue.Options{
 		Conn: r.nc, JetStream: r.js, Rules: bucket.Rules{}, Settings: queue.Settings{
 			StreamSettings: queue.StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "ext", Partitions: 8, Capacity: 100, MaxBody: 1 << 10,
 		},
@@ -147,11 +147,11 @@ func TestOnlyTheLeaderSaysGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := queue.Partitions()[0]
-	if gone, err := p.Gone(t.Context(), there); err != nil || gone {
+	p := q.Partitions()[0]
+	if gone, err := p.Absence(t.Context(), there); err != nil || gone != queue.Present {
 		t.Errorf("a message that is there: gone %v, %v", gone, err)
 	}
-	if gone, err := p.Gone(t.Context(), there+1000); err != nil || !gone {
+	if gone, err := p.Absence(t.Context(), there+1000); err != nil || gone != queue.LostByStore {
 		t.Errorf("a message that is not there: gone %v, %v", gone, err)
 	}
 	r.worker.Stop()

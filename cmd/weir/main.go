@@ -36,6 +36,9 @@ func run(ctx context.Context, args []string) int {
 	if err == nil {
 		return 0
 	}
+	if !started {
+		err = unknownCommand(root, err)
+	}
 	if text := err.Error(); text != "" {
 		fmt.Fprintln(os.Stderr, "weir: "+text)
 	}
@@ -55,8 +58,8 @@ func rootCommand() *cobra.Command {
 		Short: "Call paid APIs never too fast, never too often, never twice",
 		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
 
-Commands that look at a running weir find its NATS server by WEIR_NATS_URL (default ` + connect.DefaultURL + `),
-with WEIR_NATS_CREDS and WEIR_NATS_CA where it asks for them. Data goes to stdout, all else to stderr.
+Commands that look at a running weir find its NATS server by WEIR_NATS_URL, or else by WEIR_NATS_LISTEN (default
+` + connect.DefaultURL + `), with WEIR_NATS_CREDS and WEIR_NATS_CA where it asks for them. Data goes to stdout, all else to stderr.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
 		SilenceErrors: true,
@@ -64,10 +67,11 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 th
 		Version:       cli.Version(),
 	}
 	root.SetVersionTemplate("weir {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(demoCommand(), serveCommand(), submitCommand(), keysCommand(), showCommand(),
-		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), benchCommand(), moveCommand(),
+		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), configCommand(), verifyCommand(), planCommand(), healthCommand(), benchCommand(), moveCommand(),
 		versionCommand(), fakeAPICommand(), natsServerCommand())
 	addHelp(root)
+	addCompletion(root)
 	return root
 }

@@ -239,13 +239,13 @@ func TestReplyTo(t *testing.T) {
 apis:
   credit: {url: %s, max_body: 100B, bucket: {rate: 1000/s, burst: 10, capacity: 100}}
 `)
-	ends, err := r.nc.SubscribeSync("mine.>")
+	ends, err := r.nc.SubscribeSync("_INBOX.mine.>")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"done": "done", "rejected": "rejected", "invalid": "invalid", "large": "invalid", "unknown-api": "invalid", "last": "done"}
 	send := func(id, subject, body string, header map[string]string) {
-		h := map[string]string{"Weir-Reply-To": "mine." + id, "Nats-Msg-Id": id}
+		h := map[string]string{"Weir-Reply-To": "_INBOX.mine." + id, "Nats-Msg-Id": id}
 		for name, value := range header {
 			h[name] = value
 		}
@@ -264,7 +264,7 @@ apis:
 		if err != nil {
 			t.Fatalf("after %v: %v", got, err)
 		}
-		id := strings.TrimPrefix(msg.Subject, "mine.")
+		id := strings.TrimPrefix(msg.Subject, "_INBOX.mine.")
 		if got[id] != "" {
 			t.Errorf("%s got a second message", id)
 		}

@@ -197,6 +197,34 @@ apis:
 	}
 }
 
+// TestFailureThatAsksToWait: a call that failed is made again no sooner than the answer asked for, however short the job's own patience.
+func TestFailureThatAsksToWait(t *testing.T) {
+	t.Parallel()
+	api, err := fakeapi.Start(fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1},
+		Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+			if q.Number == 1 {
+				return fakeapi.Behaviour{Status: http.StatusInternalServerError, RetryAfter: "2"}
+			}
+			return fakeapi.Behaviour{}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
+	r := rigOn(t, api, fmt.Sprintf(breakerYAML, api.URL(), "10s"))
+	r.pay("k", "one")
+	r.ended("pay", "k", 1)
+	all := api.All()
+	if len(all) != 2 {
+		t.Fatalf("%d calls", len(all))
+	}
+	if gap := time.Duration(all[1].At - all[0].At); gap < 2*time.Second-r.referee().eps() {
+		t.Errorf("called again after %s, the api asked for 2 s", gap)
+	}
+}
+
 // TestResumeTriesAtOnce: an operator who says resume need not wait for a breaker that would be open for an hour, nor for a job's
 // own patience.
 func TestResumeTriesAtOnce(t *testing.T) {

@@ -11,8 +11,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"weir/bucket"
+	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/worker"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
 )
@@ -62,7 +66,7 @@ apis:
     timeout: 1s
     headers: {Authorization: "Bearer ${env:PAY_TOKEN}"}
     bucket: {rate: 100/s, capacity: 100}
-    limits: [{name: account, quota: 1000/day, tz: UTC}]
+    limits: [{name: account, quota: 1000/day, tz: UTC}, {name: one, in_flight: 1}, {name: spend, budget: 100/day, tz: UTC}]
     breaker: {failures: 0}
     inquiry:
       path: /orders/{json:/order}
@@ -75,10 +79,16 @@ apis:
 
 func askedRig(t *testing.T, more string) (*rig, *asked) {
 	t.Helper()
+	return askedRigOn(t, more, config.Secret{})
+}
+
+// askedRigOn is askedRig with its limits in Redis, if that has an address.
+func askedRigOn(t *testing.T, more string, redis config.Secret) (*rig, *asked) {
+	t.Helper()
 	t.Setenv("PAY_TOKEN", "secret-token")
 	a := &asked{calls: map[string]int{}, asks: map[string]int{}}
 	r := readyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: a.script}, "")
-	r.yaml = fmt.Sprintf(askedConfig, r.api.URL(), more)
+	r.yaml, r.redis = fmt.Sprintf(askedConfig, r.api.URL(), more), redis
 	r.start()
 	t.Cleanup(r.stop)
 	return r, a
@@ -88,7 +98,7 @@ func askedRig(t *testing.T, more string) (*rig, *asked) {
 func (r *rig) order(key, order string) {
 	r.t.Helper()
 	a := r.submit("weir.jobs.pay."+key, fmt.Appendf(nil, `{"order":%q}`, order), map[string]string{
-		"Nats-Msg-Id": order, "Weir-Path": "/pay/" + order, "Weir-Reply-To": "mine." + order,
+		"Nats-Msg-Id": order, "Weir-Path": "/pay/" + order, "Weir-Reply-To": "_INBOX.mine." + order,
 	})
 	if a.Error != nil {
 		r.t.Fatal(a.Error)
@@ -108,9 +118,17 @@ func (r *rig) reconcile(args ...string) (did reconcileJSON, code int) {
 
 // TestReconcile: what the api says was processed becomes a result, what it says was not is called again, and the rest stays; each job
 // has one end, the api was asked with weir's credentials, and the ledger tells of it.
-func TestReconcile(t *testing.T) {
-	r, a := askedRig(t, "after: 0s")
-	ends, err := r.nc.SubscribeSync("mine.>")
+func TestReconcile(t *testing.T) { testReconcile(t, config.Secret{}) }
+
+// TestReconcileWithRedis does the same where slots come from Redis.
+func TestReconcileWithRedis(t *testing.T) {
+	testReconcile(t, redisSetting(t, "redis://"+startRedis(t).addr))
+}
+
+func testReconcile(t *testing.T, redis config.Secret) {
+	t.Helper()
+	r, a := askedRigOn(t, "after: 0s", redis)
+	ends, err := r.nc.SubscribeSync("_INBOX.mine.>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +187,7 @@ func TestReconcile(t *testing.T) {
 			inquiries[c.Job] = c
 		}
 	}
-	if c := inquiries["paid-1"]; c.Inquiry != "processed" || c.Billed != "yes" || c.Price != "0.00" || len(c.Costs) != 1 || c.Costs[0] != 1 || !c.Final {
+	if c := inquiries["paid-1"]; c.Inquiry != "processed" || c.Billed != "yes" || c.Price != "0.00" || fmt.Sprint(c.Costs) != "[1 1 0]" || !c.Final {
 		t.Errorf("the record of a job that was found processed is %+v", c)
 	}
 	if c := inquiries["lost-1"]; c.Inquiry != "not_processed" || c.Billed != "no" {
@@ -248,7 +266,7 @@ func TestReconcileSurvivesADeath(t *testing.T) {
 	}
 	msg.Header.Set("Nats-Msg-Id", letter.Header.Get("Nats-Msg-Id"))
 	r.purgeMemoryOfLetters()
-	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+	if _, err := r.operators().PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
 	asks := a.times(a.asks, "paid-1")
@@ -318,6 +336,36 @@ func TestInquiryByItself(t *testing.T) {
 	r.eventually("more time", func() bool { return time.Since(letter.Time) > 5*time.Second })
 	if n := a.times(a.asks, "odd-1"); n != 2 || len(r.letters("pay", "k")) != 1 {
 		t.Errorf("asked %d times, %d letters", n, len(r.letters("pay", "k")))
+	}
+}
+
+// TestInquiryAfterADeath: a call that was lost with the process that made it is asked about as well, where that went; what was meant for
+// another url is not.
+func TestInquiryAfterADeath(t *testing.T) {
+	r, a := askedRig(t, "after: 0s\n      auto: true")
+	r.stop()
+	c, err := config.Parse([]byte(r.yaml), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := worker.DispatchAPI(&c.APIs[0], c).Target()
+	a.calls["lost-9"] = 1 // the call that was lost
+	r.offline(func(o *offline) {
+		for order, at := range map[string]string{"paid-9": target, "lost-9": target, "paid-8": "elsewhere"} {
+			p := queue.PartitionOf("k", 4)
+			header := nats.Header{"Weir-Job-Id": {order}, "Weir-Path": {"/pay/" + order}}
+			seq := o.put(queueName("pay", p, "j", "k"), "k/"+order, map[string]string{"order": order}, header)
+			accepted := bucket.MicrosOf(o.storedAt(queue.StreamName("pay", p), seq))
+			o.put(queueName("pay", p, "i", order), "", []queue.Intent{{Seq: seq, Call: 1, Accepted: accepted, Timeout: time.Second, Price: 500_000, Target: at}}, nil)
+		}
+	})
+	r.start()
+	r.eventually("two results and a letter", func() bool { return len(r.results("pay", "k")) == 2 && len(r.letters("pay", "k")) == 1 })
+	if letter := r.letters("pay", "k")[0]; letter.Header.Get("Weir-Job-Id") != "paid-8" || letter.Header.Get("Weir-Dead-Cut-By") != "weir" {
+		t.Errorf("the letter that is left is %v", letter.Header)
+	}
+	if a.times(a.calls, "paid-9") != 0 || a.times(a.calls, "lost-9") != 2 || a.times(a.asks, "paid-8") != 0 {
+		t.Errorf("calls %v, asks %v", a.calls, a.asks)
 	}
 }
 

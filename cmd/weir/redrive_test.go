@@ -131,13 +131,13 @@ apis:
     forward_headers: [Content-Type, X-Source]
     bucket: {rate: 100/s, capacity: 20}
 `, api.URL()))
-	ends, err := r.nc.SubscribeSync("mine")
+	ends, err := r.nc.SubscribeSync("_INBOX.mine")
 	if err != nil {
 		t.Fatal(err)
 	}
 	header := map[string]string{
 		"Nats-Msg-Id": "sent-1", "Weir-Job-Id": "order-7", "Weir-Method": "PUT", "Weir-Path": "/a/p", "Weir-Query": "x=1", "X-Own": "kept",
-		"Weir-Header-X-Source": "shop", "Content-Type": "text/csv", "Weir-Reply-To": "mine", "Weir-Deadline": "1h", "Weir-Cost": "3",
+		"Weir-Header-X-Source": "shop", "Content-Type": "text/csv", "Weir-Reply-To": "_INBOX.mine", "Weir-Deadline": "1h", "Weir-Cost": "3",
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 	}
 	body := []byte("a\x00b\xff")

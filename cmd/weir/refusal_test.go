@@ -30,7 +30,7 @@ type refusalCase struct {
 
 func refusalCases() []refusalCase {
 	with := func(name, value string) nats.Header {
-		return nats.Header{name: {value}, "X-Own": {"kept", "twice"}, "Weir-Reply-To": {"mine"}}
+		return nats.Header{name: {value}, "X-Own": {"kept", "twice"}, "Weir-Reply-To": {"_INBOX.mine"}}
 	}
 	cases := []refusalCase{
 		{"unknown api", "none.k", with("X-Any", "1"), "body", 20404, "_", "k"},
@@ -86,7 +86,7 @@ apis:
 	if err != nil {
 		t.Fatal(err)
 	}
-	notices, err := r.nc.SubscribeSync("mine")
+	notices, err := r.nc.SubscribeSync("_INBOX.mine")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -348,22 +348,34 @@ apis:
   credit: {url: %s, bucket: {rate: 1000/s, capacity: 100}}
 `)
 	r.submit("weir.jobs.none.k", nil, nil) // a letter to be lost
+	heard, err := r.nc.SubscribeSync("_INBOX.operator.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := 0
 	for i, subject := range []string{
 		"$JS.API.STREAM.PURGE.WEIR_DEAD", "$JS.API.STREAM.DELETE.WEIR_DEAD", "$KV.weir_config.current", "weir.jobs.credit.echo", "weir.dead.x.invalid.x",
+		"_INBOX.operator.abc", "orders.created",
 	} {
-		if err := r.nc.PublishRequest("weir.jobs.credit.k", subject, nil); err != nil {
-			t.Fatal(err)
+		if i < 5 { // whoever publishes may want his answer on any other
+			if err := r.nc.PublishRequest("weir.jobs.credit.k", subject, nil); err != nil {
+				t.Fatal(err)
+			}
+			published++
 		}
 		a := r.submit("weir.jobs.credit.k", nil, map[string]string{"Weir-Reply-To": subject})
 		if a.Error == nil || a.Letter != uint64(i+2) {
 			t.Errorf("reply to %s: %+v", subject, a)
 		}
 	}
-	if a := r.submit("weir.jobs.credit.k", nil, nil); a.Position != 6 {
+	if a := r.submit("weir.jobs.credit.k", nil, nil); a.Position != published+1 {
 		t.Errorf("behind five jobs that nobody is answered of: %+v", a)
 	}
-	if n := r.messages("WEIR_DEAD"); n != 6 {
-		t.Errorf("%d letters, want 6", n)
+	if n := r.messages("WEIR_DEAD"); n != 8 {
+		t.Errorf("%d letters, want 8", n)
+	}
+	if msg, err := heard.NextMsg(100 * time.Millisecond); err == nil {
+		t.Errorf("a producer had weir speak in an operator's inbox: %v", msg.Header)
 	}
 	if n := r.depth("credit", "echo"); n != 0 {
 		t.Errorf("weir submitted %d jobs of its own", n)

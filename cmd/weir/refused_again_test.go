@@ -131,7 +131,7 @@ func TestRefusedAgainAfterARestart(t *testing.T) {
 	msg.Header.Set("Nats-Msg-Id", id[:len(id)-1]+"1")
 	msg.Header.Set("Weir-Dead-Refusals", "10")
 	msg.Header.Set("Weir-Dead-Replaces", fmt.Sprint(before[0]))
-	if _, err := r.js.PublishMsg(t.Context(), msg); err != nil {
+	if _, err := r.operators().PublishMsg(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
 	r.stop()

@@ -36,7 +36,7 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 		t.Errorf("a file that has not changed made version %d: %v", v.Number, err)
 	}
 	writeFile(t, file, strings.Replace(r.yaml, "10/s", "30/s", 1))
-	second.Reload()
+	second.Reload(func() {})
 	r.eventually("both to follow", func() bool {
 		return second.ConfigState().Version == 3 && r.worker.ConfigState().Version == 3
 	})
@@ -80,7 +80,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 		}
 	}
 	settings.Config = filepath.Join(r.dir, "none.yaml")
-	w.Reload()
+	w.Reload(func() {})
 	r.eventually("the log to say so", func() bool { return strings.Contains(log.String(), "the configuration file was not put in force") })
 	settings.Config = ""
 	if err := w.ReloadNow(t.Context()); err != nil || !strings.Contains(log.String(), "no configuration file") {

@@ -128,6 +128,9 @@ func TestRolesDoTheirWork(t *testing.T) {
 	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed || !strings.Contains(got.stderr, "rejected") {
 		t.Fatalf("the letter's notice did not reach its producer: %+v", got)
 	}
+	if got := r.as("operator", "submit", "pay", "vip", "--data", "hello", "--wait"); got.code != 0 {
+		t.Fatalf("an operator does not hear what became of his job: %+v", got)
+	}
 	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
 	for _, role := range []string{"operator", "viewer"} {
 		for _, c := range []struct{ args, want string }{

@@ -140,11 +140,8 @@ func occupy(t *testing.T, url, subject string) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
+	_, err = operatorsAt(t, nc).CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{subject}})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{subject}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // stderr, and whoever reads the log must not end the calls that run.
 type signals struct {
 	log    *slog.Logger
+	to     supervisor
 	cancel func() // ends a start
 	taken  chan os.Signal
 	pipes  chan os.Signal // nobody reads it
@@ -57,11 +58,13 @@ func (s *signals) take(sig os.Signal) {
 		s.log.Info("SIGHUP: the configuration file is read once more when weir is ready")
 		s.reload = true
 	case sig == syscall.SIGHUP:
-		s.worker.Reload()
+		s.to.reloading()
+		s.worker.Reload(s.to.ready)
 	case s.stopping:
 		os.Exit(1)
 	default:
 		s.stopping = true
+		s.to.stopping()
 		s.log.Info("stopping: running calls may end; a second signal exits at once")
 		if s.worker == nil {
 			s.cancel()
@@ -76,10 +79,14 @@ func (s *signals) ready(w *worker.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.worker = w
+	if !s.stopping {
+		s.to.ready()
+	}
 	switch {
 	case s.stopping:
 		w.Stop() // the signal came while the last steps of the start were done
 	case s.reload:
-		w.Reload()
+		s.to.reloading()
+		w.Reload(s.to.ready)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/submission"
 	"weir/ingest"
 
 	"github.com/google/uuid"
@@ -38,10 +39,10 @@ type submitFlags struct {
 const submitTimeout = 15 * time.Second
 
 func submitCommand() *cobra.Command {
-	f := submitFlags{timeout: time.Minute}
+	f, many := submitFlags{timeout: time.Minute}, manyFlags{}
 	cmd := &cobra.Command{
 		Use:   "submit API KEY",
-		Short: "Submit one job",
+		Short: "Submit one job, or those of a file",
 		Long: `Submits one job through the door every producer uses and prints its receipt: where it is stored, how many jobs of its
 key are ahead of it, and when its call should start.
 
@@ -49,12 +50,30 @@ KEY may be any text. Where the api takes the key from a header or from the body,
 With --wait the result's body goes to stdout as the api sent it, and everything else to stderr.
 
 Exit code 1: the job became a dead letter, its result did not come within --timeout, or a stream answered in weir's place. 4: it was throttled. 2: it is
-malformed. 3: there is no such api. 5: nobody takes jobs.`,
+malformed. 3: there is no such api. 5: nobody takes jobs.
+
+With --file it submits many: one JSON object a line, for which API and KEY are the defaults. A job whose bucket is full waits
+until there is a place for it. A line that is wrong is told by its number, and the others go on. When it was ended, or killed,
+the same command goes on: what was taken stands in the journal beside the file and is not sent again. Exit code 1: some lines
+could not be taken. 4: with --report-full, some were throttled.`,
 		Example: `  weir submit credit-check vip-1 --data '{"customer":17}'
   weir submit credit-check "Zoë & Sons" --data @order.json --header 'Content-Type: application/json' --wait
-  generate | weir submit sms tenant.42 --data - --deadline 5m --json`,
-		Args: cli.Takes("API", "KEY"),
+  generate | weir submit sms tenant.42 --data - --deadline 5m --json
+  weir submit --file jobs.jsonl --json > receipts.jsonl
+  generate | weir submit sms --file -`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if many.file != "" {
+				return cli.Takes("[API]", "[KEY]")(cmd, args)
+			}
+			return cli.Takes("API", "KEY")(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := many.check(cmd); err != nil {
+				return err
+			}
+			if many.file != "" {
+				return submitMany(cmd, many, defaultsOf(args), f.as)
+			}
 			f.api, f.key = args[0], args[1]
 			f.dataGiven, f.costGiven, f.gotID = cmd.Flags().Changed("data"), cmd.Flags().Changed("cost"), f.id != ""
 			return submit(cmd, &f)
@@ -72,7 +91,8 @@ malformed. 3: there is no such api. 5: nobody takes jobs.`,
 	flags.Int64Var(&f.cost, "cost", 1, "units it takes from weighted limits")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the result")
 	flags.DurationVar(&f.timeout, "timeout", f.timeout, "how long to wait for it")
-	f.as.Add(flags, "print weir's raw answer, and the result as one JSON object")
+	f.as.Add(flags, "print weir's raw answer, and the result as one JSON object; with --file one answer a line")
+	many.add(cmd)
 	return cmd
 }
 
@@ -91,15 +111,17 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	}
 	defer c.Close()
 	if current, ok := control.RunningConfig(cmd.Context(), c); ok {
-		if api, found := current.API(f.api); found {
-			if err := f.fit(&s, api); err != nil {
-				return cli.Usage(err)
-			}
+		api, found := current.API(f.api)
+		if !found {
+			return control.ExplainNoAPI(cmd.Context(), c, f.api, current) // sent, it would become a letter
+		}
+		if err := submission.Fit(&s, api, f.dataGiven); err != nil {
+			return cli.Usage(err)
 		}
 	}
 	var results *nats.Subscription
 	if f.wait {
-		s.ReplyTo = c.Conn.NewRespInbox()
+		s.ReplyTo = ingest.EndsInbox(c.Conn.NewInbox())
 		if results, err = c.Conn.SubscribeSync(s.ReplyTo); err != nil {
 			return c.Explain(err)
 		}

@@ -32,7 +32,7 @@ func TestOlderVersionTakesNothingAway(t *testing.T) {
 	newer := map[string]jetstream.StreamConfig{}
 	run(func(r *rig) {
 		for _, s := range r.streams() {
-			stream, err := r.js.UpdateStream(t.Context(), newerStream(s.Config))
+			stream, err := r.operators().UpdateStream(t.Context(), newerStream(s.Config))
 			if err != nil {
 				t.Fatal(err)
 			}

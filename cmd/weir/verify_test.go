@@ -55,7 +55,7 @@ func (r *rig) record(c ledger.Record) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if _, err := r.js.PublishMsg(r.t.Context(), &nats.Msg{Subject: c.Subject(), Data: data}); err != nil {
+	if _, err := r.operators().PublishMsg(r.t.Context(), &nats.Msg{Subject: c.Subject(), Data: data}); err != nil {
 		r.t.Fatal(err)
 	}
 }

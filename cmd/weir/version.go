@@ -44,15 +44,13 @@ func versionCommand() *cobra.Command {
 }
 
 func build() buildJSON {
-	b := buildJSON{Version: cli.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := buildJSON{Version: cli.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Commit: cli.Commit()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
-		case "vcs.revision":
-			b.Commit = s.Value
 		case "vcs.time":
 			b.Time = s.Value
 		case "vcs.modified":

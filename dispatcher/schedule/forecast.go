@@ -92,11 +92,9 @@ func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
 		}
 		p.Position = max(1, p.Position)
 	}
-	at := Never
+	at := s.prospect(q, p, tat, now)
 	if p.NotBefore > now {
 		at = s.appointed(q, appointment{p.NotBefore, maxSeq}, p, tat, now)
-	} else {
-		at = s.prospect(q, p, tat, now)
 	}
 	if at == Never {
 		return 0

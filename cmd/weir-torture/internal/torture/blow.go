@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
+	"weir/bucket/lease"
 	"weir/bucket/stream"
 )
 
@@ -52,9 +54,9 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	if err := f.awaitReplicas(ctx); err != nil {
 		return err
 	}
-	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx); {
+	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx) || !f.allTakePart(ctx); {
 		if time.Now().After(limit) {
-			f.note("no calm spell: the fleet did not catch up within %v", catchesUp)
+			f.note("no calm spell: the fleet did not catch up within %v, or a replica that was cut off took no part", catchesUp)
 			return nil
 		}
 		if !stream.Sleep(ctx, 500*time.Millisecond) {
@@ -76,6 +78,19 @@ func (f *fleet) beCalm(ctx context.Context) error {
 func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	waiting, err := queued(ctx, f.js)
 	return err == nil && waiting <= 2*f.o.Keys
+}
+
+// allTakePart reports whether no replica leaves partitions to others because it was cut off from the api or Redis: it takes part again
+// some time after that is over, the later the more often it was.
+func (f *fleet) allTakePart(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, settles)
+	defer cancel()
+	registry, err := lease.FindRegistry(ctx, f.js)
+	if err != nil || registry == nil {
+		return false
+	}
+	members, err := registry.Members(ctx)
+	return err == nil && !slices.ContainsFunc(members, func(m lease.Sighting) bool { return len(m.Member.CutOff) > 0 })
 }
 
 // ends is how often a replica ended by itself.

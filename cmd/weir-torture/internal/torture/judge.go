@@ -35,6 +35,11 @@ type Evidence struct {
 	Notes     []string
 	Troubles  []Trouble
 
+	SetBacks  []setBack
+	Damages   []damage
+	Heard     heard
+	Unnoticed int // backups that were put back, and no start was refused
+
 	KnowsMemory bool           // weir obeys a memory limit
 	reached     map[string]int // calls of each job that arrived
 
@@ -54,6 +59,8 @@ func Judge(e *Evidence) *Report {
 		Points: map[string]int{}, Changed: e.Timeline.changed(), Ways: e.Ways,
 	}
 	r.countKills(e)
+	e.nameLost()
+	r.Restores, r.Unnoticed, r.RestoresTold, r.Flips = len(e.SetBacks), e.Unnoticed, e.Heard.restored, len(e.Damages)
 	e.judgeEnds(r)
 	e.judgeCalls(r)
 	e.judgeFlights(r)
@@ -91,11 +98,14 @@ func (e *Evidence) judgeEnds(r *Report) {
 	for i := range e.Arrivals {
 		called[jobOf(&e.Arrivals[i])] = true
 	}
-	known := map[string]bool{}
+	known, damaged := map[string]bool{}, map[string]int{}
 	for _, p := range e.Receipts {
 		known[p.ID] = p.Code == 0
 		if p.Code != 0 {
 			r.Refused++
+			if e.gone(&p) {
+				continue // and so are its letter and its event
+			}
 			if overflows[p.ID] == 0 {
 				r.RefusedWithoutLetter++
 			}
@@ -118,21 +128,44 @@ func (e *Evidence) judgeEnds(r *Report) {
 			r.EndedTwice++
 			r.example("ended twice", p.ID)
 		}
-		if ends == 0 {
+		switch {
+		case ends > 0:
+		case e.gone(&p):
+			r.Gone++
+		case e.spoilt(&p):
+			r.Damaged++
+			damaged[p.Stream]++
+		default:
 			r.Lost++
 			r.example("lost", p.ID)
+		}
+		if strings.HasPrefix(lostDetail(letters[p.ID]), "lost: ") {
+			r.Damaged++
 		}
 		for _, l := range letters[p.ID] {
 			e.judgeLetter(r, l, called)
 		}
 	}
 	r.Lost = max(0, r.Lost-e.Waiting)
+	if r.Untold = e.untold(damaged); r.Untold > 0 {
+		r.example("lost without a word", fmt.Sprint(damaged))
+	}
 	for id := range called {
 		if !known[id] {
 			r.Unasked++
 			r.example("called though not accepted", id)
 		}
 	}
+}
+
+// lostDetail is what the letter of a lost job says, "" where there is none.
+func lostDetail(letters []Letter) string {
+	for _, l := range letters {
+		if l.Reason == string(deadletter.Unknown) {
+			return l.Detail
+		}
+	}
+	return ""
 }
 
 // lateTry reports a job that the producer sent several times, and that was taken after it had been refused: by then there was
@@ -151,7 +184,7 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 	if called[l.Job] {
 		r.UnknownCalled++
 	}
-	if _, ok := e.Announced[l.At]; ok {
+	if _, ok := e.Announced[l.At]; ok || e.explains(&l) {
 		r.UnknownExplained++
 	} else {
 		r.example("unknown without an intent", l.Job+": "+l.Detail)
@@ -166,7 +199,7 @@ func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
 func (e *Evidence) judgeOrder(r *Report) {
 	seq := map[string]string{}
 	for _, p := range e.Receipts {
-		if p.Code == 0 {
+		if p.Code == 0 && !e.gone(&p) && !e.spoilt(&p) { // otherwise what came after it may have its sequence
 			seq[p.ID] = strconv.FormatUint(p.Seq, 10)
 		}
 	}

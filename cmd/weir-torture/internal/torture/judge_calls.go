@@ -21,8 +21,17 @@ func (e *Evidence) judgeCalls(r *Report) {
 		}
 		done = append(done, e.Arrivals[i])
 	}
+	receipts := map[string]*Receipt{}
+	for i := range e.Receipts {
+		receipts[e.Receipts[i].ID] = &e.Receipts[i]
+	}
 	repeated, _ := fakeapi.CalledTwice(done, jobOf)
 	for _, again := range repeated {
+		if why := e.again(again.Arrivals, receipts[again.ID]); why != "" {
+			r.CalledAgain++
+			r.example(why, e.story(&again))
+			continue
+		}
 		r.Repeats += len(again.Arrivals) - 1
 		first := keyOf(&again.Arrivals[0])
 		if !first.of(again.ID) || !e.mayCarry(&again.Arrivals[0], first) || slices.ContainsFunc(again.Arrivals, func(a fakeapi.Arrival) bool { return keyOf(&a) != first }) {

@@ -115,6 +115,30 @@ func TestJudge(t *testing.T) {
 			delete(e.Ends.Results, "k-1")
 			e.Ends.Letters = append(e.Ends.Letters, Letter{Job: "k-1", Reason: "unknown", At: place{"S", 2}})
 		}, "unknown parked"},
+		{"accepted after a backup that was put back", false, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Receipts[1].At = e.Began.Add(time.Second)
+			e.SetBacks, e.Heard.restored = []setBack{{e.Began, e.Began.Add(2 * time.Second)}}, 1
+		}, ""},
+		{"lost, and not since the backup", false, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Receipts[1].At = e.Began.Add(-time.Second)
+			e.SetBacks, e.Heard.restored = []setBack{{e.Began, e.Began.Add(2 * time.Second)}}, 1
+		}, "lost"},
+		{"a backup that nobody told of", false, func(e *Evidence) { e.SetBacks = []setBack{{e.Began, e.Began}} }, "restored"},
+		{"a backup that nobody noticed", false, func(e *Evidence) { e.Unnoticed = 1 }, "restored"},
+		{"lost by damage, and told", false, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Damages, e.Heard.unnamed = []damage{{stream: "S"}}, map[string]bool{"S": true}
+		}, ""},
+		{"lost by damage without a word", false, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Damages = []damage{{stream: "S"}}
+		}, "damaged"},
+		{"lost beside damage of another queue", false, func(e *Evidence) {
+			delete(e.Ends.Results, "k-1")
+			e.Damages, e.Heard.unnamed = []damage{{stream: "T"}}, map[string]bool{"S": true}
+		}, "lost"},
 		{"another letter", false, func(e *Evidence) { e.Ends.Letters[1].Reason = "exhausted" }, "other letters"},
 		{"refused without a letter", false, func(e *Evidence) { e.Ends.Letters = e.Ends.Letters[1:] }, "refused"},
 		{"refused without an event", false, func(e *Evidence) { clear(e.Ends.Events) }, "refused"},

@@ -106,6 +106,12 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 			if l.calls {
 				s.awaitCall(ctx, p)
 			}
+			switch {
+			case l.restore:
+				return errors.Join(s.endRestored(ctx, p, l, name), ctx.Err())
+			case l.flip != nil:
+				return errors.Join(s.endFlipped(ctx, p, l), ctx.Err())
+			}
 			if s.end(ctx, p, l, name) {
 				return ctx.Err()
 			}
@@ -195,12 +201,12 @@ func (s *stage) alive(name string, l life) (*process, error) {
 	return s.startWorker(name, l)
 }
 
-func (s *stage) startWorker(name string, l life) (*process, error) {
+func (s *stage) startWorker(name string, l life, flags ...string) (*process, error) {
 	env := s.workerEnv(name, l.order)
 	if l.memory > 0 {
 		env = append(env, fmt.Sprintf("%s=%dMiB", memoryVariable, l.memory))
 	}
-	p, err := s.start(program{name: "weir", args: []string{"serve"}, env: env, mark: "msg=ready"})
+	p, err := s.start(program{name: "weir", args: append([]string{"serve"}, flags...), env: env, mark: "msg=ready"})
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,8 @@ type Options struct {
 	PowerLosses   int      // kill -9 of weir, after which nothing counts that it noted beside its store; not of a fleet
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not of a fleet
 	Revocations   int      // spells in which the api answers 401; not of a fleet
+	Restores      int      // a backup of the store is put back; of the server inside
+	Flips         int      // bytes of a queue are flipped while weir is stopped; of the server inside
 
 	Rate     int           // calls a second of a key
 	Keys     int           // besides the two special ones
@@ -93,6 +95,12 @@ func (o *Options) Validate() error {
 	}
 	if o.Server == Embedded && o.ServerKills+o.DiskFulls+o.Takeovers > 0 {
 		wrong = append(wrong, errors.New("an embedded server dies with its weir: without --server external there are no --server-kills, --disk-fulls and --takeovers"))
+	}
+	if o.Server != Embedded && o.Restores+o.Flips > 0 {
+		wrong = append(wrong, errors.New("--restores and --flips are of the store inside weir: --server embedded"))
+	}
+	if o.Restores > 0 && o.ConfigChanges+o.IdleKills > 0 {
+		wrong = append(wrong, errors.New("a backup takes configurations and budgets back: --restores goes with --config-changes 0 --idle-kills 0"))
 	}
 	if o.Rate < 1 || o.Rate > 1000 || o.Keys < 1 || o.Keys > mostKeys || o.Jobs < 1 || o.Jobs > mostJobs {
 		wrong = append(wrong, fmt.Errorf("--rate must be from 1 to 1000, --keys to %d, --jobs to %d", mostKeys, mostJobs))
@@ -216,6 +224,8 @@ func (o *Options) Counts() []Count {
 		{"memory-limits", "starts of weir with little or much memory, and a burst of large jobs and of many keys", &o.MemoryLimits, 1, 0},
 		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture)", &o.PowerLosses, 0, 0},
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
+		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
+		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},
 		{"cut-nats", "a replica is cut off from all NATS nodes", &f.CutNATS, 0, 1},
 		{"cut-redis", "a replica is cut off from Redis", &f.CutRedis, 0, 1},
 		{"cut-api", "a replica is cut off from the api", &f.CutAPI, 0, 1},

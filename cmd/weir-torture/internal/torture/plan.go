@@ -31,6 +31,14 @@ type life struct {
 	idle     int           // killed so often while nothing is queued
 	power    bool          // killed, and what it noted beside its store is set back
 	memory   int           // MiB that it is told to hold at the most
+	restore  bool          // its store is copied, and the copy put back when another weir has gone on with it
+	flip     *flip         // bytes of its store are flipped
+}
+
+// flip is how a store is spoilt.
+type flip struct {
+	orderly bool   // weir was stopped, and not killed
+	seed    uint64 // of what is spoilt
 }
 
 // event is another fault.
@@ -97,6 +105,15 @@ func newPlan(o *Options) *plan {
 	for range o.MemoryLimits {
 		at := r.IntN(len(p.lives) + 1)
 		l := life{memory: memoryLimits[r.IntN(len(memoryLimits))], calls: true, delay: between(r, 2*time.Second, 4*time.Second)}
+		p.lives = slices.Insert(p.lives, at, l)
+	}
+	for range o.Restores {
+		at := r.IntN(len(p.lives) + 1)
+		p.lives = slices.Insert(p.lives, at, life{restore: true, calls: true, delay: between(r, 300*time.Millisecond, 1500*time.Millisecond)})
+	}
+	for n := range o.Flips {
+		at := r.IntN(len(p.lives) + 1)
+		l := life{flip: &flip{n%2 == 0, r.Uint64()}, calls: true, delay: between(r, 300*time.Millisecond, 1500*time.Millisecond)}
 		p.lives = slices.Insert(p.lives, at, l)
 	}
 	p.addEvents(r, o)

@@ -44,6 +44,7 @@ func (s *stage) start(p program) (*process, error) {
 	started.Process, err = child.Start(child.Options{
 		Name: p.name, Path: cmp.Or(p.path, s.o.Binary), Args: p.args, Env: p.env, Dir: s.o.Dir, Attributes: s.o.Attributes, Log: log,
 		Line: func(line string) {
+			s.hear(line)
 			if started.marked == "" && strings.Contains(line, p.mark) {
 				started.marked = line
 				close(started.ready)

@@ -107,6 +107,16 @@ type Report struct {
 	Shared        bucket.Outcome `json:"shares_outcome,omitempty"`
 	Trouble       map[string]int `json:"producers_told,omitempty"` // what failed tries of producers were told
 
+	// Of the store inside weir.
+	Restores     int `json:"restores,omitempty"`
+	Unnoticed    int `json:"restores_unnoticed,omitempty"`
+	RestoresTold int `json:"restores_told,omitempty"`
+	Gone         int `json:"gone,omitempty"` // accepted between a backup and its being put back
+	Flips        int `json:"flips,omitempty"`
+	Damaged      int `json:"damaged,omitempty"` // jobs that flipped bytes took
+	Untold       int `json:"damaged_untold,omitempty"`
+	CalledAgain  int `json:"called_again,omitempty"` // since weir was robbed of what it knew of them, which it said
+
 	Examples []string `json:"examples,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 }
@@ -189,6 +199,16 @@ func (r *Report) findings() []Finding {
 	if r.Counted {
 		wrong := max(0, r.SpentLeast-r.Spent) + max(0, r.Spent-r.SpentMost)
 		add("spent", wrong, "%.2f by its own count; the ledger allows %.2f to %.2f", cents(r.Spent), cents(r.SpentLeast), cents(r.SpentMost))
+	}
+	if r.Restores+r.Unnoticed > 0 {
+		add("restored", r.Unnoticed+max(0, r.Restores-r.RestoresTold), "%d backups put back, %d without a refusal, %d told; %d accepted jobs gone with what was behind them",
+			r.Restores, r.Unnoticed, r.RestoresTold, r.Gone)
+	}
+	if r.Flips > 0 {
+		add("damaged", r.Untold, "%d times bytes of a queue flipped, %d jobs lost by it, %d of them without a word", r.Flips, r.Damaged, r.Untold)
+	}
+	if r.CalledAgain > 0 {
+		add("called again", 0, "%d jobs of which the store had lost what it knew, as weir said", r.CalledAgain)
 	}
 	if len(r.Memory) > 0 {
 		add("memory", r.MemoryOver+r.MemoryDied, "%s; %d over their limit and its margin, %d died", peaks(r.Memory), r.MemoryOver, r.MemoryDied)

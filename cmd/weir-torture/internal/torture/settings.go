@@ -81,7 +81,8 @@ func (s *stage) workerEnv(instance string, order fault.Order) []string {
 	if s.o.Server == External {
 		return append(env, "WEIR_NATS_URL="+s.urls[0], "WEIR_REPLICAS=1")
 	}
-	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.urls[0][len("nats://"):])
+	// The witness hears what only weir and its operators may.
+	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.urls[0][len("nats://"):], "WEIR_NATS_AUTH=open")
 }
 
 // plainWorkerEnv are those that do not say where its servers are.

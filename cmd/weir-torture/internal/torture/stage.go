@@ -60,20 +60,24 @@ type stage struct {
 	turn      sync.Mutex // held by what wants no kills beside its own
 	producing *producers
 
-	mu       sync.Mutex
-	worker   *process // the one that is killed next
-	server   *process
-	kills    []Kill
-	counts   map[kind]int
-	ways     map[way]int // in which configurations came in force
-	timeline timeline
-	memory   []memoryLife
-	missed   int // chosen points that were not reached in time
-	byThem   int // times that weir ended by itself
-	notes    []string
-	boots    int          // of the machine, as weir is told
-	over     atomic.Int64 // lives
-	cleanup  []func() error
+	mu        sync.Mutex
+	worker    *process // the one that is killed next
+	server    *process
+	kills     []Kill
+	counts    map[kind]int
+	ways      map[way]int // in which configurations came in force
+	timeline  timeline
+	memory    []memoryLife
+	missed    int // chosen points that were not reached in time
+	byThem    int // times that weir ended by itself
+	notes     []string
+	setBacks  []setBack
+	damages   []damage
+	heard     heard
+	unnoticed int          // backups that were put back and started without a word
+	boots     int          // of the machine, as weir is told
+	over      atomic.Int64 // lives
+	cleanup   []func() error
 }
 
 // Kill is one end of a process.
@@ -304,6 +308,7 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
 		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(),
 		Keys: s.keys(), Notes: s.notes, Timeline: slices.Clone(s.timeline), Ways: s.ways, Memory: s.memory, KnowsMemory: knowsMemory(s.o.Binary),
+		SetBacks: slices.Clone(s.setBacks), Damages: slices.Clone(s.damages), Heard: s.heard, Unnoticed: s.unnoticed,
 	}
 	if s.fleet != nil {
 		s.fleet.testify(e)

@@ -7,6 +7,7 @@ const (
 	ExitNotFound    = 3
 	ExitRefused     = 4
 	ExitUnreachable = 5
+	ExitConfig      = 78 // EX_CONFIG of sysexits.h
 )
 
 // Exit is an error with the code the process ends with. A command that has said all there is to say gives no text.
@@ -28,6 +29,9 @@ func (e *Exit) Unwrap() error { return e.Err }
 
 // Usage says that the command was called wrongly, or that its settings are wrong.
 func Usage(err error) error { return &Exit{ExitUsage, err} }
+
+// Misconfigured says that a server's configuration or environment is wrong: another start does not mend that.
+func Misconfigured(err error) error { return &Exit{ExitConfig, err} }
 
 // NotFound says that what the command is about is not there, or that there is nothing to print.
 func NotFound(err error) error { return &Exit{ExitNotFound, err} }

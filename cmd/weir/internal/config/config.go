@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Config is a validated configuration. It is not changed after Parse and may be shared between goroutines.
@@ -12,6 +13,7 @@ type Config struct {
 	DeadLetters DeadLetters
 	Results     Results
 	Dedupe      time.Duration // how long a job's id is remembered: 1s to 7d
+	ReplyTo     []string      // patterns of the subjects where jobs may have their ends told; none: _INBOX.>
 
 	File string // the name it is known by in messages
 
@@ -43,6 +45,8 @@ const (
 	mostAPIs = 1000
 	maxBody  = 64 << 20
 	longAge  = 3650 * day
+
+	mostReplySubjects = 64
 )
 
 // Parse reads a configuration. It touches neither the environment nor any file but the zone database: secrets need not
@@ -72,11 +76,12 @@ func readConfig(root value) *Config {
 		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 	}
-	f, ok := root.fields("apis", "dead_letters", "results", "dedupe")
+	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to")
 	if !ok {
 		return c
 	}
 	c.Dedupe = read(f, "dedupe", 10*time.Minute, durationIn(time.Second, 7*day))
+	c.ReplyTo = readList(f, "reply_to", mostReplySubjects, replySubjects)
 	if v, ok := f.byName["dead_letters"]; ok {
 		letters, _ := v.fields("max_age", "max_bytes")
 		c.DeadLetters.MaxAge = read(letters, "max_age", c.DeadLetters.MaxAge, durationIn(time.Second, longAge))
@@ -111,16 +116,31 @@ func (c *Config) API(name string) (*API, bool) {
 	return &c.APIs[i], true
 }
 
-// MissingSecrets lists the references that do not resolve on this machine, now.
-func (c *Config) MissingSecrets() []Problem {
+// MissingSecrets lists the references that do not resolve on this machine, now, or that scope does not allow: those are not read.
+func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	var problems []Problem
 	for _, a := range c.APIs {
 		for _, h := range a.Headers {
-			problems = append(problems, h.missing()...)
+			problems = append(problems, h.missing(scope)...)
 		}
 	}
 	sortProblems(problems)
 	return problems
+}
+
+// replySubjects reads a pattern of subjects to which jobs may have their ends told.
+func replySubjects(text string) (string, error) {
+	tokens := strings.Split(text, ".")
+	for i, token := range tokens {
+		wild := strings.ContainsAny(token, "*>")
+		if token == "" || strings.ContainsFunc(token, unicode.IsSpace) || wild && len(token) > 1 || token == ">" && i < len(tokens)-1 || wild && i == 0 {
+			return "", refuse("write a subject like _INBOX.> or reports.*.done, whose first part is no wildcard", "%s is not a pattern of subjects", quote(text))
+		}
+	}
+	if strings.HasPrefix(text, "$") || tokens[0] == "weir" {
+		return "", refuse("name subjects of the producers' own", "%s belongs to NATS or to weir", quote(text))
+	}
+	return text, nil
 }
 
 // name reads the name of an api or a limit. It becomes part of subjects, stream names and keys of a shared store.

@@ -35,6 +35,11 @@ func (c *Config) describe() description {
 	d.duration("results", "max_age", c.Results.MaxAge)
 	d.set("results", "max_body", FormatSize(c.Results.MaxBody))
 	d.duration("", "dedupe", c.Dedupe)
+	replyTo := c.ReplyTo
+	if len(replyTo) == 0 {
+		replyTo = []string{"_INBOX.>"}
+	}
+	d.set("", "reply_to", strings.Join(replyTo, ", "))
 	for _, a := range c.APIs {
 		d.api(joinPath("apis", a.Name), a)
 	}

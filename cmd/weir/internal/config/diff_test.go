@@ -75,7 +75,7 @@ dedupe: 10m -> 5m`
 	if got := diffText(after, after); got != "" {
 		t.Errorf("a file differs from itself: %s", got)
 	}
-	if got := diffText(nil, parseText(t, "apis: {}")); strings.Count(got, "added") != 5 {
+	if got := diffText(nil, parseText(t, "apis: {}")); strings.Count(got, "added") != 6 {
 		t.Errorf("the first file changes\n%s", got)
 	}
 }

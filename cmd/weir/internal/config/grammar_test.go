@@ -165,7 +165,7 @@ func TestClosest(t *testing.T) {
 		"capcity": "capacity", "rates": "rate", "Rate": "rate", "brust": "burst", "inflight": "in_flight",
 		"maxwait": "max_wait", "timezone": "", "x": "", "": "", "quotas": "quota", "tx": "",
 	} {
-		if got := closest(typed, names); got != want {
+		if got := Closest(typed, names); got != want {
 			t.Errorf("%q is taken for %q, want %q", typed, got, want)
 		}
 	}

@@ -120,10 +120,17 @@ func indexHeader(headers []Header, name string) int {
 	return -1
 }
 
-// missing lists the header's references that do not resolve here.
-func (h Header) missing() []Problem {
+// missing lists the header's references that do not resolve here, or that scope does not allow.
+func (h Header) missing(scope *SecretScope) []Problem {
 	var problems []Problem
 	for _, p := range h.Value.parts {
+		if !scope.allows(p) {
+			problems = append(problems, Problem{
+				Line: h.line, Path: h.path, Message: Template{parts: []part{p}}.String() + " is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
+				Fix: "name it in WEIR_SECRETS where weir serve runs, or in its own file",
+			})
+			continue
+		}
 		if _, err := p.resolve(); err != nil {
 			problems = append(problems, Problem{
 				Line: h.line, Path: h.path, Message: err.Error(), Fix: "provide it where weir serve runs",

@@ -57,7 +57,7 @@ func readInquiry(f fields) *Inquiry {
 		inquiry.require("answers", "write answers: [{status: 200, means: processed}, {status: 404, means: not_processed}]")
 	}
 	q := &Inquiry{
-		Method: string(read(inquiry, "method", "GET", oneOf("GET", "HEAD", "POST"))),
+		Method: read(inquiry, "method", "GET", oneOf("GET", "HEAD", "POST")),
 		Path:   read(inquiry, "path", "", parseInquiryPath),
 		Rate:   read(inquiry, "rate", bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, ParseRate),
 		After:  read(inquiry, "after", 5*time.Minute, durationIn(0, longestAfter)),

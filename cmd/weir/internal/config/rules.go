@@ -18,6 +18,9 @@ const (
 	mostOverrides = 10_000
 	mostJitter    = 10 * time.Second
 
+	// DefaultJitter is how much later than planned a call may arrive unless the file says.
+	DefaultJitter = 5 * time.Millisecond
+
 	// leaseMargin is added to an api's timeout and jitter: a permit is taken back only when its call cannot still be running. It
 	// begins with its slot, the call starts within the jitter, and ends a second late at the most. Until it is taken back a
 	// permit of a replica that died is nobody's.
@@ -29,7 +32,7 @@ func readRules(f fields, price Money, timeout time.Duration) bucket.Rules {
 	r := bucket.Rules{
 		Key:      bucket.KeyLimits{InFlight: 4, Rate: bucket.Rate{Burst: 1}},
 		Headroom: read(f, "headroom", 0, percentIn(99)),
-		Jitter:   read(f, "jitter", 5*time.Millisecond, durationIn(0, mostJitter)),
+		Jitter:   read(f, "jitter", DefaultJitter, durationIn(0, mostJitter)),
 	}
 	r.Lease = timeout + r.Jitter + leaseMargin
 	if v, ok := f.byName["bucket"]; ok {

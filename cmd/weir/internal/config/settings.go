@@ -22,23 +22,49 @@ type Settings struct {
 	NATSCA          string // path of a CA file
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
+	NATSAuth        NATSAuth
 	DataDir         string
 	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
-	RedisURL        Secret // empty: limits are counted in the process
-	Replicas        int    // of streams and key-value buckets: 1 to 5, 1 when embedded
-	Partitions      int    // of an api's queue: 1 to 256
-	Roles           []Role // at least one, sorted
-	Instance        string // this replica's name: letters, digits, '-', '_' and '.', at most 128
-	HTTPListen      string // host:port, empty for none
-	HTTPToken       Secret // what a request must bear; required where others than this machine can connect
+	RedisURL        Secret   // empty: limits are counted in the process
+	Replicas        int      // of streams and key-value buckets: 1 to 5, 1 when embedded
+	Partitions      int      // of an api's queue: 1 to 256
+	Roles           []Role   // at least one, sorted
+	Instance        string   // this replica's name: letters, digits, '-', '_' and '.', at most 128
+	HTTPListen      string   // host:port, empty for none
+	HTTPToken       Secret   // what a request must bear; required where others than this machine can connect
+	Secrets         []string // that a configuration out of NATS may refer to: names of variables, clean paths of directories or files
 	LogLevel        slog.Level
 	LogFormat       LogFormat
 	Memory          int64         // bytes that the process may hold resident, 0: as much as it finds to be allowed
 	ShutdownTimeout time.Duration // 0 to 1h
 
+	// Restored and Moved are an operator's word on this start, given by flags: the store was put back from a backup, or is that of the weir
+	// that was stopped, in another place. Counted says that limits go by what a restored store has counted.
+	Restored, Moved, Counted bool
+
 	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
+}
+
+// NATSAuth says whom the embedded server lets in.
+type NATSAuth string
+
+const (
+	// AuthOperators means everybody who can connect, to publish jobs and to read; all else needs the operators' credentials.
+	AuthOperators NATSAuth = "operators"
+	// AuthOpen means everybody who can connect, as an operator.
+	AuthOpen NATSAuth = "open"
+	// AuthRequired means whoever has credentials of the data directory.
+	AuthRequired NATSAuth = "required"
+)
+
+// lets is what a connection without credentials can do, in words.
+func (a NATSAuth) lets() string {
+	if a == AuthOpen {
+		return "read and delete every job"
+	}
+	return "read everything and submit jobs"
 }
 
 // Durability says when the embedded server's writes are on disk.
@@ -90,6 +116,7 @@ type environment struct {
 	NatsCA          string `split_words:"true"`
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
+	NatsAuth        string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	StateDir        string `split_words:"true"`
 	Durability      string
@@ -100,6 +127,7 @@ type environment struct {
 	Instance        string
 	HTTPListen      string `split_words:"true" default:"127.0.0.1:8480"`
 	HTTPToken       string `split_words:"true"`
+	Secrets         string
 	LogLevel        string `split_words:"true"`
 	LogFormat       string `split_words:"true"`
 	Memory          string
@@ -127,6 +155,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
 		NATSInbox:       variable(v, "WEIR_NATS_INBOX", env.NatsInbox, "_INBOX", inboxPrefix),
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
+		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
@@ -135,6 +164,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		Instance:        variable(v, "WEIR_INSTANCE", env.Instance, randomInstance(), instance),
 		HTTPListen:      variable(v, "WEIR_HTTP_LISTEN", env.HTTPListen, "", listenAddress),
 		HTTPToken:       variable(v, "WEIR_HTTP_TOKEN", env.HTTPToken, "", bearerToken),
+		Secrets:         variable(v, "WEIR_SECRETS", env.Secrets, "", secretNames),
 		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
 		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
 		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
@@ -189,16 +219,16 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// exposed refuses an HTTP side that others can reach and nobody guards. The server inside cannot be guarded: whoever opens
-// it is told what that means.
+// exposed refuses an HTTP side that others can reach and nobody guards. Whoever opens the
+// server inside to others, and has it ask nobody, is told what that means.
 func (v *variables) exposed(s *Settings) {
 	if s.HTTPListen != "" && s.HTTPToken == (Secret{}) && !IsLoopback(s.HTTPListen) {
 		v.fail("WEIR_HTTP_LISTEN", s.HTTPListen+": others than this machine could connect, without authentication",
 			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
 	}
-	if s.Embedded() && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
-		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect, and nobody is asked who he is: they can read and delete every job and spend money",
-			"listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
+	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
+		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
+			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")
 	}
 	if s.Embedded() && !s.Has(RoleDispatch) {
 		v.warn("WEIR_ROLES", "jobs are taken, and nobody calls them unless another weir connects to this one's server",
@@ -221,7 +251,7 @@ func (v *variables) unknown() {
 		if !ours || slices.Contains(names, short) || ofKubernetes.MatchString(name) {
 			continue
 		}
-		if near := closest(short, names); near != "" {
+		if near := Closest(short, names); near != "" {
 			v.fail(name, "there is no such variable", "did you mean WEIR_"+near+"?")
 			continue
 		}

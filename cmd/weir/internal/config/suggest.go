@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// closest returns the candidate a mistyped name most likely meant, or "" when none is near: at most one typing error
+// Closest returns the candidate a mistyped name most likely meant, or "" when none is near: at most one typing error
 // in three letters, two in all. A swap of neighbours counts as one.
-func closest(name string, candidates []string) string {
+func Closest(name string, candidates []string) string {
 	const longest = 64
 	if len(name) > longest {
 		return ""
@@ -49,7 +49,7 @@ func typingErrors(a, b string) int {
 
 // meant is the fix for a name that is not among names: the nearest one, or all of them.
 func meant(name string, names []string) string {
-	if c := closest(name, names); c != "" {
+	if c := Closest(name, names); c != "" {
 		return `did you mean "` + c + `"?`
 	}
 	sorted := slices.Sorted(slices.Values(names))

@@ -138,7 +138,7 @@ func TestMissingSecrets(t *testing.T) {
 		{8, path, "environment variable CONFIG_TEST_ABSENT is not set", fix},
 		{8, path, "file /nowhere/secret cannot be read: no such file or directory", fix},
 	}
-	if got := c.MissingSecrets(); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := c.MissingSecrets(nil); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("missing are %v, want %v", got, want)
 	}
 }

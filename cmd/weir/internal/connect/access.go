@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -18,12 +19,23 @@ func Options(s *config.Settings) []nats.Option {
 		opts = append(opts, nats.CustomInboxPrefix(s.NATSInbox))
 	}
 	if s.NATSCreds.IsSet() {
-		opts = append(opts, nats.UserCredentials(s.NATSCreds.Reveal()))
+		opts = append(opts, credentials(s.NATSCreds.Reveal()))
 	}
 	if s.NATSCA != "" {
 		opts = append(opts, nats.RootCAs(s.NATSCA))
 	}
 	return opts
+}
+
+// credentials is how a file of credentials is shown to a server: a user's key alone, as a weir with its own server writes it, or
+// with an account's word for it, as nsc does.
+func credentials(path string) nats.Option {
+	if text, err := os.ReadFile(path); err == nil && !strings.Contains(string(text), "NATS USER JWT") {
+		if option, err := nats.NkeyOptionFromSeed(path); err == nil {
+			return option
+		}
+	}
+	return nats.UserCredentials(path) // it tells what is wrong with the file
 }
 
 // Explain says why there is no connection, and what to do about it: start, where nobody is there at all. at is the
@@ -38,7 +50,7 @@ func Explain(at, start string, err error) error {
 	)
 	switch text := err.Error(); {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
-		return fmt.Errorf("the NATS server at %s refused the credentials: set WEIR_NATS_CREDS, or put user and password into WEIR_NATS_URL: %w", at, err)
+		return fmt.Errorf("the NATS server at %s refused the credentials: set WEIR_NATS_CREDS (a weir with its own server keeps operator.creds in its data directory: name that by WEIR_DATA_DIR), or put user and password into WEIR_NATS_URL: %w", at, err)
 	case errors.Is(err, nats.ErrNkeysNotSupported), strings.Contains(text, "nkey"), strings.Contains(text, "credentials file"):
 		return fmt.Errorf("WEIR_NATS_CREDS does not name a credentials file (nsc generate creds writes one) that the server at %s can use: %w", at, err)
 	case errors.As(err, &authority):

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -19,7 +22,7 @@ const (
 	RequestTimeout = 5 * time.Second // for an answer to one question
 )
 
-// DefaultURL is where commands look for the server when WEIR_NATS_URL is not set.
+// DefaultURL is where commands look for the server when neither WEIR_NATS_URL nor WEIR_NATS_LISTEN says where it is.
 const DefaultURL = "nats://127.0.0.1:4222"
 
 // Connection is how a command talks to the server. Close it. It is safe for concurrent use.
@@ -53,11 +56,39 @@ func With(do func(c *Connection) error) error {
 func DialAs(settings *config.Settings) (*Connection, error) {
 	url, at := settings.NATSURL.Reveal(), settings.NATSURL.String()
 	if settings.Embedded() {
-		url, at = DefaultURL, DefaultURL
+		url = listening(settings.NATSListen)
+		at = url
 	}
-	return Open(Address{
-		URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings),
-	})
+	to := Address{URL: url, At: at, Start: "`weir serve`", Name: "weir command", Timeout: RequestTimeout, Options: Options(settings)}
+	if own := ownCredentials(settings); own != nil {
+		if c, err := Open(to.with(own)); err == nil {
+			return c, nil
+		}
+	} // a server that asks nobody any more, or another weir's
+	c, err := Open(to)
+	if err != nil || !mayOperate(settings) {
+		return c, err
+	}
+	if own := Found(settings, AskInside(context.Background(), c.Conn, c.Denied)); own != nil {
+		if operator, err := Open(to.with(own)); err == nil {
+			c.Close()
+			return operator, nil
+		}
+	}
+	return c, nil
+}
+
+// listening is where the server inside is reached from its own machine: on whatever interface it listens. A port that the server
+// chooses itself nobody knows.
+func listening(listen string) string {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil || port == "" || port == "0" {
+		return DefaultURL
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, port)
 }
 
 // Address is where a command connects to, and how.
@@ -68,6 +99,12 @@ type Address struct {
 	Name    string        // of the connection, for the server's operators
 	Timeout time.Duration // of one question to JetStream
 	Options []nats.Option // more of them
+}
+
+// with is the same with one more option.
+func (a Address) with(option nats.Option) Address {
+	a.Options = append(slices.Clone(a.Options), option)
+	return a
 }
 
 // Open connects. It blocks until the server answers, for a few seconds at most.

@@ -74,6 +74,6 @@ func (d *Denials) Explain(err error) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return fmt.Errorf("the NATS server refuses this user rights that are needed (%s): give it a role of deploy/nats, or other credentials: %w",
+	return fmt.Errorf("the NATS server refuses this user rights that are needed (%s): give it a role of deploy/nats, or other credentials (a weir with its own server keeps operator.creds in its data directory, for the user that runs it): %w",
 		strings.Join(d.list, "; "), err)
 }

@@ -7,7 +7,6 @@ import (
 
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/config"
-	"weir/ingest"
 )
 
 // permissions are a user's rights as the server tells them.
@@ -67,7 +66,7 @@ func workerRights(s *config.Settings) rights {
 		subscribe: []string{inbox + ".>", "$SRV.>"},
 	}
 	if s.Has(config.RoleIngest) {
-		r.subscribe = append(r.subscribe, ingest.SubjectPrefix+">", ingest.RedrivePrefix+">")
+		r.subscribe = append(r.subscribe, "weir.jobs.>", "weir.operator.redrive.>")
 	}
 	if s.Has(config.RoleDispatch) {
 		r.subscribe = append(r.subscribe, "weir.operator.>")

@@ -33,7 +33,7 @@ var ErrHeldByOther = errors.New("somebody redrives or purges dead letters now")
 // Reconcile has the owner of a letter's partition ask the api about it. It blocks until the api has answered, for two minutes at most.
 func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
 	var out dispatcher.Reconciled
-	failed := error(cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api)))
+	failed := cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api))
 	err := askFor(c, reconcileSubject+api, marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong != nil && (wrong.code == codeNoAPI || wrong.code == codeNotOur):

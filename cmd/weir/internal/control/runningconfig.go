@@ -26,6 +26,9 @@ func OpenConfigStore(ctx context.Context, c *connect.Connection) (ConfigStore, e
 // errNeverApplied says that there is no configuration in NATS.
 var errNeverApplied = cli.NotFound(errors.New("no configuration was ever applied on this server: start `weir serve` with a weir.yaml, or `weir config apply`"))
 
+// NeverApplied reports whether an error says that there is no configuration in NATS.
+func NeverApplied(err error) bool { return errors.Is(err, errNeverApplied) }
+
 // CurrentVersion reads the version in force: the newest that can be read.
 func CurrentVersion(ctx context.Context, c *connect.Connection) (*Version, error) {
 	store, err := OpenConfigStore(ctx, c)

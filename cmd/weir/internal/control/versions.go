@@ -115,6 +115,23 @@ func (s ConfigStore) Newest(ctx context.Context) (valid *Version, last uint64, e
 	return nil, last, nil
 }
 
+// RefuseUnread fails where the newest version was put by somebody and cannot be read, as that of a later weir may not: what it says of limits
+// would be passed over.
+func (s ConfigStore) RefuseUnread(ctx context.Context) error {
+	entries, err := s.History(ctx)
+	if err != nil {
+		return fmt.Errorf("read the running configuration: %w", err)
+	}
+	if len(entries) == 0 || entries[len(entries)-1].Operation() != jetstream.KeyValuePut {
+		return nil
+	}
+	if _, err := ReadVersion(entries[len(entries)-1]); err != nil {
+		return fmt.Errorf("the newest configuration in NATS, version %d, cannot be read by this version of weir: start the one that wrote it, or have it "+
+			"replaced by changing the file that WEIR_CONFIG names: %w", entries[len(entries)-1].Revision(), err)
+	}
+	return nil
+}
+
 // ErrLostRace says that somebody else has changed the configuration meanwhile.
 var ErrLostRace = errors.New("somebody else has changed the configuration meanwhile")
 

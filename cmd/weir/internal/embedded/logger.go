@@ -11,9 +11,11 @@ import (
 type logger struct {
 	log   *slog.Logger
 	fatal chan struct{} // gets a value when the server gives up
-	mu    sync.Mutex    // of all below
-	last  string
-	told  bool // that an index is built anew
+	// frozen gets what the server says when it could not write to a stream's files: it writes to that stream no more until it is started again.
+	frozen chan string
+	mu     sync.Mutex // of all below
+	last   string
+	told   bool // that an index is built anew
 }
 
 // Noticef implements server.Logger.
@@ -57,8 +59,20 @@ func outdated(text string) bool {
 	return false
 }
 
+// frozenWords are those of the server when a stream is frozen; nothing else tells of it. TestFullDisk holds them.
+const frozenWords = " critical write error: "
+
 // Errorf implements server.Logger.
-func (l *logger) Errorf(format string, v ...any) { l.keep(fmt.Sprintf(format, v...)) }
+func (l *logger) Errorf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.keep(text)
+	if _, why, found := strings.Cut(text, frozenWords); found {
+		select {
+		case l.frozen <- why:
+		default: // another stream was first
+		}
+	}
+}
 
 // Fatalf implements server.Logger. The worker decides what ends the process.
 func (l *logger) Fatalf(format string, v ...any) {

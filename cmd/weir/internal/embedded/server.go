@@ -16,13 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending, Flushes and Cluster.
+// Options of a Server. All are required but MaxStore, MaxPending, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
@@ -33,6 +33,7 @@ type Options struct {
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
+	Auth       Auth    // who may connect, and for what
 }
 
 // Cluster makes a Server one of several. The zero value makes it stand alone.
@@ -53,6 +54,10 @@ type Server struct {
 	ns       *server.Server
 	lock     *dirLock
 	maxStore int64
+	frozen   <-chan string
+	dir      string
+	auth     Auth
+	gate     *gate // nil where nobody is asked who he is
 	disk     *Disk
 }
 
@@ -89,17 +94,24 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	if err := o.Auth.admit(opts, o.Dir, o.Log); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded nats-server: %w", err), lock.Close())
 	}
-	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1)}
+	logger := &logger{log: o.Log.With("component", "nats-server"), fatal: make(chan struct{}, 1), frozen: make(chan string, 1)}
 	ns.SetLoggerV2(logger, false, false, false)
 	go ns.Start()
-	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk}
+	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk, frozen: logger.frozen, dir: o.Dir, auth: o.Auth}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
 		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
+	}
+	if err := s.openGate(o.Log); err != nil {
+		s.Shutdown()
+		return nil, err
 	}
 	return s, nil
 }
@@ -194,8 +206,43 @@ func (s *Server) ClientURL() string { return s.ns.ClientURL() }
 // MaxStore is how many bytes the store may take.
 func (s *Server) MaxStore() int64 { return s.maxStore }
 
+// AwaitFrozen blocks until the server could not write to its files, or ctx ends, when it returns nil. A stream that it could not write to takes
+// nothing more, also when there is room again, until the server is started anew. It is for one caller.
+func (s *Server) AwaitFrozen(ctx context.Context) error {
+	select {
+	case why := <-s.frozen:
+		return fmt.Errorf("the store cannot be written to, and takes nothing more until weir is started again: see to the disk of WEIR_DATA_DIR first: %s", why)
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// openGate lets producers read, where they are told from operators.
+func (s *Server) openGate(log *slog.Logger) error {
+	if s.auth == Open {
+		return nil
+	}
+	access, err := s.Access()
+	if err != nil {
+		return err
+	}
+	s.gate, err = openGate(s.ClientURL(), append(access, nats.InProcessServer(s.ns)), s.dir, log)
+	return err
+}
+
+// ReplyPrefix begins the subjects on which producers of an account of their own are told something; empty: they have none.
+func (s *Server) ReplyPrefix() string {
+	if s.auth == Open {
+		return ""
+	}
+	return ReplyPrefix
+}
+
 // Shutdown stops the server and returns when its store is closed.
 func (s *Server) Shutdown() {
+	if s.gate != nil {
+		s.gate.close()
+	}
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 	_ = s.lock.Close() // the lock goes with the descriptor
@@ -204,12 +251,12 @@ func (s *Server) Shutdown() {
 // roomFor is four fifths of what the disk has left and the store has already: a full disk makes JetStream read-only
 // until it is started again, its own limit only refuses.
 func roomFor(dir string) (int64, error) {
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(dir, &fs); err != nil {
+	left, err := diskLeft(dir)
+	if err != nil {
 		return 0, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	var used int64
-	err := filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil //nolint:nilerr // a file that vanishes while it is counted takes no room
 		}
@@ -221,7 +268,7 @@ func roomFor(dir string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("data directory %s: %w", dir, err)
 	}
-	room := (int64(fs.Bavail)*fs.Bsize + used) / 5 * 4
+	room := (left + used) / 5 * 4
 	if room < leastStore {
 		return 0, fmt.Errorf("the disk of %s has room for %d MiB, weir needs %d: free some, or set WEIR_DATA_DIR", dir, room>>20, leastStore>>20)
 	}

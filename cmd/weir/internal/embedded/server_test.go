@@ -1,11 +1,16 @@
 package embedded
 
 import (
+	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 func options(t *testing.T, listen, dir string) Options {
@@ -48,4 +53,69 @@ func TestOneWeirADirectory(t *testing.T) {
 		t.Fatalf("the directory is not free after a shutdown: %v", err)
 	}
 	second.Shutdown()
+}
+
+// TestAsksWho: without credentials nobody gets in. Those of the data directory are their owner's alone, hold after a restart, and tell
+// producers from operators.
+func TestAsksWho(t *testing.T) {
+	dir := t.TempDir()
+	o := options(t, "127.0.0.1:0", dir)
+	o.Auth = Required
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nc, err := nats.Connect(s.ClientURL()); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("a connection without credentials: %v %v", nc, err)
+	}
+	for _, name := range []string{OperatorCreds, ProducerCreds} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", name, info, err)
+		}
+	}
+	s.Shutdown()
+	before, err := os.ReadFile(filepath.Join(dir, OperatorCreds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(dir, ProducerCreds), 0o644); err != nil { //nolint:gosec // that is what is to be noticed
+		t.Fatal(err)
+	}
+	leaked, err := nats.NkeyOptionFromSeed(filepath.Join(dir, ProducerCreds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	after, err := os.ReadFile(filepath.Join(dir, OperatorCreds))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("a restart changed the operators' credentials: %v", err)
+	}
+	if _, err := nats.Connect(s.ClientURL(), leaked); err == nil {
+		t.Error("credentials that others could read are taken")
+	}
+	access, err := s.Access()
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := nats.Connect(s.ClientURL(), access...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer operator.Close()
+	if _, err := operator.Request("$JS.API.INFO", nil, 5*time.Second); err != nil {
+		t.Errorf("an operator may not ask JetStream: %v", err)
+	}
+	option, err := nats.NkeyOptionFromSeed(filepath.Join(dir, ProducerCreds))
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer, err := nats.Connect(s.ClientURL(), option, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer producer.Close()
+	mayNot(t, producer)
 }

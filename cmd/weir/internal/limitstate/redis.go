@@ -67,6 +67,27 @@ func (l *Redis) Close() error {
 	return l.client.Close()
 }
 
+// Read and Write make of Redis a place for notes about a store, by its name. They fail while Redis does not answer.
+func (l *Redis) Read(ctx context.Context, store string) ([]byte, error) {
+	client, err := l.reach(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return redisstore.ReadNote(ctx, client, store)
+}
+
+// Write keeps a note: see Read.
+func (l *Redis) Write(ctx context.Context, store string, data []byte) error {
+	client, err := l.reach(ctx)
+	if err != nil {
+		return err
+	}
+	return redisstore.WriteNote(ctx, client, store, data)
+}
+
+// String is its address without secrets.
+func (l *Redis) String() string { return "Redis at " + l.url.String() }
+
 // mostJump is how far the clock of Redis may move against ours between two looks: calendar periods begin by it.
 const mostJump = 250 * time.Millisecond
 

@@ -133,10 +133,17 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 		}
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: "127.0.0.1:0", Dir: f.From, SyncAlways: true, MaxPayload: connect.MaxPayload(nil), Log: slog.New(slog.DiscardHandler),
+			Auth: embedded.Required,
 		})
 		if err != nil {
 			return nil, cli.Refused(err)
 		}
+		access, err := server.Access()
+		if err != nil {
+			server.Shutdown()
+			return nil, err
+		}
+		opts = append(opts, access...)
 		stop, url, m.inside = server.Shutdown, server.ClientURL(), true
 	}
 	m.from, err = connect.Open(connect.Address{URL: url, At: at, Start: "it", Name: "weir move", Timeout: apiWait, Options: opts})

@@ -6,7 +6,7 @@ import (
 	"os"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // Cut shortens a text to at most most characters; 0 is no bound.
@@ -17,18 +17,21 @@ func Cut(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// Width is the width of the terminal that w is, 0 when it is none.
+// Width is the width of the terminal that w is, 0 when it is none, or one that does not know.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
 		return 0
 	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	columns, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0
 	}
-	return int(size.Col)
+	return columns
 }
 
-// Watched reports whether somebody is looking at w.
-func Watched(w io.Writer) bool { return Width(w) > 0 }
+// Watched reports whether w is a terminal, however wide it is.
+func Watched(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -62,6 +62,9 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 		return nil, err
 	}
 	if file == nil || current != nil && current.FileSum == file.sum {
+		if err := home.RefuseUnread(ctx); err != nil {
+			return nil, err
+		}
 		if current == nil {
 			return nil, control.ErrNoConfig
 		}

@@ -51,6 +51,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
+			Auth: serverAuth(s.NATSAuth),
 		})
 		if err != nil {
 			return err
@@ -58,6 +59,11 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		w.server = server
 		w.onStop("embedded nats-server", func() error { server.Shutdown(); return nil })
 		url = server.ClientURL()
+		access, err := server.Access()
+		if err != nil {
+			return err
+		}
+		opts, w.replyPrefix = append(opts, access...), server.ReplyPrefix()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
 		opts = append(opts, connect.Options(s)...)
@@ -65,6 +71,9 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
 		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
+	}
+	if w.server == nil {
+		nc = w.asOperator(ctx, nc, url, opts)
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })
@@ -84,6 +93,36 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		return err
 	}
 	return move.RefuseElsewhere(ctx, w.js)
+}
+
+// serverAuth is whom the server inside lets in.
+func serverAuth(a config.NATSAuth) embedded.Auth {
+	switch a {
+	case config.AuthOpen:
+		return embedded.Open
+	case config.AuthRequired:
+		return embedded.Required
+	default:
+		return embedded.Operators
+	}
+}
+
+// asOperator is the connection to use at a server that may be inside another weir: where that tells producers from operators and is on
+// this machine, its data directory has the credentials.
+func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn, url string, opts []nats.Option) *nats.Conn {
+	inside := connect.AskInside(ctx, nc, &w.denied)
+	w.replyPrefix = inside.ReplyPrefix
+	own := connect.Found(w.settings, inside)
+	if own == nil {
+		return nc
+	}
+	operator, err := nats.Connect(url, append(opts, own)...)
+	if err != nil {
+		w.log.Warn("the operators' credentials of the server do not work", "file", inside.OperatorCreds, "err", err)
+		return nc
+	}
+	nc.Close()
+	return operator
 }
 
 // refuseForeign refuses a start beside a stream that takes jobs. The server inside stops with weir, so it is said how to get at

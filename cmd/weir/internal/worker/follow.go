@@ -41,6 +41,7 @@ type follower struct {
 	queues  map[string]*queue.Queue
 	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
+	scope   atomic.Pointer[config.SecretScope] // of what comes over NATS
 }
 
 // Bounds of following.
@@ -58,6 +59,7 @@ type followerOptions struct {
 	dispatch *dispatcher.Dispatcher // nil where this one does not dispatch
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
+	inbox    string // prefix of this weir's own inboxes
 	log      *slog.Logger
 }
 
@@ -69,9 +71,10 @@ type apiHost interface {
 	queueSettings(a *config.API, c *config.Config) queue.Settings
 }
 
-func newFollower(o followerOptions, opened []*apiParts, present *control.Version) *follower {
+func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiParts, present *control.Version) *follower {
 	o.log = o.log.With("component", "config")
 	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
+	f.scope.Store(scope)
 	f.seen.Store(present.Number)
 	f.version.Store(present.Number)
 	for _, a := range opened {
@@ -88,7 +91,9 @@ func (f *follower) takeJobsOf(c *config.Config) {
 	apis := map[string]*ingest.API{}
 	for i := range c.APIs {
 		a := &c.APIs[i]
-		apis[a.Name] = &ingest.API{Rule: ingestRule(a), Queue: f.guard.before(f.queues[a.Name])}
+		rule := ingestRule(a, c)
+		rule.ReplyTo.Inbox = f.inbox
+		apis[a.Name] = &ingest.API{Rule: rule, Queue: f.guard.before(f.queues[a.Name])}
 	}
 	f.apis.Store(&apis)
 	takers := maps.Clone(f.queues)
@@ -143,7 +148,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	v, err := control.ReadVersion(entry)
 	if err == nil {
 		f.dedupe.Changing(v.Config.Dedupe, entry.Created()) // others may follow it, whatever this one does
-		err = f.check(v.Config)
+		err = f.check(v.Config, f.scope.Load())
 	}
 	if err != nil {
 		f.log.Error("a new configuration is not valid here; the former one stays in force", "version", entry.Revision(), "err", err)
@@ -167,9 +172,9 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	return nil
 }
 
-// check says why this worker cannot run by a configuration.
-func (f *follower) check(c *config.Config) error {
-	if err := refuseUnsupported(c); err != nil {
+// check says why this worker cannot run by a configuration, whose references scope bounds.
+func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
+	if err := refuseUnsupported(c, scope); err != nil {
 		return err
 	}
 	rules := map[string]bucket.Rules{}
@@ -258,9 +263,9 @@ func (w *Worker) tellConfig(ctx context.Context, change control.ConfigChange) {
 
 // refuseUnsupported refuses to call an api when that would break a limit or lack a secret: calls without a limit that
 // was asked for are worse than no calls.
-func refuseUnsupported(c *config.Config) error {
+func refuseUnsupported(c *config.Config, scope *config.SecretScope) error {
 	var errs []error
-	for _, p := range c.MissingSecrets() {
+	for _, p := range c.MissingSecrets(scope) {
 		errs = append(errs, errors.New(p.In(c.File)))
 	}
 	if len(errs) == 0 {

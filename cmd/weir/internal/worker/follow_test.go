@@ -14,7 +14,7 @@ func TestMissingSecretNamesFileAndLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "deploy/my.yaml:4: apis.a.headers.X: environment variable NO_SUCH_SECRET_HERE is not set: provide it where weir serve runs"
-	if err := refuseUnsupported(c); err == nil || err.Error() != want {
+	if err := refuseUnsupported(c, nil); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

@@ -81,14 +81,15 @@ func (w *Worker) ensureStreams(ctx context.Context, from, to *config.Config) err
 func (w *Worker) letterOptions(c *config.Config) deadletter.Options {
 	return deadletter.Options{
 		Conn: w.nc, JetStream: w.js, Replicas: w.settings.Replicas, MaxAge: c.DeadLetters.MaxAge, MaxBytes: c.DeadLetters.MaxBytes,
-		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Dedupe: w.dedupe.Known, Log: w.log, Registerer: w.registry,
+		MaxStore: 2 * w.maxStore(), MaxWaiting: w.holdings.IntakeBytes(), Dedupe: w.dedupe.Known, ReplyPrefix: w.replyPrefix,
+		Log: w.log, Registerer: w.registry,
 	}
 }
 
 func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Letters: w.letters, Control: w.control, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
-		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(),
+		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(), Restored: w.restored,
 		Recorder: w.recorder, Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }

@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
 )
 
 // Reload has the configuration file read anew and put in force as a start would do it, if it is not the one applied last from a
-// file. It does not wait. What came of it is told in the log. While one reload waits to begin, another adds nothing to it.
-func (w *Worker) Reload() {
+// file. It does not wait. What came of it is told in the log, and done is called when that has ended. While one reload waits to
+// begin, another adds nothing to it.
+func (w *Worker) Reload(done func()) {
 	select {
-	case w.reloads <- struct{}{}:
+	case w.reloads <- done:
 	default:
+		done()
 	}
 }
 
@@ -21,10 +24,11 @@ func (w *Worker) Reload() {
 func (w *Worker) reloading(ctx context.Context) error {
 	for {
 		select {
-		case <-w.reloads:
+		case done := <-w.reloads:
 			if err := w.ReloadNow(ctx); err != nil && ctx.Err() == nil {
 				w.log.Error("the configuration file was not put in force; the present configuration stays", "file", w.settings.Config, "err", err)
 			}
+			done()
 		case <-ctx.Done():
 			return nil
 		}
@@ -48,9 +52,11 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.follower.check(a.present.Config); err != nil {
+	scope := config.NewSecretScope(w.settings.Secrets, file.config)
+	if err := w.follower.check(a.present.Config, scope); err != nil {
 		return err
 	}
+	w.follower.scope.Store(scope)
 	if w.dispatch != nil {
 		defer w.dispatch.TryDenied() // a secret may have been rotated, which no file shows
 	}

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/recorder"
@@ -41,24 +42,28 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
-	js       jetstream.JetStream
-	control  jetstream.KeyValue
-	letters  *deadletter.Writer
-	opened   []*apiParts // at the start
-	dispatch *dispatcher.Dispatcher
-	dedupe   *queue.Dedupe
-	levels   limitstate.Levels // of the shared limits
-	follower *follower
-	guard    *diskGuard
-	foreign  *foreign.Watch
-	pauses   *control.Pauses
-	redis    *limitstate.Redis   // nil where limits are counted in the process
-	limits   *limitstate.Options // nil where this one does not dispatch
-	recorder *recorder.Recorder  // nil where none is kept
-	shares   *lease.Registry     // where replicas share the partitions, with an external server
-	intake   *ingest.Service
-	http     *console.Server
-	reloads  chan struct{} // asks for one
+	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
+	replyPrefix string
+	js          jetstream.JetStream
+	control     jetstream.KeyValue
+	letters     *deadletter.Writer
+	opened      []*apiParts // at the start
+	dispatch    *dispatcher.Dispatcher
+	dedupe      *queue.Dedupe
+	levels      limitstate.Levels // of the shared limits
+	follower    *follower
+	guard       *diskGuard
+	foreign     *foreign.Watch
+	pauses      *control.Pauses
+	redis       *limitstate.Redis   // nil where limits are counted in the process
+	limits      *limitstate.Options // nil where this one does not dispatch
+	recorder    *recorder.Recorder  // nil where none is kept
+	shares      *lease.Registry     // where replicas share the partitions, with an external server
+	intake      *ingest.Service
+	http        *console.Server
+	reloads     chan func() // asks for one, and hears when it has ended
+	witness     *witness.Keeper
+	restored    *dispatcher.Restoration // nil: the store is as weir left it
 
 	soft, hard, base             context.Context
 	stopSoft, stopHard, stopBase context.CancelCauseFunc
@@ -79,7 +84,7 @@ func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *
 
 // StartAt is Start by a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan struct{}, 1)}
+	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan func(), 1)}
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
@@ -126,7 +131,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
-	if err := refuseUnsupported(w.config); err != nil {
+	scope := config.NewSecretScope(s.Secrets, file.configured())
+	if err := refuseUnsupported(w.config, scope); err != nil {
 		return nil, err
 	}
 	if w.server == nil {
@@ -139,6 +145,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	if w.redis != nil {
 		w.onStop("redis connection", w.redis.Close)
+	}
+	if err := w.refuseRestored(ctx); err != nil {
+		return nil, err
 	}
 	w.openRecorder()
 	if err := w.share(ctx); err != nil {
@@ -156,16 +165,18 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
 	w.follower = newFollower(followerOptions{
-		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard,
+		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		log: w.log,
-	}, w.opened, adopted.present)
+	}, scope, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 	}
 	w.lowerGo(func() error { return w.follower.run(w.soft) }) // no lease counts before it has seen the newest
-	if w.server == nil {
+	if w.server != nil {
+		w.lowerGo(func() error { return w.server.AwaitFrozen(w.soft) })
+	} else {
 		w.lowerGo(func() error { return move.Watch(w.soft, w.nc) })
 		watch := nodeWatch{nc: w.nc, js: w.js, silent: nodeSilent, log: log}
 		w.lowerGo(func() error { return watch.run(w.soft) })
@@ -180,6 +191,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {

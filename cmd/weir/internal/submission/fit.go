@@ -1,4 +1,4 @@
-package main
+package submission
 
 import (
 	"encoding/json"
@@ -12,8 +12,9 @@ import (
 	"weir/ingest"
 )
 
-// fit puts the key where the api looks for it, and tells the api's headers from the job's own.
-func (f *submitFlags) fit(s *ingest.Submission, api *config.API) error {
+// Fit puts the job's key where the api looks for it, and tells the api's headers from the job's own. A job without a key has it
+// there already, where the api does not take it from the subject.
+func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 	s.Header = slices.DeleteFunc(s.Header, func(h ingest.HeaderField) bool {
 		if api.Forwards(h.Name) || !isJobs(h.Name, api) {
 			return false
@@ -21,26 +22,33 @@ func (f *submitFlags) fit(s *ingest.Submission, api *config.API) error {
 		s.JobHeader[h.Name] = append(s.JobHeader[h.Name], h.Value)
 		return true
 	})
+	key := s.Key
+	switch {
+	case key == "" && api.Key.From == config.KeyFromSubject:
+		return errors.New("it has no key: name it in the line, or as an argument")
+	case key == "":
+		return nil
+	}
 	switch api.Key.From {
 	case config.KeyFromHeader:
 		s.Key = ""
 		for name, values := range s.JobHeader {
-			if strings.EqualFold(name, api.Key.Name) && (len(values) != 1 || values[0] != f.key) {
+			if strings.EqualFold(name, api.Key.Name) && (len(values) != 1 || values[0] != key) {
 				return fmt.Errorf("api %s takes the key from header %s, which says %q: leave the header out, or say the same key", api.Name, name, values)
 			}
 			if strings.EqualFold(name, api.Key.Name) {
 				return nil
 			}
 		}
-		s.JobHeader[api.Key.Name] = []string{f.key}
+		s.JobHeader[api.Key.Name] = []string{key}
 	case config.KeyFromJSON:
 		s.Key = ""
-		if !f.dataGiven {
+		if !hasBody {
 			var err error
-			s.Body, err = pointedBody(api.Key.Pointer, f.key)
+			s.Body, err = pointedBody(api.Key.Pointer, key)
 			return err
 		}
-		return checkPointed(s.Body, api, f.key)
+		return checkPointed(s.Body, api, key)
 	}
 	return nil
 }
@@ -84,7 +92,7 @@ func pointedBody(pointer, key string) ([]byte, error) {
 	var value any = key
 	for _, part := range slices.Backward(parts) {
 		if _, err := strconv.Atoi(part); err == nil {
-			return nil, errors.New("the api takes the key from an array in the body: write the body with --data")
+			return nil, errors.New("the api takes the key from an array in the body: write the body yourself")
 		}
 		value = map[string]any{strings.NewReplacer("~1", "/", "~0", "~").Replace(part): value}
 	}

@@ -1,0 +1,266 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+	"weir/deadletter"
+)
+
+// The faults of the store itself, where the server is inside weir.
+const (
+	putBack   kind = "backup put back"
+	flipBytes kind = "eight bytes of a queue flipped"
+)
+
+// setBack is a store that was put back from a backup: what was accepted in between is gone, and weir has to say so.
+type setBack struct{ from, to time.Time }
+
+// damage is a message of a queue that was spoilt while weir was stopped.
+type damage struct {
+	stream string
+	at     time.Time
+}
+
+// heard is what weir's log said of its store.
+type heard struct {
+	restored int             // times
+	unnamed  map[string]bool // queues of which more was lost than can be named
+}
+
+// What weir says; the words are part of what is promised.
+var (
+	saysRestored = "the store was put back from a backup"
+	saysUnnamed  = regexp.MustCompile(`(threw messages away|marks of calls are lost|too large to look).*stream=(WEIR_\w+)`)
+)
+
+// hear takes in one line of weir's log.
+func (s *stage) hear(line string) {
+	switch m := saysUnnamed.FindStringSubmatch(line); {
+	case strings.Contains(line, saysRestored):
+		s.mu.Lock()
+		s.heard.restored++
+		s.mu.Unlock()
+	case m != nil:
+		s.mu.Lock()
+		if s.heard.unnamed == nil {
+			s.heard.unnamed = map[string]bool{}
+		}
+		s.heard.unnamed[m[2]] = true
+		s.mu.Unlock()
+	}
+}
+
+// endRestored kills weir, copies its store, has another weir go on with it for a while, kills that, and puts the copy back. The next start must
+// be refused; then it is told.
+func (s *stage) endRestored(ctx context.Context, p *process, l life, name string) error {
+	if p.Gone(ctx, l.delay) {
+		s.endedByItself(p, nil)
+		return nil
+	}
+	s.kill(p, "")
+	from, backup := time.Now(), filepath.Join(s.o.Dir, "backup")
+	if err := os.CopyFS(backup, os.DirFS(s.data())); err != nil {
+		return fmt.Errorf("copy the store: %w", err)
+	}
+	next, err := s.startWorker(name+"-lost", life{})
+	if err == nil {
+		err = next.awaitReady(ctx, startWithin)
+	}
+	if err != nil {
+		return err
+	}
+	s.awaitCall(ctx, next)
+	stream.Sleep(ctx, l.delay)
+	s.kill(next, "")
+	if err := errors.Join(os.RemoveAll(s.data()), os.Rename(backup, s.data())); err != nil {
+		return fmt.Errorf("put the copy of the store back: %w", err)
+	}
+	refused, err := s.startWorker(name+"-refused", life{})
+	if err != nil {
+		return err
+	}
+	if err := refused.awaitReady(ctx, startWithin); err == nil {
+		s.mu.Lock()
+		s.unnoticed++
+		s.mu.Unlock()
+		s.kill(refused, "")
+	} else if !errors.Is(err, errGone) || !strings.Contains(refused.Tail(), "--restored") {
+		return err
+	}
+	s.forget(refused)
+	told, err := s.startWorker(name+"-restored", life{}, "--restored")
+	if err == nil {
+		err = told.awaitReady(ctx, startWithin)
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.setBacks = append(s.setBacks, setBack{from, time.Now()})
+	s.mu.Unlock()
+	s.count(putBack)
+	return nil
+}
+
+// endFlipped ends weir, orderly or not, and flips eight bytes of a job that stands in a block of a queue.
+func (s *stage) endFlipped(ctx context.Context, p *process, l life) error {
+	if p.Gone(ctx, l.delay) {
+		s.endedByItself(p, nil)
+		return nil
+	}
+	if l.flip.orderly {
+		if err := p.Stop(stopWithin); err != nil {
+			s.note("an orderly stop: %v", err)
+		}
+		s.forget(p)
+	} else {
+		s.kill(p, fault.Point(""))
+	}
+	spoilt, err := flipIn(s.data(), rand.New(rand.NewPCG(s.o.Seed, l.flip.seed)))
+	if err != nil {
+		return fmt.Errorf("flip bytes: %w", err)
+	}
+	if spoilt == "" {
+		s.note("no byte was flipped: no job was in a block of a queue")
+		return nil
+	}
+	s.mu.Lock()
+	s.damages = append(s.damages, damage{spoilt, time.Now()})
+	s.mu.Unlock()
+	s.count(flipBytes)
+	return nil
+}
+
+// lastJobs bounds how far back in a block the job stands that is spoilt: what stands before has mostly ended.
+const lastJobs = 12
+
+// flipIn flips eight bytes of one of the last jobs in one of the blocks, and returns the stream's name, "" where there is no job.
+func flipIn(dir string, r *rand.Rand) (spoilt string, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "WEIR_"+apiName+"_*", "msgs", "*.blk"))
+	if err != nil {
+		return "", err
+	}
+	r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		body := []byte(`{"id":"`)
+		var found []int
+		for at := bytes.Index(data, body); at >= 0; {
+			found = append(found, at)
+			next := bytes.Index(data[at+1:], body)
+			if next < 0 {
+				break
+			}
+			at += 1 + next
+		}
+		if len(found) == 0 {
+			continue
+		}
+		at := found[len(found)-1-r.IntN(min(lastJobs, len(found)))]
+		for i := range 8 {
+			data[at+i] ^= 0xff
+		}
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			return "", err
+		}
+		return filepath.Base(filepath.Dir(filepath.Dir(file))), nil
+	}
+	return "", nil
+}
+
+// gone reports whether a job was answered between a backup and its being put back: weir knows nothing of it any more.
+func (e *Evidence) gone(p *Receipt) bool {
+	for _, b := range e.SetBacks {
+		if p.At.After(b.from) && p.At.Before(b.to) {
+			return true
+		}
+	}
+	return false
+}
+
+// spoilt reports whether a job's queue was damaged. Whenever the job was taken it may stand behind the damaged message in a block: at the next
+// kill the server throws that away, and gives its sequences to other jobs.
+func (e *Evidence) spoilt(p *Receipt) bool {
+	for _, d := range e.Damages {
+		if d.stream == p.Stream {
+			return true
+		}
+	}
+	return false
+}
+
+// nameLost gives the letters of lost jobs the ids that the producers know them by, where weir does not.
+func (e *Evidence) nameLost() {
+	ids := map[place]string{}
+	for i := range e.Receipts {
+		if p := &e.Receipts[i]; p.Code == 0 && !e.gone(p) {
+			ids[place{p.Stream, p.Seq}] = p.ID
+		}
+	}
+	for i := range e.Ends.Letters {
+		if l := &e.Ends.Letters[i]; l.Job == "" && l.At != (place{}) {
+			l.Job = ids[l.At]
+		}
+	}
+}
+
+// untold are the jobs that damage took and of which weir said nothing: neither a letter, which may not name the job, nor in the log that it
+// cannot name them.
+func (e *Evidence) untold(lost map[string]int) (untold int) {
+	told := map[string]int{}
+	for _, l := range e.Ends.Letters {
+		if l.Job == "" && l.Reason == string(deadletter.Unknown) && strings.HasPrefix(l.Detail, "lost: ") {
+			told[e.streamIn(l.Detail)]++
+		}
+	}
+	for name, n := range lost {
+		if !e.Heard.unnamed[name] {
+			untold += max(0, n-told[name])
+		}
+	}
+	return untold
+}
+
+var queueNamed = regexp.MustCompile(`WEIR_` + apiName + `_\d+`)
+
+func (e *Evidence) streamIn(detail string) string { return queueNamed.FindString(detail) }
+
+// explains reports whether a letter says by itself why nobody knows what came of its job.
+func (e *Evidence) explains(l *Letter) bool {
+	return strings.HasPrefix(l.Detail, "restored: ") && len(e.SetBacks) > 0 || strings.HasPrefix(l.Detail, "lost: ") && len(e.Damages) > 0
+}
+
+// again says why a job may have been called twice after all: its producer had no answer when the store that knew it was lost, and handed it in
+// again; or marks of calls were lost with a damaged block, and weir said so.
+func (e *Evidence) again(calls []fakeapi.Arrival, p *Receipt) string {
+	if p == nil {
+		return ""
+	}
+	first, last := e.at(&calls[0]), e.at(&calls[len(calls)-1])
+	for _, b := range e.SetBacks {
+		if first.After(b.from) && first.Before(b.to) && p.At.After(b.to) && p.At.Add(-p.Waited).Before(b.to) {
+			return "handed in again after the store that knew it was lost"
+		}
+	}
+	for _, d := range e.Damages {
+		if d.stream == p.Stream && e.Heard.unnamed[d.stream] && first.Before(last) && d.at.Before(last) {
+			return "its marks were lost with a damaged block"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// SecretScope says which references to secrets a configuration may resolve here. A configuration comes over NATS from whoever may
+// apply one, and the variables and files are those of weir's user: without a bound anybody with that right could have weir send any
+// of them to an address of his own. It is not changed after NewSecretScope; a nil one allows every reference.
+type SecretScope struct {
+	env   map[string]bool
+	files map[string]bool
+	dirs  []string // with a slash at the end
+}
+
+// NewSecretScope allows what the process was told to allow, names of variables and paths of directories or files, and every
+// reference that own has: the file with which the process was started. own is nil where there is none.
+func NewSecretScope(allowed []string, own *Config) *SecretScope {
+	s := &SecretScope{env: map[string]bool{}, files: map[string]bool{}}
+	for _, text := range allowed {
+		if filepath.IsAbs(text) {
+			s.files[text] = true
+			s.dirs = append(s.dirs, strings.TrimSuffix(text, "/")+"/")
+		} else {
+			s.env[text] = true
+		}
+	}
+	if own == nil {
+		return s
+	}
+	for _, a := range own.APIs {
+		for _, h := range a.Headers {
+			for _, p := range h.Value.parts {
+				s.env[p.env], s.files[p.file] = true, true
+			}
+		}
+	}
+	return s
+}
+
+// allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.
+func (s *SecretScope) allows(p part) bool {
+	switch {
+	case s == nil || p.literal != "":
+		return true
+	case p.env != "":
+		return s.env[p.env]
+	case s.files[p.file]:
+		return true
+	}
+	for _, dir := range s.dirs {
+		if strings.HasPrefix(p.file, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretNames reads what WEIR_SECRETS allows.
+func secretNames(text string) ([]string, error) {
+	var names []string
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case isVariable(word):
+		case filepath.IsAbs(word) && filepath.Clean(word) != "/" && !strings.ContainsAny(word, "\x00\r\n"):
+			word = filepath.Clean(word)
+		default:
+			return nil, refuse("write names of variables and full paths of directories or files, with commas between, as in CREDIT_TOKEN,/run/secrets",
+				"%s is neither a variable's name nor the full path of a directory or file", quote(word))
+		}
+		names = append(names, word)
+	}
+	return names, nil
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSecretScope: a configuration resolves what the start's own file refers to and what WEIR_SECRETS allows. Whatever else it refers
+// to is neither read nor told apart from what does not exist.
+func TestSecretScope(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"own", "other", "allowed/token", "allowed-not/token"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeSecret(t, filepath.Join(dir, name), hidden)
+	}
+	for _, name := range []string{"SCOPE_TEST_OWN", "SCOPE_TEST_ALLOWED", "SCOPE_TEST_OTHER"} {
+		t.Setenv(name, hidden)
+	}
+	with := func(reference string) *Config {
+		return parseText(t, fmt.Sprintf("apis:\n  a:\n    url: https://a.example.com\n    headers: {X: %q}\n    bucket: {rate: 1/s, capacity: 1}\n", reference))
+	}
+	own := with("${env:SCOPE_TEST_OWN}:${file:" + filepath.Join(dir, "own") + "}")
+	allowed, err := secretNames(" SCOPE_TEST_ALLOWED, " + filepath.Join(dir, "allowed") + "/ ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reference, ok := range map[string]bool{
+		"${env:SCOPE_TEST_OWN}": true, "${env:SCOPE_TEST_ALLOWED}": true, "${env:SCOPE_TEST_OTHER}": false, "${env:SCOPE_TEST_NONE}": false,
+		"${file:" + dir + "/own}": true, "${file:" + dir + "/other}": false, "${file:" + dir + "/allowed/token}": true,
+		"${file:" + dir + "/allowed/../other}": false, "${file:" + dir + "/allowed-not/token}": false, "${file:" + dir + "/none}": false,
+		"plain text": true,
+	} {
+		missing := with(reference).MissingSecrets(NewSecretScope(allowed, own))
+		if (len(missing) == 0) != ok {
+			t.Errorf("%s: %v", reference, missing)
+		}
+		if !ok && (!strings.Contains(missing[0].Fix, "WEIR_SECRETS") || strings.Contains(missing[0].Message, "no such file")) {
+			t.Errorf("%s: %s", reference, missing[0])
+		}
+		if n := len(with(reference).MissingSecrets(NewSecretScope(nil, nil))); (n == 0) != (reference == "plain text") {
+			t.Errorf("%s, where nothing is allowed: %d missing", reference, n)
+		}
+	}
+	for _, bad := range []string{"a b", "relative/dir", "/", "A,,B", "1A", "/x\ny", "*"} {
+		if names, err := secretNames(bad); err == nil {
+			t.Errorf("WEIR_SECRETS may be %q: %q", bad, names)
+		}
+	}
+}

@@ -1,0 +1,16 @@
+package connect
+
+import "testing"
+
+// TestOwnAddress: commands find the server inside on whatever interface it listens.
+func TestOwnAddress(t *testing.T) {
+	for listen, want := range map[string]string{
+		"127.0.0.1:4222": DefaultURL, "127.0.0.1:5222": "nats://127.0.0.1:5222", "0.0.0.0:4333": "nats://127.0.0.1:4333",
+		":4333": "nats://127.0.0.1:4333", "[::]:4333": "nats://127.0.0.1:4333", "[::1]:4333": "nats://[::1]:4333",
+		"weir.local:4333": "nats://weir.local:4333", "127.0.0.1:0": DefaultURL, "": DefaultURL,
+	} {
+		if got := listening(listen); got != want {
+			t.Errorf("a server that listens on %q is looked for at %s, want %s", listen, got, want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/cmd/weir/internal/config"
+)
+
+// Whereabouts is the subject on which a server inside weir tells of itself, where it tells producers from operators.
+const Whereabouts = "weir.gate.whereabouts"
+
+// Inside is what such a server tells. The zero value is of any other server.
+type Inside struct {
+	OperatorCreds string `json:"operator_creds"` // path of the operators' credentials on its machine
+	ReplyPrefix   string `json:"reply_prefix"`   // begins the subjects on which its producers are told something
+}
+
+// insideWait bounds the question. Who does not know it is told at once that nobody answers.
+const insideWait = time.Second
+
+// AskInside asks a server what it is. Where nobody answers, or the question is not allowed, it is no server inside weir.
+func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
+	ctx, cancel := context.WithTimeout(ctx, insideWait)
+	defer cancel()
+	ctx, done := denied.Tolerate(ctx)
+	defer done()
+	var inside Inside
+	if msg, err := nc.RequestWithContext(ctx, Whereabouts, nil); err != nil || json.Unmarshal(msg.Data, &inside) != nil {
+		return Inside{}
+	}
+	return inside
+}
+
+// OperatorCreds is the file of the operators' credentials in the data directory of a weir with its own server.
+const OperatorCreds = "operator.creds"
+
+// mayOperate reports whether credentials that are found may be shown: none are set, and the server is on this machine.
+func mayOperate(s *config.Settings) bool {
+	if s.NATSCreds.IsSet() {
+		return false
+	}
+	if s.Embedded() {
+		return true
+	}
+	for _, address := range strings.Split(s.NATSURL.Reveal(), ",") {
+		u, err := url.Parse(address)
+		if err != nil || u.User != nil {
+			return false
+		}
+		if ip := net.ParseIP(u.Hostname()); u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownCredentials are those of the data directory, for a command beside a weir with its own server; nil where there are none, or this
+// user may not read them.
+func ownCredentials(s *config.Settings) nats.Option {
+	if !mayOperate(s) {
+		return nil
+	}
+	return Found(s, Inside{OperatorCreds: filepath.Join(s.DataDir, OperatorCreds)})
+}
+
+// Found are the credentials that a server inside weir on this machine names; nil where settings have some, or this user may not read
+// them. They are read for each connection, and never sent: they sign what the server asks to have signed.
+func Found(s *config.Settings, inside Inside) nats.Option {
+	if inside.OperatorCreds == "" || !mayOperate(s) {
+		return nil
+	}
+	if info, err := os.Stat(inside.OperatorCreds); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	option, err := nats.NkeyOptionFromSeed(inside.OperatorCreds)
+	if err != nil {
+		return nil
+	}
+	return option
+}

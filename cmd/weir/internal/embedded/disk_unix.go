@@ -1,0 +1,14 @@
+//go:build unix
+
+package embedded
+
+import "syscall"
+
+// diskLeft is how many bytes a user may still write to the file system of dir. The fields' types differ between systems.
+func diskLeft(dir string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil {
+		return 0, err
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // on other systems they are no int64
+}

@@ -1,0 +1,406 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/cmd/weir/internal/connect"
+
+	"github.com/nats-io/nats.go"
+)
+
+// gate asks JetStream for producers what names a second subject, or a consumer of somebody else's.
+//
+// Whoever makes a consumer names the subject to which its messages are pushed: here it is put below ReplyPrefix, which comes out
+// where it was asked for, and is in no stream. Producers make, see, acknowledge to and delete their own consumers: one that weir or an
+// operator reads by would miss messages. To each other they are all the same.
+//
+// Pulling goes past the gate, since a client may not name the answer's subject that the server made. So whoever knows the name of an
+// operator's consumer can pull from it. weir's own have names that nobody can guess and that the gate does not list.
+type gate struct {
+	nc    *nats.Conn // in the main account
+	creds string     // path of the operators' credentials
+	log   *slog.Logger
+
+	mu   sync.Mutex
+	ours map[string]time.Time // of producers, <stream>.<consumer>: when JetStream said so
+}
+
+// Bounds of the gate.
+const (
+	gateWait      = 5 * time.Second  // for one answer of JetStream
+	gateWaiting   = 4096             // questions that may wait; one more is not answered
+	gateBytes     = 16 << 20         // of them
+	mostRemembers = 10_000           // consumers of producers that are known without asking,
+	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
+	mostConsumers = 1000             // of one stream, whoever made them, from which on producers make none
+	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
+)
+
+// ackPrefix begins the subjects of acknowledgements.
+const ackPrefix = "$JS.ACK."
+
+// theirs marks a producer's consumer, in its metadata.
+const theirs = "weir.producers"
+
+// openGate connects the gate, and returns when it is open.
+func openGate(url string, access []nats.Option, dir string, log *slog.Logger) (*gate, error) {
+	creds, err := filepath.Abs(filepath.Join(dir, OperatorCreds))
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	g := &gate{creds: creds, log: log, ours: map[string]time.Time{}}
+	opts := append([]nats.Option{nats.Name("weir gate"), nats.MaxReconnects(-1), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		log.Warn("gate of the producers", "err", err)
+	})}, access...)
+	if g.nc, err = nats.Connect(url, opts...); err != nil {
+		return nil, fmt.Errorf("gate of the producers: %w", err)
+	}
+	for subject, handle := range map[string]nats.MsgHandler{
+		gateMake + ">": g.makeConsumer, gateDurable + ">": g.makeConsumer, gateDrop + "*.*": g.dropConsumer,
+		gateList + "*": g.listConsumers, gateNames + "*": g.nameConsumers, gateAck + ">": g.acknowledge, connect.Whereabouts: g.tellWhereabouts,
+	} {
+		sub, err := g.nc.Subscribe(subject, handle)
+		if err == nil {
+			err = sub.SetPendingLimits(gateWaiting, gateBytes)
+		}
+		if err != nil {
+			g.nc.Close()
+			return nil, fmt.Errorf("gate of the producers: %w", err)
+		}
+	}
+	if err := g.nc.Flush(); err != nil {
+		g.nc.Close()
+		return nil, fmt.Errorf("gate of the producers: %w", err)
+	}
+	return g, nil
+}
+
+func (g *gate) close() { g.nc.Close() }
+
+// consumerRequest is what a client asks for that makes a consumer. What the gate does not look at is handed on as it is.
+type consumerRequest struct {
+	Stream   string                     `json:"stream_name"`
+	Config   map[string]json.RawMessage `json:"config"`
+	Action   string                     `json:"action,omitempty"`
+	Pedantic bool                       `json:"pedantic,omitempty"`
+}
+
+// makeConsumer makes a producer's consumer. It changes none that is there: it may be another's.
+func (g *gate) makeConsumer(msg *nats.Msg) {
+	address, durable := strings.CutPrefix(msg.Subject, gateDurable)
+	verb := "DURABLE.CREATE."
+	if !durable {
+		address, verb = strings.TrimPrefix(msg.Subject, gateMake), "CREATE."
+	}
+	var ask consumerRequest
+	if err := json.Unmarshal(msg.Data, &ask); err != nil {
+		g.refuse(msg, 400, "the question is not understood: "+err.Error())
+		return
+	}
+	stream, _, _ := strings.Cut(address, ".")
+	if err := g.mayRead(stream); err != nil {
+		g.refuse(msg, 403, err.Error())
+		return
+	}
+	pushedTo, err := ask.restrict()
+	if err != nil {
+		g.refuse(msg, 403, err.Error())
+		return
+	}
+	data, err := json.Marshal(ask)
+	if err != nil {
+		g.refuse(msg, 400, err.Error())
+		return
+	}
+	answer, err := g.nc.Request("$JS.API.CONSUMER."+verb+address, data, gateWait)
+	if err != nil {
+		g.unanswered(msg, err)
+		return
+	}
+	var made consumerInfo
+	if json.Unmarshal(answer.Data, &made) == nil && made.Name != "" {
+		g.remember(stream + "." + made.Name)
+	}
+	g.respond(msg, withPushedTo(answer.Data, pushedTo))
+}
+
+// mayRead refuses a stream that is not weir's, and one with too many consumers.
+func (g *gate) mayRead(stream string) error {
+	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
+		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
+	}
+	answer, err := g.nc.Request("$JS.API.STREAM.INFO."+stream, nil, gateWait)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", stream, err)
+	}
+	var info struct {
+		State struct {
+			Consumers int `json:"consumer_count"`
+		} `json:"state"`
+	}
+	if err := json.Unmarshal(answer.Data, &info); err != nil {
+		return fmt.Errorf("stream %s: %w", stream, err)
+	}
+	if info.State.Consumers >= mostConsumers {
+		return fmt.Errorf("stream %s has %d consumers: only operators may add more", stream, info.State.Consumers)
+	}
+	return nil
+}
+
+// restrict has the consumer push where its maker can hear it and no stream can, and end when nobody uses it. It returns what stood
+// there before.
+func (r *consumerRequest) restrict() (pushedTo string, err error) {
+	if r.Config == nil {
+		return "", errors.New("a consumer needs a config")
+	}
+	r.Action = "create"
+	metadata := map[string]string{}
+	if raw, ok := r.Config["metadata"]; ok && !bytes.Equal(raw, []byte("null")) {
+		if err := json.Unmarshal(raw, &metadata); err != nil {
+			return "", fmt.Errorf("metadata: %w", err)
+		}
+	}
+	metadata[theirs] = "1"
+	r.set("metadata", metadata)
+	idle, isDurable := time.Duration(0), ""
+	for name, into := range map[string]any{"inactive_threshold": &idle, "durable_name": &isDurable, "deliver_subject": &pushedTo} {
+		if raw, ok := r.Config[name]; ok {
+			if err := json.Unmarshal(raw, into); err != nil {
+				return "", fmt.Errorf("%s: %w", name, err)
+			}
+		}
+	}
+	if idle > longestIdle || idle == 0 && isDurable != "" {
+		r.set("inactive_threshold", longestIdle)
+	}
+	if pushedTo != "" {
+		r.set("deliver_subject", ReplyPrefix+pushedTo)
+	}
+	return pushedTo, nil
+}
+
+func (r *consumerRequest) set(name string, v any) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic("a consumer's config that JSON cannot carry: " + err.Error())
+	}
+	r.Config[name] = raw
+}
+
+// withPushedTo puts the subject that a client asked for back into the answer about its consumer.
+func withPushedTo(answer []byte, pushedTo string) []byte {
+	if pushedTo == "" {
+		return answer
+	}
+	quoted, err := json.Marshal(ReplyPrefix + pushedTo)
+	if err != nil {
+		return answer
+	}
+	asked, err := json.Marshal(pushedTo)
+	if err != nil {
+		return answer
+	}
+	return bytes.Replace(answer, append([]byte(`"deliver_subject":`), quoted...), append([]byte(`"deliver_subject":`), asked...), 1)
+}
+
+// dropConsumer deletes a producer's consumer.
+func (g *gate) dropConsumer(msg *nats.Msg) {
+	address := strings.TrimPrefix(msg.Subject, gateDrop)
+	if err := g.isTheirs(address); err != nil {
+		g.refuse(msg, 403, err.Error())
+		return
+	}
+	answer, err := g.nc.Request("$JS.API.CONSUMER.DELETE."+address, nil, gateWait)
+	if err != nil {
+		g.unanswered(msg, err)
+		return
+	}
+	g.forget(address)
+	g.respond(msg, answer.Data)
+}
+
+// acknowledge hands an acknowledgement on to a producer's consumer.
+func (g *gate) acknowledge(msg *nats.Msg) {
+	rest := strings.TrimPrefix(msg.Subject, gateAck)
+	tokens := strings.SplitN(rest, ".", 3)
+	if len(tokens) < 3 || bytes.HasPrefix(msg.Data, []byte("+NXT")) || g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
+		return // as JetStream passes over what acknowledges nothing
+	}
+	if msg.Reply == "" {
+		g.publish(&nats.Msg{Subject: ackPrefix + rest, Data: msg.Data})
+		return
+	}
+	answer, err := g.nc.Request(ackPrefix+rest, msg.Data, gateWait)
+	if err != nil {
+		g.log.Debug("an acknowledgement was not answered", "consumer", tokens[1], "err", err)
+		return
+	}
+	g.respond(msg, answer.Data)
+}
+
+// consumerPage is a part of the list of a stream's consumers, or of their names.
+type consumerPage struct {
+	Type      string            `json:"type"`
+	Total     int               `json:"total"`
+	Offset    int               `json:"offset"`
+	Limit     int               `json:"limit"`
+	Consumers []json.RawMessage `json:"consumers"`
+	Error     *apiError         `json:"error,omitempty"`
+}
+
+func (g *gate) listConsumers(msg *nats.Msg) {
+	g.tellConsumers(msg, gateList, "io.nats.jetstream.api.v1.consumer_list_response", func(info json.RawMessage, _ string) json.RawMessage { return info })
+}
+
+func (g *gate) nameConsumers(msg *nats.Msg) {
+	g.tellConsumers(msg, gateNames, "io.nats.jetstream.api.v1.consumer_names_response", func(_ json.RawMessage, name string) json.RawMessage {
+		return json.RawMessage(strconv.Quote(name))
+	})
+}
+
+// consumersAPage bounds how many consumers one answer tells of.
+const consumersAPage = 256
+
+// tellConsumers answers with a stream's consumers that producers have made, each as told.
+func (g *gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info json.RawMessage, name string) json.RawMessage) {
+	var ask struct {
+		Offset int `json:"offset"`
+	}
+	if len(msg.Data) > 0 && json.Unmarshal(msg.Data, &ask) != nil || ask.Offset < 0 {
+		g.refuse(msg, 400, "the question is not understood")
+		return
+	}
+	page := consumerPage{Type: kind, Offset: ask.Offset, Limit: consumersAPage, Consumers: []json.RawMessage{}}
+	for all := 0; ; {
+		answer, err := g.nc.Request("$JS.API.CONSUMER.LIST."+strings.TrimPrefix(msg.Subject, from), fmt.Appendf(nil, `{"offset":%d}`, all), gateWait)
+		if err != nil {
+			g.unanswered(msg, err)
+			return
+		}
+		var part consumerPage
+		if err := json.Unmarshal(answer.Data, &part); err != nil || part.Error != nil {
+			g.respond(msg, answer.Data)
+			return
+		}
+		for _, info := range part.Consumers {
+			var c consumerInfo
+			if json.Unmarshal(info, &c) != nil || c.Config.Metadata[theirs] == "" {
+				continue
+			}
+			if page.Total++; page.Total > ask.Offset && len(page.Consumers) < consumersAPage {
+				page.Consumers = append(page.Consumers, told(info, c.Name))
+			}
+		}
+		if all += len(part.Consumers); len(part.Consumers) == 0 || all >= part.Total {
+			break
+		}
+	}
+	data, err := json.Marshal(page)
+	if err != nil {
+		panic("a list of consumers that JSON cannot carry: " + err.Error())
+	}
+	g.respond(msg, data)
+}
+
+// consumerInfo is what the gate asks of a consumer.
+type consumerInfo struct {
+	Name   string `json:"name"`
+	Config struct {
+		Metadata map[string]string `json:"metadata"`
+	} `json:"config"`
+	Error *apiError `json:"error"`
+}
+
+// isTheirs refuses a consumer that no producer has made.
+func (g *gate) isTheirs(address string) error {
+	g.mu.Lock()
+	said, known := g.ours[address]
+	g.mu.Unlock()
+	if known && time.Since(said) < rememberedFor {
+		return nil
+	}
+	answer, err := g.nc.Request("$JS.API.CONSUMER.INFO."+address, nil, gateWait)
+	if err != nil {
+		return fmt.Errorf("consumer %s: %w", address, err)
+	}
+	var info consumerInfo
+	if err := json.Unmarshal(answer.Data, &info); err != nil {
+		return fmt.Errorf("consumer %s: %w", address, err)
+	}
+	if info.Error != nil && info.Error.Code == 404 {
+		return nil // there is none: JetStream says so better
+	}
+	if info.Error != nil {
+		return fmt.Errorf("consumer %s: %s", address, info.Error.Description)
+	}
+	if info.Config.Metadata[theirs] == "" {
+		return fmt.Errorf("consumer %s is not a producer's: use the operators' credentials", address)
+	}
+	g.remember(address)
+	return nil
+}
+
+func (g *gate) remember(address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.ours) >= mostRemembers {
+		clear(g.ours) // they are asked for again
+	}
+	g.ours[address] = time.Now()
+}
+
+func (g *gate) forget(address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ours, address)
+}
+
+// tellWhereabouts says where the operators' credentials are. Only who may read the file has them.
+func (g *gate) tellWhereabouts(msg *nats.Msg) {
+	data, err := json.Marshal(connect.Inside{OperatorCreds: g.creds, ReplyPrefix: ReplyPrefix})
+	if err != nil {
+		panic("a path that JSON cannot carry: " + err.Error())
+	}
+	g.respond(msg, data)
+}
+
+// apiError is an error as JetStream writes it.
+type apiError struct {
+	Code        int    `json:"code"`
+	Description string `json:"description"`
+}
+
+// refuse answers as JetStream does.
+func (g *gate) refuse(msg *nats.Msg, code int, why string) {
+	data, err := json.Marshal(map[string]any{"error": apiError{code, why}})
+	if err != nil {
+		panic("an error that JSON cannot carry: " + err.Error())
+	}
+	g.respond(msg, data)
+}
+
+// unanswered tells a client that nobody answers, as the server would.
+func (g *gate) unanswered(msg *nats.Msg, err error) {
+	g.refuse(msg, 503, "JetStream does not answer: "+err.Error())
+}
+
+func (g *gate) respond(msg *nats.Msg, data []byte) {
+	if msg.Reply != "" {
+		g.publish(&nats.Msg{Subject: msg.Reply, Data: data})
+	}
+}
+
+func (g *gate) publish(msg *nats.Msg) {
+	if err := g.nc.PublishMsg(msg); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		g.log.Warn("gate of the producers", "err", err)
+	}
+}

@@ -1,0 +1,108 @@
+package limitstate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// spentWithin bounds the look into one api's ledger.
+const spentWithin = 15 * time.Second
+
+// Spent is a quota or a budget of which nothing is left under a configuration that is to come.
+type Spent struct {
+	API   string    `json:"api"`
+	Limit string    `json:"limit"`
+	Used  int64     `json:"used"`
+	Count int64     `json:"count"`
+	Unit  Unit      `json:"unit"`
+	Until time.Time `json:"until"` // of one that slides: at the latest
+	Ends  bool      `json:"ends"`  // jobs become dead letters instead of waiting
+}
+
+// Text says in words what that means.
+func (s *Spent) Text() string {
+	what := "nothing is called until "
+	if s.Ends {
+		what = "jobs become dead letters (over_budget) until "
+	}
+	return fmt.Sprintf("limit %s of %s: %s of %s are used already: %s%s", s.Limit, s.API, Amount(s.Used, s.Unit), Amount(s.Count, s.Unit), what,
+		cli.ClockTime(s.Until))
+}
+
+// SpentAlready finds the quotas and budgets that are changed from before to after and of which the ledger says that nothing is
+// left. It reads the ledger, for some seconds at most for each api.
+func SpentAlready(ctx context.Context, js jetstream.JetStream, before, after *config.Config, now time.Time) ([]Spent, error) {
+	var found []Spent
+	if before == nil {
+		return nil, nil
+	}
+	for i := range after.APIs {
+		api := &after.APIs[i]
+		former, known := before.API(api.Name)
+		if !known {
+			continue // what was called under another configuration does not count
+		}
+		spent, err := spentOf(ctx, js, former, api, now)
+		if err != nil {
+			return found, fmt.Errorf("whether the limits of %s are used up already is not known: %w", api.Name, err)
+		}
+		found = append(found, spent...)
+	}
+	return found, nil
+}
+
+func spentOf(ctx context.Context, js jetstream.JetStream, former, api *config.API, now time.Time) (found []Spent, err error) {
+	var limits []bucket.Limit
+	since := map[string]time.Time{}
+	for _, l := range api.Rules.Shared {
+		if q := quotaOf(&l); q != nil && !l.Shadow && changed(former, api, &l) {
+			limits = append(limits, l)
+			since[l.Name] = periodStart(api.Rules, &l, bucket.MicrosOf(now)).Time()
+		}
+	}
+	if len(limits) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, spentWithin)
+	defer cancel()
+	used, err := readUsage(ctx, js, api.Name, limits, since)
+	if err != nil {
+		return nil, err
+	}
+	for i := range limits {
+		l := &limits[i]
+		s := Spent{API: api.Name, Limit: l.Name, Used: used[l.Name], Count: api.Rules.Lowered(quotaOf(l).Count), Unit: InUnits}
+		next := int64(1)
+		if l.Budget != nil {
+			s.Unit, s.Ends, next = InMoney, l.Budget.OnExhausted == bucket.DeadLetter, max(1, int64(api.Price))
+		}
+		if s.Used+next <= s.Count {
+			continue
+		}
+		s.Until = now.Add(quotaOf(l).Length())
+		if quotaOf(l).Window != bucket.Sliding {
+			_, end := quotaOf(l).Period(bucket.MicrosOf(now))
+			s.Until = end.Time()
+		}
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// changed reports whether a limit that there was counts to another number than before, or begins to hold.
+func changed(former, api *config.API, l *bucket.Limit) bool {
+	for i := range former.Rules.Shared {
+		was := &former.Rules.Shared[i]
+		if q := quotaOf(was); was.Name == l.Name && q != nil {
+			return was.Shadow || former.Rules.Lowered(q.Count) != api.Rules.Lowered(quotaOf(l).Count)
+		}
+	}
+	return false
+}

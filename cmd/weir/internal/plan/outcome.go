@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/config"
+)
+
+// Outcome is what a candidate would have done to a trace.
+type Outcome struct {
+	Rate       string          `json:"rate"`
+	Burst      int64           `json:"burst"`
+	Counts     bucket.Counting `json:"counts"`
+	Capacity   int64           `json:"capacity"`
+	Suggested  bool            `json:"suggested,omitempty"`
+	Keys       int             `json:"keys"`
+	Jobs       int             `json:"jobs"`
+	Accepted   int             `json:"accepted"`
+	Overflowed int             `json:"overflowed"`            // the bucket was full, or max_wait too short
+	Refused    int             `json:"refused,omitempty"`     // their cost can never pass a limit
+	OverBudget int             `json:"over_budget,omitempty"` // taken, and then a letter
+	Called     int             `json:"called"`
+	Wait       Waits           `json:"wait_ms"` // of those called, from arrival to call
+	Deepest    Deepest         `json:"deepest"`
+}
+
+// Waits are quantiles of waits, in milliseconds: at least so large a part waited no longer.
+type Waits struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// Deepest is the bucket that held most, and how many jobs.
+type Deepest struct {
+	Key   string `json:"key"`
+	Depth int    `json:"depth"`
+}
+
+// tally counts what comes of a run.
+type tally struct {
+	accepted, overflowed, refused, overBudget int
+	waits                                     []bucket.Micros
+	deepest                                   int
+	of                                        uint32 // the key
+}
+
+// take counts a job that is taken, and is the depth-th of its key.
+func (t *tally) take(key uint32, depth int) {
+	if t.accepted++; depth > t.deepest {
+		t.deepest, t.of = depth, key
+	}
+}
+
+func (t *tally) called(wait time.Duration) {
+	t.waits = append(t.waits, bucket.Micros(wait/time.Microsecond))
+}
+
+func (t *tally) outcome(trace *Trace, c *Candidate) *Outcome {
+	slices.Sort(t.waits)
+	key := &c.Rules.Key
+	o := &Outcome{
+		Rate: config.FormatRate(key.Rate), Burst: key.Rate.Burst, Counts: key.Rate.Counted(), Capacity: key.Capacity, Keys: trace.Keys(),
+		Jobs: trace.Jobs(), Accepted: t.accepted, Overflowed: t.overflowed, Refused: t.refused, OverBudget: t.overBudget, Called: len(t.waits),
+		Wait: Waits{P50: t.quantile(50), P95: t.quantile(95), P99: t.quantile(99), Max: t.quantile(100)},
+	}
+	if t.deepest > 0 {
+		o.Deepest = Deepest{trace.keys[t.of], t.deepest}
+	}
+	return o
+}
+
+// quantile is the wait that percent of the calls did not exceed, in milliseconds; 0 without calls.
+func (t *tally) quantile(percent int) float64 {
+	if len(t.waits) == 0 {
+		return 0
+	}
+	rank := (len(t.waits)*percent + 99) / 100
+	return float64(t.waits[max(1, rank)-1]) / 1000
+}

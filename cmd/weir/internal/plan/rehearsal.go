@@ -1,0 +1,209 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/schedule"
+)
+
+// Candidate is what is tried on a trace.
+type Candidate struct {
+	Rules    bucket.Rules
+	Price    int64         // of a call, in millionths, for budgets
+	CallTime time.Duration // that every call takes
+}
+
+// rehearsal is one run of a candidate: weir's schedule and slots in virtual time.
+type rehearsal struct {
+	trace  *Trace
+	policy *schedule.Policy
+	took   time.Duration
+	now    bucket.Micros
+	s      *schedule.Schedule
+	store  *bucket.Memory
+	part   *schedule.Partition
+	ends   []end // of calls that run, in order: each takes as long
+	out    tally
+}
+
+type end struct {
+	at  bucket.Micros
+	job *schedule.Job
+}
+
+// Run puts a trace to a candidate and waits until every job that was taken has been called. It tells progress how many jobs have come.
+// It ends early only with ctx, or where a candidate's rules can never be kept.
+func Run(ctx context.Context, t *Trace, c *Candidate, progress func(jobs int)) (*Outcome, error) {
+	r := &rehearsal{
+		trace: t, took: max(0, c.CallTime), part: &schedule.Partition{Open: true},
+		policy: &schedule.Policy{Rules: c.Rules, Price: c.Price, Retry: schedule.Retry{Attempts: 1}},
+	}
+	var err error
+	if r.store, err = bucket.NewMemory(c.Rules, func() bucket.Micros { return r.now }); err != nil {
+		return nil, fmt.Errorf("these limits cannot be kept: %w", err)
+	}
+	r.s = schedule.New(r.policy, schedule.Pace{
+		PrepareLead: schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&r.policy.Rules),
+		MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+	}, func(key string) bucket.Micros { tat, _ := r.store.TAT(key); return tat })
+	for next := range t.arrivals {
+		if next%lookAfter == 0 {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			progress(next)
+		}
+		if err := r.until(ctx, t.arrivals[next].at); err != nil {
+			return nil, err
+		}
+		r.arrive(next)
+	}
+	if err := r.until(ctx, schedule.Never); err != nil {
+		return nil, err
+	}
+	progress(len(t.arrivals))
+	return r.out.outcome(t, c), nil
+}
+
+// lookAfter is after how many arrivals it is looked whether somebody still waits.
+const lookAfter = 4096
+
+// until lets happen what happens up to a time, with what happens at it.
+func (r *rehearsal) until(ctx context.Context, at bucket.Micros) error {
+	for steps := 1; ; steps++ {
+		if steps%lookAfter == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		next := r.s.Next(r.now)
+		if len(r.ends) > 0 {
+			next = min(next, r.ends[0].at)
+		}
+		if next > at || next == schedule.Never {
+			if at != schedule.Never {
+				r.now = max(r.now, at)
+			} else if r.s.Unfinished() > 0 {
+				return fmt.Errorf("%d jobs could never be called", r.s.Unfinished())
+			}
+			return nil
+		}
+		r.now = max(r.now, next)
+		if err := r.step(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// arrive has a job come: it is taken or refused as the intake would.
+func (r *rehearsal) arrive(number int) {
+	a := &r.trace.arrivals[number]
+	key, depth := r.trace.keys[a.key], 0
+	limits := r.s.LimitsOf(key)
+	if q := r.s.Find(key); q != nil {
+		depth = q.Depth()
+	}
+	switch {
+	case !r.payable(a):
+		r.out.refused++
+		return
+	case int64(depth) >= limits.Capacity, limits.MaxWait > 0 && r.wait(key, depth) > limits.MaxWait:
+		r.out.overflowed++
+		return
+	}
+	r.out.take(a.key, depth+1)
+	r.s.Push(key, uint64(number)+1, r.part)
+}
+
+// payable reports whether a job's cost can ever pass the limits.
+func (r *rehearsal) payable(a *arrival) bool {
+	for i := range r.policy.Rules.Shared {
+		l := &r.policy.Rules.Shared[i]
+		if l.Kind() != bucket.KindInFlight && !l.Shadow && r.cost(l, a) > r.policy.Rules.Capacity(*l) {
+			return false
+		}
+	}
+	return true
+}
+
+// wait is how long weir's forecast has a job wait that came now.
+func (r *rehearsal) wait(key string, depth int) time.Duration {
+	at := r.s.ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.Unfinished() - depth}, r.s.KnownTAT(key), r.now)
+	if at == 0 {
+		return 0
+	}
+	return r.now.Until(at)
+}
+
+// cost is what a job takes of a shared limit: what the trace says where the limit asks the job.
+func (r *rehearsal) cost(l *bucket.Limit, a *arrival) int64 {
+	switch {
+	case l.Budget != nil:
+		return r.policy.Price
+	case l.Cost.Header != "" || l.Cost.Pointer != "":
+		return a.cost
+	}
+	return max(1, l.Cost.Constant)
+}
+
+func (r *rehearsal) costs(a *arrival) []int64 {
+	if len(r.policy.Rules.Shared) == 0 {
+		return nil
+	}
+	costs := make([]int64, len(r.policy.Rules.Shared))
+	for i := range costs {
+		costs[i] = r.cost(&r.policy.Rules.Shared[i], a)
+	}
+	return costs
+}
+
+// step does all that is to be done now.
+func (r *rehearsal) step(ctx context.Context) error {
+	for len(r.ends) > 0 && r.ends[0].at <= r.now {
+		j := r.ends[0].job
+		r.ends = r.ends[1:]
+		if err := r.store.Settle(ctx, []bucket.Use{{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}}); err != nil {
+			return err
+		}
+		r.s.LearnCall(r.took)
+		r.s.Ended(j)
+		r.s.Finished(j)
+	}
+	fx := r.s.Step(r.now)
+	if len(fx.Unused) > 0 {
+		if err := r.store.Settle(ctx, fx.Unused); err != nil {
+			return err
+		}
+	}
+	for _, j := range fx.Start {
+		r.out.called(r.trace.arrivals[j.Seq-1].at.Until(r.now))
+		j.Calls++
+		r.s.Sent(j, r.now)
+		r.ends = append(r.ends, end{r.now.Add(r.took), j})
+	}
+	for _, j := range fx.Load {
+		j.Policy, j.Costs = r.policy, r.costs(&r.trace.arrivals[j.Seq-1])
+		r.s.Loaded(j)
+	}
+	if len(fx.Asks) == 0 {
+		return nil
+	}
+	answers, err := r.store.Reserve(ctx, fx.Asks)
+	out := r.s.Answer(&fx, schedule.Reply{Sent: r.now, Came: r.now, Answers: answers, Err: err})
+	if err != nil {
+		return err
+	}
+	for _, j := range out.OverBudget {
+		r.out.overBudget++
+		r.s.Finished(j)
+	}
+	for _, j := range out.Impossible {
+		r.out.refused++
+		r.s.Finished(j)
+	}
+	if len(out.Unused) > 0 {
+		return r.store.Settle(ctx, out.Unused)
+	}
+	return nil
+}

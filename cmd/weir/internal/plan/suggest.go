@@ -1,0 +1,85 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// mostCapacity is the largest capacity that a configuration may say.
+const mostCapacity = 10_000_000
+
+// Suggest finds the smallest capacity of a candidate at which nothing overflows and, with a bound of waits above 0, the smallest whole count
+// per the period of its rate at which no job waits longer besides. Its outcome is that of a run with what it suggests. Limits that all keys
+// share, and rates of single keys, stay as they are; capacities of single keys and max_wait are left out. It runs the trace twice, or some
+// twenty times with a bound.
+func Suggest(ctx context.Context, t *Trace, c Candidate, bound time.Duration, progress func(jobs int)) (*Outcome, error) {
+	c.Rules.Key.Capacity, c.Rules.Key.MaxWait = mostCapacity, 0
+	c.Rules.Overrides = slices.Clone(c.Rules.Overrides)
+	for i := range c.Rules.Overrides {
+		c.Rules.Overrides[i].Capacity, c.Rules.Overrides[i].MaxWait = nil, nil
+	}
+	if bound > 0 {
+		if err := slowest(ctx, t, &c, bound, progress); err != nil {
+			return nil, err
+		}
+	}
+	o, err := Run(ctx, t, &c, progress)
+	if err != nil {
+		return nil, err
+	}
+	if o.Overflowed > 0 {
+		return nil, fmt.Errorf("no capacity a configuration may have is enough: %d jobs overflow one of %d", o.Overflowed, mostCapacity)
+	}
+	c.Rules.Key.Capacity = int64(max(1, o.Deepest.Depth)) // it held all of them, so this holds them too
+	if o, err = Run(ctx, t, &c, progress); err != nil {
+		return nil, err
+	}
+	o.Suggested = true
+	return o, nil
+}
+
+// slowest sets the smallest count of the candidate's rate at which no job waits longer than the bound: a faster rate lets no job wait longer.
+func slowest(ctx context.Context, t *Trace, c *Candidate, bound time.Duration, progress func(jobs int)) error {
+	rate := c.Rules.Key.Rate
+	fits := func(count int64) (bool, error) {
+		c.Rules.Key.Rate = rate
+		c.Rules.Key.Rate.Count = count
+		if rate.Counted() == bucket.ByWindow {
+			c.Rules.Key.Rate.Burst = min(rate.Burst, count)
+		}
+		o, err := Run(ctx, t, c, progress)
+		return err == nil && o.Wait.Max <= float64(bound.Microseconds())/1000, err
+	}
+	least, most := int64(0), int64(1) // the first is too little
+	for {
+		ok, err := fits(most)
+		if err != nil {
+			return err
+		}
+		if ok {
+			break
+		}
+		if most > int64(rate.Per/time.Microsecond)/2 {
+			return fmt.Errorf("at no rate of a bucket do all jobs wait at most %s: another limit, in_flight or the time of calls has them wait", bound)
+		}
+		least, most = most, 2*most
+	}
+	for most-least > 1 {
+		middle := least + (most-least)/2
+		ok, err := fits(middle)
+		switch {
+		case err != nil:
+			return err
+		case ok:
+			most = middle
+		default:
+			least = middle
+		}
+	}
+	_, err := fits(most)
+	return err
+}

@@ -1,0 +1,252 @@
+package plan
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/ingest"
+)
+
+// Bounds of a trace.
+const (
+	MostJobs     = 5_000_000
+	mostLine     = 1 << 20 // bytes
+	mostBadLines = 10      // that are told
+)
+
+// Trace are recorded arrivals, in the order of their times.
+type Trace struct {
+	arrivals []arrival
+	keys     []string
+}
+
+// arrival is one job that came.
+type arrival struct {
+	at   bucket.Micros
+	key  uint32 // its place in keys
+	cost int64
+}
+
+// Jobs is how many arrivals there are.
+func (t *Trace) Jobs() int { return len(t.arrivals) }
+
+// Keys is how many keys they are of.
+func (t *Trace) Keys() int { return len(t.keys) }
+
+// readings collects what is read, and what cannot be.
+type readings struct {
+	name  string
+	trace Trace
+	index map[string]uint32
+	bad   []error
+	more  int // bad lines beyond those that are told
+}
+
+// ReadTrace reads arrivals: CSV whose first line names its columns, time, key and perhaps cost, or JSON objects with these fields, one a
+// line. A time is a number of seconds or an RFC 3339 time; a cost is a whole number from 1, 1 where there is none. Lines may stand in any
+// order. The error tells of the first bad lines by their numbers; name is the file's in it.
+func ReadTrace(in io.Reader, name string) (*Trace, error) {
+	r := &readings{name: name, index: map[string]uint32{}}
+	lines := bufio.NewReaderSize(in, 64<<10)
+	first, err := firstByte(lines)
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: the trace is empty", name)
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if first == '{' {
+		err = r.readJSON(lines)
+	} else {
+		err = r.readCSV(lines)
+	}
+	if err == nil {
+		err = r.problem()
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(r.trace.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	return &r.trace, nil
+}
+
+// firstByte is the first byte that is no blank, which stays to be read.
+func firstByte(lines *bufio.Reader) (byte, error) {
+	for n := 1; ; n++ {
+		seen, err := lines.Peek(n)
+		if len(seen) < n {
+			return 0, cmp.Or(err, io.EOF)
+		}
+		if b := seen[n-1]; !strings.ContainsRune(" \t\r\n\ufeff", rune(b)) && b < 0x80 {
+			return b, nil
+		}
+	}
+}
+
+// problem tells of all bad lines.
+func (r *readings) problem() error {
+	if r.more > 0 {
+		r.bad = append(r.bad, fmt.Errorf("%s: and %d more bad lines", r.name, r.more))
+	}
+	if len(r.bad) == 0 && len(r.trace.arrivals) == 0 {
+		return fmt.Errorf("%s: the trace has no arrivals", r.name)
+	}
+	return errors.Join(r.bad...)
+}
+
+func (r *readings) fail(line int, format string, args ...any) {
+	if len(r.bad) == mostBadLines {
+		r.more++
+		return
+	}
+	r.bad = append(r.bad, fmt.Errorf("%s:%d: "+format, append([]any{r.name, line}, args...)...))
+}
+
+// add takes one arrival. It reports false when no more may come.
+func (r *readings) add(line int, at, key, cost string) bool {
+	if len(r.trace.arrivals) >= MostJobs {
+		r.fail(line, "a trace has at most %d arrivals: take a part of it", MostJobs)
+		return false
+	}
+	when, err := parseTime(at)
+	if err != nil {
+		r.fail(line, "%v", err)
+		return true
+	}
+	if err := ingest.CheckKey(key); err != nil {
+		r.fail(line, "key: %v", err)
+		return true
+	}
+	units := int64(1)
+	if cost != "" {
+		if units, err = strconv.ParseInt(cost, 10, 64); err != nil || units < 1 {
+			r.fail(line, "cost %q is not a whole number from 1", clip(cost))
+			return true
+		}
+	}
+	place, known := r.index[key]
+	if !known {
+		place = uint32(len(r.trace.keys))
+		key = strings.Clone(key)
+		r.index[key] = place
+		r.trace.keys = append(r.trace.keys, key)
+	}
+	r.trace.arrivals = append(r.trace.arrivals, arrival{when, place, units})
+	return true
+}
+
+func (r *readings) readCSV(in io.Reader) error {
+	rows := csv.NewReader(in)
+	rows.ReuseRecord, rows.TrimLeadingSpace = true, true
+	head, err := rows.Read()
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	columns := map[string]int{}
+	for i, name := range head {
+		columns[strings.ToLower(strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")))] = i
+	}
+	at, hasTime := columns["time"]
+	key, hasKey := columns["key"]
+	cost, hasCost := columns["cost"]
+	if !hasTime || !hasKey {
+		return fmt.Errorf("%s:1: the first line must name the columns: time,key or time,key,cost; it is %q", r.name, clip(strings.Join(head, ",")))
+	}
+	for {
+		row, err := rows.Read()
+		line, _ := rows.FieldPos(0)
+		var wrong *csv.ParseError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &wrong):
+			r.fail(wrong.Line, "%v", wrong.Err)
+			if !errors.Is(err, csv.ErrFieldCount) {
+				return nil // where the next line begins is not known
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
+		units := ""
+		if hasCost {
+			units = strings.TrimSpace(row[cost])
+		}
+		if !r.add(line, strings.TrimSpace(row[at]), row[key], units) {
+			return nil
+		}
+	}
+}
+
+func (r *readings) readJSON(in io.Reader) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, mostLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		text := bytes.TrimSpace(lines.Bytes())
+		if len(text) == 0 {
+			continue
+		}
+		var one struct {
+			Time json.RawMessage `json:"time"`
+			Key  *string         `json:"key"`
+			Cost json.Number     `json:"cost"`
+		}
+		switch err := json.Unmarshal(text, &one); {
+		case err != nil:
+			r.fail(n, "it is no JSON object with time, key and cost: %v", err)
+			continue
+		case one.Time == nil || one.Key == nil:
+			r.fail(n, "it has no time or no key")
+			continue
+		}
+		if !r.add(n, strings.Trim(string(one.Time), `"`), *one.Key, one.Cost.String()) {
+			return nil
+		}
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		r.fail(n+1, "the line is longer than %d bytes", mostLine)
+	} else if err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	return nil
+}
+
+// seconds from here on are a time since 1970; fewer are from the beginning of the recording.
+const sinceEpoch = 1e9
+
+// parseTime reads a time. Recordings that begin with 0 are laid to where no calendar and no clock is at its beginning.
+func parseTime(text string) (bucket.Micros, error) {
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return bucket.MicrosOf(at), nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || math.IsNaN(seconds) || math.IsInf(seconds, 0):
+		return 0, fmt.Errorf("time %q is neither a number of seconds nor an RFC 3339 time", clip(text))
+	case seconds < 0 || seconds > 4*sinceEpoch:
+		return 0, fmt.Errorf("time %q is not within 0 and %.0f seconds", clip(text), 4*sinceEpoch)
+	case seconds < sinceEpoch:
+		seconds += sinceEpoch
+	}
+	return bucket.Micros(math.Round(seconds * 1e6)), nil
+}
+
+func clip(text string) string {
+	if len(text) > 60 {
+		return strings.ToValidUTF8(text[:60], "") + "…"
+	}
+	return text
+}

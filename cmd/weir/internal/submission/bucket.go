@@ -1,0 +1,120 @@
+package submission
+
+import "time"
+
+// Room is what a bucket takes, as far as the configuration says. The zero value says nothing.
+type Room struct {
+	Capacity int64         // jobs that may wait; 0: unknown
+	Interval time.Duration // in which one place falls free; 0: unknown
+}
+
+// bucket is what is known of one key's bucket, and its jobs that are still to be sent. It is a plain value: time comes in.
+type bucket struct {
+	room     Room
+	waiting  []*sending // in the order of the file
+	inFlight int
+	depth    int64     // unfinished jobs and those under way, at asOf
+	asOf     time.Time // of depth
+	most     int64     // the deepest place that a receipt has named
+	until    time.Time // weir has said to come back then
+	window   int       // jobs that may be under way; 0: any number
+	at       int       // its place among the buckets that wait, -1: none
+	due      time.Time
+}
+
+// widest is the window from which on a bucket needs none.
+const widest = 1 << 12
+
+// never is when a bucket is due whose next job waits for an answer.
+var never = time.Unix(1<<40, 0)
+
+// next is when the bucket's next job may be sent.
+func (b *bucket) next(now time.Time) time.Time {
+	switch {
+	case b.window > 0 && b.inFlight >= b.window:
+		return never
+	case now.Before(b.until):
+		return b.until
+	case b.room.Capacity == 0:
+		return now
+	}
+	over := b.depthAt(now) - b.room.Capacity + 1
+	switch {
+	case over <= 0:
+		return now
+	case b.inFlight > 0:
+		return never // the answers tell more than a reckoning
+	case b.room.Interval <= 0:
+		return now
+	}
+	return b.asOf.Add(time.Duration(over) * b.room.Interval)
+}
+
+// depthAt is how many jobs the bucket holds by now, if it drains at its rate.
+func (b *bucket) depthAt(now time.Time) int64 {
+	depth := b.depth
+	if b.room.Interval > 0 {
+		depth -= int64(now.Sub(b.asOf) / b.room.Interval)
+	}
+	return max(depth, int64(b.inFlight))
+}
+
+// sent counts a job that goes on its way.
+func (b *bucket) sent(now time.Time) {
+	b.depth = b.depthAt(now) + 1
+	b.asOf = now
+	b.inFlight++
+}
+
+// taken learns from a receipt: position jobs of the key are unfinished, and those under way come on top.
+func (b *bucket) taken(position int, now time.Time) {
+	b.inFlight--
+	b.depth, b.asOf = int64(position+b.inFlight), now
+	b.most = max(b.most, int64(position))
+	if b.window *= 2; b.window > widest {
+		b.window = 0
+	}
+}
+
+// full learns from a refusal: one job is tried when weir has said to, and only when it is taken more follow. Where the
+// configuration cannot be read, the deepest place that was ever taken is the capacity.
+func (b *bucket) full(retryAfter time.Duration, now time.Time) {
+	b.inFlight--
+	b.window, b.until = 1, now.Add(retryAfter)
+	if b.room.Capacity == 0 && b.most > 0 {
+		b.room = Room{Capacity: b.most, Interval: retryAfter}
+	}
+	if b.room.Capacity > 0 {
+		b.depth, b.asOf = b.room.Capacity-1+int64(b.inFlight), b.until
+	}
+}
+
+// idle reports whether nothing is lost by forgetting the bucket but a guess.
+func (b *bucket) idle() bool { return b.inFlight == 0 && len(b.waiting) == 0 }
+
+// byDue are the buckets with jobs to send: a heap, the first due on top.
+type byDue []*bucket
+
+func (h byDue) Len() int           { return len(h) }
+func (h byDue) Less(i, k int) bool { return h[i].due.Before(h[k].due) }
+func (h byDue) Swap(i, k int)      { h[i], h[k] = h[k], h[i]; h[i].at, h[k].at = i, k }
+
+// Push implements heap.Interface.
+func (h *byDue) Push(x any) {
+	b, ok := x.(*bucket)
+	if !ok {
+		panic("submission: only buckets wait")
+	}
+	b.at = len(*h)
+	*h = append(*h, b)
+}
+
+// Pop implements heap.Interface.
+func (h *byDue) Pop() any {
+	last := len(*h) - 1
+	b := (*h)[last]
+	b.at = -1
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return b
+}

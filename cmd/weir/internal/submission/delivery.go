@@ -1,0 +1,511 @@
+package submission
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Bounds of a delivery.
+const (
+	window       = 1024             // jobs under way at a time
+	windowBytes  = 16 << 20         // of their bodies
+	waitingJobs  = 16_384           // jobs that wait for room in their buckets
+	waitingBytes = 64 << 20         // of their bodies
+	keptBuckets  = 65_536           // buckets of which something is remembered while no job of theirs waits
+	answerAfter  = 15 * time.Second // then a job that has no answer is sent again: the intake itself waits for the store
+	againAfter   = time.Second      // a job that could not be stored, or that nobody took
+	patience     = time.Minute      // without an answer that is of any use
+	lastAnswers  = 5 * time.Second  // for the answers that are under way when a run is ended
+)
+
+// Options of a delivery. Conn, Lines, Told and Progress are required.
+type Options struct {
+	Conn    *nats.Conn
+	Lines   *Lines
+	Journal *Journal // nil: none is kept
+	// Remembered is how long weir surely knows an id, 0 where nobody knows.
+	Remembered time.Duration
+	// Fit makes a job ready for its api. Its error is told with the line, and nothing is sent.
+	Fit func(job *ingest.Submission, hasBody bool) error
+	// Room is what is known of a bucket.
+	Room func(api, key string) Room
+	// ReportFull has a refusal of a full bucket told instead of waited for.
+	ReportFull bool
+	// Told hears what became of every line, in any order. An error ends the delivery.
+	Told func(Outcome) error
+	// Progress hears now and then how many lines have ended and how many jobs wait to be sent. An error ends the delivery.
+	Progress func(ended, waiting int) error
+}
+
+// Verdict is what became of a line.
+type Verdict string
+
+// The verdicts.
+const (
+	Taken   Verdict = "taken"
+	Known   Verdict = "known"   // weir has the job already
+	Before  Verdict = "before"  // an earlier run has its receipt: not sent
+	Full    Verdict = "full"    // its bucket is full, or would be late
+	Refused Verdict = "refused" // weir does not take it
+	Bad     Verdict = "bad"     // it was not sent
+	Unsure  Verdict = "unsure"  // an earlier run may have had it taken, longer ago than weir surely knows: not sent
+)
+
+// Outcome is what became of a line.
+type Outcome struct {
+	Verdict Verdict
+	Line    int
+	API     string
+	Key     string // empty where the line does not say it
+	ID      string
+	Answer  []byte    // weir's, of Taken, Known, Full and Refused
+	Err     error     // of all others but Taken, Known and Before
+	At      time.Time // of Before and Unsure: when it was sent
+}
+
+// Tally counts the lines that have ended.
+type Tally struct {
+	Ended    map[Verdict]int
+	Letters  int // refusals for want of room that were waited for: each left a dead letter
+	Stopped  bool
+	Unsettle int // jobs without an answer when the delivery ended
+}
+
+// ErrSilent says that nobody takes jobs, or that no answer comes.
+var ErrSilent = errors.New("no answer")
+
+// sending is a job on its way.
+type sending struct {
+	line    int
+	api     string
+	key     string            // as the line has it
+	job     ingest.Submission // as it is sent
+	msg     *nats.Msg
+	id      [16]byte
+	bucket  *bucket
+	first   time.Time // when it was sent without being refused since; zero: never
+	tries   int
+	sentAt  time.Time
+	flies   bool
+	unheard bool // a try before had no answer: that it is refused now does not say that it was not taken
+}
+
+// delivery is one run over a file. All of it belongs to one goroutine.
+type delivery struct {
+	Options
+	tally    Tally
+	inbox    string
+	answers  chan *nats.Msg
+	buckets  map[[2]string]*bucket
+	due      byDue
+	open     map[int]*sending // by line: under way or waiting
+	flying   int
+	bytes    int // of bodies under way
+	waiting  int
+	held     int       // bytes of bodies that wait
+	trouble  time.Time // since when nothing useful is answered; zero: all is well
+	notUntil time.Time // nobody took jobs: not before then
+	useful   bool      // weir has answered
+}
+
+// Deliver hands in the jobs of a file and returns when every line has ended, or ctx ends; then it still waits a little for the
+// answers that are under way. It blocks.
+func Deliver(ctx context.Context, o Options) (Tally, error) {
+	d := &delivery{
+		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
+		buckets: map[[2]string]*bucket{}, open: map[int]*sending{},
+	}
+	sub, err := o.Conn.ChanSubscribe(d.inbox+".*", d.answers)
+	if err != nil {
+		return d.tally, fmt.Errorf("listen for answers: %w", err)
+	}
+	defer func() { _ = sub.Unsubscribe() }() // the connection may have ended
+	read := make(chan next, window)
+	readCtx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Lines.feed(readCtx, read)
+	}()
+	err = d.run(ctx, read)
+	stop()
+	<-ended
+	d.tally.Unsettle = d.flying
+	return d.tally, errors.Join(err, d.Journal.sync())
+}
+
+// next is a line, or why there is none.
+type next struct {
+	line Line
+	err  error
+}
+
+// feed reads lines ahead, one at a time.
+func (l *Lines) feed(ctx context.Context, to chan<- next) {
+	for {
+		line, err := l.Next()
+		select {
+		case to <- next{line, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// run is the delivery: take lines while there is room, send what may be sent, hear answers.
+func (d *delivery) run(ctx context.Context, read <-chan next) error {
+	end := ctx.Done()
+	var cut <-chan time.Time
+	all := false // lines were read
+	clock := time.NewTicker(100 * time.Millisecond)
+	defer clock.Stop()
+	for {
+		now := time.Now()
+		if end != nil {
+			if err := d.send(now); err != nil {
+				return err
+			}
+		}
+		if d.flying == 0 && (end == nil || all && len(d.open) == 0) {
+			return nil
+		}
+		lines := read
+		if end == nil || all || d.waiting >= waitingJobs || d.held >= waitingBytes {
+			lines = nil
+		}
+		timer := time.NewTimer(d.wait(now))
+		var err error
+		select {
+		case n := <-lines:
+			all, err = d.read(n)
+		case msg := <-d.answers:
+			err = d.hear(msg, time.Now())
+		case <-timer.C:
+		case <-clock.C:
+			err = d.look(time.Now())
+		case <-end:
+			end, d.tally.Stopped, cut = nil, true, time.After(lastAnswers)
+		case <-cut:
+			return nil
+		}
+		timer.Stop()
+		for err == nil && len(d.answers) > 0 { // all there are: what they make room for is noted in the journal at once
+			err = d.hear(<-d.answers, time.Now())
+		}
+		for err == nil && !all && len(lines) > 0 && d.waiting < window {
+			all, err = d.read(<-lines)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// wait is how long nothing is due.
+func (d *delivery) wait(now time.Time) time.Duration {
+	if len(d.due) == 0 || d.full() {
+		return time.Hour
+	}
+	at := d.due[0].due
+	if at.Before(d.notUntil) {
+		at = d.notUntil
+	}
+	return min(time.Hour, max(0, at.Sub(now)))
+}
+
+func (d *delivery) full() bool { return d.flying >= window || d.bytes >= windowBytes }
+
+// read takes a line in, and reports whether the file has ended.
+func (d *delivery) read(n next) (end bool, err error) {
+	switch {
+	case errors.Is(n.err, io.EOF):
+		return true, nil
+	case n.err != nil:
+		return false, fmt.Errorf("read the jobs: %w", n.err)
+	}
+	return false, d.take(n.line, time.Now())
+}
+
+// take takes a line in: it waits for its turn, or has ended.
+func (d *delivery) take(line Line, now time.Time) error {
+	s := &sending{line: line.Number, api: line.Job.API, key: line.Job.Key, job: line.Job}
+	err := line.Err
+	if err == nil && d.Fit != nil {
+		err = d.Fit(&s.job, line.HasBody)
+	}
+	if err == nil {
+		s.msg, err = s.job.Message()
+	}
+	if err == nil && int64(len(s.msg.Data))+(32<<10) > d.Conn.MaxPayload() {
+		err = fmt.Errorf("the job is larger than what the server takes in one message, %d bytes", d.Conn.MaxPayload())
+	}
+	if err != nil {
+		return d.end(s, Outcome{Verdict: Bad, Err: err})
+	}
+	s.id = identity(&line.Job)
+	if last, known := d.Journal.of(s.id); known && last.word != wordRefused {
+		age := now.Sub(last.at)
+		switch remembered := age >= 0 && age < d.Remembered/10*9; {
+		case !remembered && last.word == wordTaken:
+			return d.end(s, Outcome{Verdict: Before, At: last.at})
+		case !remembered:
+			return d.end(s, Outcome{Verdict: Unsure, At: last.at, Err: errors.New("an earlier run sent it and ended before its answer came, too long ago for weir to know its id for sure")})
+		}
+		s.first, s.unheard = last.at, true
+	}
+	s.msg.Reply = d.inbox + "." + strconv.Itoa(s.line)
+	s.bucket = d.bucketOf(s.api, s.key)
+	d.open[s.line] = s
+	d.await(s)
+	return nil
+}
+
+// bucketOf finds what is known of a bucket. Jobs whose lines do not say their key share what is known of their api.
+func (d *delivery) bucketOf(api, key string) *bucket {
+	at := [2]string{api, key}
+	b := d.buckets[at]
+	if b != nil {
+		return b
+	}
+	if len(d.buckets) >= keptBuckets {
+		for k, other := range d.buckets {
+			if other.idle() {
+				delete(d.buckets, k)
+			}
+		}
+	}
+	b = &bucket{at: -1}
+	if d.Room != nil && key != "" && !d.ReportFull {
+		b.room = d.Room(api, key)
+	}
+	d.buckets[at] = b
+	return b
+}
+
+// await has a job wait for its turn.
+func (d *delivery) await(s *sending) {
+	s.bucket.waiting = append(s.bucket.waiting, s)
+	d.waiting++
+	d.held += len(s.job.Body)
+	d.schedule(s.bucket, time.Now())
+}
+
+// schedule puts a bucket where it belongs among those with jobs to send.
+func (d *delivery) schedule(b *bucket, now time.Time) {
+	if len(b.waiting) == 0 {
+		if b.at >= 0 {
+			heap.Remove(&d.due, b.at)
+		}
+		return
+	}
+	b.due = b.next(now)
+	if b.at >= 0 {
+		heap.Fix(&d.due, b.at)
+	} else {
+		heap.Push(&d.due, b)
+	}
+}
+
+// send sends every job that is due and for which there is room. It stands in the journal before.
+func (d *delivery) send(now time.Time) error {
+	if now.Before(d.notUntil) {
+		return nil
+	}
+	var batch []*sending
+	for len(d.due) > 0 && !d.due[0].due.After(now) && !d.full() {
+		b := d.due[0]
+		s := b.waiting[0]
+		b.waiting[0] = nil
+		b.waiting = b.waiting[1:]
+		d.waiting--
+		d.held -= len(s.job.Body)
+		if d.open[s.line] == s { // else a late answer has ended it
+			b.sent(now)
+			d.flying++
+			d.bytes += len(s.job.Body)
+			s.sentAt, s.flies = now, true
+			s.tries++
+			batch = append(batch, s)
+			if s.first.IsZero() {
+				s.first = now
+				if err := d.Journal.note(s.id, wordSent, now); err != nil {
+					return err
+				}
+			}
+		}
+		d.schedule(b, now)
+	}
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := d.Journal.sync(); err != nil {
+		return err
+	}
+	for _, s := range batch {
+		if err := d.Conn.PublishMsg(s.msg); err != nil {
+			return fmt.Errorf("line %d: %w", s.line, err)
+		}
+	}
+	return nil
+}
+
+// hear takes in one answer.
+func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
+	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
+	s := d.open[line]
+	if err != nil || s == nil {
+		return nil // a second answer to a job that was sent twice
+	}
+	flew := d.land(s)
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // nobody takes jobs: the server itself says so
+		if flew {
+			s.bucket.inFlight--
+			return d.again(s, now, fmt.Errorf("%w: nobody takes jobs", ErrSilent))
+		}
+		return nil
+	}
+	receipt, err := ingest.ParseAnswer(msg.Data)
+	var refusal *ingest.Refusal
+	switch {
+	case err == nil:
+		d.useful, d.trouble = true, time.Time{}
+		if !flew {
+			s.bucket.inFlight++ // taken counts it off
+		}
+		s.bucket.taken(receipt.Position, now)
+		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
+			return err
+		}
+		o := Outcome{Verdict: Taken, Answer: msg.Data}
+		if receipt.Duplicate {
+			o.Verdict = Known
+		}
+		return d.end(s, o)
+	case errors.As(err, &refusal):
+		return d.refused(s, refusal, msg.Data, flew, now)
+	}
+	return fmt.Errorf("line %d: %w", s.line, err) // a stream answers in weir's place
+}
+
+// land counts a job off those under way, and reports whether it was one.
+func (d *delivery) land(s *sending) bool {
+	if !s.flies {
+		return false
+	}
+	s.flies = false
+	d.flying--
+	d.bytes -= len(s.job.Body)
+	return true
+}
+
+// refused goes by what a refusal says.
+func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
+	if !flew {
+		return nil // of an earlier try; the job waits for its next
+	}
+	if r.Code == ingest.Unavailable {
+		s.bucket.inFlight--
+		return d.again(s, now, fmt.Errorf("weir refuses with 503: %s", r.Description))
+	}
+	d.useful, d.trouble = true, time.Time{}
+	if !s.unheard {
+		s.first = time.Time{}
+		if err := d.Journal.note(s.id, wordRefused, now); err != nil {
+			return err
+		}
+	}
+	if r.Code != ingest.Throttled {
+		s.bucket.inFlight--
+		return d.end(s, Outcome{Verdict: Refused, Answer: answer, Err: r})
+	}
+	late := !s.job.Deadline.IsZero() && now.Add(r.RetryAfter).After(s.job.Deadline)
+	if d.ReportFull || late {
+		s.bucket.inFlight--
+		return d.end(s, Outcome{Verdict: Full, Answer: answer, Err: r})
+	}
+	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
+	d.tally.Letters++
+	d.requeue(s, now)
+	return nil
+}
+
+// requeue has a job wait again, at its place among the others of its bucket.
+func (d *delivery) requeue(s *sending, now time.Time) {
+	b := s.bucket
+	at, _ := slices.BinarySearchFunc(b.waiting, s.line, func(other *sending, line int) int { return cmp.Compare(other.line, line) })
+	b.waiting = slices.Insert(b.waiting, at, s)
+	d.waiting++
+	d.held += len(s.job.Body)
+	d.schedule(b, now)
+}
+
+// again has a job sent again a little later, as long as that cannot make it two.
+func (d *delivery) again(s *sending, now time.Time, why error) error {
+	if d.trouble.IsZero() {
+		d.trouble = now
+	}
+	if errors.Is(why, ErrSilent) && !d.useful || now.Sub(d.trouble) > patience {
+		return why
+	}
+	d.notUntil = now.Add(againAfter)
+	d.requeue(s, now)
+	return nil
+}
+
+// look finds jobs that have no answer, and tells how far everything is.
+func (d *delivery) look(now time.Time) error {
+	ended := 0
+	for _, n := range d.tally.Ended {
+		ended += n
+	}
+	if err := errors.Join(d.Journal.write(), d.Progress(ended, d.waiting)); err != nil {
+		return err
+	}
+	if d.tally.Stopped {
+		return nil
+	}
+	for _, s := range d.open {
+		if !s.flies || now.Sub(s.sentAt) < answerAfter {
+			continue
+		}
+		d.land(s)
+		s.bucket.inFlight--
+		s.unheard = true
+		if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
+			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too long ago to send it again")}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.again(s, now, fmt.Errorf("%w within %s", ErrSilent, answerAfter)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end tells what became of a line.
+func (d *delivery) end(s *sending, o Outcome) error {
+	delete(d.open, s.line)
+	d.tally.Ended[o.Verdict]++
+	o.Line, o.API, o.Key, o.ID = s.line, s.api, s.key, s.job.ID
+	if s.bucket != nil {
+		d.schedule(s.bucket, time.Now())
+	}
+	return d.Told(o)
+}

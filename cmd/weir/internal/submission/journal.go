@@ -1,0 +1,162 @@
+package submission
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxJournal bounds the jobs that a journal may speak of: its index takes some 60 bytes each.
+const maxJournal = 10_000_000
+
+// word is what a journal says of a job.
+type word string
+
+// The words.
+const (
+	wordSent    word = "sent"    // it may have been taken: nothing was answered
+	wordTaken   word = "taken"   // it has its receipt
+	wordRefused word = "refused" // it was not taken
+)
+
+// entry is the last that a journal says of a job, and since when.
+type entry struct {
+	word word
+	at   time.Time
+}
+
+// Journal is what became of the jobs of a file so far, on disk. A nil *Journal keeps nothing. It is for one goroutine.
+type Journal struct {
+	file  *os.File
+	last  map[[16]byte]entry
+	noted []byte // noted, and not written yet
+}
+
+// OpenJournal reads a journal and begins to write behind its end; forget empties it first. Close it.
+func OpenJournal(path string, forget bool) (*Journal, error) {
+	flags := os.O_RDWR | os.O_CREATE
+	if forget {
+		flags |= os.O_TRUNC
+	}
+	file, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	j := &Journal{file: file, last: map[[16]byte]entry{}}
+	if err := j.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("journal %s: %w", path, err), file.Close())
+	}
+	return j, nil
+}
+
+// load reads what is there. A last line without its end was being written when a run was killed: what it is about was not sent
+// yet, or is sent again under its id.
+func (j *Journal) load() error {
+	in := bufio.NewReader(j.file)
+	var whole int64
+	for n := 1; ; n++ {
+		text, err := in.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		whole += int64(len(text))
+		if err := j.read(strings.TrimSuffix(text, "\n")); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := j.file.Truncate(whole); err != nil {
+		return err
+	}
+	_, err := j.file.Seek(whole, io.SeekStart)
+	return err
+}
+
+func (j *Journal) read(text string) error {
+	fields := strings.Fields(text)
+	if len(fields) != 3 {
+		return errors.New("this is not a journal of `weir submit`: name another file")
+	}
+	at, err := strconv.ParseInt(fields[0], 10, 64)
+	id, bad := hex.DecodeString(fields[2])
+	w := word(fields[1])
+	if err != nil || bad != nil || len(id) != 16 || w != wordSent && w != wordTaken && w != wordRefused {
+		return errors.New("this is not a journal of `weir submit`: name another file")
+	}
+	return j.set([16]byte(id), entry{w, time.UnixMilli(at)})
+}
+
+func (j *Journal) set(id [16]byte, e entry) error {
+	if _, known := j.last[id]; !known && len(j.last) >= maxJournal {
+		return fmt.Errorf("it speaks of %d jobs, which is the most: split the file", maxJournal)
+	}
+	j.last[id] = e
+	return nil
+}
+
+// of is the last that the journal says of a job.
+func (j *Journal) of(id [16]byte) (entry, bool) {
+	if j == nil {
+		return entry{}, false
+	}
+	e, known := j.last[id]
+	return e, known
+}
+
+// note writes down what became of a job. It is on disk when sync has returned.
+func (j *Journal) note(id [16]byte, w word, at time.Time) error {
+	if j == nil {
+		return nil
+	}
+	if err := j.set(id, entry{w, at}); err != nil {
+		return err
+	}
+	j.noted = strconv.AppendInt(j.noted, at.UnixMilli(), 10)
+	j.noted = append(j.noted, ' ')
+	j.noted = append(j.noted, w...)
+	j.noted = append(j.noted, ' ')
+	j.noted = hex.AppendEncode(j.noted, id[:])
+	j.noted = append(j.noted, '\n')
+	return nil
+}
+
+// write writes what was noted: it outlives the process, not yet the machine.
+func (j *Journal) write() error {
+	if j == nil || len(j.noted) == 0 {
+		return nil
+	}
+	if _, err := j.file.Write(j.noted); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.noted = j.noted[:0]
+	return nil
+}
+
+// sync brings what was noted to the disk.
+func (j *Journal) sync() error {
+	if j == nil {
+		return nil
+	}
+	if err := j.write(); err != nil {
+		return err
+	}
+	if err := j.file.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// Close brings what was noted to the disk and closes the file.
+func (j *Journal) Close() error {
+	if j == nil {
+		return nil
+	}
+	return errors.Join(j.sync(), j.file.Close())
+}

@@ -1,0 +1,199 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Options of a Keeper. All are required but DataDir and Places.
+type Options struct {
+	Conn      *nats.Conn
+	JetStream jetstream.JetStream
+	Control   jetstream.KeyValue
+	DataDir   string // of the server inside, "" for none
+	Places    []Place
+	// Synced is how long a write may be on no disk at the server: what is noted is older than that.
+	Synced time.Duration
+	// Unsynced says that a write may be on no disk though it was flushed.
+	Unsynced bool
+	Log      *slog.Logger
+}
+
+// Keeper notes what a store has come to, and compares. It is used by one goroutine.
+type Keeper struct {
+	Options
+
+	known lineage // since Begin
+	least uint64  // the newest generation that is noted
+}
+
+// NewKeeper makes a Keeper.
+func NewKeeper(o Options) *Keeper { return &Keeper{Options: o} }
+
+// Examine looks for signs that the store was restored, and tells in the log what nobody can tell. It changes nothing. A place that cannot be
+// read is told, and says nothing; but one whose note this version cannot read fails it.
+func (k *Keeper) Examine(ctx context.Context) (found []Suspicion, err error) {
+	if k.DataDir != "" {
+		s, untold, err := ExamineDirectory(k.DataDir)
+		if err != nil {
+			return nil, err
+		}
+		if untold != "" {
+			k.Log.Warn("nobody can tell whether the data directory was put back from a backup", "dir", k.DataDir, "why", untold)
+		}
+		if s != nil {
+			found = append(found, *s)
+		}
+	} else if len(k.Places) == 0 {
+		k.Log.Info("nobody can tell whether the streams were put back from a backup: set WEIR_STATE_DIR to a directory that lasts")
+	}
+	is, _, err := readLineage(ctx, k.Control, k.Conn)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range k.Places {
+		n, err := readNote(ctx, p, is.Store)
+		if err != nil {
+			return nil, err
+		}
+		if n == nil {
+			continue
+		}
+		k.least = max(k.least, n.Generation)
+		s, err := k.compare(ctx, p, n, is)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			found = append(found, *s)
+		}
+	}
+	return found, nil
+}
+
+// compare holds a store against one note.
+func (k *Keeper) compare(ctx context.Context, p Place, n *note, is lineage) (*Suspicion, error) {
+	seen := n.At.UTC().Format(time.RFC3339)
+	switch {
+	case is.Store == "":
+		return &Suspicion{fmt.Sprintf("no weir was ever started on this store, and %s knows one of %s", p, seen), n.At, true}, nil
+	case is.Store != n.Store:
+		return &Suspicion{fmt.Sprintf("%s knows another store than this, of %s", p, seen), n.At, true}, nil
+	case is.Generation < n.Generation:
+		return &Suspicion{fmt.Sprintf("weir was started %d times on this store, and %s knows of %d, the last at %s", is.Generation, p, n.Generation, seen), n.At, false}, nil
+	}
+	names := make([]string, 0, len(n.Streams))
+	for name := range n.Streams {
+		names = append(names, name)
+	}
+	marks, err := marksOf(ctx, k.JetStream, names)
+	if err != nil {
+		return nil, err
+	}
+	back, renewed := behind(n.Streams, marks, n.At)
+	for _, what := range renewed {
+		k.Log.Warn("a stream was deleted since weir last ran: what it held is gone", "what", what)
+	}
+	if len(back) == 0 {
+		return nil, nil //nolint:nilnil // nothing is suspicious
+	}
+	const most = 4
+	more := ""
+	if len(back) > most {
+		more = fmt.Sprintf(", and %d more", len(back)-most)
+	}
+	return &Suspicion{fmt.Sprintf("streams are older than %s knows them, of %s: %s%s", p, seen, strings.Join(back[:min(len(back), most)], ", "), more), n.At, false}, nil
+}
+
+// Begin makes the store the one that weir was last started on. From then on a start on what is older finds it.
+// flush returns when what was counted is on disk.
+func (k *Keeper) Begin(ctx context.Context, flush func(context.Context) error) (err error) {
+	if k.known, err = advance(ctx, k.Control, k.Conn, k.least); err != nil {
+		return err
+	}
+	if err := flush(ctx); err != nil {
+		return err
+	}
+	if k.DataDir != "" {
+		if err := MarkDirectory(k.DataDir, time.Now()); err != nil {
+			return err
+		}
+	}
+	if k.Unsynced {
+		return nil // a power cut may take the generation with it: Run notes it
+	}
+	return k.write(ctx, &note{At: time.Now()})
+}
+
+func (k *Keeper) write(ctx context.Context, n *note) error {
+	n.Version, n.Store, n.Generation, n.At = noteVersion, k.known.Store, k.known.Generation, n.At.UTC()
+	var errs []error
+	for _, p := range k.Places {
+		errs = append(errs, n.write(ctx, p))
+	}
+	return errors.Join(errs...)
+}
+
+// noteEvery is how often the streams are looked at.
+const noteEvery = 10 * time.Second
+
+// Run notes from time to time how far the streams have come, until ctx ends. What cannot be looked at or noted is told, and tried again.
+func (k *Keeper) Run(ctx context.Context) error {
+	if len(k.Places) == 0 {
+		return nil
+	}
+	tick := time.NewTicker(noteEvery)
+	defer tick.Stop()
+	var seen *note // and not noted yet
+	told := ""
+	for {
+		err := k.round(ctx, &seen)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			told = ""
+		case err.Error() != told:
+			told = err.Error()
+			k.Log.Warn("how far the streams have come could not be noted: a backup that is put back may not be noticed", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// round notes what was seen long enough ago, and looks again then.
+func (k *Keeper) round(ctx context.Context, seen **note) error {
+	if *seen != nil {
+		if time.Since((*seen).At) < k.Synced {
+			return nil
+		}
+		if err := k.write(ctx, *seen); err != nil {
+			return err
+		}
+		*seen = nil
+	}
+	n := &note{At: time.Now()}
+	names, err := streams(ctx, k.JetStream)
+	if err != nil {
+		return err
+	}
+	if n.Streams, err = marksOf(ctx, k.JetStream, names); err != nil {
+		return err
+	}
+	if k.Synced == 0 {
+		return k.write(ctx, n)
+	}
+	*seen = n
+	return nil
+}

@@ -1,0 +1,105 @@
+package witness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// note is what is kept elsewhere of a store.
+type note struct {
+	Version    int             `json:"version"`
+	Store      string          `json:"store"`
+	Generation uint64          `json:"generation"`
+	At         time.Time       `json:"at"`
+	Streams    map[string]Mark `json:"streams,omitempty"`
+}
+
+// noteVersion is that of the notes that this weir writes. It reads no later ones.
+const noteVersion = 1
+
+// mostNote bounds a note.
+const mostNote = 4 << 20
+
+// Place is where notes of a store are kept, apart from it. Read returns nil where there is none yet. A place is for one goroutine at a time.
+type Place interface {
+	Read(ctx context.Context, store string) ([]byte, error)
+	Write(ctx context.Context, store string, data []byte) error
+	String() string // for an operator
+}
+
+// readNote reads what a place knows of a store, nil for nothing.
+func readNote(ctx context.Context, p Place, store string) (*note, error) {
+	data, err := p.Read(ctx, store)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	var n note
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, fmt.Errorf("what is noted of the store in %s cannot be read: %w", p, err)
+	}
+	if n.Version > noteVersion {
+		return nil, fmt.Errorf("what is noted of the store in %s was written by a later version of weir: start that", p)
+	}
+	return &n, nil
+}
+
+func (n *note) write(ctx context.Context, p Place) error {
+	data, err := json.Marshal(n)
+	if err != nil {
+		panic("a note that JSON cannot carry: " + err.Error())
+	}
+	return p.Write(ctx, n.Store, data)
+}
+
+// Directory is a Place: WEIR_STATE_DIR. It keeps the note of one store.
+type Directory string
+
+const noteFile = "store.json"
+
+// OpenDirectory makes the directory exist, readable for this user alone, and fails where nothing can be written there.
+func OpenDirectory(path string) (Directory, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", fmt.Errorf("WEIR_STATE_DIR: %w", err)
+	}
+	f, err := os.CreateTemp(path, noteFile+".new-*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return "", fmt.Errorf("WEIR_STATE_DIR: %w", err)
+	}
+	return Directory(path), nil
+}
+
+// Read implements Place.
+func (d Directory) Read(context.Context, string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(string(d), noteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("WEIR_STATE_DIR: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, mostNote))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("WEIR_STATE_DIR: %w", err)
+	}
+	return data, nil
+}
+
+// Write implements Place.
+func (d Directory) Write(_ context.Context, _ string, data []byte) error {
+	err := replaceFile(filepath.Join(string(d), noteFile), func(*os.File) ([]byte, error) { return data, nil })
+	if err != nil {
+		return fmt.Errorf("WEIR_STATE_DIR: %w", err)
+	}
+	return nil
+}
+
+func (d Directory) String() string { return string(d) }

@@ -1,0 +1,168 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/bucket/redisstore"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/witness"
+	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+)
+
+// How long a write may be on no disk at a server: by default nats-server syncs every two minutes, and the one inside at least every second.
+const (
+	syncedOutside = 150 * time.Second
+	syncedInside  = 3 * time.Second
+)
+
+// refuseRestored refuses a start on a store that was put back from a backup, unless an operator has said so: then it is written down what
+// becomes of it, before anything is called. Every later start goes by that.
+func (w *Worker) refuseRestored(ctx context.Context) error {
+	k, err := w.openWitness()
+	if err != nil {
+		return err
+	}
+	found, err := k.Examine(ctx)
+	if err != nil {
+		return err
+	}
+	order, err := witness.ReadOrder(ctx, w.control, w.nc)
+	if err != nil {
+		return err
+	}
+	var open []string
+	settled := len(found) > 0
+	for i := range found {
+		if !found[i].Settled(order) {
+			open, settled = append(open, found[i].What), false
+		}
+	}
+	switch {
+	case w.settings.Restored && !settled:
+		if order, err = w.orderRestored(ctx, open); err != nil {
+			return err
+		}
+	case len(open) > 0 && !w.settings.Moved:
+		return refusedStore(open)
+	case len(open) > 0:
+		w.log.Warn("the store is taken for that of the weir which was stopped last, as --moved says", "signs", strings.Join(open, "; "))
+	case order != nil && w.settings.Counted && !order.Counted:
+		order.Counted = true
+		if err := order.Give(ctx, w.control); err != nil {
+			return err
+		}
+	}
+	if err := w.goOnRestored(ctx, order); err != nil {
+		return err
+	}
+	if err := k.Begin(ctx, w.flushControl); err != nil {
+		return err
+	}
+	w.witness = k
+	return nil
+}
+
+// flushControl returns when what was written into the control bucket is on disk, where that is this process's business.
+func (w *Worker) flushControl(ctx context.Context) error {
+	if w.server == nil || w.server.Disk() == nil {
+		return nil
+	}
+	return w.server.Disk().Flush(ctx, "KV_"+w.control.Bucket())
+}
+
+// openWitness finds where something is noted of the store, apart from it.
+func (w *Worker) openWitness() (*witness.Keeper, error) {
+	o := witness.Options{Conn: w.nc, JetStream: w.js, Control: w.control, Synced: syncedOutside, Log: w.log.With("component", "witness")}
+	if w.server != nil {
+		o.DataDir, o.Synced = w.settings.DataDir, syncedInside
+		o.Unsynced = w.settings.Durability != config.DurabilityAlways
+	}
+	if w.settings.StateDir != "" {
+		switch dir, err := witness.OpenDirectory(w.settings.StateDir); {
+		case err == nil:
+			o.Places = append(o.Places, dir)
+		case w.server != nil:
+			return nil, err
+		default: // an image may name a data directory that is not there beside a server elsewhere
+			w.log.Warn("nothing is noted beside the streams on this machine", "err", err)
+		}
+	}
+	if w.redis != nil {
+		o.Places = append(o.Places, patient{w.redis, w})
+	}
+	return witness.NewKeeper(o), nil
+}
+
+// patient is Redis as a place for notes: it may be away at the start, which is told.
+type patient struct {
+	witness.Place
+
+	w *Worker
+}
+
+// Read implements witness.Place.
+func (p patient) Read(ctx context.Context, store string) ([]byte, error) {
+	data, err := p.Place.Read(ctx, store)
+	if errors.Is(err, redisstore.ErrUnreachable) {
+		p.w.log.Warn("Redis does not answer: whether the streams were put back from a backup it cannot tell now", "err", err)
+		return nil, nil
+	}
+	return data, err
+}
+
+// Write implements witness.Place.
+func (p patient) Write(ctx context.Context, store string, data []byte) error {
+	if err := p.Place.Write(ctx, store, data); err != nil && !errors.Is(err, redisstore.ErrUnreachable) {
+		return err
+	}
+	return nil
+}
+
+// refusedStore says why a store is not gone on with, and the two ways on.
+func refusedStore(signs []string) error {
+	return cli.Refused(fmt.Errorf("%s. If this is a backup, or nobody knows, start once with `weir serve --restored`: what may have been called since it was made is parked as "+
+		"`unknown`, and no limit is exceeded. If it is what the weir that was stopped last has left, in another place, start once with "+
+		"`weir serve --moved`: jobs that were called since would be called again. `weir help operations` says more",
+		strings.Join(signs, "; and ")))
+}
+
+// orderRestored writes down that the store was restored, and tells what is gone.
+func (w *Worker) orderRestored(ctx context.Context, signs []string) (*witness.Order, error) {
+	order, err := witness.NewOrder(ctx, w.js, ledger.CallsStream, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	order.Who, order.Counted = cli.User(), w.settings.Counted
+	if err := order.Give(ctx, w.control); err != nil {
+		return nil, err
+	}
+	if err := w.flushControl(ctx); err != nil {
+		return nil, err
+	}
+	if len(signs) == 0 {
+		w.log.Warn("nothing tells that the store was restored but --restored: give that to one start only")
+	}
+	w.log.Error("the store was put back from a backup: what was accepted after the backup and before now is gone, and so are its results, letters and records; "+
+		"jobs of the backup that may have been called since are parked as unknown, or called again under their idempotency keys",
+		"last_call", order.From, "newest", order.Newest, "restored_at", order.At, "signs", strings.Join(signs, "; "), "who", order.Who)
+	return order, nil
+}
+
+// goOnRestored has the dispatcher go by an order.
+func (w *Worker) goOnRestored(ctx context.Context, order *witness.Order) error {
+	if order == nil {
+		return nil
+	}
+	until, err := order.Until(ctx, w.js)
+	if err != nil {
+		return err
+	}
+	w.restored = &dispatcher.Restoration{From: order.From, At: order.At, Until: until, Counted: order.Counted}
+	return nil
+}

@@ -1,0 +1,61 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+)
+
+// A job whose message is found missing while weir runs ends as a letter of what is known of it, whatever took the message: it was accepted. A
+// message that somebody deleted is told from one that the store lost by what the stream's leader has deleted (queue.Absence).
+
+// missingDetail says what became of a job's message.
+func (j *job) missingDetail(a queue.Absence) string {
+	which := fmt.Sprintf("message %d of %s", j.Seq, j.part.bucket.Name())
+	switch a {
+	case queue.DeletedByOthers:
+		return fmt.Sprintf("deleted: somebody deleted %s from the queue of this job, which had not ended", which)
+	case queue.Unexplained:
+		return fmt.Sprintf("lost: %s cannot be read any more: the store of its queue is damaged, or somebody deleted it; its producer has to hand the job in again", which)
+	case queue.LostByStore, queue.Present:
+	}
+	return fmt.Sprintf("lost: the store of its queue is damaged: %s cannot be read any more; its producer has to hand the job in again", which)
+}
+
+// buryMissing stores the letter of a job whose message is gone, and lets the job go. It blocks until it has, or the job is let go of otherwise.
+func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
+	outcome := Lost
+	if a == queue.DeletedByOthers {
+		outcome = Deleted
+	}
+	l := &deadletter.Letter{
+		API: w.name, Key: j.Queue.Key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Detail: j.missingDetail(a),
+		Origin: ledger.OriginOf(j.part.bucket.Name(), j.Seq, 0), Attempts: j.attempts, Status: j.status, Billed: j.doubt.known(), Keyed: j.doubt.keyed(),
+	}
+	if len(j.intents) > 0 || j.lost != nil || j.part.isRestored(j.Seq) {
+		l.Billed = deadletter.BilledUnknown
+	}
+	if m := j.message; m != nil {
+		l.JobID, l.Header, l.Redrives, l.ReplyTo, l.Accepted = m.ID, m.Header, m.Redrives, m.ReplyTo, j.accepted.Time()
+	} else if c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt); err == nil && c != nil && c.Stream == j.part.bucket.Name() && c.Seq == j.Seq {
+		l.JobID, l.Redrives, l.Accepted = c.Job, c.Redrives, c.Accepted
+	}
+	w.log.Error("an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
+		"job_id", l.JobID, "billed", l.Billed)
+	if w.persist(ctx, "dead letter", j, func() error {
+		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })
+		return err
+	}) {
+		if a == queue.LostByStore { // its stream goes on counting it
+			if err := w.noteTold(ctx, j.part, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
+				return // let go of: the next owner finds it
+			}
+		}
+		w.neverRecorded(j)
+		w.finish(j, outcome)
+	}
+}
