@@ -19,6 +19,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go"
@@ -27,7 +28,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Tail, Restored and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail, Restored and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -43,7 +44,9 @@ type Options struct {
 	MayBegin func(ctx context.Context) error
 	// SharedBy says where limits shared by all keys are counted: an address that all replicas must have in common, empty
 	// for this process.
-	SharedBy   string
+	SharedBy string
+	// Recorder notes how far calls have come, and knows how far those of ended processes had; nil for none.
+	Recorder   *recorder.Recorder
 	Now        func() bucket.Micros // the clock of every worker and its store
 	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
 	Replicas   int
@@ -197,6 +200,7 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	for _, w := range d.workersNow() {
 		workers.Go(func() error { return w.run(ctx, hard) })
 	}
+	workers.Go(func() error { d.retireRecorders(ctx); return nil })
 	if d.owner != nil {
 		workers.Go(func() error { d.probeContacts(sharing); return nil })
 	}

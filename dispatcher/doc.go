@@ -60,6 +60,10 @@
 //	  end                                                                         invalid, cancelled, over budget
 //	                         an intent behind the mark, or of a later owner     as with an intent alone: the mark was late
 //	a job, an intent         a result                                           finished
+//	                         no outcome; its process has ended, and noted that  waiting, as if there were no intent
+//	                           the call had not begun
+//	                         no outcome; its process has ended, and noted what  as that call's settling would have gone: a result, a
+//	                           the call came to                                   record and a mark, or a record and a letter
 //	                         no outcome; its call carried no idempotency key    a record, and a letter unknown
 //	                         no outcome; the api takes keys as it did then      a record, and called again with the same key
 //	                         no outcome; the api takes other keys now, or none  a record, and a letter unknown
@@ -67,6 +71,9 @@
 //
 //	a job of a backup that   no end in the backup, the api takes no keys        a letter unknown
 //	  was put back           no end in the backup, the api takes keys           waiting; it may have been called (restored.go)
+//
+// What was noted is in the flight recorder (dispatcher/recorder): flight.go writes to it and reads what ended processes left. Calls that
+// nobody settled are looked for there first; the pace of their keys goes on from what was noted, too.
 //
 // What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
 // has no name. So is a message that is found missing later (missing.go).

@@ -11,6 +11,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -280,6 +281,8 @@ func (w *apiWorker) storeIntents(p *partition) {
 			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price, Target: j.terms.api.Target(),
 			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
 		}
+		j.entry = w.d.opts.Recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
+		intents[i].Entry = j.entry.ID()
 	}
 	w.mu.Unlock()
 	p.markers.Intend(intents, func(seq uint64, err error) {
@@ -295,6 +298,7 @@ func (w *apiWorker) storeIntents(p *partition) {
 					j.intents = append(j.intents, mark)
 					w.madeLocked(j)
 				} else {
+					j.entry.LetGo()
 					j.terms.call.Conns.Release()
 					s.Unstage(j.Job)
 					w.restLocked(j, w.now().Add(loadRetry))
@@ -330,6 +334,7 @@ func (w *apiWorker) dropIntentsLocked(j *job) {
 		}
 	}
 	j.intents, j.intended, j.intendedBy = nil, 0, nil
+	j.entry.LetGo()
 }
 
 // withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
@@ -409,6 +414,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	unseen := j.Unseen
 	j.Unseen = false
 	first := j.Calls == 1
+	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
 	late := j.At.Until(w.now())
 	w.d.metrics.late.WithLabelValues(w.name).Observe(late.Seconds())
@@ -420,7 +426,10 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 		w.d.metrics.wait.WithLabelValues(w.name).Observe(since.Until(w.now()).Seconds())
 	}
 	fault.Pass(fault.CallNext)
-	r = w.send(ctx, j, httpcall.Hooks{Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall})
+	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
+	r = w.send(ctx, j, httpcall.Hooks{
+		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall, Begins: flight.begins, Left: flight.left,
+	})
 	if r.Barred && !r.Sent {
 		w.mu.Lock()
 		j.Calls--
@@ -429,15 +438,16 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 		w.unstart(ctx, j)
 		return r, false
 	}
-	w.sent(j)
-	j.answered(r)
-	j.terms.call.Conns.Release()
-	w.d.metrics.duration.WithLabelValues(w.name).Observe(r.Ended.Sub(r.Started).Seconds())
 	use := bucket.Use{Key: j.Queue.Key, Grant: j.Grant, Costs: j.Costs}
 	use.Actual, j.unsettled = w.actual(j, r)
 	if j.taken = j.Costs; use.Actual != nil {
 		j.taken = use.Actual
 	}
+	j.land(flight, r)
+	w.sent(j)
+	j.answered(r)
+	j.terms.call.Conns.Release()
+	w.d.metrics.duration.WithLabelValues(w.name).Observe(r.Ended.Sub(r.Started).Seconds())
 	w.settleGrants(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true
@@ -476,6 +486,9 @@ type job struct {
 
 	lastCall *deadletter.LastCall // what is known of the last call that was sent, for a letter; nil: nothing
 	lost     *foundIntent         // of a call nobody knows the outcome of, until that is settled
+	flown    *recorder.Found      // what its process noted of that call
+	entry    recorder.Entry       // of its call in the flight recorder
+	adopted  recorder.Entry       // of its call as a process before intended it, which had not begun
 	intents  []*intentMark
 	intended int // the call number its newest intent covers, 0 for none
 	// intendedBy are the terms that intent tells of.

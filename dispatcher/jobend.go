@@ -27,7 +27,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 		ingest.HeaderJobID: {m.ID}, ingest.HeaderAPI: {m.API}, ingest.HeaderKey: {ingest.HeaderText(m.Key)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(r.Status)},
 		ledger.HeaderAttempts: {strconv.Itoa(j.attempts)}, ledger.HeaderCalls: {strconv.Itoa(j.Calls)},
-		ledger.HeaderPrice:      {ledger.Money(j.terms.api.Price)},
+		ledger.HeaderPrice:      {ledger.Money(j.price())},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(j.accepted.Time())}, ledger.HeaderCalledAt: {ledger.Stamp(r.Started)}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
@@ -77,6 +77,9 @@ func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *l
 	}
 	if out.Verdict != httpcall.Delivered && out.Verdict != httpcall.Pushback {
 		c.Answer = httpcall.AnswerOf(j.terms.api, r)
+	}
+	if j.flown != nil {
+		j.asFlown(c)
 	}
 	return c
 }

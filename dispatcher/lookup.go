@@ -51,7 +51,7 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 	case c != nil && c.Call >= j.Calls: // it was to be called again
 		w.accountedFor(j)
 		w.update(func(s *schedule.Schedule) {
-			j.lost, j.Unseen, j.Calls, j.attempts, j.Deaths, j.Failed = nil, false, c.Call, c.Attempt, 0, c.Detail
+			j.lost, j.flown, j.Unseen, j.Calls, j.attempts, j.Deaths, j.Failed = nil, nil, false, c.Call, c.Attempt, 0, c.Detail
 			j.doubt.recall(c.Billed, c.Idempotency)
 			j.answeredAt = cmp.Or(c.Last().At, j.answeredAt)
 			w.dropIntentsLocked(j)

@@ -9,12 +9,14 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 )
 
 // A call that has an intent, and neither a record nor a result, is lost: it may have been made. Its record is stored before
 // anything else comes of its job, so that the ledger tells of every call that the api may have seen. It is told as one that
-// began when its intent was stored, with what the intent says of it: the configuration may be another by now.
+// began when its intent was stored, or when the flight recorder says, with what the intent says of it: the configuration may be another by
+// now.
 
 // lose notes that a job's last call is lost, unless its result is found.
 func (j *job) lose(i *foundIntent) {
@@ -57,6 +59,9 @@ func (w *apiWorker) settleLost(ctx context.Context, j *job) {
 }
 
 func (w *apiWorker) lostDetail(j *job) string {
+	if f := j.flown; f != nil && f.State > recorder.Prepared {
+		return fmt.Sprintf("the worker died while call %d was under way, which was sent at %s", j.Calls, ledger.Stamp(f.Begun))
+	}
 	if j.part.isRestored(j.Seq) {
 		return w.d.opts.Restored.detail()
 	}
@@ -83,15 +88,19 @@ func (w *apiWorker) buryLost(ctx context.Context, j *job) {
 // lostCall is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
 // when it was made nobody knows.
 func (w *apiWorker) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
+	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
 	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
 		j.taken = nil // nobody knows its costs
 	}
 	at := j.lost.stored
+	if j.flown != nil && !j.flown.Begun.IsZero() {
+		at = j.flown.Begun
+	}
 	c := w.record(j, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
 	j.asIntended(c)
-	if w.clock == schedule.OwnClock {
+	if w.clock == schedule.OwnClock && (j.flown == nil || j.flown.State == recorder.Untold) {
 		w.mu.Lock()
 		waits := w.now().Add(w.s.DrainTime(j.Queue.Limits))
 		w.mu.Unlock()

@@ -21,6 +21,7 @@ type metrics struct {
 	inquiries *prometheus.CounterVec
 	spend     *spending
 	unsettled *prometheus.CounterVec
+	recovered *prometheus.CounterVec
 	up        prometheus.Gauge
 }
 
@@ -48,11 +49,13 @@ func newMetrics(d *Dispatcher, r prometheus.Registerer) *metrics {
 			"api", "finding"),
 		spend:     &spending{spent: map[string]ledger.Spending{}},
 		unsettled: counter("weir_calls_unsettled_total", "Calls whose answer was to tell what they used, and did not.", "api"),
-		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
+		recovered: counter("weir_calls_recovered_total",
+			"Calls that had an intent and no outcome when a process was found to have ended, by what was noted of them: not_begun, answered or unknown.", "api", "noted"),
+		up: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_limiter_up", Help: "1 while slots can be asked for, 0 while calls hold because they cannot."}),
 	}
 	m.up.Set(1)
 	if r != nil {
-		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.inquiries, m.spend, m.unsettled, m.up, &gauges{d: d})
+		r.MustRegister(m.finished, m.calls, m.duration, m.wait, m.late, m.forfeited, m.restarts, m.damages, m.inquiries, m.spend, m.unsettled, m.recovered, m.up, &gauges{d: d})
 	}
 	return m
 }
@@ -100,6 +103,9 @@ func (m *metrics) announce(api string) {
 	}
 	m.spend.announce(api)
 	m.unsettled.WithLabelValues(api)
+	for _, noted := range []string{"not_begun", "answered", "unknown"} {
+		m.recovered.WithLabelValues(api, noted)
+	}
 	m.duration.WithLabelValues(api)
 	m.wait.WithLabelValues(api)
 	m.late.WithLabelValues(api)
@@ -113,18 +119,20 @@ var (
 	keysDesc     = prometheus.NewDesc("weir_keys", "Keys that have unfinished jobs.", []string{"api"}, nil)
 	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
 	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
+	missedDesc   = prometheus.NewDesc("weir_recorder_missed_total", "Calls of which the flight recorder had no room to note something.", nil, nil)
 	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, ownedDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, ownedDesc, missedDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.opts.Recorder.Missed()))
 	for _, w := range g.d.workersNow() {
 		n := w.counts()
 		for desc, v := range map[*prometheus.Desc]int{

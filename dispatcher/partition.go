@@ -7,6 +7,7 @@ import (
 
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,7 @@ type partition struct {
 	schedule.Partition
 	ownership.Tenure
 	number  int
+	name    recorder.Queue // for the flight recorder
 	bucket  *queue.Partition
 	markers *queue.Markers
 	closing bool        // its calls may end, none starts any more

@@ -7,6 +7,7 @@ import (
 	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 )
@@ -62,14 +63,20 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 	found := recovery.Found{
 		Recorded: j.Calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
 	}
+	var noted recorder.Found
 	if h.intent != nil {
 		found.Intended, found.Overruled = h.intent.Call, h.mark != nil && h.intent.overrules(h.mark)
+		noted = w.notedOf(j, h.intent)
+		found.Noted = noted.State
 	}
 	if found.Unrecorded() {
 		w.awaitRecordLocked(j)
 	}
 	switch recovery.Judge(found) {
 	case recovery.Waits:
+		if found.Intended > found.Recorded {
+			w.takeBackLocked(ctx, j, h.intent)
+		}
 	case recovery.HasResult:
 		j.Queue.Unsure = true
 		j.Settle()
@@ -84,10 +91,24 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 	case recovery.EndsByLast:
 		j.Settle()
 		w.running.Go(func() { w.endAgain(ctx, j, last) })
-	case recovery.Lost:
-		j.Queue.Unsure = true
-		j.Queue.Orphaned++
+	case recovery.Answered:
+		j.Queue.Noted = max(j.Queue.Noted, bucket.Micros(noted.TAT))
 		j.lose(h.intent)
+		j.flown = &noted
+		j.Unseen = false
+		j.Calls = h.intent.Call
+		j.Settle()
+		w.running.Go(func() { w.settleAnswered(ctx, j) })
+	case recovery.Lost:
+		if noted.State == recorder.Untold {
+			j.Queue.Unsure = true
+			j.Queue.Orphaned++
+		}
+		j.Queue.Noted = max(j.Queue.Noted, bucket.Micros(noted.TAT))
+		j.lose(h.intent)
+		if j.flown = &noted; !noted.Begun.IsZero() {
+			j.lastCall.Started = noted.Begun
+		}
 		j.Unseen = h.intent.Repeatable && j.First() // else it becomes a letter, and nobody waits for that
 		j.Calls, j.attempts = h.intent.Call, j.attempts+1
 		j.Settle()
@@ -111,7 +132,7 @@ func (w *apiWorker) holdAgainLocked(q *schedule.KeyQueue, until bucket.Micros, w
 // is certain. Beyond it a call may have been running at the crash: the intents tell. Then the key waits one interval with an
 // empty bucket, and so it does where there may be a call without an intent.
 func (w *apiWorker) floor(q *schedule.KeyQueue, now bucket.Micros) bucket.Micros {
-	known := w.recordedLocked(q.Key, q.Limits)
+	known := max(w.recordedLocked(q.Key, q.Limits), min(q.Noted, now.Add(w.s.DrainTime(q.Limits))))
 	if partitionOf(q).Clean || !q.Unsure && !w.untoldLocked(q) {
 		return known
 	}

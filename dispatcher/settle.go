@@ -27,8 +27,12 @@ const persistRetry = time.Second
 // settle brings a called job to exactly one of: done, buried, or waiting for its next call. What is known is stored
 // first, and only then is the job let go of.
 func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
+	w.conclude(ctx, j, r, j.crashed(httpcall.Judge(j.terms.api, r, time.Now())))
+}
+
+// conclude is settle with a verdict.
+func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, out httpcall.Outcome) {
 	api := j.terms.api
-	out := j.crashed(httpcall.Judge(api, r, time.Now()))
 	e := schedule.CallEnd{
 		Again: out.Verdict == httpcall.Again, PushedBack: out.Verdict == httpcall.Pushback, Denied: out.Verdict == httpcall.Denied, Fault: out.Fault,
 		Sent: r.Sent, After: out.After, Hold: out.Hold, Detail: out.Detail, Mend: out.Mend, Now: w.now(), Jitter: rand.Float64(),
@@ -41,8 +45,8 @@ func (w *apiWorker) settle(ctx context.Context, j *job, r httpcall.Response) {
 	if out.Counts() && !f.Free {
 		j.attempts++
 	}
-	j.doubt.add(out.Billed, api.KeyIdentity())
-	j.Deaths, j.status, j.lastCall = 0, cmp.Or(r.Status, j.status), cmp.Or(httpcall.LastCallOf(api, r), j.lastCall)
+	j.doubt.add(out.Billed, j.calledUnder())
+	j.Deaths, j.status, j.lastCall = 0, cmp.Or(r.Status, j.status), cmp.Or(j.lastCallOf(r), j.lastCall)
 	exhausted := out.Verdict == httpcall.Again && j.attempts >= api.Retry.Attempts
 	w.mu.Unlock()
 	if exhausted {
@@ -84,7 +88,11 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	}
 	fault.Pass(fault.CallAnswered)
 	msg := w.result(j, r)
-	if !w.persist(ctx, "result", j, func() error { return w.writeResult(j, msg) }) {
+	var at uint64
+	if !w.persist(ctx, "result", j, func() (err error) { at, err = w.writeResult(j, msg); return err }) {
+		return
+	}
+	if j.flown != nil && j.part.Lease != nil && !w.isKept(ctx, j, r, at) {
 		return
 	}
 	fault.Pass(fault.ResultStored)
@@ -98,12 +106,12 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 
 // writeResult writes a result, and a smaller one where the stream will never take it as it is: the call is paid for, and
 // its job must not stand in the way of all others.
-func (w *apiWorker) writeResult(j *job, msg *nats.Msg) error {
+func (w *apiWorker) writeResult(j *job, msg *nats.Msg) (at uint64, err error) {
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
+		at, err := awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(j.part.mayCall, msg, done) })
 		size := msg.Size()
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
-			return err
+			return at, err
 		}
 		w.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", j.message.ID, "key", j.Queue.Key,
 			"bytes", size, "err", err)
@@ -193,7 +201,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 			j.part.bucket.Discard(j.markSeq)
 		}
 		j.markSeq = seq
-		j.Failed, j.lost = c.Detail, nil
+		j.Failed, j.lost, j.flown = c.Detail, nil, nil
 		w.restLocked(j, notBefore)
 	})
 }
@@ -274,6 +282,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
 		w.dropIntentsLocked(j)
+		j.adopted.LetGo()
 		if j.markSeq != 0 {
 			p.bucket.Discard(j.markSeq)
 		}

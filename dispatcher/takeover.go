@@ -10,6 +10,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
 )
 
@@ -19,7 +20,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	p := &partition{
 		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
-	p.Of, p.Reading = p, true
+	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
 	if w.d.opts.Restored != nil {
 		p.restored = w.d.opts.Restored.Until[p.bucket.Name()]
 	}
@@ -27,6 +28,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
+	w.d.opts.Recorder.Look()                     // the owner before may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)
 	var reading, writing context.Context
@@ -183,7 +185,7 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	for _, q := range queues {
 		if partitionOf(q).lost.Load() {
-			w.s.Forget(q) // what rests now
+			w.forgetLocked(q) // what rests now
 		}
 	}
 	w.mu.Unlock()
@@ -223,12 +225,23 @@ func (w *apiWorker) removePartition(p *partition) {
 	w.mu.Unlock()
 	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
-			w.s.Forget(q)
+			w.forgetLocked(q)
 		}
 	})
 	w.mu.Lock()
 	w.s.ForgetWaiting(&p.Partition)
 	w.mu.Unlock()
+}
+
+// forgetLocked forgets the jobs of a queue that are not being called, and lets go of what was noted of them.
+func (w *apiWorker) forgetLocked(q *schedule.KeyQueue) {
+	for _, t := range q.Jobs {
+		if j, begun := t.Of.(*job); begun && t.Rests() {
+			j.entry.LetGo()
+			j.adopted.LetGo()
+		}
+	}
+	w.s.Forget(q)
 }
 
 // ownedPartition is one partition as this process owns it, nil when it does not.
@@ -250,6 +263,8 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
 func (w *apiWorker) abandon(j *job) {
 	w.accountedFor(j)
+	j.entry.LetGo()
+	j.adopted.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
 }
 

@@ -18,6 +18,7 @@ type terms struct {
 	api    *httpcall.API
 	call   *httpcall.Client
 	policy *schedule.Policy // the schedule's part of it
+	limits uint64           // tells those that keys share from others
 }
 
 func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
@@ -25,7 +26,7 @@ func (d *Dispatcher) newTerms(api *httpcall.API, former *terms) *terms {
 	if former != nil {
 		before = former.call
 	}
-	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, schedule.MaxCalls, before), policyOf(api)}
+	return &terms{api, httpcall.NewClient(api, "weir/"+d.opts.Version, schedule.MaxCalls, before), policyOf(api), sumOfLimits(api)}
 }
 
 func policyOf(api *httpcall.API) *schedule.Policy {

@@ -36,6 +36,8 @@ const (
 	DeleteNext   Point = "delete-next"   // finished jobs are not deleted
 	Deleted      Point = "deleted"       // finished jobs are, and nobody knows
 
+	AnswerFound Point = "answer-found" // at the start: a call that was answered, nothing stored about it
+
 	LimitsStored Point = "limits-stored" // the checkpoint of shared limits is, and nobody knows
 )
 
@@ -50,6 +52,10 @@ const (
 	NoDedupe    Bug = "no-dedupe"    // the same id twice is two jobs
 	LimiterOpen Bug = "limiter-open" // what the limiter cannot know it takes for unused
 	AnswerFirst Bug = "answer-first" // a refused producer is told 429 before its letter is stored
+
+	RecordLate  Bug = "record-late"  // that a call begins is noted when it has ended
+	RecordMixed Bug = "record-mixed" // a call is given another one's answer
+	StaleBoot   Bug = "stale-boot"   // what was noted before the machine was started again is believed
 )
 
 // Order is what a process is told to do. The zero value orders nothing.

@@ -22,3 +22,9 @@ func Bugs() []Bug { return nil }
 
 // Env is empty in this build: it knows no orders.
 func (Order) Env() []string { return nil }
+
+// Boot is empty in this build.
+func Boot() string { return "" }
+
+// BootEnv is empty in this build.
+func BootEnv(string) string { return "" }

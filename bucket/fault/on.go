@@ -19,26 +19,27 @@ const Built = true
 const (
 	crashVariable   = "TORTURE_CRASH" // a point, a colon, and which time it is passed
 	plantedVariable = "TORTURE_PLANTED"
+	bootVariable    = "TORTURE_BOOT"
 )
 
 // Points are all there are.
 func Points() []Point {
 	return []Point{
 		JobStored, RefusalNext, LetterStored, EventStored, LeaseStored, EpochDropped, EpochStored, UnknownFound, IntentStored,
-		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, LimitsStored,
+		CallNext, CallSent, CallAnswered, ResultStored, RecordStored, RetryStored, LetterKept, DeleteNext, Deleted, AnswerFound, LimitsStored,
 	}
 }
 
 // Rare reports a point that is passed a few times in a life at the most.
 func (p Point) Rare() bool {
 	return slices.Contains([]Point{
-		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored,
+		LeaseStored, EpochDropped, EpochStored, UnknownFound, RefusalNext, LetterStored, EventStored, LetterKept, LimitsStored, RetryStored, AnswerFound,
 	}, p)
 }
 
 // Bugs are all there are.
 func Bugs() []Bug {
-	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst}
+	return []Bug{DeleteFirst, NoIntent, NoFence, NoDedupe, LimiterOpen, AnswerFirst, RecordLate, RecordMixed, StaleBoot}
 }
 
 // Env is the environment that gives a process the order.
@@ -80,3 +81,9 @@ func Pass(p Point) {
 
 // Planted reports whether this process was told to have the bug.
 func Planted(b Bug) bool { return told().bug == b }
+
+// Boot is the machine's boot that the process is to believe in, 36 letters, or "" for the machine's own.
+func Boot() string { return os.Getenv(bootVariable) }
+
+// BootEnv has a process believe that the machine was started anew.
+func BootEnv(id string) string { return bootVariable + "=" + id }

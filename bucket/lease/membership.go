@@ -86,7 +86,7 @@ type Membership struct {
 // Join begins a lease. Keep renews it.
 func (r *Registry) Join(ctx context.Context, m Member) (*Membership, error) {
 	m.Right = Right.Milliseconds()
-	l := &Membership{registry: r, session: r.presence.nameSession(nuid.Next()), member: m}
+	l := &Membership{registry: r, session: r.nameSession(nuid.Next()), member: m}
 	l.renewed.Store(new(time.Now()))
 	revision, err := r.put(ctx, memberKey(l.session), marshalMember(m), 0)
 	if err != nil {

@@ -46,7 +46,7 @@ func claimKey(p PartitionID) string { return claimPrefix + p.API + "." + strconv
 type Registry struct {
 	js       jetstream.JetStream
 	kv       jetstream.KeyValue
-	presence *presence
+	presence Presence // nil: nobody is looked for
 }
 
 // OpenRegistry makes the bucket exist.
@@ -57,7 +57,7 @@ func OpenRegistry(ctx context.Context, js jetstream.JetStream, replicas int) (*R
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{js: js, kv: kv, presence: newPresence()}, nil
+	return &Registry{js: js, kv: kv}, nil
 }
 
 // FindRegistry is the registry of a server; nil where no replica has shared anything.
@@ -69,7 +69,7 @@ func FindRegistry(ctx context.Context, js jetstream.JetStream) (*Registry, error
 	case err != nil:
 		return nil, fmt.Errorf("key-value bucket %s: %w", LeasesBucket, err)
 	}
-	return &Registry{js: js, kv: kv, presence: newPresence()}, nil
+	return &Registry{js: js, kv: kv}, nil
 }
 
 // put stores a value in the place of the revision given, and of no other.

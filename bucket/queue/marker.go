@@ -52,6 +52,8 @@ type Intent struct {
 	// KeySum is the KeySum of the job's key: who takes the partition over calls nothing of the key before it has read the
 	// job. 0: not written; then it calls nothing at all until then.
 	KeySum uint64 `json:"key_sum,omitempty"`
+	// Entry is the number under which the flight recorder of its owner's process tells how far the call has come. 0: none does.
+	Entry uint64 `json:"entry,omitempty"`
 }
 
 // RetryMark is what a restart must know of a job that was called and will be called again.

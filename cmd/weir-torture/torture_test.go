@@ -136,6 +136,8 @@ func TestTorture(t *testing.T) {
 		"external server": "--worker-kills 2 --server-kills 3 --stops 1 --cuts 4 --takeovers 1 --disk-fulls 1",
 		"embedded server": "--server embedded --worker-kills 10 --stops 0 --cuts 2",
 		"idempotent":      "--idempotent --server embedded --worker-kills 8 --stops 0 --cuts 4",
+		"what is noted":   "--server embedded --worker-kills 8 --stops 0 --cuts 0 --at intent-stored --at call-next --at call-answered --at answer-found",
+		"power losses":    "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",
 		"the planted bugs' points": "--server embedded --worker-kills 5 --stops 0 --cuts 0 --at call-answered --at call-sent --at job-stored " +
 			"--at refusal-next --at record-stored",
 	} {
@@ -150,6 +152,9 @@ func TestTorture(t *testing.T) {
 		fault.AnswerFirst: {"--server embedded --worker-kills 2 --at refusal-next", "refused"},
 		fault.LimiterOpen: {"--server embedded --worker-kills 5 --at record-stored", "over-rate"},
 		fault.NoFence:     {"--worker-kills 0 --server-kills 0 --takeovers 1", "called twice"},
+		fault.RecordLate:  {"--server embedded --worker-kills 3 --at call-sent", "called twice"},
+		fault.RecordMixed: {"--server embedded --worker-kills 4 --at call-answered", "answers"},
+		fault.StaleBoot:   {"--server embedded --worker-kills 0 --power-losses 2", "called twice"},
 	} {
 		plans[bug] = planted.args + without + " --stops 0 --cuts 0 --planted " + string(bug)
 		caught[bug], breaks[bug] = startTorture(t, bin, places, plans[bug]), planted.breaks

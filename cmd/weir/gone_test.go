@@ -2,17 +2,30 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
+	"weir/dispatcher/recorder"
 	"weir/ingest/await"
 )
 
-// TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine, at once; one that is stopped is not.
+// TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine and directory, at once; one that is stopped is
+// not, and so is nobody to who looks elsewhere.
 func TestGoneAreKnown(t *testing.T) {
-	r := newReplicas(t, oneServer(t), 3, fmt.Sprintf(replicaAPI, notIdempotent))
+	state := t.TempDir()
+	looking, err := recorder.Open(recorder.Options{Dir: state, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Skip(err)
+	}
+	elsewhere, err := recorder.Open(recorder.Options{Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReplicas(t, oneServer(t), 3, fmt.Sprintf(replicaAPI, notIdempotent), "WEIR_STATE_DIR="+state)
 	js, err := jetstream.New(r.nc)
 	if err != nil {
 		t.Fatal(err)
@@ -21,6 +34,7 @@ func TestGoneAreKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	registry.Show(looking)
 	sessions := map[string]string{}
 	all := make(chan struct{})
 	go func() {
@@ -41,5 +55,26 @@ func TestGoneAreKnown(t *testing.T) {
 			t.Errorf("%s, session %s: gone is %v", instance, sessions[instance], !want)
 		}
 	}
+	registry.Show(elsewhere)
+	for instance, session := range sessions {
+		if registry.Gone(session) {
+			t.Errorf("%s is gone for who cannot know", instance)
+		}
+	}
 	r.signal(1, syscall.SIGCONT)
+}
+
+// TestSuccessorTakesOverAtOnce: whoever follows a weir that was killed on its machine, beside an external server, does not wait for its
+// lease.
+func TestSuccessorTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newReplicas(t, oneServer(t), 1, fmt.Sprintf(replicaAPI, notIdempotent), "WEIR_STATE_DIR="+t.TempDir())
+	for range 2 {
+		r.procs[0].kill()
+		killed := time.Now()
+		r.startOne(0) // returns when it dispatches
+		if took := time.Since(killed); took > lease.Term {
+			t.Errorf("its successor was ready after %v: it has waited for the lease", took)
+		}
+	}
 }

@@ -32,8 +32,9 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/ledger", "ingest bucket bucket/stream bucket/queue deadletter"},
 	{"dispatcher/httpcall", "ingest bucket deadletter dispatcher/schedule dispatcher/ledger"},
 	{"dispatcher/ownership", "bucket bucket/stream bucket/lease bucket/queue"},
-	{"dispatcher/recovery", ""},
-	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recovery"},
+	{"dispatcher/recorder", "bucket/fault"},
+	{"dispatcher/recovery", "dispatcher/recorder"},
+	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recorder dispatcher/recovery"},
 	{"cmd/internal/fakeapi", ""},
 	{"cmd/internal/machine", ""},
 	{"cmd/internal/child", "cmd/internal/machine"},
@@ -60,9 +61,9 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/witness", "bucket/stream"},
-	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore"},
+	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore"},
 	{"cmd/weir", "*"},
-	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
+	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
 }
 

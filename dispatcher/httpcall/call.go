@@ -38,11 +38,15 @@ type Wire struct {
 	Wrote time.Time // when the last of the request was; zero: it never was
 }
 
-// Hooks are what a call tells and asks while it is made. Both may be nil, and neither may block.
+// Hooks are what a call tells and asks while it is made. Each may be nil, and none may block.
 type Hooks struct {
 	Wrote func() // the request has been handed to the network; called from another goroutine
 	// MayWrite is asked when nothing but the first byte is left to be sent. Where the answer is no nothing is sent.
 	MayWrite func() bool
+	// Begins is told when the first byte is about to be handed to the network, and Left when the first bytes were; from another goroutine.
+	// Where Begins says no nothing is sent. Both are told again where nothing had left and another connection is tried.
+	Begins func() bool
+	Left   func()
 }
 
 // Client makes the calls of one api. It is safe for concurrent use.
@@ -82,7 +86,8 @@ var (
 func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	ctx, cancel := withTimeout(ctx, c.API.Timeout)
 	defer cancel()
-	w := wire{mayWrite: h.MayWrite}
+	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
+	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: w.got, WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
@@ -131,6 +136,8 @@ type wire struct {
 	conn     *countedConn
 	before   int64
 	mayWrite func() bool // nil: always
+	begins   func() bool // nil: always
+	left     func()      // nil: nobody is told
 	barred   atomic.Bool
 	kept     bool // the connection had carried a call before
 	wrote    atomic.Pointer[time.Time]
@@ -148,6 +155,23 @@ func (w *wire) told() Wire {
 	return told
 }
 
+// begin is asked before the connection writes: it reports false where nothing may be written.
+func (w *wire) begin(c *countedConn) bool {
+	if w.begins == nil || w.begins() {
+		return true
+	}
+	c.shut.Store(true)
+	w.barred.Store(true)
+	return false
+}
+
+// done lets go of the connection, which other calls may use.
+func (w *wire) done() {
+	if w.conn != nil {
+		w.conn.call.CompareAndSwap(w, nil)
+	}
+}
+
 func (w *wire) got(info httptrace.GotConnInfo) {
 	next, ok := info.Conn.(*countedConn)
 	if !ok {
@@ -163,6 +187,7 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 		return
 	}
 	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0
+	next.call.Store(w)
 }
 
 // sent reports whether anything was written.

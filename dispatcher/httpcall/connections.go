@@ -196,6 +196,7 @@ type countedConn struct {
 	written atomic.Int64
 	shut    atomic.Bool // nothing may be written any more
 	closed  atomic.Bool
+	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
 }
 
 var errShut = errors.New("the connection broke before the answer")
@@ -205,9 +206,18 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	if c.shut.Load() {
 		return 0, errShut
 	}
+	first := c.call.Load()
+	if first != nil && !first.begin(c) {
+		return 0, errShut
+	}
 	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
 	n, err := c.Conn.Write(p)
 	c.written.Add(int64(n - len(p)))
+	if first != nil && n > 0 {
+		if c.call.CompareAndSwap(first, nil); first.left != nil {
+			first.left()
+		}
+	}
 	return n, err
 }
 

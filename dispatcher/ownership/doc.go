@@ -21,6 +21,8 @@
 //     written after the owner sent it: by then its 3 s are over, if clocks run apart by less than a fourth, and two
 //     seconds more have passed by one that keeps time. Each membership tells its own right: that of an earlier version,
 //     which does not, is taken for 5 s and is waited out for 7 s. An earlier version waits 7 s for everybody.
+//     Or by somebody who knows that the owner's process has ended (lease.Presence): then it starts no calls, and those that
+//     it made have ended.
 //  4. A partition is released only when all its calls have ended, and what came of them is stored.
 //
 // How stale anybody's view is decides how soon a partition moves, not whether it is safe. While the registry itself is

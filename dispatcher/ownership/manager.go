@@ -217,8 +217,11 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 	tick := time.NewTicker(planEvery)
 	defer tick.Stop()
 	left := soft.Done()
-	for {
+	for looking := true; ; {
 		m.mu.Lock()
+		if looking {
+			m.o.lookFor(m.opts.Registry.Gone)
+		}
 		actions, err := m.planLocked(membership)
 		done := m.o.leaving && m.o.empty()
 		m.mu.Unlock()
@@ -231,9 +234,11 @@ func (m *Manager) plan(ctx, soft, hard context.Context, membership *lease.Member
 		if done {
 			return nil
 		}
+		looking = false
 		select {
 		case <-m.wake:
 		case <-tick.C:
+			looking = true
 		case <-left:
 			left = nil
 			m.tell((*state).leave)

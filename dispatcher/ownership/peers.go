@@ -15,6 +15,7 @@ type peer struct {
 	revision uint64
 	seen     time.Time // when its revision was first seen
 	heard    bool      // it has renewed while this replica looked
+	gone     bool      // its process is known to have ended
 }
 
 // watchBegins says that the registry is seen from its beginning.
@@ -98,6 +99,13 @@ func (o *state) end(session string) {
 	o.targets = nil
 }
 
+// lookFor notes which members' processes are known to have ended.
+func (o *state) lookFor(gone func(session string) bool) {
+	for session, m := range o.members {
+		m.gone = m.gone || session != o.self && gone(session)
+	}
+}
+
 // others is what the other members tell of an api.
 func (o *state) others(api string) (all Others) {
 	for session, m := range o.members {
@@ -112,7 +120,7 @@ func (o *state) others(api string) (all Others) {
 	return all
 }
 
-// expelDead names the members that have not been heard of for too long.
+// expelDead names the members that have not been heard of for too long, or whose process is known to have ended.
 func (o *state) expelDead(now time.Time) []action {
 	if now.Sub(o.renewed) > mostGap {
 		return nil // it is the registry that is silent
@@ -124,7 +132,7 @@ func (o *state) expelDead(now time.Time) []action {
 		if o.steady.After(since) {
 			since = o.steady
 		}
-		if session == o.self || !m.Lapsed(since, now) {
+		if session == o.self || !m.gone && !m.Lapsed(since, now) {
 			continue
 		}
 		actions = o.expel(actions, session, m.revision)

@@ -129,6 +129,7 @@ func AwaitNoRival(ctx context.Context, r *lease.Registry, sharedBy string, rules
 		case s := <-seen:
 			o.see(s, time.Now())
 		case <-tick.C:
+			o.lookFor(r.Gone)
 		case err := <-watched:
 			cancel(nil)
 			if err == nil {
@@ -169,7 +170,7 @@ func rival(o *state, sharedBy string, rules map[string]bucket.Rules, now time.Ti
 	undecided := error(nil)
 	for _, m := range o.members {
 		switch err := conflict(sharedBy, m.Member, rules); {
-		case err == nil, m.Lapsed(m.seen, now):
+		case err == nil, m.gone, m.Lapsed(m.seen, now):
 		case m.heard:
 			return err
 		default:

@@ -17,7 +17,8 @@ import (
 //
 //	O1  a partition is claimed only where it was released, or where the session that claimed it before has ended for good
 //	O2  a session is ended only by a write that names its newest renewal, which nobody has seen change for a term and a
-//	    margin; the session itself has not started a call since a margin before its term ended, and cannot renew any more
+//	    margin; the session itself has not started a call since a margin before its term ended, and cannot renew any more. Or its
+//	    process is known to have ended, which is known where it left its notes; what it sent before names an earlier renewal
 //	O3  a partition is released only when all its calls have ended and what came of them is stored
 //
 // So no two replicas start calls of one partition at the same time: the one that claims it last does so after the other

@@ -264,6 +264,32 @@ func TestSilentRegistry(t *testing.T) {
 	wants(t, o.plan(now), actionExpel)
 }
 
+// TestTheEndedAreNotWaitedFor: a member whose process is known to have ended is expelled at once, again where its last renewal came late;
+// any other when it has not been heard of for long enough.
+func TestTheEndedAreNotWaitedFor(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	o := newState("self", "a", now)
+	o.see(lease.Sighting{Session: "dead", Revision: 4, Member: &lease.Member{Instance: "b"}}, now)
+	o.see(lease.Sighting{Session: "silent", Revision: 5, Member: &lease.Member{Instance: "c"}}, now)
+	o.see(lease.Sighting{Session: "self", Revision: 6, Member: &lease.Member{Instance: "a"}}, now)
+	o.see(lease.Sighting{}, now)
+	if actions := o.expelDead(now); len(actions) > 0 {
+		t.Fatalf("%+v, and nobody is known to have ended", actions)
+	}
+	o.lookFor(func(session string) bool { return session != "silent" })
+	actions := o.expelDead(now)
+	if len(actions) != 1 || actions[0].do != actionExpel || actions[0].session != "dead" || actions[0].revision != 4 {
+		t.Fatalf("%+v", actions)
+	}
+	if len(o.expelDead(now)) > 0 {
+		t.Error("it is expelled twice at once")
+	}
+	o.expelled("dead", false, 7, now)
+	if actions = o.expelDead(now); len(actions) != 1 || actions[0].revision != 7 {
+		t.Errorf("its last renewal came late: %+v", actions)
+	}
+}
+
 // TestLeftToOthers: a replica that has left an api to others gets none of its partitions, unless all have, or one is of a version that
 // shares with everybody.
 func TestLeftToOthers(t *testing.T) {

@@ -1,5 +1,7 @@
 package recovery
 
+import "weir/dispatcher/recorder"
+
 // Found is what is known of a job that was found.
 type Found struct {
 	// Recorded is the number of the last call that a record or a retry mark tells of, 0 for none.
@@ -10,6 +12,8 @@ type Found struct {
 	Result bool
 	// Intended is the number of the call that the newest intent is of, 0 for none.
 	Intended int
+	// Noted is what the process that wrote the newest intent noted of its call, where that process is known to have ended.
+	Noted recorder.State
 	// Ending says that a mark tells of the job's end, which was decided on without a call.
 	Ending bool
 	// Overruled says that the newest intent is later than that mark, so that a call may have begun after the end was decided on.
@@ -26,22 +30,27 @@ const (
 	EndsByMark             // its end was decided on: its letter is stored, again perhaps
 	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
 	Lost                   // a call of it may have been made, and nothing tells what came of it
+	Answered               // its last call was answered, and nothing was stored of that: it ends as the call did
 )
 
 // Unrecorded reports whether a call of the job may have been made that no record tells of.
-func (f Found) Unrecorded() bool { return f.Intended > f.Recorded || f.Result && !f.Ended }
+func (f Found) Unrecorded() bool {
+	return f.Intended > f.Recorded && f.Noted != recorder.Prepared || f.Result && !f.Ended
+}
 
 // Judge says what becomes of a job that was found.
 func Judge(f Found) Fate {
 	switch {
 	case f.Result && !f.Ended:
 		return HasResult
-	case f.Ending && (f.Intended == 0 || !f.Overruled):
+	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
 	case f.Ended:
 		return EndsByLast
-	case f.Intended > f.Recorded:
-		return Lost
+	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
+		return Waits
+	case f.Noted == recorder.Answered:
+		return Answered
 	}
-	return Waits
+	return Lost
 }

@@ -3,6 +3,7 @@ package recovery_test
 import (
 	"testing"
 
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 )
 
@@ -24,6 +25,17 @@ func TestJudge(t *testing.T) {
 		{"an end without a call", recovery.Found{Ending: true}, recovery.EndsByMark},
 		{"an end decided on with an intent in store that no call followed", recovery.Found{Intended: 1, Ending: true}, recovery.EndsByMark},
 		{"a later owner intended a call after that", recovery.Found{Intended: 1, Ending: true, Overruled: true}, recovery.Lost},
+		{"its call is noted as not begun", recovery.Found{Intended: 1, Noted: recorder.Prepared}, recovery.Waits},
+		{"its second call is noted as not begun", recovery.Found{Recorded: 1, Intended: 2, Noted: recorder.Prepared}, recovery.Waits},
+		{"its call is noted as not begun, and has a result", recovery.Found{Intended: 1, Noted: recorder.Prepared, Result: true}, recovery.HasResult},
+		{"its call is noted as begun", recovery.Found{Intended: 1, Noted: recorder.Begun}, recovery.Lost},
+		{"its call is noted as sent", recovery.Found{Intended: 1, Noted: recorder.Left}, recovery.Lost},
+		{"its call is noted as answered", recovery.Found{Intended: 1, Noted: recorder.Answered}, recovery.Answered},
+		{"its call is noted as answered, and recorded", recovery.Found{Recorded: 1, Intended: 1, Noted: recorder.Answered}, recovery.Waits},
+		{"its call is noted as answered, and has a result", recovery.Found{Intended: 1, Noted: recorder.Answered, Result: true}, recovery.HasResult},
+		{"its call is noted as settled, and nothing is stored", recovery.Found{Intended: 1, Noted: recorder.Settled}, recovery.Lost},
+		{"a later owner's intent is noted as not begun", recovery.Found{Intended: 1, Ending: true, Overruled: true, Noted: recorder.Prepared}, recovery.EndsByMark},
+		{"a later owner's call is noted as answered", recovery.Found{Intended: 1, Ending: true, Overruled: true, Noted: recorder.Answered}, recovery.Answered},
 		{"a later owner's call is recorded", recovery.Found{Recorded: 1, Intended: 1, Ending: true, Overruled: true}, recovery.Waits},
 	} {
 		if got := recovery.Judge(c.found); got != c.want {
@@ -38,14 +50,18 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
 	for n := range 1 << 4 {
 		for recorded := range 4 {
-			for intended := range 5 {
+			for i := range 5 * (int(recorder.Settled) + 1) {
+				intended := i % 5
 				f := recovery.Found{
 					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
+					Noted: recorder.State(i / 5),
 				}
 				got := recovery.Judge(f)
 				switch {
-				case got == recovery.Waits && f.Unrecorded():
+				case got == recovery.Waits && (f.Unrecorded() || intended > recorded && f.Noted != recorder.Prepared):
 					t.Errorf("%+v waits to be called again, and may have been called", f)
+				case got == recovery.Answered && (f.Noted != recorder.Answered || intended <= recorded):
+					t.Errorf("%+v ends by an answer that nobody noted", f)
 				case got == recovery.Waits && f.Result, got == recovery.Lost && f.Result && !f.Ended:
 					t.Errorf("%+v has a result, and is %d", f, got)
 				case got == recovery.Lost && !f.Unrecorded():

@@ -28,18 +28,23 @@ type Ends struct {
 	Results map[string]int       // by job id
 	Taken   map[string]time.Time // when a job that has a result, or a letter though it was taken, was stored; by job id
 	Letters []Letter
-	Calls   map[string]int // that weir says it made for a job with a result; by job id
-	Events  map[string]int // throttled, by job id
+	Calls   map[string]int   // that weir says it made for a job with a result; by job id
+	Events  map[string]int   // throttled, by job id
+	Answers map[string]int64 // the call that a result is of, as the api numbered it; by job id
 }
 
 // readEnds reads the streams of results, letters and events.
 func readEnds(ctx context.Context, js jetstream.JetStream) (*Ends, error) {
-	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}}
+	e := &Ends{Results: map[string]int{}, Taken: map[string]time.Time{}, Calls: map[string]int{}, Events: map[string]int{}, Answers: map[string]int64{}}
 	err := errors.Join(
 		readStream(ctx, js, ledger.ResultsStream, "weir.results.>", func(m jetstream.Msg) {
 			id := m.Headers().Get(ingest.HeaderJobID)
 			e.Results[id]++
 			e.Taken[id] = timeOf(m.Headers().Get(ledger.HeaderAcceptedAt))
+			var answer struct{ Call int64 }
+			if json.Unmarshal(m.Data(), &answer) == nil && answer.Call > 0 {
+				e.Answers[id] = answer.Call
+			}
 			e.Calls[id], _ = strconv.Atoi(m.Headers().Get(ledger.HeaderCalls))
 		}),
 		readStream(ctx, js, deadletter.Stream, ">", func(m jetstream.Msg) {

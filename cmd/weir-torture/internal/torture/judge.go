@@ -63,6 +63,7 @@ func Judge(e *Evidence) *Report {
 	r.Restores, r.Unnoticed, r.RestoresTold, r.Flips = len(e.SetBacks), e.Unnoticed, e.Heard.restored, len(e.Damages)
 	e.judgeEnds(r)
 	e.judgeCalls(r)
+	e.judgeFlights(r)
 	e.judgeOrder(r)
 	e.judgeRates(r)
 	e.judgeSpend(r)

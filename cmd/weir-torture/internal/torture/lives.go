@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket/fault"
 	"weir/bucket/stream"
+	"weir/dispatcher/recorder"
 )
 
 // Bounds of one life.
@@ -58,6 +59,9 @@ func (s *stage) live(ctx, faults context.Context) error {
 		if err := end(); err != nil {
 			return err
 		}
+		if l.power {
+			s.losePower()
+		}
 		if done := n + 1; done%25 == 0 {
 			s.talk("%d of %d", done, len(s.plan.lives))
 		}
@@ -66,6 +70,23 @@ func (s *stage) live(ctx, faults context.Context) error {
 	s.over.Store(int64(len(s.plan.lives)))
 	return s.stayUp(ctx)
 }
+
+// losePower makes of a kill the end of the machine: it has another boot from now on, and what weir noted in mapped memory is as it may
+// stand on a disk then, which is as of any earlier moment.
+func (s *stage) losePower() {
+	s.mu.Lock()
+	s.boots++
+	s.mu.Unlock()
+	n, err := recorder.SetBack(s.state())
+	if err != nil {
+		s.note("power was lost, and the flight recorder could not be set back: %v", err)
+	}
+	s.count(losePower)
+	s.talk("power is lost: %d calls are set back", n)
+}
+
+// losePower is how losses of power are counted.
+const losePower kind = "power lost"
 
 // one is one life. A weir that ends by itself, because the server was away for instance, is started again.
 func (s *stage) one(ctx context.Context, l life, name string) error {

@@ -42,6 +42,7 @@ type Options struct {
 	Settings      []string // only these are changed; empty: all
 	Reloads       bool     // weir reads its file again on SIGHUP: some changes come so
 	IdleKills     int      // kill -9 of weir while nothing is queued; not of a fleet
+	PowerLosses   int      // kill -9 of weir, after which nothing counts that it noted beside its store; not of a fleet
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not of a fleet
 	Revocations   int      // spells in which the api answers 401; not of a fleet
 	Restores      int      // a backup of the store is put back; of the server inside
@@ -107,8 +108,8 @@ func (o *Options) Validate() error {
 	if o.Durability != "always" && o.Durability != "interval" {
 		wrong = append(wrong, fmt.Errorf("--durability is %q, not always or interval", o.Durability))
 	}
-	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0) {
-		wrong = append(wrong, errors.New("chosen points and planted bugs need a weir and a weir-torture built with -tags torture: make torture"))
+	if !o.Hooked && (o.Bug != "" || len(o.Points) > 0 || o.PowerLosses > 0) {
+		wrong = append(wrong, errors.New("chosen points, planted bugs and power losses need a weir and a weir-torture built with -tags torture: make torture"))
 	}
 	return errors.Join(append(wrong, o.validateSettings(), o.validateFleet())...)
 }
@@ -138,8 +139,8 @@ func (o *Options) validateFleet() error {
 		return nil
 	case o.Server != External:
 		return errors.New("replicas share external servers: --replicas goes with --server external")
-	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations > 0:
-		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits and --revocations are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses > 0:
+		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations and --power-losses are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
 	case len(o.Points) > 0:
 		return errors.New("--at is for one weir: a fleet is killed at random")
 	case o.Keys%fleetPartitions != 0:
@@ -221,6 +222,7 @@ func (o *Options) Counts() []Count {
 		{"config-changes", "changes of the configuration: applied, applied just before a kill, or in the file that the next start finds", &o.ConfigChanges, 8, 2},
 		{"idle-kills", "kill -9 of weir while nothing is queued", &o.IdleKills, 3, 0},
 		{"memory-limits", "starts of weir with little or much memory, and a burst of large jobs and of many keys", &o.MemoryLimits, 1, 0},
+		{"power-losses", "kill -9 of weir, after which the machine has another boot and the flight recorder is set back (-tags torture)", &o.PowerLosses, 0, 0},
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
 		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
 		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},

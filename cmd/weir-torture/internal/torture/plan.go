@@ -29,6 +29,7 @@ type life struct {
 	calls    bool          // not before it has called
 	takeover bool          // not killed: stopped, replaced, and then let go on
 	idle     int           // killed so often while nothing is queued
+	power    bool          // killed, and what it noted beside its store is set back
 	memory   int           // MiB that it is told to hold at the most
 	restore  bool          // its store is copied, and the copy put back when another weir has gone on with it
 	flip     *flip         // bytes of its store are flipped
@@ -88,6 +89,14 @@ func newPlan(o *Options) *plan {
 	for range o.Takeovers {
 		at := r.IntN(len(p.lives) + 1)
 		p.lives = slices.Insert(p.lives, at, life{takeover: true, calls: true, delay: between(r, 500*time.Millisecond, 1500*time.Millisecond)})
+	}
+	for range o.PowerLosses {
+		at := r.IntN(len(p.lives) + 1)
+		l := life{power: true, calls: true, delay: between(r, 50*time.Millisecond, 1500*time.Millisecond)}
+		if len(points) > 0 {
+			l.order = fault.Order{Point: fault.CallSent, Nth: 1 + r.IntN(30)}
+		}
+		p.lives = slices.Insert(p.lives, at, l)
 	}
 	for left := o.IdleKills; left > 0; left -= idleInARow {
 		at := r.IntN(len(p.lives) + 1)

@@ -3,6 +3,7 @@ package torture
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (f *fleet) startReplica(r *replica) error {
 	for _, l := range r.nats {
 		urls = append(urls, "nats://"+l.addr())
 	}
-	env := append(f.plainWorkerEnv(r.name, fault.Order{}),
+	env := append(f.plainWorkerEnv(r.name, fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.o.Dir, "state-"+r.name), // a machine of its own
 		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", nodes), "WEIR_REDIS_URL=redis://"+r.redis.addr(), nameVariable+"="+r.name, "WEIR_SECRETS="+nameVariable)
 	p, err := f.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
 	if err != nil {

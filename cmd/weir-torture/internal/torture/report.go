@@ -59,11 +59,17 @@ type Report struct {
 	Unknown              int `json:"unknown"`
 	UnknownCalled        int `json:"unknown_called"`
 	UnknownExplained     int `json:"unknown_explained"`
+	UnknownUnderWay      int `json:"unknown_under_way"` // their call had begun, and was not answered, when weir was killed
+	UnknownAnswered      int `json:"unknown_answered"`  // of those, the api had answered before, and weir had no time to note it
+	UnknownUnnamed       int `json:"unknown_unnamed"`   // parked for a kill -9, and no call of theirs was under way at any
+	OthersAnswers        int `json:"others_answers"`    // results with the answer of another job's call
 	OtherLetters         int `json:"other_letters"`
 	Refused              int `json:"refused"`
 	LateTries            int `json:"late_tries"` // of refused jobs, that arrived when there was room again
 	RefusedWithoutLetter int `json:"refused_without_letter"`
 	RefusedWithoutEvent  int `json:"refused_without_event"`
+
+	NamesUnknown bool `json:"names_unknown"` // UnknownUnnamed must be 0: nothing but kills made calls unknown
 
 	Fullest   float64       `json:"fullest"` // the fullest window, of what is allowed in it
 	FullestOf string        `json:"fullest_of"`
@@ -181,8 +187,12 @@ func (r *Report) findings() []Finding {
 	if r.Idempotent && !r.Changed {
 		unexplained = r.Unknown // there need be none
 	}
-	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api",
-		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled)
+	if r.NamesUnknown {
+		unexplained += r.UnknownUnnamed
+	}
+	add("unknown parked", unexplained, "%d (%.3f %% of accepted), %d explained by an intent; %d of them had reached the api, %d were under way at a kill (%d answered just before); %d were not, and were parked for it",
+		r.Unknown, percent(r.Unknown, r.Accepted), r.UnknownExplained, r.UnknownCalled, r.UnknownUnderWay, r.UnknownAnswered, r.UnknownUnnamed)
+	add("answers", r.OthersAnswers, "%d results have that of another job's call", r.OthersAnswers)
 	add("other letters", r.OtherLetters, "%d of accepted jobs", r.OtherLetters)
 	add("refused", r.RefusedWithoutLetter+r.RefusedWithoutEvent, "%d told 429; %d without a letter, %d without an event%s",
 		r.Refused, r.RefusedWithoutLetter, r.RefusedWithoutEvent, r.lateTries())

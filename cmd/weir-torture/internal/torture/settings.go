@@ -72,7 +72,12 @@ func (s *stage) keys() []string {
 
 // workerEnv are the settings of the one weir, under this name.
 func (s *stage) workerEnv(instance string, order fault.Order) []string {
-	env := s.plainWorkerEnv(instance, order)
+	env := append(s.plainWorkerEnv(instance, order), "WEIR_STATE_DIR="+s.state())
+	s.mu.Lock()
+	if s.boots > 0 {
+		env = append(env, fault.BootEnv(fmt.Sprintf("%036d", s.boots)))
+	}
+	s.mu.Unlock()
 	if s.o.Server == External {
 		return append(env, "WEIR_NATS_URL="+s.urls[0], "WEIR_REPLICAS=1")
 	}

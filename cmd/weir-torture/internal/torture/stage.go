@@ -75,6 +75,7 @@ type stage struct {
 	damages   []damage
 	heard     heard
 	unnoticed int          // backups that were put back and started without a word
+	boots     int          // of the machine, as weir is told
 	over      atomic.Int64 // lives
 	cleanup   []func() error
 }
@@ -221,6 +222,9 @@ func (s *stage) setUpDisk() (err error) {
 }
 
 func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
+
+// state is where one weir notes how far its calls have come.
+func (s *stage) state() string { return filepath.Join(s.o.Dir, "state") }
 
 // startServer starts the nats-server where it was before.
 func (s *stage) startServer(ctx context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ownership"
+	"weir/dispatcher/recorder"
 )
 
 // open makes every stream exist and puts the parts together. Streams that all apis share stay as former has them.
@@ -89,7 +90,7 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Letters: w.letters, Control: w.control, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(), Restored: w.restored,
-		Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+		Recorder: w.recorder, Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
 
@@ -109,12 +110,32 @@ func (w *Worker) share(ctx context.Context) error {
 	if err != nil || w.server != nil {
 		return err
 	}
+	shares.Show(w.recorder)
 	w.shares = shares
 	rules := map[string]bucket.Rules{}
 	for i := range w.config.APIs {
 		rules[w.config.APIs[i].Name] = w.config.APIs[i].Rules
 	}
 	return ownership.AwaitNoRival(ctx, w.shares, w.sharedBy(), rules)
+}
+
+// openRecorder starts to note how far calls have come, where there is a place for that. Without one a kill -9 costs more jobs that are
+// unknown, and nothing else: so it is no reason to refuse a start.
+func (w *Worker) openRecorder() {
+	switch {
+	case !w.settings.Has(config.RoleDispatch):
+		return
+	case w.settings.StateDir == "":
+		w.log.Info("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown; set WEIR_STATE_DIR to a directory on a local disk")
+		return
+	}
+	r, err := recorder.Open(recorder.Options{Dir: w.settings.StateDir, Log: w.log})
+	if err != nil {
+		w.log.Warn("no flight recorder is kept: after a kill -9 every call that had an intent and no outcome is unknown", "path", w.settings.StateDir, "err", err)
+		return
+	}
+	w.recorder = r
+	w.onStop("flight recorder", r.Close)
 }
 
 // sharedBy tells the other replicas where this one counts shared limits.

@@ -19,6 +19,7 @@ import (
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/recorder"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -56,6 +57,7 @@ type Worker struct {
 	pauses      *control.Pauses
 	redis       *limitstate.Redis   // nil where limits are counted in the process
 	limits      *limitstate.Options // nil where this one does not dispatch
+	recorder    *recorder.Recorder  // nil where none is kept
 	shares      *lease.Registry     // where replicas share the partitions, with an external server
 	intake      *ingest.Service
 	http        *console.Server
@@ -147,6 +149,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.refuseRestored(ctx); err != nil {
 		return nil, err
 	}
+	w.openRecorder()
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,70 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/deadletter"
+)
+
+// byKill is how the letter of a job begins that was parked because weir ended while its call was under way, or may have been.
+const byKill = "the worker died "
+
+// noted is how long an answer may take from the api to where weir has noted it, on a machine that lets nobody wait.
+const noted = 50 * time.Millisecond
+
+// judgeFlights names the call of each job that a kill made unknown: it had reached the api, and was not answered. It also looks whether
+// results have the answers of their own calls.
+func (e *Evidence) judgeFlights(r *Report) {
+	r.NamesUnknown = e.Options.namesUnknown()
+	calls, numbers := map[string][]*fakeapi.Arrival{}, map[int64]string{}
+	for i := range e.Arrivals {
+		a := &e.Arrivals[i]
+		id := jobOf(a)
+		calls[id] = append(calls[id], a)
+		numbers[a.Number] = id
+	}
+	for _, l := range e.Ends.Letters {
+		if l.Reason != string(deadletter.Unknown) || !strings.HasPrefix(l.Detail, byKill) {
+			continue
+		}
+		slack := noted + e.stampError()
+		switch {
+		case e.underWay(calls[l.Job], 0):
+			r.UnknownUnderWay++
+			continue
+		case e.underWay(calls[l.Job], slack):
+			r.UnknownUnderWay++
+			r.UnknownAnswered++
+			continue
+		}
+		if r.UnknownUnnamed++; r.NamesUnknown {
+			r.example("unknown, and not under way at a kill", fmt.Sprintf("%s, %d calls: %s", l.Job, len(calls[l.Job]), l.Detail))
+		}
+	}
+	for id, number := range e.Ends.Answers {
+		if of, arrived := numbers[number]; arrived && of != id {
+			r.OthersAnswers++
+			r.example("another job's answer", fmt.Sprintf("%s has that of %s", id, of))
+		}
+	}
+}
+
+// namesUnknown reports whether every job that a kill made unknown must have had a call under way: one weir, which is killed on a machine
+// that stays up, beside its own notes.
+func (o *Options) namesUnknown() bool {
+	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
+}
+
+// underWay reports whether weir was killed while one of these calls was under way, give or take slack.
+func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
+	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
+		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
+			at := k.At.Sub(e.Began)
+			return k.What != "server" && time.Duration(a.At)-slack <= at && (a.End == 0 || at <= time.Duration(a.End)+slack)
+		})
+	})
+}

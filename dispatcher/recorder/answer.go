@@ -1,0 +1,189 @@
+package recorder
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"slices"
+	"time"
+)
+
+// Answer is what a call came to, as it was judged when it ended: whoever settles it later need not judge it again, by other terms perhaps.
+type Answer struct {
+	Verdict   uint8 // as the writer counts them
+	Sent      bool  // at least a byte may have left
+	Cut       bool  // the answer broke off
+	More      bool  // its body was longer than what is kept, or than what there was room for
+	Fault     bool
+	HoldSpent bool
+	Status    int
+	Started   time.Time
+	Ended     time.Time
+	After     time.Duration
+	HoldWait  time.Duration
+
+	Billed, Reason, Detail, HoldHeader, Mend, ContentType string // each at most MaxText
+
+	Limits    uint64  // says of which limits Taken is
+	Taken     []int64 // what the call took of them; at most MaxTaken
+	Unsettled uint64  // bits, of the same limits
+	Body      []byte
+}
+
+// Bounds of what is noted of an answer beside its body, which has the rest of MaxBody.
+const (
+	MaxText  = 1 << 10
+	MaxTaken = 64
+	MaxBody  = mostChunks * chunkBytes
+)
+
+// clone is a copy that its writer does not change.
+func (a *Answer) clone() *Answer {
+	c := *a
+	c.Taken, c.Body = slices.Clone(a.Taken), slices.Clone(a.Body)
+	return &c
+}
+
+const answerFixed = 1 + 1 + 2 + 8 + 8 + 8 + 8 + 8 + 8 + 2
+
+func (a *Answer) texts() [6]*string {
+	return [...]*string{&a.Billed, &a.Reason, &a.Detail, &a.HoldHeader, &a.Mend, &a.ContentType}
+}
+
+// room is what the answer takes without its body.
+func (a *Answer) room() int {
+	n := answerFixed + 8*min(len(a.Taken), MaxTaken)
+	for _, text := range a.texts() {
+		n += 2 + min(len(*text), MaxText)
+	}
+	return n
+}
+
+// flags are the answer's yes and no, bit by bit as readAnswer has them.
+func (a *Answer) flags(more bool) (f byte) {
+	for i, is := range [...]bool{a.Sent, a.Cut, a.More || more, a.Fault, a.HoldSpent} {
+		if is {
+			f |= 1 << i
+		}
+	}
+	return f
+}
+
+// pen writes into chunks, one after another.
+type pen struct {
+	chunks [mostChunks][]byte
+	in, at int // the next byte's place
+}
+
+func (p *pen) write(b []byte) {
+	for len(b) > 0 {
+		n := copy(p.chunks[p.in][p.at:], b)
+		b = b[n:]
+		p.on(n)
+	}
+}
+
+func (p *pen) on(n int) {
+	if p.at += n; p.at == chunkBytes {
+		p.in, p.at = p.in+1, 0
+	}
+}
+
+func (p *pen) text(s string) {
+	s = s[:min(len(s), MaxText)]
+	p.number(uint64(len(s)), 2)
+	for len(s) > 0 {
+		n := copy(p.chunks[p.in][p.at:], s)
+		s = s[n:]
+		p.on(n)
+	}
+}
+
+func (p *pen) number(n uint64, bytes int) {
+	if chunk := p.chunks[p.in]; chunkBytes-p.at > 8 {
+		binary.LittleEndian.PutUint64(chunk[p.at:], n) // what is too much of it is written over
+		p.at += bytes
+		return
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	p.write(b[:bytes])
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum is that of all that was written.
+func (p *pen) sum() (sum uint32) {
+	for _, chunk := range p.chunks[:p.in] {
+		sum = crc32.Update(sum, castagnoli, chunk)
+	}
+	if p.at > 0 {
+		sum = crc32.Update(sum, castagnoli, p.chunks[p.in][:p.at])
+	}
+	return sum
+}
+
+// write writes the answer with so much of its body.
+func (a *Answer) write(p *pen, body int) {
+	p.number(uint64(a.Verdict), 1)
+	p.number(uint64(a.flags(body < len(a.Body))), 1)
+	p.number(uint64(a.Status), 2)
+	for _, n := range [...]int64{a.Started.UnixNano(), a.Ended.UnixNano(), int64(a.After), int64(a.HoldWait), int64(a.Limits), int64(a.Unsettled)} {
+		p.number(uint64(n), 8)
+	}
+	taken := a.Taken[:min(len(a.Taken), MaxTaken)]
+	p.number(uint64(len(taken)), 2)
+	for _, n := range taken {
+		p.number(uint64(n), 8)
+	}
+	for _, text := range a.texts() {
+		p.text(*text)
+	}
+	p.write(a.Body[:body])
+}
+
+var errAnswer = errors.New("an answer that ends before it is whole")
+
+// readAnswer reads what write wrote.
+func readAnswer(b []byte) (*Answer, error) {
+	var short bool
+	number := func(bytes int) (n uint64) {
+		if len(b) < bytes {
+			short = true
+			return 0
+		}
+		for i := bytes - 1; i >= 0; i-- {
+			n = n<<8 | uint64(b[i])
+		}
+		b = b[bytes:]
+		return n
+	}
+	a := &Answer{Verdict: uint8(number(1))}
+	flags := number(1)
+	for i, is := range [...]*bool{&a.Sent, &a.Cut, &a.More, &a.Fault, &a.HoldSpent} {
+		*is = flags&(1<<i) != 0
+	}
+	a.Status = int(number(2))
+	a.Started, a.Ended = time.Unix(0, int64(number(8))), time.Unix(0, int64(number(8)))
+	a.After, a.HoldWait = time.Duration(number(8)), time.Duration(number(8))
+	a.Limits, a.Unsettled = number(8), number(8)
+	n := int(number(2))
+	if n > MaxTaken {
+		return nil, errAnswer
+	}
+	for range n {
+		a.Taken = append(a.Taken, int64(number(8)))
+	}
+	for _, text := range a.texts() {
+		n := int(number(2))
+		if short || n > MaxText || n > len(b) {
+			return nil, errAnswer
+		}
+		*text, b = string(b[:n]), b[n:]
+	}
+	if short {
+		return nil, errAnswer
+	}
+	a.Body = append([]byte(nil), b...)
+	return a, nil
+}

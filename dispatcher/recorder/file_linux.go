@@ -1,0 +1,136 @@
+package recorder
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/bucket/fault"
+
+	"golang.org/x/sys/unix"
+)
+
+// localSystems are file systems of which it is known that a lock is the kernel's own, and that a mapping is the file. A lock in a network
+// may be lost by a process that lives.
+var localSystems = []uint32{
+	unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
+	0x2fc12fc1, // ZFS
+	0xca451a4e, // bcachefs
+}
+
+const zeros = 1 << 20 // are written at once
+
+// create makes this process's file, locked before anybody can see it under its name, and maps it.
+func (r *Recorder) create() (err error) {
+	if r.boot, err = bootID(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(r.dir, &fs); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	if !slices.Contains(localSystems, uint32(fs.Type)) {
+		return fmt.Errorf("%w: %s is on a file system of type %#x, and only those of this machine lock as is needed: name a directory on a local disk or in memory",
+			ErrUnfit, r.dir, fs.Type)
+	}
+	temporary := r.path + unbornSuffix
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	if err = r.fill(file); err == nil {
+		err = os.Rename(temporary, r.path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrUnfit, err), os.Remove(temporary), file.Close())
+	}
+	r.file = file
+	return nil
+}
+
+// fill locks a new file, gives it all the room on the disk that it will ever need, and writes its header. A page that there was no room for
+// would end whoever writes to it.
+func (r *Recorder) fill(file *os.File) error {
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("lock it: %w", err)
+	}
+	size := r.size.bytes()
+	empty := make([]byte, zeros)
+	for at := int64(0); at < size; at += zeros {
+		if _, err := file.WriteAt(empty[:min(zeros, size-at)], at); err != nil {
+			return err
+		}
+	}
+	data, err := unix.Mmap(int(file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return fmt.Errorf("map it: %w", err)
+	}
+	r.data = data
+	head := make([]uint64, headerBytes/8)
+	device, inode := placeOf(file)
+	copy(head, []uint64{magic, version, uint64(r.size.Entries), uint64(r.size.Chunks), r.name, device, inode, uint64(os.Getpid()), uint64(time.Now().UnixNano())})
+	boot := make([]byte, (headSum-headBoot)*8)
+	copy(boot, r.boot)
+	copy(head[headBoot:], wordsOf(boot))
+	head[headSum] = headSumOf(head)
+	for i, word := range head {
+		binary.NativeEndian.PutUint64(data[i*8:], word)
+	}
+	return nil
+}
+
+func unmap(data []byte) error { return unix.Munmap(data) }
+
+// bootID names the time since this machine was started.
+func bootID() (string, error) {
+	if id := fault.Boot(); id != "" {
+		return id, nil
+	}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	const letters = 36
+	if text := strings.TrimSpace(string(id)); err == nil && len(text) == letters {
+		return text, nil
+	}
+	return "", errors.Join(errors.New("this system does not tell when it was started"), err)
+}
+
+// placeOf is where a file is: a copy of it is elsewhere.
+func placeOf(file *os.File) (device, inode uint64) {
+	var s unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &s); err != nil {
+		return 0, 0
+	}
+	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
+}
+
+// openEnded opens a file whose process has ended: nobody has it locked, and its process did before it could be found.
+func openEnded(path string) (file *os.File, ended bool) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, false
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		_ = file.Close() // nothing was done with it
+		return nil, false
+	}
+	return file, true
+}
+
+// readFile reads a file whole, if it is of a size that one may have.
+func readFile(file *os.File) ([]byte, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > (Size{1 << 20, 1 << 16}).bytes() {
+		return nil, errors.New("it is larger than one can be")
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(file, data)
+	return data, err
+}

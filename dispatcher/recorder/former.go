@@ -1,0 +1,286 @@
+package recorder
+
+import (
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weir/bucket/fault"
+)
+
+// Found is what a former process noted of a call.
+type Found struct {
+	State  State
+	Begun  time.Time // zero where it had not
+	TAT    int64     // the key's after the call, 0 where it had not begun
+	Answer *Answer   // where State is Answered
+}
+
+// former is what processes left that have ended.
+type former struct {
+	lives   map[uint64]*life
+	useless map[uint64]struct{}  // files that were told of, and are not looked at again; of at most mostFiles
+	entries map[uint64]leftEntry // by id
+}
+
+// life is one file.
+type life struct {
+	path    string
+	started uint64
+	seen    time.Time
+}
+
+type leftEntry struct {
+	words  []uint64
+	of     uint64 // the name of its life
+	state  State
+	answer *Answer
+}
+
+func newFormer() former {
+	return former{lives: map[uint64]*life{}, useless: map[uint64]struct{}{}, entries: map[uint64]leftEntry{}}
+}
+
+// Bounds of what stays of ended processes: a weir that is killed before it has settled anything leaves its file, and so may the next.
+const (
+	mostLives = 8
+	mostFiles = 256 // that are looked at
+	unborn    = 10 * time.Minute
+)
+
+// Look reads the files of those processes that have ended since it was looked last. It blocks while they are read.
+func (r *Recorder) Look() {
+	if r == nil {
+		return
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+fileSuffix))
+	if err != nil {
+		return // of a wrong pattern, which this is not
+	}
+	for _, path := range files[:min(len(files), mostFiles)] {
+		name, ok := nameOf(filepath.Base(path))
+		_, known := r.former.lives[name]
+		_, useless := r.former.useless[name]
+		if !ok || known || useless || name == r.name {
+			continue
+		}
+		r.lookAtLocked(path, name)
+	}
+	r.forgetSomeLocked()
+}
+
+// removeUnborn removes files whose processes ended while they made them.
+func (r *Recorder) removeUnborn() {
+	files, err := filepath.Glob(filepath.Join(r.dir, filePrefix+"*"+unbornSuffix))
+	if err != nil {
+		return // of a wrong pattern, which this is not
+	}
+	for _, path := range files {
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > unborn {
+			r.remove(path)
+		}
+	}
+}
+
+// lookAtLocked reads one file, if its process has ended.
+func (r *Recorder) lookAtLocked(path string, name uint64) {
+	file, ended := openEnded(path)
+	if !ended {
+		return
+	}
+	defer func() { _ = file.Close() }() // it was read
+	data, err := readFile(file)
+	if err != nil {
+		r.former.useless[name] = struct{}{}
+		r.log.Warn("a flight recorder's file cannot be read; what was under way then is judged by its intents", "path", path, "err", err)
+		return
+	}
+	head, why := readHeader(file, data, name, r.boot)
+	if why == otherBoot {
+		r.remove(path)
+		return
+	}
+	if why != "" {
+		r.former.useless[name] = struct{}{}
+		r.log.Warn("a flight recorder's file is of no use: what was under way then is judged by its intents", "path", path, "reason", why)
+		return
+	}
+	r.former.lives[name] = &life{path: path, started: wordsOf(data[:headerBytes])[headStarted], seen: time.Now()}
+	open := 0
+	for id, e := range readEntries(data, head, name) {
+		if other, twice := r.former.entries[id]; twice && (other.state != e.state || !slices.Equal(other.words[wordID:], e.words[wordID:])) {
+			e.state = Untold // it was adopted, and is something else now
+		}
+		r.former.entries[id] = e
+		if e.state == Begun || e.state == Left || e.state == Answered {
+			open++
+		}
+	}
+	r.log.Info("found the flight recorder of a process that has ended", "path", path, "under_way", open)
+}
+
+// Why a file is of no use.
+const (
+	otherBoot = "the machine has been started again"
+	notWhole  = "it is not whole"
+)
+
+// readHeader says how large a file's parts are, or why it is of no use.
+func readHeader(file *os.File, data []byte, name uint64, boot string) (size Size, why string) {
+	if len(data) < headerBytes {
+		return size, notWhole
+	}
+	head := wordsOf(data[:headerBytes])
+	size = Size{Entries: int(min(head[headEntries], 1<<20)), Chunks: int(min(head[headChunks], 1<<16))}
+	device, inode := placeOf(file)
+	switch {
+	case head[headMagic] != magic || head[headSum] != headSumOf(head):
+		return size, notWhole
+	case head[headVersion] != version:
+		return size, "it is of another version"
+	case head[headName] != name || head[headDevice] != device || head[headInode] != inode:
+		return size, "it is a copy"
+	case string(data[headBoot*8:headBoot*8+len(boot)]) != boot && !fault.Planted(fault.StaleBoot):
+		return size, otherBoot
+	case size.bytes() != int64(len(data)):
+		return size, notWhole
+	}
+	return size, ""
+}
+
+// readEntries are a file's entries that say something, by their numbers. Of two with the same number, which nobody writes, none says
+// anything.
+func readEntries(data []byte, size Size, name uint64) map[uint64]leftEntry {
+	all := map[uint64]leftEntry{}
+	for i := range size.Entries {
+		from := headerBytes + i*entryBytes
+		words := wordsOf(data[from : from+entryBytes])
+		state := stateOf(words, name)
+		if state == Untold {
+			continue
+		}
+		e := leftEntry{words: words, of: name, state: state}
+		if state == Answered {
+			if e.answer = answerOf(data, size, words); e.answer == nil {
+				e.state = Left // an answer that is not whole is none
+			}
+		}
+		if _, twice := all[words[wordID]]; twice {
+			e.state = Untold
+		}
+		all[words[wordID]] = e
+	}
+	return all
+}
+
+// answerOf is the answer that an entry names, nil where it is not whole.
+func answerOf(data []byte, size Size, entry []uint64) *Answer {
+	length, sum := int64(entry[wordAnswer]>>32), uint32(entry[wordAnswer])
+	if length > MaxBody {
+		return nil
+	}
+	var b []byte
+	for i := 0; int64(len(b)) < length; i++ {
+		n := chunksAt(entry, i)
+		if int(n) >= size.Chunks {
+			return nil
+		}
+		from := size.chunksFrom() + int64(n)*chunkBytes
+		b = append(b, data[from:from+min(chunkBytes, length-int64(len(b)))]...)
+	}
+	if crc32.Checksum(b, castagnoli) != sum {
+		return nil
+	}
+	a, err := readAnswer(b)
+	if err != nil {
+		return nil
+	}
+	return a
+}
+
+// forgetSomeLocked removes the oldest files where there are too many.
+func (r *Recorder) forgetSomeLocked() {
+	for len(r.former.lives) > mostLives {
+		oldest := uint64(0)
+		for name, l := range r.former.lives {
+			if oldest == 0 || l.started < r.former.lives[oldest].started {
+				oldest = name
+			}
+		}
+		r.forgetLocked(oldest)
+	}
+}
+
+func (r *Recorder) forgetLocked(name uint64) {
+	r.remove(r.former.lives[name].path)
+	delete(r.former.lives, name)
+	for id, e := range r.former.entries {
+		if e.of == name {
+			delete(r.former.entries, id)
+		}
+	}
+}
+
+// Find is what a process that has ended noted of a call, under the entry that its intent names. Untold is everything that is not certain.
+func (r *Recorder) Find(id uint64, c Call) Found {
+	if r == nil || id == 0 {
+		return Found{}
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	e, ok := r.former.entries[id]
+	if !ok || e.state == Untold || e.state == Settled || !c.is(e.words) {
+		return Found{}
+	}
+	f := Found{State: e.state, Answer: e.answer}
+	if e.state != Prepared {
+		f.Begun, f.TAT = time.UnixMicro(int64(e.words[wordBegun])), int64(e.words[wordTAT])
+	}
+	return f
+}
+
+// Gone reports whether the process of a name is known to have ended. It does not block for long: it reads the process's file at most once.
+func (r *Recorder) Gone(name string) bool {
+	if r == nil {
+		return false
+	}
+	of, ok := nameOf(filePrefix + name + fileSuffix)
+	if !ok || of == r.name {
+		return false
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	if _, known := r.former.lives[of]; !known {
+		r.lookAtLocked(filepath.Join(r.dir, fileName(of)), of)
+	}
+	_, known := r.former.lives[of]
+	return known
+}
+
+// Retire lets go of what former processes left: all of it is settled. With kept of it only what was found longer ago than that.
+func (r *Recorder) Retire(kept time.Duration) {
+	if r == nil {
+		return
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	for name, l := range r.former.lives {
+		if time.Since(l.seen) >= kept {
+			r.forgetLocked(name)
+		}
+	}
+}
+
+// Former is how many files of former processes there are.
+func (r *Recorder) Former() int {
+	if r == nil {
+		return 0
+	}
+	r.formerMu.Lock()
+	defer r.formerMu.Unlock()
+	return len(r.former.lives)
+}

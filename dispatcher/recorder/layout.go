@@ -1,0 +1,136 @@
+package recorder
+
+import "encoding/binary"
+
+// The file, version 1, in words of eight bytes as this machine has them:
+//
+//	a page     the header
+//	entries    of entryWords each
+//	chunks     of chunkBytes each
+//
+// A later version has another number, and says nothing to this one.
+const (
+	magic   = 0x7265636f72643031 // "record01"
+	version = 1
+
+	headerBytes = 4096
+	entryWords  = 24
+	entryBytes  = entryWords * 8
+	chunkBytes  = 4096
+	mostChunks  = 17 // of one answer: 64 KiB of body, and what else there is to say
+)
+
+// The words of the header.
+const (
+	headMagic = iota
+	headVersion
+	headEntries
+	headChunks
+	headName // of the process's life, which the file is named after
+	headDevice
+	headInode
+	headPID
+	headStarted                // when the process made it, in nanoseconds: of two files the later one tells more
+	headBoot                   // 36 letters
+	headSum     = headBoot + 5 // over all before
+)
+
+// The words of an entry.
+const (
+	wordState = iota // a sum over all others, by what the entry says
+	wordID
+	wordStream
+	wordStream2
+	wordSeq
+	wordAccepted
+	wordNumber
+	wordEpoch
+	wordKeySum
+	wordBegun // when the call began, in microseconds
+	wordTAT
+	wordAnswer // the answer's length, and its sum
+	wordChunks // five words, with the numbers of mostChunks chunks
+	_
+	_
+	_
+	_
+	wordsUsed
+)
+
+// State is what an entry says of its call.
+type State int8
+
+// The states. Untold is that of everything that is not whole, or of another call.
+const (
+	Untold   State = iota
+	Prepared       // it has not begun
+	Begun          // its first byte may have left
+	Left           // its first bytes have left
+	Answered       // it has ended
+	Settled        // and what it came to is stored
+)
+
+// tags make the same entry's sum another one for each state.
+var tags = [...]uint64{Untold: 0, Prepared: 0x9ae16a3b2f90404f, Begun: 0xc3a5c85c97cb3127, Left: 0xb492b66fbe98f273, Answered: 0x2545f4914f6cdd1d, Settled: 0xff51afd7ed558ccd}
+
+// sumOf is what the first word of an entry is that says s. Every step is one to one, so that no change of a single word keeps the sum.
+func sumOf(entry []uint64, name uint64, s State) uint64 {
+	sum := name ^ tags[s]
+	for _, word := range entry[1:entryWords] {
+		sum = (sum ^ word) * 0x9e3779b97f4a7c15
+		sum ^= sum >> 32
+	}
+	if sum == 0 {
+		return 1 // 0 stands for an entry that is being written
+	}
+	return sum
+}
+
+// stateOf is what an entry says.
+func stateOf(entry []uint64, name uint64) State {
+	if entry[wordState] == 0 {
+		return Untold
+	}
+	for s := Prepared; s <= Settled; s++ {
+		if entry[wordState] == sumOf(entry, name, s) {
+			return s
+		}
+	}
+	return Untold
+}
+
+// headSumOf is the header's sum.
+func headSumOf(head []uint64) uint64 {
+	sum := uint64(magic)
+	for _, word := range head[:headSum] {
+		sum = (sum ^ word) * 0x9e3779b97f4a7c15
+		sum ^= sum >> 32
+	}
+	return sum
+}
+
+// chunksAt are the numbers of an entry's chunks.
+func chunksAt(entry []uint64, i int) uint16 { return uint16(entry[wordChunks+i/4] >> (16 * (i % 4))) }
+
+// wordsOf are bytes as words.
+func wordsOf(b []byte) []uint64 {
+	words := make([]uint64, len(b)/8)
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(b[i*8:])
+	}
+	return words
+}
+
+// Size is how much a file has room for.
+type Size struct {
+	Entries int // calls that are prepared, run, or are not settled; at most 1<<20
+	Chunks  int // of 4 KiB, of answers that are not settled; at most 1<<16
+}
+
+// Usual is the size of a worker's file: 10 MiB, of which it touches as much as it uses.
+var Usual = Size{Entries: 8192, Chunks: 2048}
+
+func (s Size) chunksFrom() int64 { return headerBytes + int64(s.Entries)*entryBytes }
+
+// bytes is the size of the file.
+func (s Size) bytes() int64 { return s.chunksFrom() + int64(s.Chunks)*chunkBytes }

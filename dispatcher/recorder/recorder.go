@@ -1,0 +1,413 @@
+package recorder
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"weir/bucket/fault"
+)
+
+// Recorder is one process's own file, and what those left that ended before it on the same machine. It is safe for concurrent use. A nil
+// Recorder notes nothing and knows nothing.
+type Recorder struct {
+	dir, path string
+	name      uint64
+	boot      string
+	size      Size
+	file      *os.File // holds the lock
+	data      []byte   // the mapping
+	words     []uint64 // the same
+	log       *slog.Logger
+
+	mixed atomic.Pointer[Answer] // a planted bug's
+
+	broken atomic.Bool // the mapping cannot be written: nothing is noted any more
+	stuck  atomic.Bool // and what it says cannot be taken back: no call that it says has not begun may begin
+	missed atomic.Int64
+
+	mu     sync.Mutex // guards what follows
+	nextID uint64
+	slots  []slot
+	free   []uint32 // entries, used last first
+	parked list     // entries whose intents were taken back, oldest first
+	chunks []uint16 // that are free, used last first
+
+	formerMu sync.Mutex // guards former
+	former   former
+}
+
+// slot is what is known in memory of one entry.
+type slot struct {
+	id         uint64 // 0: free
+	prev, next uint32 // while parked; the number of slots: none
+	parked     bool
+	begun      bool
+	chunks     int8 // that are its own
+}
+
+// Options of a Recorder. Dir and Log are required.
+type Options struct {
+	Dir  string
+	Size Size // zero: Usual
+	Log  *slog.Logger
+}
+
+// ErrUnfit says that a place cannot hold a recorder: nobody could tell there whether its process has ended.
+var ErrUnfit = errors.New("the flight recorder cannot be kept there")
+
+const (
+	filePrefix = "flight-"
+	fileSuffix = ".rec"
+
+	unbornSuffix = ".new" // of a file that nobody may take for one yet
+)
+
+func fileName(name uint64) string { return fmt.Sprintf("%s%016x%s", filePrefix, name, fileSuffix) }
+
+// nameOf is the name that a file's is made of.
+func nameOf(file string) (name uint64, ok bool) {
+	text, pre := strings.CutPrefix(file, filePrefix)
+	text, post := strings.CutSuffix(text, fileSuffix)
+	name, err := strconv.ParseUint(text, 16, 64)
+	return name, pre && post && err == nil && len(text) == 16 && name != 0
+}
+
+// Open makes the directory and this process's file exist, and reads what ended processes have left there. It blocks while the disk takes
+// the file's size. The error wraps ErrUnfit where the place is to blame.
+func Open(o Options) (*Recorder, error) {
+	if o.Size == (Size{}) {
+		o.Size = Usual
+	}
+	r := &Recorder{dir: o.Dir, size: o.Size, log: o.Log.With("component", "recorder"), nextID: rand.Uint64() &^ (1 << 63), former: newFormer()}
+	for r.name == 0 {
+		r.name = rand.Uint64()
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnfit, err)
+	}
+	r.path = filepath.Join(o.Dir, fileName(r.name))
+	if err := r.create(); err != nil {
+		return nil, err
+	}
+	r.words = unsafe.Slice((*uint64)(unsafe.Pointer(&r.data[0])), r.size.chunksFrom()/8)
+	none := uint32(r.size.Entries)
+	r.slots, r.parked = make([]slot, r.size.Entries), list{first: none, last: none, none: none}
+	for i := range r.size.Entries {
+		r.free = append(r.free, uint32(r.size.Entries-1-i))
+	}
+	for i := range r.size.Chunks {
+		r.chunks = append(r.chunks, uint16(r.size.Chunks-1-i))
+	}
+	r.removeUnborn()
+	r.Look()
+	return r, nil
+}
+
+// Name is that of this process's life, which nothing else ever has.
+func (r *Recorder) Name() string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%016x", r.name)
+}
+
+// Missed is how many calls went without an entry so far.
+func (r *Recorder) Missed() int64 {
+	if r == nil {
+		return 0
+	}
+	return r.missed.Load()
+}
+
+// Close ends the recorder. Nothing may be noted any more, and no call may run. The file goes where nothing in it is of use.
+func (r *Recorder) Close() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idle := r.size.Entries - len(r.free) - r.parked.size
+	r.broken.Store(true)
+	if idle == 0 {
+		r.remove(r.path)
+	}
+	return errors.Join(unmap(r.data), r.file.Close())
+}
+
+// remove removes a file; what stays does no harm.
+func (r *Recorder) remove(path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.log.Warn("a file that is of no use any more stays", "path", path, "err", err)
+	}
+}
+
+// entry are the words of an entry.
+func (r *Recorder) entry(n uint32) []uint64 {
+	from := headerBytes/8 + int(n)*entryWords
+	return r.words[from : from+entryWords : from+entryWords]
+}
+
+func (r *Recorder) chunk(n uint16) []byte {
+	from := r.size.chunksFrom() + int64(n)*chunkBytes
+	return r.data[from : from+chunkBytes : from+chunkBytes]
+}
+
+// written does what writes to the mapping, and reports whether that went well. A page that the disk cannot give back ends the recorder and
+// not the process.
+func (r *Recorder) written(do func()) (ok bool) {
+	if r.broken.Load() {
+		return false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if !ok {
+			r.fail(recover())
+		}
+	}()
+	do()
+	return true
+}
+
+// fail gives the recorder up. What it says of calls that have not begun must not be believed any more, since they may begin: so the file
+// goes.
+func (r *Recorder) fail(cause any) {
+	if r.broken.Swap(true) {
+		return
+	}
+	err := os.Remove(r.path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		r.stuck.Store(true)
+	}
+	r.log.Error("the flight recorder's file cannot be written: it is given up, and after a kill -9 more jobs will be unknown; look at the disk and restart",
+		"path", r.path, "cause", fmt.Sprint(cause), "err", err)
+}
+
+// Entry is one call's entry. The zero value is none: the call goes without.
+type Entry struct {
+	r    *Recorder
+	slot uint32
+	id   uint64
+}
+
+// ID is the entry's own number, which the call's intent names; 0 for none.
+func (e Entry) ID() uint64 { return e.id }
+
+// Prepare notes that a call has an intent and has not begun. It must be noted before the intent is stored. last is the entry that the job
+// had before, and is used again where it is of the same call and was only parked. With the zero Entry there is no room.
+func (r *Recorder) Prepare(c Call, last Entry) Entry {
+	if r == nil || r.broken.Load() {
+		return Entry{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last.r == r && r.slots[last.slot].id == last.id && c.is(r.entry(last.slot)) {
+		if r.slots[last.slot].parked {
+			r.parked.remove(r.slots, last.slot)
+		}
+		return last
+	}
+	r.nextID++
+	return r.writeLocked(c, r.nextID)
+}
+
+// Adopt notes what a process that has ended had noted of a call: that it has not begun. Its file need not be kept for that.
+func (r *Recorder) Adopt(id uint64, c Call) Entry {
+	if r == nil || r.broken.Load() {
+		return Entry{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.writeLocked(c, id)
+}
+
+// writeLocked notes that a call has not begun.
+func (r *Recorder) writeLocked(c Call, id uint64) Entry {
+	n, ok := r.takeLocked()
+	if !ok {
+		r.missed.Add(1)
+		return Entry{}
+	}
+	entry := r.entry(n)
+	if !r.written(func() {
+		state := (*atomic.Uint64)(unsafe.Pointer(&entry[wordState]))
+		state.Store(0)
+		c.write(entry, id)
+		state.Store(sumOf(entry, r.name, Prepared))
+	}) {
+		return Entry{}
+	}
+	r.slots[n] = slot{id: id}
+	return Entry{r, n, id}
+}
+
+// takeLocked takes an entry that nobody needs.
+func (r *Recorder) takeLocked() (n uint32, ok bool) {
+	if last := len(r.free) - 1; last >= 0 {
+		n, r.free = r.free[last], r.free[:last]
+		return n, true
+	}
+	n = r.parked.first
+	if r.parked.size == 0 {
+		return 0, false
+	}
+	r.parked.remove(r.slots, n)
+	r.slots[n] = slot{}
+	return n, true
+}
+
+// LetGo says that nobody needs the entry any more: what the call came to is stored, or it has not begun and its intent was taken back. An
+// entry of a call that has not begun stays what it is as long as there is room, since its intent may still be found.
+func (e Entry) LetGo() {
+	if e.r == nil {
+		return
+	}
+	e.r.mu.Lock()
+	s := &e.r.slots[e.slot]
+	mine, begun := s.id == e.id && !s.parked, s.begun
+	if mine && !begun {
+		e.r.parked.push(e.r.slots, e.slot)
+	}
+	e.r.mu.Unlock()
+	if mine && begun {
+		e.Settle()
+	}
+}
+
+// owns reports whether the entry is its call's still.
+func (e Entry) owns() bool {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	s := &e.r.slots[e.slot]
+	return s.id == e.id && !s.parked
+}
+
+// begins notes in memory that the call begins, and reports false where the entry is not its own any more.
+func (e Entry) begins() bool {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	s := &e.r.slots[e.slot]
+	if s.id != e.id || s.parked {
+		return e.r.broken.Load() && !e.r.stuck.Load()
+	}
+	s.begun = true
+	return true
+}
+
+// turn has an entry say something else.
+func (e Entry) turn(to State, change func(entry []uint64)) bool {
+	entry := e.r.entry(e.slot)
+	return e.r.written(func() {
+		state := (*atomic.Uint64)(unsafe.Pointer(&entry[wordState]))
+		state.Store(0)
+		if change != nil {
+			change(entry)
+		}
+		state.Store(sumOf(entry, e.r.name, to))
+	})
+}
+
+// Begin notes that a call begins: it is called before the first byte can leave, and where it reports false none may. tat is the key's
+// theoretical arrival time after the call, in microseconds.
+func (e Entry) Begin(at time.Time, tat int64) bool {
+	if e.r == nil {
+		return true
+	}
+	if !e.begins() {
+		return false // it is another call's by now, which would be a bug: then nothing must be sent
+	}
+	return e.turn(Begun, func(entry []uint64) { entry[wordBegun], entry[wordTAT] = uint64(at.UnixMicro()), uint64(tat) }) || !e.r.stuck.Load()
+}
+
+// Left notes that the first bytes of a call have left.
+func (e Entry) Left() {
+	if e.r != nil && e.owns() {
+		e.turn(Left, nil)
+	}
+}
+
+// Answer notes what a call came to that began. It is told whether all of its body is kept.
+func (e Entry) Answer(a *Answer) (whole bool) {
+	if e.r == nil || e.r.broken.Load() || !e.owns() {
+		return false
+	}
+	if fault.Planted(fault.RecordMixed) {
+		if a = e.r.mixed.Swap(a.clone()); a == nil {
+			return false
+		}
+	}
+	room := a.room()
+	var numbers [mostChunks]uint16
+	want := min((room+len(a.Body)+chunkBytes-1)/chunkBytes, mostChunks)
+	e.r.mu.Lock()
+	n := min(want, len(e.r.chunks))
+	left := len(e.r.chunks) - n
+	copy(numbers[:], e.r.chunks[left:])
+	e.r.chunks = e.r.chunks[:left]
+	e.r.slots[e.slot].chunks = int8(n)
+	e.r.mu.Unlock()
+	body := min(len(a.Body), n*chunkBytes-room)
+	if body < 0 {
+		e.r.missed.Add(1)
+		e.giveChunks(numbers[:n])
+		return false
+	}
+	var p pen
+	for i, number := range numbers[:n] {
+		p.chunks[i] = e.r.chunk(number)
+	}
+	var sum uint32
+	if !e.r.written(func() { a.write(&p, body); sum = p.sum() }) {
+		return false
+	}
+	e.turn(Answered, func(entry []uint64) {
+		entry[wordAnswer] = uint64(room+body)<<32 | uint64(sum)
+		for i, number := range numbers[:n] {
+			entry[wordChunks+i/4] |= uint64(number) << (16 * (i % 4))
+		}
+	})
+	return body == len(a.Body)
+}
+
+func (e Entry) giveChunks(numbers []uint16) {
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	e.r.slots[e.slot].chunks = 0
+	e.r.chunks = append(e.r.chunks, numbers...)
+}
+
+// Settle says that what the call came to is stored, or that it is nobody's business any more. The entry is free then.
+func (e Entry) Settle() {
+	if e.r == nil || e.r.broken.Load() {
+		return
+	}
+	e.r.mu.Lock()
+	s := &e.r.slots[e.slot]
+	mine := s.id == e.id
+	if mine && s.parked {
+		e.r.parked.remove(e.r.slots, e.slot)
+	}
+	n := int(s.chunks)
+	e.r.mu.Unlock()
+	if !mine || !e.turn(Settled, nil) {
+		return
+	}
+	entry := e.r.entry(e.slot)
+	e.r.mu.Lock()
+	defer e.r.mu.Unlock()
+	for i := range n {
+		e.r.chunks = append(e.r.chunks, chunksAt(entry, i))
+	}
+	e.r.slots[e.slot] = slot{}
+	e.r.free = append(e.r.free, e.slot)
+}
