@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +24,8 @@ import (
 type flightRig struct {
 	*killRig
 	server *exec.Cmd
+	addr   string // of the server
+	store  string
 	http   string
 	answer chan struct{} // closed: the api answers
 }
@@ -59,11 +60,8 @@ func newFlightRig(t *testing.T, env ...string) *flightRig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.api.Close() }) // the calls cut by kills are errors to it
-	r.server = exec.Command(os.Args[0], "nats-server", "--listen", addr, "--dir", filepath.Join(dir, "nats"))
-	r.server.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1")
-	if err := r.server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	r.addr, r.store = addr, filepath.Join(dir, "nats")
+	r.startServer()
 	t.Cleanup(func() {
 		_ = r.server.Process.Kill()                                 // it runs, or nothing does
 		_ = await.Result(t, "the end of the server", r.server.Wait) // it was killed
@@ -108,18 +106,35 @@ func (r *flightRig) killAnswered() {
 		r.publish(r.t.Context(), "weir.jobs.pay."+key, "job-"+key, []byte("job-"+key))
 	}
 	await.Until(r.t, "all calls", func() bool { return len(r.api.All()) == len(keys) })
-	r.pause(syscall.SIGSTOP)
+	r.killServer()
 	close(r.answer)
 	await.Until(r.t, "the ends of all calls but one", func() bool { return r.ended() == "4" })
 	r.proc.kill()
-	r.pause(syscall.SIGCONT)
+	r.startServer()
 }
 
-func (r *flightRig) pause(by syscall.Signal) {
+func (r *flightRig) startServer() {
 	r.t.Helper()
-	if err := r.server.Process.Signal(by); err != nil {
+	r.server = exec.Command(os.Args[0], "nats-server", "--listen", r.addr, "--dir", r.store)
+	r.server.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1")
+	if err := r.server.Start(); err != nil {
 		r.t.Fatal(err)
 	}
+	if r.nc != nil {
+		await.Until(r.t, "the server", func() bool {
+			_, err := r.nc.Request("$JS.API.INFO", nil, time.Second)
+			return err == nil
+		})
+	}
+}
+
+// killServer has nothing of what weir sends from now on arrive: a server that only stands still reads it later.
+func (r *flightRig) killServer() {
+	r.t.Helper()
+	if err := r.server.Process.Kill(); err != nil {
+		r.t.Fatal(err)
+	}
+	_ = await.Result(r.t, "the end of the server", r.server.Wait) // it was killed
 }
 
 // TestWhatWasAnsweredIsSettledAfterAKill: of calls that were under way when weir was killed, those that had been answered end as they
@@ -129,7 +144,6 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	r := newFlightRig(t)
 	r.killAnswered()
 	// Killed again as soon as something of it is settled: what follows must not be done twice.
-	r.pause(syscall.SIGCONT)
 	r.start()
 	r.proc.kill()
 	r.start()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 	"weir/cmd/internal/fakeapi"
 )
@@ -30,7 +31,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript, "signal": signalScript,
+			"serve": serveScript, "nats": natsScript, "code": codeScript, "await": awaitScript, "signal": signalScript, "publish": publishScript,
 		},
 		Setup: func(env *testscript.Env) error {
 			api, err := fakeapi.Start(fakeapi.Options{KeepBody: 1 << 10})
@@ -115,6 +116,23 @@ func natsScript(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("the nats-server did not start")
 	}
 	ts.Setenv("WEIR_NATS_URL", ns.ClientURL())
+}
+
+// publishScript hands in a job as any program does that has a NATS client, also one that weir submit would not send.
+func publishScript(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: publish SUBJECT HEADER...")
+	}
+	nc, err := nats.Connect(ts.Getenv("WEIR_NATS_URL"))
+	ts.Check(err)
+	defer nc.Close()
+	m := nats.NewMsg(args[0])
+	for _, header := range args[1:] {
+		name, value, _ := strings.Cut(header, ": ")
+		m.Header.Set(name, value)
+	}
+	_, err = nc.RequestMsg(m, patience)
+	ts.Check(err)
 }
 
 func codeScript(ts *testscript.TestScript, neg bool, args []string) {

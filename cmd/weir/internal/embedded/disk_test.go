@@ -397,10 +397,12 @@ func TestStreamMadeAnew(t *testing.T) {
 		}
 	}
 	for round := range 2 {
-		jobs, err := synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var jobs jetstream.Stream
+		await.Until(t, "the stream", func() (ok bool) { // the server may still be taking the former one's files away
+			var err error
+			jobs, err = synced.CreateStream(t.Context(), jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"jobs"}})
+			return err == nil
+		})
 		if round == 1 {
 			write("made anew")
 			break
