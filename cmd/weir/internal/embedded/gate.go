@@ -41,6 +41,7 @@ const (
 	gateBytes     = 16 << 20         // of them
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
 	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
+	mostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
 	mostConsumers = 1000             // of one stream, whoever made them, from which on producers make none
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
 )
@@ -100,6 +101,10 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 	verb := "DURABLE.CREATE."
 	if !durable {
 		address, verb = strings.TrimPrefix(msg.Subject, gateMake), "CREATE."
+	}
+	if len(msg.Data) > mostAsked {
+		g.refuse(msg, 400, fmt.Sprintf("a question for a consumer has at most %d bytes: only operators may ask with more", mostAsked))
+		return
 	}
 	var ask consumerRequest
 	if err := json.Unmarshal(msg.Data, &ask); err != nil {
@@ -161,6 +166,12 @@ func (g *gate) mayRead(stream string) error {
 func (r *consumerRequest) restrict() (pushedTo string, err error) {
 	if r.Config == nil {
 		return "", errors.New("a consumer needs a config")
+	}
+	for name := range r.Config {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+			// The server would take it for the member of that name in lower case, and what stands there has not been looked at.
+			return "", fmt.Errorf("config has the member %q: write names of members as JetStream does, in lower case", name)
+		}
 	}
 	r.Action = "create"
 	metadata := map[string]string{}

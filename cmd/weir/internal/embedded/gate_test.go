@@ -335,6 +335,58 @@ func TestAnybodyMayNot(t *testing.T) {
 	}
 }
 
+// TestNoSpellingPushesElsewhere: the server reads the members of a consumer's config in any case, and takes letters for one another that
+// fold to the same. A subject that the gate does not know of would be pushed to with the server's rights.
+func TestNoSpellingPushesElsewhere(t *testing.T) {
+	h := newHouse(t)
+	h.store("weir.results.pay", 1)
+	// The server pushes where somebody listens on just that subject.
+	if _, err := h.operator.SubscribeSync("$KV.weir_config.current"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.operator.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, config := range []string{
+		`"Deliver_Subject":"$KV.weir_config.current"`, `"DELIVER_SUBJECT":"$KV.weir_config.current"`,
+		`"deliver_ſubject":"$KV.weir_config.current"`, `"deliver_subject":"_INBOX.x","deliver_\u017fubject":"$KV.weir_config.current"`,
+		`"deliver_subject":"$KV.weir_config.current"`,
+	} {
+		request := fmt.Sprintf(`{"stream_name":"WEIR_RESULTS","config":{"ack_policy":"none","name":"c%d",%s}}`, i, config)
+		if _, err := h.anybody.Request(fmt.Sprintf("$JS.API.CONSUMER.CREATE.WEIR_RESULTS.c%d", i), []byte(request), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := h.stream(h.operators, "WEIR_RESULTS").PushConsumer(t.Context(), fmt.Sprintf("c%d", i)); err == nil {
+			if to := c.CachedInfo().Config.DeliverSubject; !strings.HasPrefix(to, ReplyPrefix) {
+				t.Errorf("{%s} pushes to %s", config, to)
+			}
+		}
+	}
+	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d messages got into the configuration", n)
+	}
+}
+
+// TestAnybodyAsksBriefly: a consumer with thousands of filters would keep the server busy for minutes, and thousands with long metadata
+// would fill its memory.
+func TestAnybodyAsksBriefly(t *testing.T) {
+	h := newHouse(t)
+	filters := make([]string, 2000)
+	for i := range filters {
+		filters[i] = fmt.Sprintf("weir.results.pay.k%d", i)
+	}
+	for name, config := range map[string]jetstream.ConsumerConfig{
+		"filters": {FilterSubjects: filters}, "metadata": {Metadata: map[string]string{"x": strings.Repeat("a", mostAsked)}},
+	} {
+		if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), config); err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("a consumer with long %s: %v", name, err)
+		}
+	}
+	if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filters[:100]}); err != nil {
+		t.Errorf("a consumer with 100 filters: %v", err)
+	}
+}
+
 // TestTheAnswerGoesWhereItIsAsked shows the hole that the accounts close: in the streams' own account a user who may only ask for a
 // message has the server publish it anywhere.
 func TestTheAnswerGoesWhereItIsAsked(t *testing.T) {
