@@ -42,7 +42,9 @@ const (
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
 	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
 	mostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
-	mostConsumers = 1000             // of one stream, whoever made them, from which on producers make none
+	mostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
+	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
+	ofEachStream  = 4                // that weir may have
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
 )
 
@@ -138,7 +140,7 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 	g.respond(msg, withPushedTo(answer.Data, pushedTo))
 }
 
-// mayRead refuses a stream that is not weir's, and one with too many consumers.
+// mayRead refuses a stream that is not weir's, and where there are too many consumers.
 func (g *gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
 		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
@@ -157,6 +159,19 @@ func (g *gate) mayRead(stream string) error {
 	}
 	if info.State.Consumers >= mostConsumers {
 		return fmt.Errorf("stream %s has %d consumers: only operators may add more", stream, info.State.Consumers)
+	}
+	if answer, err = g.nc.Request("$JS.API.INFO", nil, gateWait); err != nil {
+		return fmt.Errorf("consumers of all streams: %w", err)
+	}
+	var all struct {
+		Streams   int `json:"streams"`
+		Consumers int `json:"consumers"`
+	}
+	if err := json.Unmarshal(answer.Data, &all); err != nil {
+		return fmt.Errorf("consumers of all streams: %w", err)
+	}
+	if all.Consumers >= mostTogether+ofEachStream*all.Streams {
+		return fmt.Errorf("the streams have %d consumers: only operators may add more", all.Consumers)
 	}
 	return nil
 }

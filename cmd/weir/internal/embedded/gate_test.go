@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -384,6 +385,48 @@ func TestAnybodyAsksBriefly(t *testing.T) {
 	}
 	if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filters[:100]}); err != nil {
 		t.Errorf("a consumer with 100 filters: %v", err)
+	}
+}
+
+// TestAnybodyLeavesRoomForConsumers: a stream has room for so many consumers, and each costs memory. However many are there by whoever
+// shows no credentials, weir and its operators make theirs.
+func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
+	h := newHouse(t)
+	makeThem := func(nc *nats.Conn, stream string, n int) (refused int) {
+		t.Helper()
+		answers, err := nc.SubscribeSync(nc.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Appendf(nil, `{"stream_name":%q,"config":{"ack_policy":"none","mem_storage":true,"inactive_threshold":600000000000}}`, stream)
+		for made := 0; made < n; made += 100 {
+			for range min(100, n-made) {
+				if err := nc.PublishRequest("$JS.API.CONSUMER.CREATE."+stream, answers.Subject, request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range min(100, n-made) {
+				answer, err := answers.NextMsg(20 * time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Contains(answer.Data, []byte(`"error"`)) {
+					refused++
+				}
+			}
+		}
+		return refused
+	}
+	if refused := makeThem(h.anybody, "WEIR_RESULTS", mostConsumers+20); refused != 20 {
+		t.Errorf("of %d consumers beyond the bound %d were refused", 20, refused)
+	}
+	if refused := makeThem(h.operator, "WEIR_RESULTS", 100); refused != 0 {
+		t.Errorf("%d of an operator's consumers were refused", refused)
+	}
+	// The others have room each for themselves, and not all of them together.
+	makeThem(h.operator, "WEIR_DEAD", mostConsumers-100)
+	if refused := makeThem(h.anybody, "WEIR_EVENTS", 100); refused < 20 || refused == 100 {
+		t.Errorf("of 100 consumers about the bound of all streams %d were refused", refused)
 	}
 }
 
