@@ -63,6 +63,26 @@ func TestServerInsideAsksWho(t *testing.T) {
 	}
 }
 
+// TestNoEndIsToldWhereWeirListens: whoever hears a result sees where weir has the write acknowledged, and knows the next such subject. A job
+// whose end were told there could have weir take an api's answer for the stream's.
+func TestNoEndIsToldWhereWeirListens(t *testing.T) {
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
+	heard, err := r.nc.SubscribeSync("weir.results.pay.k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := r.submit("weir.jobs.pay.k", []byte("x"), nil); a.Error != nil {
+		t.Fatal(a.Error)
+	}
+	m, err := heard.NextMsgWithContext(await.Context(t, "a result"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := r.submit("weir.jobs.pay.k", []byte("x"), map[string]string{"Weir-Reply-To": m.Reply}); m.Reply == "" || a.Error == nil {
+		t.Errorf("a job may have its end told on %q, where weir listens", m.Reply)
+	}
+}
+
 // TestServerInsideByDefault: without credentials jobs get in, their ends are heard and everything is read; commands of weir's own user
 // find the operators' credentials by the data directory, and by the server's address alone.
 func TestServerInsideByDefault(t *testing.T) {

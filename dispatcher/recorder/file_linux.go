@@ -108,10 +108,15 @@ func placeOf(file *os.File) (device, inode uint64) {
 	return uint64(s.Dev), s.Ino //nolint:unconvert // it is no uint64 everywhere
 }
 
-// openEnded opens a file whose process has ended: nobody has it locked, and its process did before it could be found.
+// openEnded opens a file whose process has ended: nobody has it locked, and its process did before it could be found. What is no file
+// is not waited for, as opening a pipe would, nor followed.
 func openEnded(path string) (file *os.File, ended bool) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
+		return nil, false
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = file.Close() // nothing was done with it
 		return nil, false
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {

@@ -289,6 +289,20 @@ func TestForeignFilesSayNothing(t *testing.T) {
 			}
 			return true
 		},
+		"a pipe": func(t *testing.T, r *Recorder) bool {
+			r.die(t)
+			if err := errors.Join(os.Remove(r.path), syscall.Mkfifo(r.path, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		},
+		"a link": func(t *testing.T, r *Recorder) bool {
+			r.die(t)
+			if err := errors.Join(os.Rename(r.path, r.path+".elsewhere"), os.Symlink(r.path+".elsewhere", r.path)); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		},
 		"empty": func(t *testing.T, r *Recorder) bool {
 			r.die(t)
 			if err := os.Truncate(r.path, 0); err != nil {

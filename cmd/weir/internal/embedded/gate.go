@@ -41,7 +41,10 @@ const (
 	gateBytes     = 16 << 20         // of them
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
 	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
-	mostConsumers = 1000             // of one stream, whoever made them, from which on producers make none
+	mostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
+	mostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
+	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
+	ofEachStream  = 4                // that weir may have
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
 )
 
@@ -101,6 +104,10 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 	if !durable {
 		address, verb = strings.TrimPrefix(msg.Subject, gateMake), "CREATE."
 	}
+	if len(msg.Data) > mostAsked {
+		g.refuse(msg, 400, fmt.Sprintf("a question for a consumer has at most %d bytes: only operators may ask with more", mostAsked))
+		return
+	}
 	var ask consumerRequest
 	if err := json.Unmarshal(msg.Data, &ask); err != nil {
 		g.refuse(msg, 400, "the question is not understood: "+err.Error())
@@ -133,7 +140,7 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 	g.respond(msg, withPushedTo(answer.Data, pushedTo))
 }
 
-// mayRead refuses a stream that is not weir's, and one with too many consumers.
+// mayRead refuses a stream that is not weir's, and where there are too many consumers.
 func (g *gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
 		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
@@ -153,6 +160,19 @@ func (g *gate) mayRead(stream string) error {
 	if info.State.Consumers >= mostConsumers {
 		return fmt.Errorf("stream %s has %d consumers: only operators may add more", stream, info.State.Consumers)
 	}
+	if answer, err = g.nc.Request("$JS.API.INFO", nil, gateWait); err != nil {
+		return fmt.Errorf("consumers of all streams: %w", err)
+	}
+	var all struct {
+		Streams   int `json:"streams"`
+		Consumers int `json:"consumers"`
+	}
+	if err := json.Unmarshal(answer.Data, &all); err != nil {
+		return fmt.Errorf("consumers of all streams: %w", err)
+	}
+	if all.Consumers >= mostTogether+ofEachStream*all.Streams {
+		return fmt.Errorf("the streams have %d consumers: only operators may add more", all.Consumers)
+	}
 	return nil
 }
 
@@ -161,6 +181,12 @@ func (g *gate) mayRead(stream string) error {
 func (r *consumerRequest) restrict() (pushedTo string, err error) {
 	if r.Config == nil {
 		return "", errors.New("a consumer needs a config")
+	}
+	for name := range r.Config {
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
+			// The server would take it for the member of that name in lower case, and what stands there has not been looked at.
+			return "", fmt.Errorf("config has the member %q: write names of members as JetStream does, in lower case", name)
+		}
 	}
 	r.Action = "create"
 	metadata := map[string]string{}

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -332,6 +333,100 @@ func TestAnybodyMayNot(t *testing.T) {
 	}
 	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
 		t.Errorf("%d messages got into the configuration", n)
+	}
+}
+
+// TestNoSpellingPushesElsewhere: the server reads the members of a consumer's config in any case, and takes letters for one another that
+// fold to the same. A subject that the gate does not know of would be pushed to with the server's rights.
+func TestNoSpellingPushesElsewhere(t *testing.T) {
+	h := newHouse(t)
+	h.store("weir.results.pay", 1)
+	// The server pushes where somebody listens on just that subject.
+	if _, err := h.operator.SubscribeSync("$KV.weir_config.current"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.operator.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i, config := range []string{
+		`"Deliver_Subject":"$KV.weir_config.current"`, `"DELIVER_SUBJECT":"$KV.weir_config.current"`,
+		`"deliver_ſubject":"$KV.weir_config.current"`, `"deliver_subject":"_INBOX.x","deliver_\u017fubject":"$KV.weir_config.current"`,
+		`"deliver_subject":"$KV.weir_config.current"`,
+	} {
+		request := fmt.Sprintf(`{"stream_name":"WEIR_RESULTS","config":{"ack_policy":"none","name":"c%d",%s}}`, i, config)
+		if _, err := h.anybody.Request(fmt.Sprintf("$JS.API.CONSUMER.CREATE.WEIR_RESULTS.c%d", i), []byte(request), 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := h.stream(h.operators, "WEIR_RESULTS").PushConsumer(t.Context(), fmt.Sprintf("c%d", i)); err == nil {
+			if to := c.CachedInfo().Config.DeliverSubject; !strings.HasPrefix(to, ReplyPrefix) {
+				t.Errorf("{%s} pushes to %s", config, to)
+			}
+		}
+	}
+	if n := h.stream(h.operators, "KV_weir_config").CachedInfo().State.Msgs; n != 0 {
+		t.Errorf("%d messages got into the configuration", n)
+	}
+}
+
+// TestAnybodyAsksBriefly: a consumer with thousands of filters would keep the server busy for minutes, and thousands with long metadata
+// would fill its memory.
+func TestAnybodyAsksBriefly(t *testing.T) {
+	h := newHouse(t)
+	filters := make([]string, 2000)
+	for i := range filters {
+		filters[i] = fmt.Sprintf("weir.results.pay.k%d", i)
+	}
+	for name, config := range map[string]jetstream.ConsumerConfig{
+		"filters": {FilterSubjects: filters}, "metadata": {Metadata: map[string]string{"x": strings.Repeat("a", mostAsked)}},
+	} {
+		if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), config); err == nil || !strings.Contains(err.Error(), "at most") {
+			t.Errorf("a consumer with long %s: %v", name, err)
+		}
+	}
+	if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), jetstream.ConsumerConfig{FilterSubjects: filters[:100]}); err != nil {
+		t.Errorf("a consumer with 100 filters: %v", err)
+	}
+}
+
+// TestAnybodyLeavesRoomForConsumers: a stream has room for so many consumers, and each costs memory. However many are there by whoever
+// shows no credentials, weir and its operators make theirs.
+func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
+	h := newHouse(t)
+	makeThem := func(nc *nats.Conn, stream string, n int) (refused int) {
+		t.Helper()
+		answers, err := nc.SubscribeSync(nc.NewInbox())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Appendf(nil, `{"stream_name":%q,"config":{"ack_policy":"none","mem_storage":true,"inactive_threshold":600000000000}}`, stream)
+		for made := 0; made < n; made += 100 {
+			for range min(100, n-made) {
+				if err := nc.PublishRequest("$JS.API.CONSUMER.CREATE."+stream, answers.Subject, request); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range min(100, n-made) {
+				answer, err := answers.NextMsg(20 * time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if bytes.Contains(answer.Data, []byte(`"error"`)) {
+					refused++
+				}
+			}
+		}
+		return refused
+	}
+	if refused := makeThem(h.anybody, "WEIR_RESULTS", mostConsumers+20); refused != 20 {
+		t.Errorf("of %d consumers beyond the bound %d were refused", 20, refused)
+	}
+	if refused := makeThem(h.operator, "WEIR_RESULTS", 100); refused != 0 {
+		t.Errorf("%d of an operator's consumers were refused", refused)
+	}
+	// The others have room each for themselves, and not all of them together.
+	makeThem(h.operator, "WEIR_DEAD", mostConsumers-100)
+	if refused := makeThem(h.anybody, "WEIR_EVENTS", 100); refused < 20 || refused == 100 {
+		t.Errorf("of 100 consumers about the bound of all streams %d were refused", refused)
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 	mostPings = 2
 )
 
+// ownInbox is the prefix of weir's inboxes on the server inside, which is closed to Weir-Reply-To.
+const ownInbox = "_INBOX.worker"
+
 // connect starts the embedded server, if there is to be one, and connects.
 func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	s := w.settings
@@ -63,7 +66,8 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		if err != nil {
 			return err
 		}
-		opts, w.replyPrefix = append(opts, access...), server.ReplyPrefix()
+		// Producers see where weir has its writes acknowledged. No job may have its end told there.
+		opts, w.replyPrefix = append(append(opts, access...), nats.CustomInboxPrefix(ownInbox)), server.ReplyPrefix()
 		w.log.Log(ctx, levelAlways, "listening", "what", "nats", "addr", server.Addr())
 	} else {
 		opts = append(opts, connect.Options(s)...)
