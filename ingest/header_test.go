@@ -76,6 +76,7 @@ func TestHeaderTaken(t *testing.T) {
 		{"Weir-Deadline", "30s", func(j *job) bool { return j.Deadline.Equal(someNow.Add(30 * time.Second)) }},
 		{"Weir-Deadline", "1h30m", func(j *job) bool { return j.Deadline.Equal(someNow.Add(90 * time.Minute)) }},
 		{"Weir-Not-Before", "90m", func(j *job) bool { return j.NotBefore.Equal(someNow.Add(90 * time.Minute)) }},
+		{"Weir-Not-Before", "366d", func(j *job) bool { return j.NotBefore.Equal(someNow.Add(ingest.MostNotBefore)) }},
 		{"Weir-Not-Before", "8784h", func(j *job) bool { return j.NotBefore.Equal(someNow.Add(ingest.MostNotBefore)) }},
 		{"Weir-Not-Before", "2026-01-02T16:04:06+01:00", func(j *job) bool { return j.NotBefore.Equal(someNow.Add(time.Second)) }},
 		{"Weir-Not-Before", "2020-01-01T00:00:00Z", func(j *job) bool { return j.NotBefore.Before(someNow) }},
@@ -118,7 +119,7 @@ func TestHeaderRefused(t *testing.T) {
 		"Weir-Method":     {"", "GET", "post", "POST ", "POST /x HTTP/1.1", strings.Repeat("M", 9000)},
 		"Weir-Path":       badPaths,
 		"Weir-Query":      {"a b", "a\r\nX: y", "a\n", "a\x00", "#f", "é", "a\x7f", strings.Repeat("q", 4097)},
-		"Weir-Not-Before": {"", "soon", "30", "-1s", "8784h0m1s", "2027-01-03T15:04:06Z", "2030-01-01T00:00:00Z", "2026-01-02 15:04:05", "1e99h", "9999-12-31T23:59:59Z"},
+		"Weir-Not-Before": {"", "soon", "30", "-1s", "-1d", "1.5d", "d", "367d", "99999d", "8784h0m1s", "2027-01-03T15:04:06Z", "2030-01-01T00:00:00Z", "2026-01-02 15:04:05", "1e99h", "9999-12-31T23:59:59Z"},
 		"Weir-Deadline":   {"", "soon", "30", "-1s", "0s", "2026-01-02T15:04:05Z", "2020-01-01T00:00:00Z", "2026-01-02 15:04:05", "1e99h", "NaN", strings.Repeat("1", 9000) + "s"},
 		"Weir-Cost":       {"", "0", "-1", "1.5", "1e2", "99999999999999999999", "0x10", " 1", "one"},
 		"Weir-Reply-To": {

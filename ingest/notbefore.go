@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,14 +18,23 @@ func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
 		return at, nil
 	}
-	d, err := time.ParseDuration(value)
+	d, err := wait(value)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 90s or 36h", clip(value))
+		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 90s, 36h or 30d, of at most 366d", clip(value))
 	case d < 0:
 		return time.Time{}, fmt.Errorf("%q is a negative duration: leave it out for a job that may be called at once", clip(value))
 	}
 	return now.Add(d), nil
+}
+
+// wait is a duration as Go writes it, or in whole days.
+func wait(value string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(value, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16) // as many days as fit a duration
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(value)
 }
 
 // checkNotBefore holds what a job that came now asks for to what weir can do.
