@@ -214,13 +214,15 @@ func (w *apiWorker) isKept(ctx context.Context, j *job, r httpcall.Response, at 
 // When what ended processes left is of no use any more.
 const (
 	retireCheck = 250 * time.Millisecond
-	retireOther = time.Hour // beside other replicas, which may take what they called
+	retireOther = time.Hour // beside other replicas, which may take what they called, and queues of APIs that may come back
+	orphanCheck = 5 * time.Second
 )
 
 // retireRecorders lets go of what ended processes noted, when all of it is stored elsewhere. It blocks until ctx ends.
 func (d *Dispatcher) retireRecorders(ctx context.Context) {
 	tick := time.NewTicker(retireCheck)
 	defer tick.Stop()
+	var looked time.Time // for queues of APIs that are not configured
 	for {
 		select {
 		case <-tick.C:
@@ -231,8 +233,13 @@ func (d *Dispatcher) retireRecorders(ctx context.Context) {
 		case d.opts.Recorder.Former() == 0:
 		case d.owner != nil:
 			d.opts.Recorder.Retire(retireOther)
-		case d.allRecovered(): // and what had not begun is adopted
-			d.opts.Recorder.Retire(0)
+		case d.allRecovered() && time.Since(looked) > orphanCheck: // and what had not begun is adopted
+			looked = time.Now()
+			if d.hasOrphans(ctx) {
+				d.opts.Recorder.Retire(retireOther)
+			} else {
+				d.opts.Recorder.Retire(0)
+			}
 		}
 	}
 }
@@ -245,4 +252,21 @@ func (d *Dispatcher) allRecovered() bool {
 		}
 	}
 	return true
+}
+
+// hasOrphans reports whether there are queues of APIs that are not configured now, or nobody knows: intents may stand in them.
+func (d *Dispatcher) hasOrphans(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, orphanCheck)
+	defer cancel()
+	worked := map[string]bool{}
+	for _, w := range d.workersNow() {
+		worked[w.name] = true
+	}
+	names := d.opts.JetStream.StreamNames(ctx)
+	orphan := false
+	for name := range names.Name() {
+		api, ok := queue.APIOf(name)
+		orphan = orphan || ok && !worked[api]
+	}
+	return orphan || names.Err() != nil
 }

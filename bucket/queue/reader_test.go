@@ -206,3 +206,15 @@ func TestBacklogIsReadWithoutBodies(t *testing.T) {
 		t.Errorf("%d bytes of bodies were read, caught up: %v, markers %v", bodies, caughtUp, marks)
 	}
 }
+
+// TestAPIOf tells queues from weir's other streams and from those of others.
+func TestAPIOf(t *testing.T) {
+	for name, want := range map[string]string{
+		StreamName("pay", 3): "pay", StreamName("a_1-b", 255): "a_1-b", "WEIR_DEAD": "", "WEIR_RESULTS": "", "KV_weir_control": "", "WEIR__3": "",
+		"WEIR_pay_": "", "WEIR_pay_x": "", "THEIRS_pay_3": "",
+	} {
+		if api, ok := APIOf(name); ok != (want != "") || ok && api != want {
+			t.Errorf("%s is of %q, %v; want %q", name, api, ok, want)
+		}
+	}
+}

@@ -18,6 +18,17 @@ import (
 // StreamName is the stream that keeps one partition of an api's queue.
 func StreamName(api string, partition int) string { return fmt.Sprintf("WEIR_%s_%d", api, partition) }
 
+// APIOf is the API of whose queue a stream is one partition; false for any other stream.
+func APIOf(stream string) (api string, ok bool) {
+	name, ok := strings.CutPrefix(stream, "WEIR_")
+	at := strings.LastIndexByte(name, '_')
+	if !ok || at < 1 {
+		return "", false
+	}
+	_, err := strconv.ParseUint(name[at+1:], 10, 16)
+	return name[:at], err == nil
+}
+
 // PartitionOf maps a key to its partition, for good: FNV-1a over the key's bytes.
 func PartitionOf(key string, partitions int) int { return int(KeySum(key) % uint64(partitions)) }
 
