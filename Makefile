@@ -9,7 +9,7 @@ GOTESTSUM     := v1.13.0
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet unit simulation fuzz simulate slowdisk lint vuln redis build torture bench clean cc
+.PHONY: help run test cross vet unit simulation fuzz simulate slowdisk lint vuln redis promtool build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -53,13 +53,13 @@ vet:
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
-slowdisk: redis $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
+slowdisk: redis promtool $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
 	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 30m $(or $(PACKAGES),./...)
 
@@ -107,6 +107,12 @@ redis: # the tests of the shared limits run a real redis-server
 	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends redis-server) >/dev/null \
 	  || sudo apt-get install -y --no-install-recommends redis-server; \
 	  else echo "install redis-server 7 to run the tests"; exit 1; fi; }
+
+promtool: # the alerts are tested by Prometheus' own tool
+	@command -v promtool >/dev/null || { \
+	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends prometheus) >/dev/null \
+	  || sudo apt-get install -y --no-install-recommends prometheus; \
+	  else echo "install prometheus, for its promtool, to run the tests"; exit 1; fi; }
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
 	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture

@@ -120,12 +120,13 @@ var (
 	inFlightDesc = prometheus.NewDesc("weir_in_flight_calls", "Calls running now.", []string{"api"}, nil)
 	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
 	missedDesc   = prometheus.NewDesc("weir_recorder_missed_total", "Calls of which the flight recorder had no room to note something.", nil, nil)
+	partsDesc    = prometheus.NewDesc("weir_partitions", "Partitions of the api, whoever dispatches them.", []string{"api"}, nil)
 	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, ownedDesc, missedDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, partsDesc, ownedDesc, missedDesc} {
 		ch <- d
 	}
 }
@@ -136,7 +137,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	for _, w := range g.d.workersNow() {
 		n := w.counts()
 		for desc, v := range map[*prometheus.Desc]int{
-			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, ownedDesc: n.owned,
+			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, partsDesc: len(w.partitions), ownedDesc: n.owned,
 		} {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), w.name)
 		}

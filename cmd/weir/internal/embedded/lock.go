@@ -15,7 +15,7 @@ type dirLock struct{ dir, file *os.File }
 // lockDir makes a data directory exist and locks it. It fails at once where another process has it, or where another directory took its
 // name meanwhile.
 func lockDir(path string) (*dirLock, error) {
-	if err := os.MkdirAll(path, 0o750); err != nil {
+	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, notWritable(err)
 	}
 	dir, err := os.Open(path)

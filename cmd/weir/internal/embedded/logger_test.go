@@ -19,6 +19,10 @@ func TestOutdatedIndexIsToldOnce(t *testing.T) {
 		t.Errorf("an outdated index is told as\n%s", got)
 	}
 	out.Reset()
+	l.Warnf("Plaintext passwords detected, use nkeys or bcrypt")
+	if out.Len() > 0 {
+		t.Errorf("the password that nobody needs is told as\n%s", out.String())
+	}
 	l.Warnf("Filestore [WEIR_sms_0] indexCacheBuf corrupt state in %s", "1.blk")
 	l.Warnf("Filestore [WEIR_sms_0] Recovering stream state from index errored: %v", "corrupt state file")
 	l.Warnf("JetStream resource limits exceeded for server")
