@@ -13,6 +13,8 @@ type engine struct {
 	ahead     Micros  // by how much calendars are ahead of it
 	asked     int64   // asks so far; serials count MaxWant to each
 	claims    *claims // nil while nobody keeps checkpoints
+	sums      bool    // somebody adds up what limits that are new have missed
+	applied   int64   // rules so far
 	keys      keyTable
 	permits   permits
 }
@@ -28,6 +30,8 @@ type sharedLimit struct {
 	top      int64 // units that the last stored snapshot covers, where checkpoints are kept
 	largest  int64 // the largest cost that waited for a snapshot
 	bound    bool  // of what former processes used it has only a bound
+	partial  bool  // it has missed calls: nothing is granted by it until they are added up
+	since    int64 // engine.applied when it began to miss them
 }
 
 // microsPerAsk: one ask in 32 µs on the average is what serials have room for.
@@ -141,6 +145,9 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 			return 0, Wait{Limit: l.Name, Never: true, Exhausted: l.exhausted()}
 		}
 	}
+	if e.adding() {
+		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
+	}
 	reach := now + Micros(ceilMicros(a.Horizon))
 	at, binding := key.slot(now, key.interval, burst, 1), -1
 	for moved := true; moved && at <= reach; {
@@ -248,16 +255,22 @@ func (e *engine) apply(now Micros, rules Rules) error {
 	if e.asked == 0 {
 		e.asked = int64(now) / microsPerAsk // so that serials of a former process are not given again
 	}
+	e.applied++
 	next := make([]sharedLimit, len(rules.Shared))
 	for i, l := range rules.Shared {
 		next[i] = newSharedLimit(rules, l, e.ahead)
+		next[i].partial, next[i].since = e.sums && l.accounted(), e.applied
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
 				next[i].inherit(now, old, e.asked)
+				if old.accounted() {
+					next[i].partial, next[i].since = old.partial && l.accounted(), old.since
+				}
 			}
 		}
 	}
+	e.noteDropped(rules)
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
 	e.rules, e.shared, e.intervals, e.rate = rules, next, map[Rate]pace{}, Rate{}
 	return nil

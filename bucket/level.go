@@ -75,6 +75,9 @@ func (e *engine) levels(now Micros) []Level {
 			m.advance(now)
 			level.Used, level.Count = m.sum, m.count
 		}
+		if l.partial && l.counted() {
+			level.Used, level.Unknown, level.Bound = level.Count, true, false
+		}
 		levels = append(levels, level)
 	}
 	return levels

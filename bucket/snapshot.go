@@ -35,6 +35,8 @@ type Snapshot struct {
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when
 	Limit []LimitSnapshot `json:"limits,omitempty"`
+
+	dropped int // claims.dropped when it was made
 }
 
 // LimitSnapshot is one limit's state.
@@ -52,6 +54,8 @@ type LimitSnapshot struct {
 	Log [][2]int64 `json:"log,omitempty"`
 	// Exact says that all of it was used. Otherwise it is a bound.
 	Exact bool `json:"exact,omitempty"`
+	// Partial says that calls are missing in it: the limit came into force after them, and they were not added up yet.
+	Partial bool `json:"partial,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
 }
@@ -70,6 +74,8 @@ type claims struct {
 	until  Micros
 	ghosts int64  // calls of a former process that may be under way
 	gone   Micros // when they are over
+	// A limit that was taken out of the rules must be gone from what is stored before anything is called that it does not count.
+	dropped, stored int
 }
 
 // Restore takes over what a former process left and turns checkpoints on: until the first Saved nothing is granted. The
@@ -98,6 +104,9 @@ func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	now = e.tick(now)
 	e.permits.expire(now)
 	s := Snapshot{Until: now.Add(ahead), Open: e.permits.open(), Lease: e.permits.latest}
+	if e.claims != nil {
+		s.dropped = e.claims.dropped
+	}
 	if ahead <= 0 {
 		if e.claims == nil {
 			e.claims = &claims{}
@@ -157,7 +166,7 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 
 // snapshot is the limit's state with units more taken by until; units is 0 for an exact one.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
-	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound}
+	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial}
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		s.TAT, s.P, s.Q = m.end(), m.interval.P, m.interval.Q
@@ -195,6 +204,7 @@ func (e *engine) saved(s Snapshot) {
 		return
 	}
 	e.claims.until = max(e.claims.until, s.Until-e.ahead)
+	e.claims.stored = max(e.claims.stored, s.dropped)
 	for i := range e.shared {
 		for _, l := range s.Limit {
 			if l.Name == e.shared[i].Name {
@@ -218,6 +228,7 @@ func (e *engine) restore(now Micros, s Snapshot) {
 
 func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 	l.bound = l.counted() && !s.Exact
+	l.partial = s.Partial && l.accounted()
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 {
@@ -247,7 +258,12 @@ func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 
 // unclaimed says whether a slot would go beyond what the last stored snapshot covers.
 func (e *engine) unclaimed(at Micros, a *Ask) bool {
-	if e.claims == nil || len(e.shared) == 0 {
+	switch {
+	case e.claims == nil:
+		return false
+	case e.claims.stored < e.claims.dropped:
+		return true
+	case len(e.shared) == 0:
 		return false
 	}
 	if at > e.claims.until {

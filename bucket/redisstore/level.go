@@ -44,7 +44,7 @@ func (s *Store) Levels(ctx context.Context) ([]bucket.Level, error) {
 		if quota == nil && !l.Shadow {
 			continue
 		}
-		level := bucket.Level{Limit: l, Held: number(i, 4), Unknown: number(i, 5) == 1}
+		level := bucket.Level{Limit: l, Held: number(i, 4), Unknown: number(i, 5) != 0}
 		switch {
 		case quota == nil:
 		case quota.Window == bucket.Sliding:

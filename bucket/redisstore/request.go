@@ -3,6 +3,7 @@ package redisstore
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	"weir/bucket"
 )
@@ -42,6 +43,7 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	s.mu.Unlock()
 	r.num(int64(s.rules.LeaseMicros()))
 	r.num(s.horizon.Load())
+	r.flag(s.sums)
 	r.num(int64(len(s.rules.Shared)))
 	for i := range s.rules.Shared {
 		s.limitLocked(r, &s.rules.Shared[i])
@@ -184,6 +186,12 @@ func (r *reader) num() int64 {
 	return n
 }
 
+// uncertain is a wait for a limit that counts as full because what was used is not known. It is asked again soon, and buries nothing.
+const (
+	uncertain     = 2
+	uncertainPoll = time.Second
+)
+
 // answerLocked reads the answer to one ask.
 func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 	a.Now = r.now
@@ -207,7 +215,9 @@ func (s *Store) answerLocked(r *reader) (a bucket.Answer) {
 	default:
 		l := s.rules.Shared[binding-1]
 		a.Wait = bucket.Wait{Limit: l.Name, Until: bucket.Micros(until), Never: never == 1}
-		if l.Budget != nil {
+		if never == uncertain {
+			a.Wait.Until = min(a.Wait.Until, a.Now.Add(uncertainPoll))
+		} else if l.Budget != nil {
 			a.Wait.Exhausted = l.Budget.OnExhausted
 		}
 	}

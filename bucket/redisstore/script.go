@@ -23,7 +23,8 @@ import "github.com/redis/go-redis/v9"
 //
 // A budget is a quota of its window. guard is how far calls keep away from both ends of a period, and sign names how periods are
 // laid (d): where it changes, the count goes on in the period that now holds. k says whether a quota was counted in a log or in
-// periods, h is what a shadow limit would have held, and x that what a quota counted was lost.
+// periods, h is what a shadow limit would have held, and x that what a quota counted was lost (1) or that it missed asks, as it was not
+// in the rules (2): n is the asks of the state that it knows of.
 //
 // Numbers are doubles: every product stays below 2^53, which bucket.Rules.Validate sees to, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
@@ -31,7 +32,7 @@ var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaM
 const luaCore = `
 local MAX, WANT = 9007199254740991, 64
 local KEEP = {MARKS = 16, ENTRIES = 1024, RECENT = 64}
-local pos = 0
+local pos, sums = 0, false
 local function str() pos = pos + 1 return ARGV[pos] end
 local function num() pos = pos + 1 return tonumber(ARGV[pos]) end
 local function dec(x) return string.format('%.0f', x) end
@@ -83,6 +84,7 @@ end
 // luaMain reads the request, judges the state and runs one of the two.
 const luaMain = `
 local mode, injected, known, fresh_id, seen, lease, far = str(), str(), str(), str(), num(), num(), num()
+sums = num() == 1
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if injected ~= '' then now = tonumber(injected) end
@@ -93,7 +95,7 @@ now = max(now, load('clock'))
 -- A state that is missing, of an earlier epoch than the caller knows, or of the same with fewer asks counted than the
 -- caller has seen, was lost: what is not known counts as used up. A later epoch is a loss that somebody else has noticed.
 local function born(epoch) return tonumber(string.match(epoch or '', '^(%d+)%.') or 0) end
-local lost = known ~= 'fresh'
+local lost, existed, counted = known ~= 'fresh', st.epoch ~= nil, load('asked')
 if st.epoch then
   lost = born(st.epoch) < born(known) or st.epoch == known and load('asked') < seen
 end
@@ -109,9 +111,19 @@ if lost then
 end
 st.clock = dec(now)
 if load_limits(now) == 'stale' then return {'stale', dec(now)} end
+-- A quota that did not see the last ask was not in the rules then. One of a version that did not note it did, if it is there at all.
+local function missed(l)
+  if not sums or not existed or l.kind == 'r' or l.kind == 'i' then return false end
+  local n = st[l.name .. ':n']
+  if n then return tonumber(n) ~= counted end
+  return not st[l.name .. ':k']
+end
 for _, l in ipairs(L) do
-  if lost then
-    if l.kind == 's' or l.kind == 'q' or l.kind == 'f' then save(l.name .. ':x', '1') end
+  local partial = not lost and missed(l)
+  if lost or partial then
+    local quota = l.kind == 's' or l.kind == 'q' or l.kind == 'f'
+    if quota and (lost or st[l.name .. ':x'] ~= '1') then st[l.name .. ':x'] = lost and '1' or '2' end
+    if quota then save(l.name .. ':x', st[l.name .. ':x']) end
     if l.kind == 'r' then
       l.t, l.r, l.last = max(l.t, now + far + ceildiv(l.burst * l.p, l.q)), 0, 0
       l.front = max(l.front, now + far)
@@ -138,6 +150,9 @@ else
 end
 out[3] = st.asked
 save('asked', st.asked) save('clock', st.clock)
+for _, l in ipairs(L) do
+  if sums and l.kind ~= 'r' and l.kind ~= 'i' then save(l.name .. ':n', st.asked) end
+end
 if st.lease then save('lease', st.lease) end
 save_limits()
 redis.call('HSET', KEYS[1], unpack(dirty))

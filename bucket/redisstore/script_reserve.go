@@ -182,6 +182,8 @@ local function reserve(now, lease, far, out)
       out[count_at] = dec(i + 1)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
     end
+    -- 2: what stands in the way counts as full because nobody knows
+    if sums and binding > 0 and never == 0 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never)
     save_key(name, k, now, a.burst)
   end
@@ -222,7 +224,7 @@ local function seed(now)
     local unknown = l.name .. ':x'
     -- a period that has not begun counts as full until the ledger can tell what was used in it
     local ahead = l.kind ~= 's' and now < (l.s or 0)
-    if used >= 0 and st[unknown] == '1' and not ahead then
+    if used >= 0 and (st[unknown] == '1' or st[unknown] == '2') and not ahead then
       if l.kind == 's' then
         redis.call('DEL', l.log)
         l.sum = 0

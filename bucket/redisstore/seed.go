@@ -9,6 +9,17 @@ import (
 
 // Unknown names the quotas and budgets whose use was lost and has not been seeded since. They count as full.
 func (s *Store) Unknown(ctx context.Context) ([]string, error) {
+	lost, missed, err := s.unseeded(ctx)
+	return append(lost, missed...), err
+}
+
+// Missed names those of Unknown of which nothing was lost: they were not in the rules of every ask.
+func (s *Store) Missed(ctx context.Context) ([]string, error) {
+	_, missed, err := s.unseeded(ctx)
+	return missed, err
+}
+
+func (s *Store) unseeded(ctx context.Context) (lost, missed []string, err error) {
 	s.rulesMu.RLock()
 	defer s.rulesMu.RUnlock()
 	var names []string
@@ -18,7 +29,7 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	marks := make([]string, len(names))
 	for i, name := range names {
@@ -26,15 +37,17 @@ func (s *Store) Unknown(ctx context.Context) ([]string, error) {
 	}
 	values, err := s.client.HMGet(ctx, s.prefix+"state", marks...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("ask redis what was lost: %w", err)
+		return nil, nil, fmt.Errorf("ask redis what was lost: %w", err)
 	}
-	var unknown []string
 	for i, v := range values {
-		if v == "1" {
-			unknown = append(unknown, names[i])
+		switch v {
+		case "1":
+			lost = append(lost, names[i])
+		case "2":
+			missed = append(missed, names[i])
 		}
 	}
-	return unknown, nil
+	return lost, missed, nil
 }
 
 // Seed tells what the ledger knows to have been used of lost quotas and budgets: of calendar and fixed ones in the present

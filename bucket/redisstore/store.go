@@ -57,12 +57,16 @@ type Options struct {
 	Asked int64
 	// Horizon is the farthest any replica asks ahead; default a second. After a loss that much more is waited.
 	Horizon time.Duration
+	// Sums says that Unknown is asked and Seed told also of quotas and budgets that were not in the rules of every ask: they count as
+	// full until then, as those that were lost. Otherwise one that comes into the rules has used what it had counted when it was there.
+	Sums bool
 }
 
 // Store is a bucket.Store in Redis. It is safe for concurrent use.
 type Store struct {
 	client  redis.UniversalClient
 	prefix  string
+	sums    bool                 // Options.Sums
 	now     func() bucket.Micros // only in tests: the time instead of Redis TIME
 	horizon atomic.Int64         // the farthest that any replica asks ahead, in microseconds
 	offset  atomic.Int64         // how far Redis is ahead of us, in microseconds, when the offered periods were off
@@ -95,7 +99,7 @@ func New(ctx context.Context, o Options) (*Store, error) {
 	if o.Horizon <= 0 {
 		o.Horizon = time.Second
 	}
-	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked}
+	s := &Store{client: o.Client, prefix: "{weir:" + o.API + "}:", rules: o.Rules, epoch: o.Epoch, seen: o.Asked, sums: o.Sums}
 	s.horizon.Store(int64(o.Horizon / time.Microsecond))
 	return s, nil
 }

@@ -50,7 +50,10 @@ type accounts struct {
 	price     func() int64 // of a call
 	changed   func()       // the limits count something else now
 	log       *slog.Logger
+	quiet     func() bool   // no call runs or waits to be recorded
 	settled   chan struct{} // closed when no bound stands any more
+	wake      chan struct{} // a limit is new to the rules
+	gaps      gaps          // in what was added up
 
 	note    accountNote
 	stored  uint64          // note.Read of the last one that was stored
@@ -76,7 +79,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
 		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
-		changed: func() {}, settled: make(chan struct{}),
+		quiet: func() bool { return o.Caller.Quiet(api) }, changed: func() {}, settled: make(chan struct{}), wake: make(chan struct{}, 1),
 		log: o.Log.With("component", "limits", "api", api),
 	}
 	a.shifted = a.ahead()
@@ -106,7 +109,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 		return a, a.beginAnew(ctx, extent, why)
 	}
 	a.former = a.note.Account.Clone()
-	if len(store.Bounds()) == 0 {
+	if len(store.Bounds()) == 0 && len(store.Partial()) == 0 {
 		close(a.settled) // the last process stopped in order
 	}
 	return a, nil
@@ -189,10 +192,14 @@ func (a *accounts) run(ctx context.Context) {
 	for wait := time.Duration(0); ; {
 		select {
 		case <-time.After(wait):
+		case <-a.wake:
 		case <-ctx.Done():
 			return
 		}
 		err := a.advance(ctx)
+		if err == nil {
+			err = a.fillIn(ctx)
+		}
 		switch wait = accountEvery; {
 		case err == nil:
 			told = ""
@@ -240,11 +247,15 @@ func (a *accounts) advance(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return a.advanceTo(ctx, extent)
+}
+
+func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 	if extent.Last < a.note.Read || extent.First > a.note.Read+1 || !extent.Born.Equal(a.note.Born) {
 		return a.beginAnew(ctx, extent, "the ledger has lost records")
 	}
 	d := a.draft()
-	err = ledger.ReadCharges(ctx, a.js, a.api, d.note.Read, extent.Last, func(c *ledger.Record, seq uint64) {
+	err := ledger.ReadCharges(ctx, a.js, a.api, d.note.Read, extent.Last, func(c *ledger.Record, seq uint64) {
 		d.calls++
 		d.count(d.note.Account, c)
 		if d.former != nil && a.isFormer(c, seq) {
@@ -361,11 +372,17 @@ func (a *accounts) addUnlogged(d *draft, now bucket.Micros) {
 func (a *accounts) correct(former *bucket.Account) {
 	a.former = nil
 	a.store.Correct(former)
+	if len(a.store.Partial()) == 0 {
+		a.settle()
+	}
+	a.changed()
+}
+
+// settle ends the waiting of AwaitExact.
+func (a *accounts) settle() {
 	select {
 	case <-a.settled:
-		return
 	default:
+		close(a.settled)
 	}
-	close(a.settled)
-	a.changed()
 }

@@ -35,6 +35,8 @@ type checkpointer struct {
 	tried    map[[sha256.Size]byte]struct{} // what was to be stored since the last that was, and may be stored yet
 	revision uint64                         // that the next one takes the place of; 0 for none
 	own      uint64                         // of the checkpoint that this process read or stored last
+	bare     bool                           // no limit is in what is stored
+	restored bucket.Snapshot                // what the former process left
 }
 
 // errCheckpointTaken says that another process counts the limits now: this one must not write over what it knows.
@@ -68,6 +70,7 @@ func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.
 		}
 	}
 	store.Restore(s)
+	c.restored, c.bare = s, len(s.Limit) == 0
 	return c, nil
 }
 
@@ -100,6 +103,7 @@ func (c *checkpointer) run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("the limits' state could not be stored; calls hold until it can", "err", err)
 		}
+		c.accounts.lookForPartial()
 		select {
 		case <-tick.C:
 		case <-c.wake:
@@ -125,8 +129,9 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	defer cancel()
 	c.store.Ahead(c.clock.Ahead())
 	s := c.store.Checkpoint(ahead)
-	if len(s.Limit) == 0 {
-		return nil // no limit is shared, for now
+	if len(s.Limit) == 0 && c.bare { // no limit is shared, for now
+		c.store.Saved(s)
+		return nil
 	}
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -136,6 +141,7 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 		return err
 	}
 	fault.Pass(fault.LimitsStored)
+	c.bare = len(s.Limit) == 0
 	c.store.Saved(s)
 	return nil
 }

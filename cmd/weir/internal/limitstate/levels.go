@@ -23,8 +23,9 @@ import (
 type levelWatch struct {
 	api     string
 	read    func(context.Context) ([]bucket.Level, error)
-	heard   func(error)   // whether the limits could be read
-	unknown func() string // why what was used of a limit is not known
+	heard   func(error)               // whether the limits could be read
+	unknown func() string             // why what was used of a limit is not known
+	gap     func(limit string) string // what is missing in a limit's count
 	price   func() int64
 	used    func([]bucket.Level) // what was read, for forecasts
 	letters *deadletter.Writer
@@ -68,7 +69,7 @@ func budgetKey(api string) string { return "budget." + api }
 
 func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.Level, error)) *levelWatch {
 	watch := &levelWatch{
-		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, price: func() int64 { return o.Caller.Price(api) },
+		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, gap: func(string) string { return "" }, price: func() int64 { return o.Caller.Price(api) },
 		used:    func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
 		letters: o.Letters, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
 		wake: make(chan struct{}, 1),

@@ -73,7 +73,7 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Lane: dispatcher.APIOptions{
 		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 	}}
-	a.watch.unknown = shared.unknown
+	a.watch.unknown, a.watch.gap = shared.unknown, shared.gaps.of
 	return a, nil
 }
 
@@ -89,6 +89,11 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 	if err != nil {
 		return nil, err
 	}
+	called, err := hasCalls(ctx, o.JetStream, api.Name)
+	if err != nil {
+		return nil, err
+	}
+	store.ExpectSums(checkpoints.restored, called)
 	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store); err != nil {
 		return nil, err
 	}
@@ -99,6 +104,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 		},
 	}}
 	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
+	a.watch.gap = checkpoints.accounts.gaps.of
 	checkpoints.accounts.changed = func() {
 		checkpoints.now()
 		a.watch.now()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,5 +124,9 @@ func (s *sharedLimits) levels(ctx context.Context) ([]bucket.Level, error) {
 		s.log.Warn("the clock of Redis has jumped: after a jump ahead calendar quotas begin early, after one back calls hold until it has caught up; look after its time synchronisation",
 			"jump", jump.Round(time.Millisecond), "ahead", ahead.Round(time.Millisecond))
 	}
-	return store.Levels(ctx)
+	levels, err := store.Levels(ctx)
+	if slices.ContainsFunc(levels, func(l bucket.Level) bool { return l.Unknown }) {
+		s.suspect() // another replica's rules may have missed it
+	}
+	return levels, err
 }

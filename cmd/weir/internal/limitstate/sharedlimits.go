@@ -40,6 +40,8 @@ type sharedLimits struct {
 	doubt bool               // some of what was counted may be unknown
 	open  map[int64]struct{} // grants that have not ended
 	why   string             // what was lost could not be added up yet, and what to do
+
+	gaps gaps // in what was added up
 }
 
 // redisMark is what is kept of a state: which one it is, and how many asks it had counted.
@@ -79,7 +81,7 @@ func (s *sharedLimits) begin(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	store, err := redisstore.New(ctx, redisstore.Options{
-		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead,
+		Client: client, API: s.api, Rules: s.rules, Epoch: s.kept.Epoch, Asked: s.kept.Asked, Horizon: schedule.MostAhead, Sums: true,
 	})
 	if errors.Is(err, redisstore.ErrEviction) {
 		return fmt.Errorf("%w: redis-cli CONFIG SET maxmemory-policy noeviction, and in redis.conf", err)
@@ -154,18 +156,22 @@ func (s *sharedLimits) Reserve(ctx context.Context, asks []bucket.Ask) ([]bucket
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	doubt := s.doubt
+	s.mu.Unlock()
 	answers, err := store.Reserve(ctx, asks)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
+	doubt = doubt || s.doubt // it may have ended since the answer was given
 	known := store.Epoch() == s.kept.Epoch
 	if known {
 		for i := range answers {
 			for _, g := range answers[i].Grants {
 				s.open[g.Serial] = struct{}{}
 			}
-			if s.doubt {
+			if doubt {
 				s.softenLocked(&answers[i])
 			}
 		}

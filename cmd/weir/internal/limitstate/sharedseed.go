@@ -3,12 +3,14 @@ package limitstate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/redisstore"
+	"weir/dispatcher/ledger"
 )
 
 // What a lost state of Redis had counted is added up from the ledger.
@@ -91,7 +93,7 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	for i := range limits {
 		since[limits[i].Name] = periodStart(rules, &limits[i], now).Time().Add(ahead)
 	}
-	used, err := readUsage(ctx, s.js, s.api, limits, since)
+	used, err := s.addUp(ctx, store, limits, since)
 	if err != nil {
 		return err
 	}
@@ -100,6 +102,34 @@ func (s *sharedLimits) seedThese(ctx context.Context, store *redisstore.Store, u
 	}
 	s.log.Info("what quotas had counted was added up from the ledger", "limits", strings.Join(unknown, ", "))
 	return nil
+}
+
+// addUp is what the ledger says of limits. It must reach back to what was lost. A limit that was not in the rules begins with what there is.
+func (s *sharedLimits) addUp(ctx context.Context, store *redisstore.Store, limits []bucket.Limit, since map[string]time.Time) (map[string]int64, error) {
+	missed, err := store.Missed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	extent, err := ledger.ExtentOf(ctx, s.js)
+	if err != nil {
+		return nil, err
+	}
+	reached := maps.Clone(since)
+	for _, name := range missed {
+		if at, asked := since[name]; asked && extent.Begins.After(at) {
+			reached[name] = extent.Begins.Add(usageMargin)
+		}
+	}
+	used, err := readUsage(ctx, s.js, s.api, limits, reached)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range missed {
+		if at, asked := since[name]; asked {
+			s.gaps.tell(s.log, name, at, extent.Begins)
+		}
+	}
+	return used, nil
 }
 
 // awaitOthers blocks until the calls of other replicas that may have been running have ended and are in the ledger: that

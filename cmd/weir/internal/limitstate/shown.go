@@ -63,16 +63,17 @@ func WithUses(limits []LimitShown, uses []schedule.LimitUse) []LimitShown {
 	return limits
 }
 
-// why says what keeps a limit's count unknown.
+// why says what keeps a limit's count unknown, or is missing in it.
 func (b *Levels) why(api string, l bucket.Level) string {
-	if !l.Unknown {
-		return ""
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.watches {
-		if w.api == api {
+		switch {
+		case w.api != api:
+		case l.Unknown:
 			return w.unknown()
+		default:
+			return w.gap(l.Limit.Name)
 		}
 	}
 	return ""
@@ -102,6 +103,9 @@ func (l *LimitShown) Text() string {
 	}
 	if l.Bound {
 		text += ": what was called before the start is being added up"
+	}
+	if l.Why != "" && !l.Unknown {
+		text += ": " + l.Why
 	}
 	if l.Shadow {
 		if text != "" {

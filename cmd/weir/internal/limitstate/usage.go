@@ -17,7 +17,7 @@ const usageMargin = time.Second
 
 // errNotCovered is a ledger that begins later than the period that is asked for.
 var errNotCovered = errors.New("the ledger does not reach back to the beginning of the period: the limit opens with its next one; " +
-	"to call before, apply a configuration in which it has another name, and as its count what you know to be left")
+	"to call before, apply a configuration in which it has another name: it begins with what the ledger has")
 
 // readUsage adds up what the ledger knows to have been taken from limits since the times given for each. It reads the
 // ledger as a stream: memory does not grow with it.

@@ -1,0 +1,181 @@
+package limitstate
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/ledger"
+)
+
+// Limits that come into force within their period.
+//
+// A quota or budget that is new to the rules, or was taken out of them and put back, has missed calls. Nothing is called until those
+// that were under way have ended and are recorded: then the ledger has all of them, and its sum goes into the account, into the
+// limit, and with the next checkpoint where a restart finds it, in this order. A process that dies in between begins again.
+
+const (
+	partialWait   = 10 * time.Second // in which it is told that calls of before still run
+	partialWithin = 5 * time.Minute  // the longest the ledger may take to be added up
+)
+
+// gaps are what the ledger could not tell of limits, by name. It is safe for concurrent use.
+type gaps struct {
+	mu  sync.Mutex
+	why map[string]string
+}
+
+// lookForPartial has a partial limit be filled in. It does not block.
+func (a *accounts) lookForPartial() {
+	if a == nil || len(a.store.Partial()) == 0 {
+		return
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// fillIn adds up what partial limits have missed, and puts it in force.
+func (a *accounts) fillIn(ctx context.Context) error {
+	partial := a.store.Partial()
+	if len(partial) == 0 {
+		return nil
+	}
+	names := strings.Join(slices.Sorted(maps.Keys(partial)), ", ")
+	if err := a.awaitQuiet(ctx); err != nil {
+		return fmt.Errorf("limits %s: %w", names, err)
+	}
+	extent, err := ledger.ExtentOf(ctx, a.js)
+	if err != nil {
+		return err
+	}
+	if err := a.advanceTo(ctx, extent); err != nil {
+		return err
+	}
+	rules := a.store.Rules()
+	sum, err := a.addUp(ctx, rules, partial, extent)
+	if err != nil {
+		return fmt.Errorf("limits %s: %w", names, err)
+	}
+	for i := range sum.Limits {
+		if of := a.note.Account.Of(sum.Limits[i].Name); of != nil && of.By == sum.Limits[i].By {
+			*of = sum.Limits[i]
+		}
+	}
+	if err := a.put(ctx); err != nil {
+		return err
+	}
+	a.store.FillIn(partial, sum)
+	a.log.Info("what was called before limits came into force was added up from the ledger", "limits", names)
+	if len(a.store.Partial()) == 0 {
+		a.settle()
+	}
+	a.changed()
+	return nil
+}
+
+// awaitQuiet blocks until all that was called is in the ledger. Nothing new is called meanwhile.
+func (a *accounts) awaitQuiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, partialWait)
+	defer cancel()
+	tick := time.NewTicker(accountPoll)
+	defer tick.Stop()
+	for {
+		if _, ok := a.recovered(); ok && a.quiet() {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("calls of before are still running or not recorded: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// addUp is what the ledger says up to extent's end that partial limits have used, with those that may have been under way at a death
+// and that nobody wrote down.
+func (a *accounts) addUp(ctx context.Context, rules bucket.Rules, partial map[string]int64, extent ledger.Extent) (*bucket.Account, error) {
+	now := a.now() + a.ahead()
+	late := bucket.Micros(0).Add(rules.Jitter + usageMargin)
+	sum := bucket.NewAccount(rules)
+	sum.Limits = slices.DeleteFunc(sum.Limits, func(l bucket.LimitAccount) bool { _, in := partial[l.Name]; return !in })
+	var limits []bucket.Limit
+	since := map[string]bucket.Micros{}
+	first := now
+	for _, l := range rules.Shared {
+		if sum.Of(l.Name) != nil {
+			limits = append(limits, l)
+			since[l.Name] = periodStart(rules, &l, now)
+			first = min(first, since[l.Name])
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, partialWithin)
+	defer cancel()
+	unreadable, err := ledger.Read(ctx, a.js, ledger.Filter{API: a.api, Since: (first - late).Time().Add(-ledger.ServerSkew)}, func(c *ledger.Record, _, _ uint64) error {
+		if c.At > extent.Last {
+			return nil
+		}
+		// What no limit kept from a period's edge the api may have counted on the other side.
+		at := min(now, ChargedAt(c)+late)
+		for i := range limits {
+			sum.Add(rules, limits[i].Name, at, c.Units(&limits[i]))
+		}
+		return nil
+	})
+	if err == nil && unreadable > 0 {
+		err = fmt.Errorf("ledger: %d records of api %s cannot be read: the limits open when these are older than their periods", unreadable, a.api)
+	}
+	if err != nil {
+		return nil, err
+	}
+	unlogged, _ := a.recovered()
+	for i := range limits {
+		l := &limits[i]
+		sum.Add(rules, l.Name, now, a.unloggedUnits(l, int64(unlogged)))
+		a.gaps.tell(a.log, l.Name, since[l.Name].Time(), extent.Begins)
+	}
+	sum.Forget(rules, now)
+	return sum, nil
+}
+
+// unloggedUnits is the most that so many calls took from a limit.
+func (a *accounts) unloggedUnits(l *bucket.Limit, calls int64) int64 {
+	switch {
+	case calls == 0:
+		return 0
+	case l.Budget != nil:
+		return calls * a.price()
+	case l.Cost == (bucket.CostSource{}):
+		return calls
+	}
+	return quotaOf(l).Count
+}
+
+// tell notes what the ledger does not reach back to: the limit begins with what there is.
+func (g *gaps) tell(log *slog.Logger, limit string, since, begins time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !begins.After(since) {
+		delete(g.why, limit)
+		return
+	}
+	if g.why == nil {
+		g.why = map[string]string{}
+	}
+	g.why[limit] = "what was called before " + begins.UTC().Format(time.RFC3339) + " is not counted in this period: the ledger does not reach back"
+	log.Warn("a limit that came into force within its period counts only what the ledger has", "limit", limit, "period", since.UTC(), "ledger", begins.UTC())
+}
+
+// of says what is missing in a limit's count, "" where nothing is.
+func (g *gaps) of(limit string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.why[limit]
+}
