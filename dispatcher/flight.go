@@ -42,7 +42,6 @@ func (j *job) takeOff(tat bucket.Micros, late time.Duration) *flight {
 func (f *flight) begins() bool { return fault.Planted(fault.RecordLate) || f.begin() }
 
 // begin notes that the call begins. It is told again where another connection is tried.
-
 func (f *flight) begin() bool {
 	now := time.Now()
 	f.stale.Settle()

@@ -33,8 +33,7 @@
 // it is billed again. A run ends with the terms that it began with, so that what is queued is called soon.
 //
 // A job that is parked because weir was killed must have had a call under way then, by the api's ledger (judge_flights.go): what had not
-// begun, or had been answered, weir knows by its flight recorder (where configurations change meanwhile that is told and not held
-// against it). A loss of power (losePower) is a kill after which the machine has
+// begun, or had been answered, weir knows by its flight recorder. A loss of power (losePower) is a kill after which the machine has
 // another boot and the recorder's file says what it may say on a disk then, which is as of any moment before; nothing may be believed of it.
 // A result must have the answer of its own job's call.
 //

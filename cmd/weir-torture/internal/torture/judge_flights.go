@@ -54,10 +54,9 @@ func (e *Evidence) judgeFlights(r *Report) {
 }
 
 // namesUnknown reports whether every job that a kill made unknown must have had a call under way: one weir, which is killed on a machine
-// that stays up, beside its own notes. Where configurations change between kills the others are counted, and no breach: an api may be taken
-// out while its intents stand.
+// that stays up, beside its own notes.
 func (o *Options) namesUnknown() bool {
-	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0 && o.ConfigChanges == 0
+	return !o.isFleet() && o.Takeovers == 0 && o.PowerLosses == 0 && o.Cuts == 0 && o.Stops == 0
 }
 
 // underWay reports whether weir was killed while one of these calls was under way, give or take slack.
