@@ -27,6 +27,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_NATS_INBOX", s.NATSInbox},
 		{"WEIR_NATS_LISTEN", s.NATSListen},
 		{"WEIR_NATS_AUTH", string(s.NATSAuth)},
+		{"WEIR_NATS_CONNECTIONS", strconv.Itoa(s.NATSConnections)},
 		{"WEIR_DATA_DIR", s.DataDir},
 		{"WEIR_STATE_DIR", s.StateDir},
 		{"WEIR_DURABILITY", string(s.Durability)},
