@@ -28,6 +28,8 @@ const (
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
+	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
+	HeaderErrorCode  = "Nats-Service-Error-Code"
 
 	headerExpectedStream = "Nats-Expected-Stream"
 	headerContentType    = "Content-Type"

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -75,7 +74,7 @@ type Options struct {
 type Service struct {
 	opts       Options
 	log        *slog.Logger
-	micro      micro.Service
+	listing    *listing
 	unanswered unanswered // jobs not answered yet
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
@@ -107,34 +106,26 @@ func Start(o Options) (*Service, error) {
 		s.refused.WithLabelValues(api)
 		s.overSoft.WithLabelValues(api)
 	}
-	var err error
-	s.micro, err = micro.AddService(o.Conn, micro.Config{
-		Name: ServiceName, Version: o.Version, QueueGroup: QueueGroup,
-		Description: "takes jobs for rate-limited apis: publish to weir.jobs.<api>.<key>",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start the intake: %w", err)
-	}
 	waiting := maxWaitingBytes
 	if o.MaxWaiting > 0 {
 		waiting = int(min(o.MaxWaiting, maxWaitingBytes))
 	}
 	redrives := waiting / redrivesShare
-	err = errors.Join(
-		s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handleJob), micro.WithEndpointSubject(SubjectPrefix+">"),
-			micro.WithEndpointPendingLimits(maxWaitingMsgs, waiting-redrives)),
-		s.micro.AddEndpoint("redrives", micro.HandlerFunc(s.handleRedrive), micro.WithEndpointSubject(RedrivePrefix+">"),
-			micro.WithEndpointPendingLimits(maxWaitingMsgs, redrives)),
+	s.listing = newListing(o.Conn, o.Version)
+	err := errors.Join(
+		s.listing.add("jobs", SubjectPrefix+">", s.handleJob, maxWaitingMsgs, waiting-redrives),
+		s.listing.add("redrives", RedrivePrefix+">", s.handleRedrive, maxWaitingMsgs, redrives),
+		s.listing.answerQuestions(),
 	)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.micro.Stop())
+		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.listing.stop())
 	}
 	return s, nil
 }
 
 // Stop ends the intake: no new job is taken, and it returns when every job taken was answered or ctx ends.
 func (s *Service) Stop(ctx context.Context) error {
-	if err := s.micro.Stop(); err != nil {
+	if err := s.listing.stop(); err != nil {
 		return fmt.Errorf("stop the intake: %w", err)
 	}
 	select {
@@ -146,27 +137,28 @@ func (s *Service) Stop(ctx context.Context) error {
 }
 
 // handleJob takes a producer's job.
-func (s *Service) handleJob(req micro.Request) {
-	s.handle(req, strings.TrimPrefix(req.Subject(), SubjectPrefix), false)
+func (s *Service) handleJob(from *endpoint, msg *nats.Msg) {
+	s.handle(from, msg, strings.TrimPrefix(msg.Subject, SubjectPrefix), false)
 }
 
 // handleRedrive takes a job that is redriven.
-func (s *Service) handleRedrive(req micro.Request) {
-	s.handle(req, strings.TrimPrefix(req.Subject(), RedrivePrefix), true)
+func (s *Service) handleRedrive(from *endpoint, msg *nats.Msg) {
+	s.handle(from, msg, strings.TrimPrefix(msg.Subject, RedrivePrefix), true)
 }
 
 // handle is the whole way of a job through the intake: read, put, answer. address is <api>.<key>.
-func (s *Service) handle(req micro.Request, address string, redrive bool) {
+func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive bool) {
+	now := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")
-	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	in := submission{service: s, from: from, arrived: now, apiName: name, reply: req.Reply, header: req.Header}
 	in.fastBatch = asksFastBatch(in.reply, in.header)
 	delete(in.header, requestInfo)
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
-		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
+		in.tell(refuse(Unavailable, "weir is stopping: try again"), 0)
 		return
 	}
-	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
+	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive}
 	apis := s.opts.APIs()
 	api, ok := apis[name]
 	if !ok {
@@ -175,12 +167,12 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 			rule.ReplyTo = other.Rule.ReplyTo // the same for all
 			break
 		}
-		job, _ := Parse(msg, &rule, time.Now())
+		job, _ := Parse(msg, &rule, now)
 		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
-	job, refusal := Parse(msg, api.Rule, time.Now())
+	job, refusal := Parse(msg, api.Rule, now)
 	in.read(job)
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
@@ -203,7 +195,7 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 		if receipt.OverSoft {
 			s.overSoft.WithLabelValues(name).Inc()
 		}
-		in.answer(receipt.Answer(time.Now()))
+		in.accept(receipt)
 	})
 }
 
@@ -230,6 +222,8 @@ var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 // submission is one job between its arrival and its answer.
 type submission struct {
 	service                              *Service
+	from                                 *endpoint
+	arrived                              time.Time
 	reply                                string
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
@@ -258,11 +252,12 @@ func (in *submission) checkPromises() *Refusal {
 func (in *submission) refuse(body []byte, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		in.deny(refusal, 0)
 		return
 	case Unsure:
 		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
 			"err", refusal.Description)
+		in.from.answered(time.Since(in.arrived), refusal)
 		in.service.unanswered.leave()
 		return
 	}
@@ -279,7 +274,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 					"api", in.apiName, "job_id", in.jobID, "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			in.deny(refusal, 0)
 			return
 		}
 		if in.posesAsRedrive {
@@ -288,21 +283,36 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		if refusal.Code == Throttled {
 			in.service.refused.WithLabelValues(in.apiName).Inc()
 		}
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+		in.deny(refusal, letterSeq)
 	})
 }
 
-func (in *submission) answer(data []byte) {
+// accept answers a job that is stored.
+func (in *submission) accept(receipt Receipt) {
 	defer in.service.unanswered.leave()
-	in.send(data)
+	now := time.Now()
+	in.from.answered(now.Sub(in.arrived), nil)
+	in.send(&nats.Msg{Data: receipt.Answer(now)})
 }
 
-// send publishes straight to the reply subject: micro's own Respond is not safe outside its handler.
-func (in *submission) send(data []byte) {
+// deny answers a job that was let in and is refused.
+func (in *submission) deny(refusal *Refusal, letterSeq uint64) {
+	defer in.service.unanswered.leave()
+	in.tell(refusal, letterSeq)
+}
+
+func (in *submission) tell(refusal *Refusal, letterSeq uint64) {
+	in.from.answered(time.Since(in.arrived), refusal)
+	in.send(&nats.Msg{Header: refusal.header(), Data: refusal.answer(in.stream, in.jobID, in.key, letterSeq)})
+}
+
+// send publishes straight to the reply subject: answers come when no message is being handled any more.
+func (in *submission) send(answer *nats.Msg) {
 	if in.reply == "" || notTheirs(in.reply) {
 		return // a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
 	}
-	if err := in.service.opts.Conn.Publish(in.reply, data); err != nil {
+	answer.Subject = in.reply
+	if err := in.service.opts.Conn.PublishMsg(answer); err != nil {
 		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
 	}
 }
