@@ -116,7 +116,16 @@ type refusalAnswer struct {
 	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
 }
 
-func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
+// Answer is what the intake says of a job: a receipt, or a refusal.
+type Answer struct {
+	// Data is what a producer is told over NATS. It is nil where nobody knows whether the job was stored: then the refusal's code is
+	// Unsure, and the job is to be sent again under the same id.
+	Data    []byte
+	Receipt Receipt  // where Refusal is nil
+	Refusal *Refusal // with the job's id and the number of its letter
+}
+
+func (r *Refusal) answer(stream, job, key string, letterSeq uint64) Answer {
 	var w refusalAnswer
 	w.Error.Code = r.Code.Status()
 	w.Error.ErrCode = int(r.Code)
@@ -124,7 +133,9 @@ func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
 	w.Stream, w.Job, w.Key = stream, job, key
 	w.RetryAfterMS = r.RetryAfterMS()
 	w.DeadLetterSeq = letterSeq
-	return mustJSON(w)
+	told := *r
+	told.Job, told.LetterSeq = job, letterSeq
+	return Answer{Data: mustJSON(w), Refusal: &told}
 }
 
 // longestErrorHeader bounds the description in a header, in bytes; the answer's body has all of it.
