@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/timeline"
 	"weir/deadletter"
 	"weir/ingest"
 
@@ -207,7 +208,7 @@ type letterJSON struct {
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Answer   *answerJSON         `json:"answer,omitempty"`
 	Call     *callJSON           `json:"call,omitempty"` // the job's last that was sent
-	bodyJSON
+	timeline.Body
 }
 
 func letterAsJSON(k *deadletter.Kept) letterJSON {

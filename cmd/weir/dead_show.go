@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/timeline"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 				return nil
 			case as == cli.AsJSON:
 				letter := letterAsJSON(&k)
-				letter.Headers, letter.bodyJSON, letter.Answer = jobHeaders(k.Header), jsonBody(k.Body), answerAsJSON(k.Answer)
+				letter.Headers, letter.Body, letter.Answer = jobHeaders(k.Header), timeline.BodyOf(k.Body), answerAsJSON(k.Answer)
 				letter.Call = callAsJSON(k.Call)
 				return cli.PrintJSON(out, letter)
 			}
