@@ -12,6 +12,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher/ledger"
 
@@ -45,7 +46,7 @@ func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
 	if f.key != "" && f.api == "" {
 		return ledger.ResultFilter{}, cli.Usage(errors.New("--key needs --api: keys belong to apis"))
 	}
-	since, err := readTime(f.since, time.Now())
+	since, err := letters.ReadTime(f.since, time.Now())
 	if err != nil {
 		return ledger.ResultFilter{}, cli.Usage(fmt.Errorf("--since %w", err))
 	}
