@@ -71,7 +71,9 @@ func (s *search) job(api, key string) *Job {
 func (s *search) askQueues(ctx context.Context) {
 	ask := s.InQueue
 	if ask == nil {
-		ask = func(_ context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) { return control.Find(s.c, api, q) }
+		ask = func(_ context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
+			return control.Find(s.c, api, q)
+		}
 	}
 	for _, api := range s.APIs {
 		found, err := ask(ctx, api, control.JobInQueue{Job: s.Job, Key: s.Key})
