@@ -117,12 +117,16 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+		Named: w.configuredHTTP,
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)
 	}
 	return err
 }
+
+// configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.
+func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
 
 // serveHTTP answers from then on.
 func (w *Worker) serveHTTP() {

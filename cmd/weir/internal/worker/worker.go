@@ -8,6 +8,7 @@ import (
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
@@ -130,6 +131,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		return nil, err
 	}
 	w.config = adopted.present.Config
+	if err := s.Guarded(w.config); err != nil {
+		return nil, cli.Usage(err)
+	}
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
@@ -168,7 +172,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard = newDiskGuard(w.js, w.room, w.log)
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
-		log: w.log,
+		guarded: s.Guarded,
+		log:     w.log,
 	}, scope, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
