@@ -45,7 +45,9 @@ var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
 // inquiry is what a question says besides its subject.
 type inquiry struct {
-	Limit int `json:"limit"`
+	Limit int                  `json:"limit"`
+	After *dispatcher.KeyPlace `json:"after,omitempty"` // of keys: only those behind it
+	Match string               `json:"match,omitempty"` // of keys: only those that contain it
 }
 
 // keysAnswer is one replica's answer about an api.

@@ -97,7 +97,11 @@ func (o operator) keys(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	deepest, err := o.Dispatcher.Keys(api, readInquiry(req))
+	var in inquiry
+	if json.Unmarshal(req.Data(), &in) != nil {
+		in = inquiry{Limit: 1}
+	}
+	deepest, err := o.Dispatcher.KeysPage(api, dispatcher.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
 	if err != nil {
 		respondError(req, err)
 		return

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"weir/cmd/weir/internal/api"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
@@ -15,6 +17,8 @@ import (
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -123,6 +127,38 @@ func (w *Worker) listenHTTP() (err error) {
 		w.onStop("http listener", w.http.Close)
 	}
 	return err
+}
+
+// answerHTTP puts the API in, with a connection of its own: what somebody reads over HTTP must not hold up what calls stand on.
+func (w *Worker) answerHTTP() error {
+	if w.http == nil {
+		return nil
+	}
+	denied := &connect.Denials{}
+	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" http"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		w.log.Warn("nats", "component", "http", "err", err)
+		denied.Note(err)
+	}))
+	nc, err := nats.Connect(w.natsURL, opts...)
+	if err != nil {
+		return fmt.Errorf("connect the HTTP side: %w", err)
+	}
+	w.onStop("nats connection of the http side", func() error { nc.Close(); return nil })
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	at := w.settings.NATSURL.String()
+	if w.server != nil {
+		at = w.server.ClientURL()
+	}
+	asked := api.New(api.Options{
+		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
+		Config:     func() *config.Config { return w.follower.inForce.Load() }, Settings: w.settings, Log: w.log.With("component", "api"),
+	})
+	w.onStop("api", asked.Close)
+	w.http.Add(asked.Routes()...)
+	return nil
 }
 
 // configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.

@@ -44,6 +44,9 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
+	// natsURL and natsOptions are how further connections are made, as whom nc is.
+	natsURL     string
+	natsOptions []nats.Option
 	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
 	replyPrefix string
 	js          jetstream.JetStream
@@ -202,6 +205,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
 	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
+	if err := w.answerHTTP(); err != nil {
 		return nil, err
 	}
 	if err := w.takeJobs(); err != nil {
