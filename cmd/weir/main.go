@@ -64,9 +64,8 @@ Commands that look at a running weir find its NATS server by WEIR_NATS_URL, or e
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       cli.Version(),
 	}
-	root.SetVersionTemplate("weir {{.Version}}\n")
+	addVersionFlag(root)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(), jobCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(),

@@ -6,9 +6,10 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +58,7 @@ func Listen(o Options) (*Server, error) {
 	if o.Token == "" && !config.IsLoopback(o.Listen) {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: others than this machine could connect, without authentication: set WEIR_HTTP_TOKEN", o.Listen)
 	}
-	page, err := template.ParseFS(files, "index.html")
+	page, err := files.ReadFile("index.html")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
@@ -74,7 +75,7 @@ func Listen(o Options) (*Server, error) {
 	mux.Handle("GET /{$}", s.bearing(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		_ = page.Execute(w, o) // the client has gone
+		_, _ = strings.NewReplacer("{{.Version}}", html.EscapeString(o.Version)).WriteString(w, string(page)) // the client has gone
 	})))
 	s.http = &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
