@@ -68,6 +68,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir
 }
 
 // forTests are what only tests import.
@@ -210,12 +211,13 @@ func plainSymbol(symbol string) string {
 	return name
 }
 
-// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in one benchmark, and in nothing that is shipped but weir bench.
+// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in a module of its own, and in nothing that is shipped but weir
+// bench. golang.org/x/time is linked in with nats-server anyway.
 func TestOthersAreOnlyMeasured(t *testing.T) {
 	homes := map[string][]string{
-		"github.com/go-redis/redis_rate/": {"bucket/redisstore/beside_test.go"},
-		"github.com/throttled/throttled/": {"bucket/redisstore/beside_test.go"},
-		"golang.org/x/time/rate":          {"bucket/redisstore/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go"},
+		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
+		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
+		"golang.org/x/time/rate":          {"deploy/bench/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go"},
 	}
 	eachImport(t, func(file, path string) {
 		for dependency, allowed := range homes {
@@ -224,6 +226,15 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 			}
 		}
 	})
+	required, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range homes {
+		if !strings.HasPrefix(dependency, "golang.org/") && strings.Contains(string(required), dependency) {
+			t.Errorf("go.mod requires %s", dependency)
+		}
+	}
 }
 
 func eachImport(t *testing.T, do func(file, path string)) {
