@@ -6,10 +6,11 @@ SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 GOTESTSUM     := v1.13.0
+NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet unit simulation fuzz simulate slowdisk lint vuln redis promtool build torture bench clean cc
+.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -48,12 +49,19 @@ vet:
 	$(CHECKOUT)
 	$(GO) vet ./... && $(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) mod tidy -diff
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
+	cd deploy/bench && $(GO) vet ./...
+
+# What weir is compared with is in a module of its own, so that whoever looks at go.mod sees what weir needs.
+MODULES := . deploy/bench
+
+tidy: ## tidy the go.mod of each module
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool cc natscli $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
@@ -82,6 +90,12 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(TOOLS)/golangci-lint $@
+
+natscli: $(TOOLS)/nats-$(NATSCLI) # NATS' own command line is tried against weir
+
+$(TOOLS)/nats-$(NATSCLI):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' github.com/nats-io/natscli/nats@$(NATSCLI)
+	mv $(TOOLS)/nats $@
 
 $(TOOLS)/gotestsum-$(GOTESTSUM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)
@@ -120,6 +134,7 @@ torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 A
 
 bench: ## run the benchmarks beside their references
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+	cd deploy/bench && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 clean: ## remove what was built
 	rm -rf bin
