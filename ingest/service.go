@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
 const (
-	SubjectPrefix = "weir.jobs."
+	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
@@ -303,7 +305,7 @@ func (in *submission) deny(refusal *Refusal, letterSeq uint64) {
 
 func (in *submission) tell(refusal *Refusal, letterSeq uint64) {
 	in.from.answered(time.Since(in.arrived), refusal)
-	in.send(&nats.Msg{Header: refusal.header(), Data: refusal.answer(in.stream, in.jobID, in.key, letterSeq)})
+	in.send(&nats.Msg{Header: refusal.Headers(), Data: refusal.Answer(in.stream, in.jobID, in.key, letterSeq)})
 }
 
 // send publishes straight to the reply subject: answers come when no message is being handled any more.
