@@ -50,7 +50,8 @@ type API struct {
 type Refused struct {
 	API, Key, JobID string // as far as they could be read
 	Header          nats.Header
-	Body            []byte // nil when it was too large to keep
+	Body            []byte
+	BodyLeftOut     bool // it was too large to keep
 	ReplyTo         string
 	Redrives        int
 	Refusal         *Refusal
@@ -81,6 +82,7 @@ type Service struct {
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	overSoft   *prometheus.CounterVec
+	throttled  tally // as refused, for those who ask
 }
 
 // Start begins to take jobs.
@@ -148,19 +150,27 @@ func (s *Service) handleRedrive(from *endpoint, msg *nats.Msg) {
 	s.handle(from, msg, strings.TrimPrefix(msg.Subject, RedrivePrefix), true)
 }
 
-// handle is the whole way of a job through the intake: read, put, answer. address is <api>.<key>.
+// handle takes a job that came by NATS. address is <api>.<key>.
 func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive bool) {
-	now := time.Now()
+	arrived := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")
-	in := submission{service: s, from: from, arrived: now, apiName: name, reply: req.Reply, header: req.Header}
-	in.fastBatch = asksFastBatch(in.reply, in.header)
+	in := &submission{service: s, arrived: arrived, apiName: name, header: req.Header, fastBatch: asksFastBatch(req.Reply, req.Header)}
+	in.hear = func(a Answer) {
+		from.answered(time.Since(arrived), a.Refusal)
+		in.send(req.Reply, a)
+	}
+	in.take(Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive})
+}
+
+// take is the whole way of a job through the intake: read, put, answer.
+func (in *submission) take(msg Message) {
+	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
-	in.posesAsRedrive = !redrive && saysRedrives(in.header)
+	in.posesAsRedrive = !msg.Redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
-		in.tell(refuse(Unavailable, "weir is stopping: try again"), 0)
+		in.hear(denial(refuse(Unavailable, "weir is stopping: try again"), "", "", "", 0))
 		return
 	}
-	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive}
 	apis := s.opts.APIs()
 	api, ok := apis[name]
 	if !ok {
@@ -171,7 +181,7 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 		}
 		job, _ := Parse(msg, &rule, now)
 		in.read(job)
-		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
+		in.refuse(msg, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
 	job, refusal := Parse(msg, api.Rule, now)
@@ -183,12 +193,12 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 		refusal = in.checkPromises()
 	}
 	if refusal != nil {
-		in.refuse(msg.Body, refusal)
+		in.refuse(msg, refusal)
 		return
 	}
 	api.Queue.Put(job, func(receipt Receipt, refusal *Refusal) {
 		if refusal != nil {
-			in.refuse(job.Body, refusal)
+			in.refuse(msg, refusal)
 			return
 		}
 		if !receipt.Duplicate {
@@ -197,7 +207,7 @@ func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive 
 		if receipt.OverSoft {
 			s.overSoft.WithLabelValues(name).Inc()
 		}
-		in.accept(receipt)
+		in.answer(Answer{Data: receipt.Answer(time.Now()), Receipt: receipt})
 	})
 }
 
@@ -224,9 +234,8 @@ var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 // submission is one job between its arrival and its answer.
 type submission struct {
 	service                              *Service
-	from                                 *endpoint
 	arrived                              time.Time
-	reply                                string
+	hear                                 func(Answer) // is told once; it does not block
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
 	redrives                             int
@@ -251,23 +260,25 @@ func (in *submission) checkPromises() *Refusal {
 }
 
 // refuse buries what is to be buried, and only then tells the producer.
-func (in *submission) refuse(body []byte, refusal *Refusal) {
+func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.deny(refusal, 0)
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
 		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
 			"err", refusal.Description)
-		in.from.answered(time.Since(in.arrived), refusal)
-		in.service.unanswered.leave()
+		unsure := *refusal
+		unsure.Job = in.jobID
+		in.answer(Answer{Refusal: &unsure})
 		return
 	}
-	if refusal.Code == TooLarge {
+	body, leftOut := msg.Body, refusal.Code == TooLarge || msg.Oversize != 0
+	if leftOut {
 		body = nil
 	}
 	in.service.opts.Bury(Refused{
-		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, ReplyTo: in.replyTo,
+		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, BodyLeftOut: leftOut, ReplyTo: in.replyTo,
 		Redrives: in.redrives, Refusal: refusal,
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
@@ -276,7 +287,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 					"api", in.apiName, "job_id", in.jobID, "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.deny(refusal, 0)
+			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 			return
 		}
 		if in.posesAsRedrive {
@@ -284,37 +295,28 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		}
 		if refusal.Code == Throttled {
 			in.service.refused.WithLabelValues(in.apiName).Inc()
+			in.service.throttled.add(in.apiName)
 		}
-		in.deny(refusal, letterSeq)
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
 }
 
-// accept answers a job that is stored.
-func (in *submission) accept(receipt Receipt) {
+// answer tells what became of a job that was let in.
+func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
-	now := time.Now()
-	in.from.answered(now.Sub(in.arrived), nil)
-	in.send(&nats.Msg{Data: receipt.Answer(now)})
-}
-
-// deny answers a job that was let in and is refused.
-func (in *submission) deny(refusal *Refusal, letterSeq uint64) {
-	defer in.service.unanswered.leave()
-	in.tell(refusal, letterSeq)
-}
-
-func (in *submission) tell(refusal *Refusal, letterSeq uint64) {
-	in.from.answered(time.Since(in.arrived), refusal)
-	in.send(&nats.Msg{Header: refusal.Headers(), Data: refusal.Answer(in.stream, in.jobID, in.key, letterSeq)})
+	in.hear(a)
 }
 
 // send publishes straight to the reply subject: answers come when no message is being handled any more.
-func (in *submission) send(answer *nats.Msg) {
-	if in.reply == "" || notTheirs(in.reply) {
-		return // a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
+func (in *submission) send(reply string, a Answer) {
+	if a.Data == nil || reply == "" || notTheirs(reply) {
+		return // nobody knows; a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
 	}
-	answer.Subject = in.reply
-	if err := in.service.opts.Conn.PublishMsg(answer); err != nil {
+	msg := &nats.Msg{Subject: reply, Data: a.Data}
+	if a.Refusal != nil {
+		msg.Header = a.Refusal.Headers()
+	}
+	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
 		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
 	}
 }
