@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
@@ -156,15 +155,6 @@ func configWarnings(c *config.Config) []config.Problem {
 	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(nil)...)
 }
 
-// shownConfig is the configuration in force, as --json prints it.
-type shownConfig struct {
-	Version uint64    `json:"version"`
-	From    string    `json:"from"`
-	Who     string    `json:"who"`
-	At      time.Time `json:"at"`
-	YAML    string    `json:"yaml"`
-}
-
 func configShowCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
@@ -180,7 +170,7 @@ comments. Secrets stand in it by reference only.`,
 				if err != nil {
 					return err
 				}
-				return showConfig(cmd.OutOrStdout(), shownConfig{v.Number, v.From, v.Who, v.At, v.YAML}, as)
+				return showConfig(cmd.OutOrStdout(), v.Shown(), as)
 			})
 		},
 	}
@@ -188,7 +178,7 @@ comments. Secrets stand in it by reference only.`,
 	return cmd
 }
 
-func showConfig(out io.Writer, c shownConfig, as cli.Format) error {
+func showConfig(out io.Writer, c control.ShownVersion, as cli.Format) error {
 	if as == cli.AsJSON {
 		return cli.PrintJSON(out, c)
 	}

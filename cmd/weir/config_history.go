@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
@@ -15,16 +14,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 )
-
-// historyJSON is one version, as --json prints it.
-type historyJSON struct {
-	Version uint64    `json:"version"`
-	At      time.Time `json:"at"`
-	Who     string    `json:"who"`
-	From    string    `json:"from"`
-	Changes int       `json:"changes"`         // from the version before
-	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
-}
 
 func configHistoryCommand() *cobra.Command {
 	as := cli.ForPeople
@@ -52,7 +41,7 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 	t := &cli.Table{}
 	t.Row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
 	for _, entry := range slices.Backward(entries) {
-		h := historyOf(entry)
+		h := control.PastVersionOf(entry)
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(out, h); err != nil {
 				return err
@@ -68,14 +57,6 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 		return nil
 	}
 	return t.Print(out)
-}
-
-func historyOf(entry jetstream.KeyValueEntry) historyJSON {
-	v, err := control.ReadVersion(entry)
-	if err != nil {
-		return historyJSON{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
-	}
-	return historyJSON{Version: v.Number, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
 }
 
 func configRollbackCommand() *cobra.Command {

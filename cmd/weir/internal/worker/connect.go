@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -77,8 +78,9 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	if err != nil {
 		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
 	}
+	w.natsURL, w.natsOptions = url, opts
 	if w.server == nil {
-		nc = w.asOperator(ctx, nc, url, opts)
+		nc = w.asOperator(ctx, nc)
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })
@@ -121,19 +123,21 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 
 // asOperator is the connection to use at a server that may be inside another weir: where that tells producers from operators and is on
 // this machine, its data directory has the credentials.
-func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn, url string, opts []nats.Option) *nats.Conn {
+func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
 	own := connect.Found(w.settings, inside)
 	if own == nil {
 		return nc
 	}
-	operator, err := nats.Connect(url, append(opts, own)...)
+	opts := append(slices.Clone(w.natsOptions), own)
+	operator, err := nats.Connect(w.natsURL, opts...)
 	if err != nil {
 		w.log.Warn("the operators' credentials of the server do not work", "file", inside.OperatorCreds, "err", err)
 		return nc
 	}
 	nc.Close()
+	w.natsOptions = opts
 	return operator
 }
 

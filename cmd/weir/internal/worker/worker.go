@@ -44,6 +44,9 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
+	// natsURL and natsOptions are how further connections are made, as whom nc is.
+	natsURL     string
+	natsOptions []nats.Option
 	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
 	replyPrefix string
 	js          jetstream.JetStream
@@ -204,11 +207,15 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
+	if err := w.answerHTTP(); err != nil {
+		return nil, err
+	}
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
 	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.openDoor()
 	w.serveHTTP()
 	go w.watch()
 	return w, nil
