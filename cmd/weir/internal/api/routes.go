@@ -76,7 +76,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), configRoutes(), streamRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), historyRoutes(), configRoutes(), streamRoutes()} {
 		all = append(all, part...)
 	}
 	return all
