@@ -6,9 +6,10 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,7 +62,7 @@ type Server struct {
 // Listen takes the address. Whoever connects waits for Serve. Whether others than this machine may be listened to is not asked here: see
 // config.Settings.Guarded. Without any token they are refused everything but the probes.
 func Listen(o Options) (*Server, error) {
-	page, err := template.ParseFS(files, "index.html")
+	page, err := files.ReadFile("index.html")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
@@ -80,7 +81,7 @@ func Listen(o Options) (*Server, error) {
 		Route{Method: "GET", Path: "/{$}", Role: Viewer, Page: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-			_ = page.Execute(w, o) // the client has gone
+			_, _ = strings.NewReplacer("{{.Version}}", html.EscapeString(o.Version)).WriteString(w, string(page)) // the client has gone
 		}},
 	)
 	s.Add(SessionRoutes(access)...)
