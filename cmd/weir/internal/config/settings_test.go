@@ -275,6 +275,23 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	t.Setenv("WEIR_NATS_URL", "nats://"+hidden+"@a")
 	t.Setenv("WEIR_REDIS_URL", "redis://:"+hidden+"@b")
 	t.Setenv("WEIR_NATS_CREDS", creds)
+	t.Run("context", func(t *testing.T) {
+		t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+		contexts := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "nats", "context")
+		if err := os.MkdirAll(contexts, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeSecret(t, filepath.Join(contexts, "c.json"),
+			strings.ReplaceAll(`{"url": "nats://S@a", "user": "S", "password": "S", "token": "S"}`, "S", hidden))
+		t.Setenv("WEIR_NATS_CONTEXT", "c")
+		t.Setenv("WEIR_NATS_URL", "")
+		t.Setenv("WEIR_NATS_CREDS", "")
+		s, err := ReadSettings()
+		if err != nil || s.NATSSignIn.Password.Reveal() != hidden {
+			t.Fatal(s, err)
+		}
+		showsNothing(t, s)
+	})
 	s, err := ReadSettings()
 	if err != nil {
 		t.Fatal(err)
@@ -282,6 +299,12 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	if s.NATSCreds.String() != "***" || s.NATSCreds.Reveal() != creds || s.NATSURL.String() != "nats://***@a" {
 		t.Errorf("credentials are shown as %s, the address as %s", s.NATSCreds, s.NATSURL)
 	}
+	showsNothing(t, s)
+}
+
+// showsNothing prints settings in every way, and wants nothing of what is hidden in them.
+func showsNothing(t *testing.T, s *Settings) {
+	t.Helper()
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
