@@ -13,7 +13,7 @@ export function head(app, path) {
     h("nav", { "aria-label": "Pages" }, h("ul", {}, pages.filter((p) => p.nav).map((p) =>
       h("li", {}, h("a", { href: p.path, "aria-current": p.path === path || p.under === path || p.over?.includes(path) ? "page" : null }, p.nav, badge(app, p)))))),
     h("div.tools", {}, search(), live(app),
-      h("button.plain.wide", { type: "button", title: "Dark or light (t)", "aria-label": `Theme: ${theme()}. Change it`, on: { click: () => { turn(); app.draw(); } } }, { system: "◐", light: "○", dark: "●" }[theme()]),
+      h("button.plain", { type: "button", title: "Dark or light (t)", "aria-label": `Theme: ${theme()}. Change it`, on: { click: () => { turn(); app.draw(); } } }, { system: "◐", light: "○", dark: "●" }[theme()]),
       h("button.plain", { type: "button", title: "Keyboard (?)", "aria-label": "Keyboard shortcuts", on: { click: help } }, "?"),
       app.session.login && h("button.plain", { type: "button", title: `${app.session.name}, ${app.session.role}`, on: { click: app.leave } }, "Log out"))));
 }

@@ -5,7 +5,7 @@ import { ask } from "./dialog.js";
 import { post } from "./ask.js";
 import { go, link } from "./route.js";
 import { brief, price, since, things } from "./format.js";
-import { asText } from "./selection.js";
+import { asText, asWords } from "./selection.js";
 import { announce } from "./announce.js";
 
 const usualRate = "100/s";
@@ -15,7 +15,7 @@ const typed = 1000; // letters above which their number is typed, and not only a
 export const redriveButton = (app, picked, total) => h("button.main", { type: "button", on: { click: () => redrive(app, picked, `Redrive ${asText(picked)}`) } }, `Redrive ${things(total, "letter")} …`);
 
 /** redriveOne redrives one letter. */
-export const redriveOne = (app, l) => h("button.main", { type: "button", on: { click: () => redrive(app, { seq: [l.seq] }, `Redrive letter ${l.seq}`) } }, "Redrive …");
+export const redriveOne = (app, l) => h("button.main", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Redrive letter ${l.seq}`) } }, "Redrive …");
 
 const skips = {
   unknown: "of unknown outcome: tick the box below to redrive them too, and the api may bill them twice",
@@ -32,7 +32,7 @@ const skips = {
 async function redrive(app, picked, title) {
   const state = { rate: usualRate, include_unknown: false, drop_deadline: false, why: "", plan: null, error: null, count: "", asked: 0 };
   let begun = null;
-  const wants = () => ({ ...picked, rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline });
+  const wants = () => ({ ...asWords(picked), rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline });
   const think = async (draw) => {
     const turn = ++state.asked;
     state.plan = state.error = null;
@@ -94,7 +94,7 @@ export function purgeButton(app, picked, total) {
 }
 
 /** purgeOne deletes one letter for good. */
-export const purgeOne = (app, l) => h("button.danger", { type: "button", on: { click: () => purge(app, { seq: [l.seq] }, 1, `Purge letter ${l.seq}?`, () => go("/letters")) } }, "Purge …");
+export const purgeOne = (app, l) => h("button.danger", { type: "button", on: { click: () => purge(app, { seqs: [l.seq] }, 1, `Purge letter ${l.seq}?`, () => go("/letters")) } }, "Purge …");
 
 async function purge(app, picked, total, title, then) {
   const state = { plan: null, error: null, count: "" };
@@ -105,14 +105,14 @@ async function purge(app, picked, total, title, then) {
     view: (s, draw) => {
       if (first) {
         first = false;
-        post("dead/purge", { ...picked, dry_run: true }).then((plan) => { s.plan = plan; }, (err) => { s.error = err; }).finally(draw);
+        post("dead/purge", { ...asWords(picked), dry_run: true }).then((plan) => { s.plan = plan; }, (err) => { s.error = err; }).finally(draw);
       }
       return [
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? h("p", {}, h("b", {}, things(s.plan.letters, "letter")), " with their bodies will be gone, and their jobs with them. Nothing brings them back.") : h("p.quiet", { role: "status" }, "Counting …"),
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "purge-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "purge-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),
       ];
     },
-    act: () => post("dead/purge", { ...picked, dry_run: false }),
+    act: () => post("dead/purge", asWords(picked)),
   });
   if (!done) return;
   announce("The letters are deleted");

@@ -16,6 +16,12 @@ export function asQuery(picked, more = {}) {
   return query.toString();
 }
 
+/** asWords writes it for what is to be done: nothing chosen is all of them. A job's letters are chosen one by one. */
+export function asWords(picked) {
+  if (picked.seqs) return { seqs: picked.seqs };
+  return Object.keys(picked).length === 0 ? { all: true } : { ...picked };
+}
+
 /** asFlags writes it for a command. */
 export const asFlags = (picked) => names.filter((n) => picked[n]).map((n) => `--${n} ${/^[\w.:@/+-]+$/.test(picked[n]) ? picked[n] : "'" + picked[n].replaceAll("'", "'\\''") + "'"}`);
 

@@ -23,7 +23,7 @@ export const letters = {
     if (stats.value === undefined) return [h("h1", {}, "Dead letters"), filters(app, picked), stats.error ? failed(stats.error) : waits("the letters")];
     return [
       h("div.bar", {}, h("h1", {}, total > 0 ? `${things(total, "letter")}, ${things(counts.length, "cause")}` : "Dead letters"),
-        app.operator() && total > 0 && h("div.actions", {}, redriveButton(app, picked, total), purgeButton(app, picked, total))),
+        app.operator() && total > 0 && !picked.job && h("div.actions", {}, redriveButton(app, picked, total), purgeButton(app, picked, total))),
       counts.length > 0 && h("section", { "aria-label": "Causes" }, h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
       filters(app, picked),
       rows.error && failed(rows.error),
