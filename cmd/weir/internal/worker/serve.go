@@ -154,7 +154,7 @@ func (w *Worker) answerHTTP() error {
 	}
 	asked := api.New(api.Options{
 		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
-		Config:     func() *config.Config { return w.follower.inForce.Load() }, Settings: w.settings, Log: w.log.With("component", "api"),
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load, Settings: w.settings, Log: w.log.With("component", "api"),
 	})
 	w.onStop("api", asked.Close)
 	w.http.Add(asked.Routes()...)
