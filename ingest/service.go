@@ -80,6 +80,7 @@ type Service struct {
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	overSoft   *prometheus.CounterVec
+	throttled  tally // as refused, for those who ask
 }
 
 // Start begins to take jobs.
@@ -292,6 +293,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 		}
 		if refusal.Code == Throttled {
 			in.service.refused.WithLabelValues(in.apiName).Inc()
+			in.service.throttled.add(in.apiName)
 		}
 		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
 	})

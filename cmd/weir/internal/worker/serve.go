@@ -47,13 +47,21 @@ func (w *Worker) answerOperators() error {
 		return nil
 	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, Config: w.follower.state, Instance: w.settings.Instance,
 		Ready: w.Ready, Roles: w.roles(),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+// throttled is how many jobs of an api the intake of this process has refused since it started.
+func (w *Worker) throttled(api string) uint64 {
+	if intake := w.taking.Load(); intake != nil {
+		return intake.Throttled(api)
+	}
+	return 0
 }
 
 func (w *Worker) roles() (names []string) {
@@ -80,6 +88,7 @@ func (w *Worker) takeJobs() error {
 	if err != nil {
 		return err
 	}
+	w.taking.Store(w.intake)
 	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
 		return fmt.Errorf("start the intake: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
@@ -64,6 +65,7 @@ type Worker struct {
 	recorder    *recorder.Recorder  // nil where none is kept
 	shares      *lease.Registry     // where replicas share the partitions, with an external server
 	intake      *ingest.Service
+	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
 	reloads     chan func() // asks for one, and hears when it has ended
 	witness     *witness.Keeper
