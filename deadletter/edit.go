@@ -66,4 +66,3 @@ func editedFrom(h nats.Header, seq uint64) bool {
 	of, _, _ := strings.Cut(h.Get(HeaderEdited), " ")
 	return of == strconv.FormatUint(seq, 10)
 }
-

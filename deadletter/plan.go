@@ -151,7 +151,7 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
-	return &Redrive{opts: o, scope: scope}
+	return &Redrive{opts: o, scope: scope, agreed: map[string]*Terms{}}
 }
 
 // Scope is the letters of the redrive.

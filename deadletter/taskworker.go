@@ -332,4 +332,3 @@ func (w *TaskWorker) tell(ctx context.Context, t *Task) {
 		w.Log.Warn("a redrive has ended, but its event could not be stored", "task", t.Name, "err", err)
 	}
 }
-

@@ -31,7 +31,13 @@ type Check struct {
 	Settings  *config.Settings
 	Config    *config.Config // nil where it is in NATS already, and looked at when it is read
 	Log       *slog.Logger
+
+	mayGate bool
 }
+
+// MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. Where the server does
+// not say what he may do, he may not: roles of earlier versions have no such right.
+func (c *Check) MayGate() bool { return c.mayGate }
 
 // Run asks the server, and returns the bytes that the account may store, 0 where nothing says.
 func (c *Check) Run(ctx context.Context) (room int64, err error) {
@@ -170,8 +176,9 @@ func (c *Check) rights(ctx context.Context) error {
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
 	}
 	if may == nil {
-		return nil // without permissions there are no bounds
+		return nil // it says it in other words
 	}
+	c.mayGate = len(may.missing(gateRights())) == 0
 	missing := may.missing(workerRights(c.Settings))
 	if len(missing) == 0 {
 		return nil
@@ -180,7 +187,7 @@ func (c *Check) rights(ctx context.Context) error {
 		strings.Join(missing, ", nor "))
 }
 
-// askRights asks the server what this user may do; nil: it says nothing of bounds.
+// askRights asks the server what this user may do; nil: it says so in words that nobody here knows.
 func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string, may *permissions, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkWait)
 	defer cancel()
@@ -199,7 +206,10 @@ func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string
 	if json.Unmarshal(reply.Data, &answer) != nil {
 		return "", nil, nil
 	}
-	return answer.Data.User, answer.Data.Permissions, nil
+	if may = answer.Data.Permissions; may == nil {
+		may = &permissions{} // there are no bounds
+	}
+	return answer.Data.User, may, nil
 }
 
 // MayPublish reports whether this user may publish on all subjects that a pattern matches, as far as the server says. It blocks for a
