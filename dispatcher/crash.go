@@ -49,7 +49,7 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	})
 	if c != nil {
 		w.tellCrash(j, c)
-		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
 	w.mu.Lock()
@@ -77,8 +77,7 @@ func (w *apiWorker) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall
 }
 
 func (w *apiWorker) tellCrash(j *job, c *crash) {
-	w.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", j.Queue.Key, "seq", j.Seq,
-		"err", c, "stack", string(c.stack))
+	w.logOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
 
 // crashed parks a job that has crashed too often instead of trying it again.

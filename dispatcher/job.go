@@ -190,7 +190,7 @@ func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 		return
 	}
 	if ctx.Err() == nil {
-		w.log.Error("a job could not be made ready; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		w.logOf(j).Error("a job could not be made ready; trying again", "err", err)
 	}
 	w.update(func(s *schedule.Schedule) {
 		s.Unstage(j.Job)
@@ -417,13 +417,13 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
 	late := j.At.Until(w.now())
-	w.d.metrics.late.WithLabelValues(w.name).Observe(late.Seconds())
+	observe(w.d.metrics.late.WithLabelValues(w.name), late.Seconds(), j)
 	if first {
 		since := j.accepted
 		if at := j.message.NotBefore; !at.IsZero() {
 			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
 		}
-		w.d.metrics.wait.WithLabelValues(w.name).Observe(since.Until(w.now()).Seconds())
+		observe(w.d.metrics.wait.WithLabelValues(w.name), since.Until(w.now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
 	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
@@ -447,7 +447,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	w.sent(j)
 	j.answered(r)
 	j.terms.call.Conns.Release()
-	w.d.metrics.duration.WithLabelValues(w.name).Observe(r.Ended.Sub(r.Started).Seconds())
+	observe(w.d.metrics.duration.WithLabelValues(w.name), r.Ended.Sub(r.Started).Seconds(), j)
 	w.settleGrants(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true

@@ -233,6 +233,7 @@ type submission struct {
 	reply                                string
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
+	trace                                Trace
 	redrives                             int
 	posesAsRedrive                       bool // it counts redrives, on a producer's subject
 	fastBatch                            bool // of JetStream, whose publisher waits for other answers
@@ -240,7 +241,7 @@ type submission struct {
 
 // read notes whose job it is.
 func (in *submission) read(job *Job) {
-	in.key, in.jobID, in.replyTo, in.redrives = job.Key, job.ID, job.ReplyTo, job.Redrives
+	in.key, in.jobID, in.replyTo, in.redrives, in.trace = job.Key, job.ID, job.ReplyTo, job.Redrives, job.Trace
 }
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
@@ -261,8 +262,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
-		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
-			"err", refusal.Description)
+		in.log().Error("a job is not answered: send it again under the same id", "err", refusal.Description)
 		in.service.unanswered.leave()
 		return
 	}
@@ -275,8 +275,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
 			if !errors.Is(err, ErrTold) {
-				in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
-					"api", in.apiName, "job_id", in.jobID, "err", err)
+				in.log().Error("a refused job could not be kept as a dead letter; its producer is told to try again", "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
@@ -292,6 +291,11 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 	})
 }
 
+// log is for lines about the job.
+func (in *submission) log() *slog.Logger {
+	return in.trace.Log(in.service.log.With("api", in.apiName, "job_id", in.jobID))
+}
+
 func (in *submission) answer(data []byte) {
 	defer in.service.unanswered.leave()
 	in.send(data)
@@ -303,7 +307,7 @@ func (in *submission) send(data []byte) {
 		return // a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
 	}
 	if err := in.service.opts.Conn.Publish(in.reply, data); err != nil {
-		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
+		in.log().Warn("an answer could not be sent", "err", err)
 	}
 }
 

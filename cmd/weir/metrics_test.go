@@ -44,8 +44,18 @@ func TestMetricsAndHealth(t *testing.T) {
 // get fetches a path of the worker's HTTP side: its status, and its body.
 func (r *rig) get(path string) string {
 	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.worker.HTTPAddr()+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.read(req)
+}
+
+// read makes a request: the status of its answer, and the body.
+func (r *rig) read(req *http.Request) string {
+	r.t.Helper()
 	client := http.Client{Timeout: patience}
-	res, err := client.Get("http://" + r.worker.HTTPAddr() + path)
+	res, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func Listen(o Options) (*Server, error) {
 	s := &Server{opts: o, listener: listener, served: make(chan error, 1)}
 	s.close = sync.OnceValue(s.closeNow)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.bearing(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
+	mux.Handle("GET /metrics", s.bearing(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /{$}", s.bearing(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
