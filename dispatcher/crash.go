@@ -65,10 +65,10 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	return refusal, err
 }
 
-// send makes a job's call. Of one that crashes nobody knows whether it was sent.
-func (w *apiWorker) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall.Response {
+// send makes a job's call, with what the api is to be told. Of one that crashes nobody knows whether it was sent.
+func (w *apiWorker) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = j.terms.call.Call(ctx, j.message, h) }); c != nil {
+	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
 		w.tellCrash(j, c)
 		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}

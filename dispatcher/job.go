@@ -13,6 +13,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/trace"
 	"weir/ingest"
 )
 
@@ -416,6 +417,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	first := j.Calls == 1
 	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
+	w.trace(j)
 	late := j.At.Until(w.now())
 	observe(w.d.metrics.late.WithLabelValues(w.name), late.Seconds(), j)
 	if first {
@@ -427,7 +429,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	}
 	fault.Pass(fault.CallNext)
 	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
-	r = w.send(ctx, j, httpcall.Hooks{
+	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
 		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall, Begins: flight.begins, Left: flight.left,
 	})
 	if r.Barred && !r.Sent {
@@ -497,6 +499,10 @@ type job struct {
 	intendedAt time.Time
 	markSeq    uint64   // of its retry mark, 0 for none
 	ends       []uint64 // of the marks that say that it ends
+
+	traced  *trace.Job    // its spans, once one was to be written since it was loaded; nil: none are
+	settled time.Time     // since when what became of its last call is being stored
+	rested  bucket.Micros // since when it waits for another call, 0: since it was accepted, or unknown
 
 	why     string        // an operator cancelled it
 	ended   chan struct{} // closed when the job has ended, if somebody waits for that

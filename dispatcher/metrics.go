@@ -84,6 +84,9 @@ func observe(o prometheus.Observer, seconds float64, j *job) {
 
 // recordedTrace is the id of the job's trace, "" where nobody records it.
 func (j *job) recordedTrace() string {
+	if j.traced.Recorded() {
+		return j.traced.TraceID()
+	}
 	if !j.message.Trace.Sampled() {
 		return ""
 	}

@@ -87,7 +87,11 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 	if j.message == nil {
 		return w.log.With("key", j.Queue.Key, "seq", j.Seq)
 	}
-	return j.message.Trace.Log(w.log.With("job_id", j.message.ID, "key", j.Queue.Key, "seq", j.Seq))
+	log := w.log.With("job_id", j.message.ID, "key", j.Queue.Key, "seq", j.Seq)
+	if j.message.Trace.Parent == "" && w.trace(j).Recorded() {
+		return log.With("trace_id", j.traced.TraceID())
+	}
+	return j.message.Trace.Log(log)
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
@@ -110,6 +114,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 		w.d.reply(j.message.ReplyTo, msg)
 	}
 	if w.keepRecord(ctx, j, w.record(j, r, out)) {
+		w.traceEnd(j, nil)
 		w.finish(j, ledger.Done)
 	}
 }
@@ -184,6 +189,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
+		w.traceEnd(j, letter)
 		w.finish(j, string(letter.Reason))
 	}
 }
@@ -203,6 +209,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 		return
 	}
 	fault.Pass(fault.RetryStored)
+	w.traceRest(j, c)
 	w.update(func(s *schedule.Schedule) {
 		w.dropIntentsLocked(j)
 		if j.markSeq != 0 {
@@ -224,6 +231,7 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 		return false
 	}
 	w.d.metrics.spend.add(c)
+	w.traceCall(j, c)
 	if c.Status != 0 {
 		j.answeredAt = seq
 	}

@@ -66,8 +66,22 @@ type Options struct {
 	Bury func(r Refused, done func(letterSeq uint64, err error))
 	// MaxWaiting bounds the bytes of the jobs that wait for the handler, 0 for maxWaitingBytes.
 	MaxWaiting int64
+	// Answered is told of each job that was answered, if it is not nil. It must not block.
+	Answered   func(*Answered)
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Answered is a job that the intake has answered.
+type Answered struct {
+	Job       *Job      // as far as it could be read
+	API       string    // "_" for one that is not configured
+	Arrived   time.Time // at the handler
+	Stream    string
+	Seq       uint64   // in the stream, 0 for a refused one
+	Duplicate bool     // the job was taken before
+	Refusal   *Refusal // nil: it was taken
+	LetterSeq uint64   // of the refused one, 0 for none
 }
 
 // Service is the intake: it reads jobs, has them stored, and answers when the stream has answered. It never waits for
@@ -77,9 +91,7 @@ type Service struct {
 	log        *slog.Logger
 	micro      micro.Service
 	unanswered unanswered // jobs not answered yet
-	accepted   *prometheus.CounterVec
-	refused    *prometheus.CounterVec
-	overSoft   *prometheus.CounterVec
+	metrics    *metrics
 }
 
 // Start begins to take jobs.
@@ -87,25 +99,9 @@ func Start(o Options) (*Service, error) {
 	if o.Conn == nil || o.APIs == nil || o.Bury == nil || o.Log == nil {
 		panic("ingest: Start without Conn, APIs, Bury or Log")
 	}
-	s := &Service{
-		opts: o, log: o.Log.With("component", "ingest"),
-		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_accepted_total", Help: "Jobs stored and promised to their producers.",
-		}, []string{"api"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_throttled_total", Help: "Jobs refused because their bucket was full, would be late, or an admission limit said no.",
-		}, []string{"api"}),
-		overSoft: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_over_soft_total", Help: "Jobs stored above an admission limit, within its soft part.",
-		}, []string{"api"}),
-	}
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(s.accepted, s.refused, s.overSoft)
-	}
+	s := &Service{opts: o, log: o.Log.With("component", "ingest"), metrics: newMetrics(o.Registerer)}
 	for api := range o.APIs() {
-		s.accepted.WithLabelValues(api)
-		s.refused.WithLabelValues(api)
-		s.overSoft.WithLabelValues(api)
+		s.metrics.of(api)
 	}
 	var err error
 	s.micro, err = micro.AddService(o.Conn, micro.Config{
@@ -158,29 +154,33 @@ func (s *Service) handleRedrive(req micro.Request) {
 // handle is the whole way of a job through the intake: read, put, answer. address is <api>.<key>.
 func (s *Service) handle(req micro.Request, address string, redrive bool) {
 	name, tokens, _ := strings.Cut(address, ".")
-	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
+	apis := s.opts.APIs()
+	api, ok := apis[name]
+	in := submission{service: s, arrived: time.Now(), apiName: name, reply: req.Reply(), header: nats.Header(req.Headers()), metrics: s.metrics.of(NoToken)}
+	if ok {
+		in.metrics = s.metrics.of(name)
+	}
 	in.fastBatch = asksFastBatch(in.reply, in.header)
 	delete(in.header, requestInfo)
 	in.posesAsRedrive = !redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
+		in.metrics.refused[Unavailable].Inc()
 		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
 		return
 	}
 	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
-	apis := s.opts.APIs()
-	api, ok := apis[name]
 	if !ok {
 		rule := anyRule
 		for _, other := range apis {
 			rule.ReplyTo = other.Rule.ReplyTo // the same for all
 			break
 		}
-		job, _ := Parse(msg, &rule, time.Now())
+		job, _ := Parse(msg, &rule, in.arrived)
 		in.read(job)
 		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
-	job, refusal := Parse(msg, api.Rule, time.Now())
+	job, refusal := Parse(msg, api.Rule, in.arrived)
 	in.read(job)
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
@@ -198,12 +198,12 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 			return
 		}
 		if !receipt.Duplicate {
-			s.accepted.WithLabelValues(name).Inc()
+			in.metrics.accepted.Inc()
 		}
 		if receipt.OverSoft {
-			s.overSoft.WithLabelValues(name).Inc()
+			in.metrics.overSoft.Inc()
 		}
-		in.answer(receipt.Answer(time.Now()))
+		in.answer(receipt.Answer(time.Now()), Answered{Stream: receipt.Stream, Seq: receipt.Seq, Duplicate: receipt.Duplicate})
 	})
 }
 
@@ -233,7 +233,9 @@ type submission struct {
 	reply                                string
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
-	trace                                Trace
+	job                                  *Job      // as far as it could be read
+	arrived                              time.Time // at the handler
+	metrics                              *apiMetrics
 	redrives                             int
 	posesAsRedrive                       bool // it counts redrives, on a producer's subject
 	fastBatch                            bool // of JetStream, whose publisher waits for other answers
@@ -241,7 +243,7 @@ type submission struct {
 
 // read notes whose job it is.
 func (in *submission) read(job *Job) {
-	in.key, in.jobID, in.replyTo, in.redrives, in.trace = job.Key, job.ID, job.ReplyTo, job.Redrives, job.Trace
+	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
@@ -259,7 +261,7 @@ func (in *submission) checkPromises() *Refusal {
 func (in *submission) refuse(body []byte, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		in.turnAway(refusal, 0)
 		return
 	case Unsure:
 		in.log().Error("a job is not answered: send it again under the same id", "err", refusal.Description)
@@ -278,27 +280,39 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 				in.log().Error("a refused job could not be kept as a dead letter; its producer is told to try again", "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			in.turnAway(refusal, 0)
 			return
 		}
 		if in.posesAsRedrive {
 			letterSeq = 0 // a redrive of an earlier version would delete its own letter for this one; told of none it stops
 		}
 		if refusal.Code == Throttled {
-			in.service.refused.WithLabelValues(in.apiName).Inc()
+			in.metrics.throttled.Inc()
 		}
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+		in.turnAway(refusal, letterSeq)
 	})
 }
 
 // log is for lines about the job.
 func (in *submission) log() *slog.Logger {
-	return in.trace.Log(in.service.log.With("api", in.apiName, "job_id", in.jobID))
+	return in.job.Trace.Log(in.service.log.With("api", in.apiName, "job_id", in.jobID))
 }
 
-func (in *submission) answer(data []byte) {
+// turnAway tells a producer that its job is refused.
+func (in *submission) turnAway(refusal *Refusal, letterSeq uint64) {
+	in.metrics.refused[refusal.Code].Inc()
+	in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq), Answered{Stream: in.stream, Refusal: refusal, LetterSeq: letterSeq})
+}
+
+func (in *submission) answer(data []byte, a Answered) {
 	defer in.service.unanswered.leave()
 	in.send(data)
+	in.metrics.answered(in.arrived, in.job.Trace)
+	if in.service.opts.Answered != nil {
+		told := a // on the heap, where somebody wants it
+		told.Job, told.API, told.Arrived = in.job, in.metrics.label, in.arrived
+		in.service.opts.Answered(&told)
+	}
 }
 
 // send publishes straight to the reply subject: micro's own Respond is not safe outside its handler.

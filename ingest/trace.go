@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -82,6 +84,23 @@ func (t Trace) ID() string {
 // Sampled reports whether the producer says that the trace is recorded.
 func (t Trace) Sampled() bool {
 	return t.Parent != "" && strings.IndexByte("13579bdf", t.Parent[traceSize-1]) >= 0
+}
+
+// Outgoing is the job as its api is to get it with trace context t: where its rule forwards the job's own, and the job has not named
+// another one for the api by Weir-Header-Traceparent.
+func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
+	if t.Parent == "" || !forwards(rule, HeaderTrace) {
+		return j
+	}
+	for name := range j.Header {
+		if strings.EqualFold(name, HeaderForward+HeaderTrace) {
+			return j
+		}
+	}
+	out := *j
+	out.Forward = slices.DeleteFunc(slices.Clone(j.Forward), func(f HeaderField) bool { return strings.EqualFold(f.Name, HeaderTrace) })
+	out.Forward = append(out.Forward, HeaderField{http.CanonicalHeaderKey(HeaderTrace), t.Parent})
+	return &out
 }
 
 // AddTo sets both headers in h, each where there is one.

@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -61,7 +62,8 @@ type Worker struct {
 	shares      *lease.Registry     // where replicas share the partitions, with an external server
 	intake      *ingest.Service
 	http        *console.Server
-	reloads     chan func() // asks for one, and hears when it has ended
+	traces      *otlp.Sender // nil: none are sent
+	reloads     chan func()  // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
 
@@ -110,6 +112,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.listenHTTP(); err != nil {
 		return nil, err
 	}
+	w.openTraces(ctx)
 	if err := w.connect(ctx, file); err != nil {
 		return nil, err
 	}
