@@ -35,6 +35,8 @@ type APIState struct {
 	Keys       int    `json:"keys"`       // with unfinished jobs
 	Jobs       int    `json:"jobs"`       // unfinished
 	InFlight   int    `json:"in_flight"`  // calls running
+	Arrived    uint64 `json:"arrived"`    // jobs that came since this replica dispatches the api
+	Called     uint64 `json:"called"`     // calls that have ended since then
 	Paused     int    `json:"paused"`     // by an operator: keys, the api as a whole being one
 	// Pause is the one of the whole api, if there is one.
 	Pause *schedule.Pause `json:"pause,omitempty"`
@@ -78,6 +80,7 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	state := APIState{
 		API: api, Instance: d.opts.Instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
 		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
+		Arrived: n.Arrived, Called: n.Called,
 	}
 	pauses := d.Pauses(api)
 	if p, paused := pauses[""]; paused {

@@ -299,3 +299,10 @@ func firstOf(a, b string) string {
 	}
 	return b
 }
+
+// reads reports whether a header is where a job of the api carries its key or a cost.
+func (r *Rule) reads(header string) bool {
+	return strings.EqualFold(r.Key.Header, header) || slices.ContainsFunc(r.Costs, func(c CostBound) bool {
+		return strings.EqualFold(c.From.Header, header)
+	})
+}

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
+	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
+	HeaderErrorCode  = "Nats-Service-Error-Code"
 
 	headerExpectedStream = "Nats-Expected-Stream"
 	headerContentType    = "Content-Type"
@@ -85,15 +88,28 @@ type Message struct {
 	Key    string // from the subject, "" when it names none
 	Header nats.Header
 	Body   []byte
+	// Oversize is how many bytes the body has, where it was not taken in because of that: -1 where only that there are too many is known.
+	Oversize int64
 	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
 	Redrive bool
+}
+
+// size says how many bytes the body has that is too large.
+func (m Message) size(rule *Rule) string {
+	switch {
+	case m.Oversize < 0:
+		return "more than " + strconv.FormatInt(rule.MaxBody, 10)
+	case m.Oversize > 0:
+		return strconv.FormatInt(m.Oversize, 10)
+	}
+	return strconv.Itoa(len(m.Body))
 }
 
 // Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
 // all the same, and always an id: its letter is to say whose it is. A producer's claim to be a redrive is not among it.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
-	tooLarge := int64(len(m.Body)) > rule.MaxBody
+	tooLarge := int64(len(m.Body)) > rule.MaxBody || m.Oversize != 0
 	refusal := j.readHeader(m.Header, rule, now, fromProducer)
 	if forged := checkClaims(m); forged != nil {
 		j.ID, j.DedupeID, j.Redrives = "", "", 0
@@ -109,7 +125,7 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		refusal = refuse(Invalid, "%v", err)
 	}
 	if tooLarge {
-		refusal = refuse(TooLarge, "the body has %d bytes, api %s takes at most %d", len(m.Body), rule.API, rule.MaxBody)
+		refusal = refuse(TooLarge, "the body has %s bytes, api %s takes at most %d", m.size(rule), rule.API, rule.MaxBody)
 	}
 	if !tooLarge || rule.Key.Pointer == "" {
 		if noKey := j.readKey(m, rule); refusal == nil {

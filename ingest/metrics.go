@@ -65,8 +65,15 @@ func (m *metrics) of(label string) *apiMetrics {
 	return known.(*apiMetrics)
 }
 
-// answered counts how long a job took to be answered.
-func (a *apiMetrics) answered(since time.Time, t Trace) {
+// count counts how a job was answered, and how long that took. Of a job that was not answered nobody knows.
+func (a *apiMetrics) count(answer *Answer, since time.Time, t Trace) {
+	switch r := answer.Refusal; {
+	case r == nil:
+	case r.Code == Unsure:
+		return
+	default:
+		a.refused[r.Code].Inc()
+	}
 	seconds := time.Since(since).Seconds()
 	if t.Sampled() {
 		a.duration.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": t.ID()})

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // Code is what a refused producer is told; its last three digits follow HTTP, and it is the err_code of the answer.
@@ -20,6 +23,9 @@ const (
 	Throttled   Code = 20429
 	Unavailable Code = 20503
 )
+
+// Status is the code as HTTP has it: 429 of Throttled.
+func (c Code) Status() int { return int(c) % 1000 }
 
 // Refusal is why a job was not taken. It is an error whose text is fit for the producer: it never holds a payload, a
 // secret or an address.
@@ -110,15 +116,54 @@ type refusalAnswer struct {
 	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
 }
 
-func (r *Refusal) answer(stream, job, key string, letterSeq uint64) []byte {
+// Answer is what the intake says of a job: a receipt, or a refusal.
+type Answer struct {
+	// Data is what a producer is told over NATS. It is nil where nobody knows whether the job was stored: then the refusal's code is
+	// Unsure, and the job is to be sent again under the same id.
+	Data    []byte
+	Receipt Receipt  // where Refusal is nil
+	Refusal *Refusal // with the job's id and the number of its letter
+}
+
+func (r *Refusal) answer(stream, job, key string, letterSeq uint64) Answer {
 	var w refusalAnswer
-	w.Error.Code = int(r.Code) % 1000
+	w.Error.Code = r.Code.Status()
 	w.Error.ErrCode = int(r.Code)
 	w.Error.Description = r.Description
 	w.Stream, w.Job, w.Key = stream, job, key
 	w.RetryAfterMS = r.RetryAfterMS()
 	w.DeadLetterSeq = letterSeq
-	return mustJSON(w)
+	told := *r
+	told.Job, told.LetterSeq = job, letterSeq
+	return Answer{Data: mustJSON(w), Refusal: &told}
+}
+
+// longestErrorHeader bounds the description in a header, in bytes; the answer's body has all of it.
+const longestErrorHeader = 512
+
+// header tells a refusal as NATS' micro services tell errors, for tools and clients that look there. There is no status line: clients
+// take one for an error of the server.
+func (r *Refusal) header() nats.Header {
+	return nats.Header{
+		HeaderError:     {asciiLine(r.Description, longestErrorHeader)},
+		HeaderErrorCode: {strconv.Itoa(r.Code.Status())},
+	}
+}
+
+// asciiLine writes bytes that not every client can read in a header as %XX, and stops before it is longer than most.
+func asciiLine(text string, most int) string {
+	line := make([]byte, 0, len(text))
+	for i := range len(text) {
+		if c := text[i]; c >= ' ' && c <= '~' {
+			line = append(line, c)
+		} else {
+			line = fmt.Appendf(line, "%%%02X", c)
+		}
+		if len(line) > most {
+			return string(line[:most])
+		}
+	}
+	return string(line)
 }
 
 // RetryAfterMS is RetryAfter as producers are told it: rounded up, and at least 1 where they may come back at all.

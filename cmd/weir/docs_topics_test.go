@@ -533,7 +533,7 @@ func headersOf(t *testing.T, dir string) []string {
 }
 
 func TestDocsOfHeaders(t *testing.T) {
-	byWeir := []string{ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives, ingest.HeaderOverSoft, ingest.HeaderJobNats}
+	byWeir := []string{ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives, ingest.HeaderOverSoft, ingest.HeaderJobNats, ingest.HeaderError, ingest.HeaderErrorCode}
 	var ofJobs []string
 	for _, h := range headersOf(t, "ingest") {
 		if h == ingest.HeaderForward {

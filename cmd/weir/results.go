@@ -12,9 +12,10 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher/ledger"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -45,30 +46,11 @@ func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
 	if f.key != "" && f.api == "" {
 		return ledger.ResultFilter{}, cli.Usage(errors.New("--key needs --api: keys belong to apis"))
 	}
-	since, err := readTime(f.since, time.Now())
+	since, err := letters.ReadTime(f.since, time.Now())
 	if err != nil {
 		return ledger.ResultFilter{}, cli.Usage(fmt.Errorf("--since %w", err))
 	}
 	return ledger.ResultFilter{API: f.api, Key: f.key, Job: job, Since: since}, nil
-}
-
-// keptResultJSON is a result as --json prints it.
-type keptResultJSON struct {
-	Seq    uint64    `json:"seq"`
-	Stored time.Time `json:"stored"`
-	API    string    `json:"api"`
-	Key    string    `json:"key"`
-	Size   int       `json:"size"` // of the body
-	resultJSON
-}
-
-// resultAsJSON is a result with its body, or without where it was not read.
-func resultAsJSON(r *ledger.Result) keptResultJSON {
-	end := endOf(&nats.Msg{Header: r.Header, Data: r.Body})
-	if len(r.Body) < r.Size {
-		end.bodyJSON = bodyJSON{}
-	}
-	return keptResultJSON{Seq: r.Seq, Stored: r.Stored.UTC(), API: r.API, Key: r.Key, Size: r.Size, resultJSON: end}
 }
 
 func resultRow(r *ledger.Result, when string) []string {
@@ -115,7 +97,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 	t.Row("SEQ", "AGE", "API", "KEY", "JOB", "STATUS", "BYTES")
 	_, err := ledger.NewestResults(cmd.Context(), c.JetStream, filter, 0, func(r ledger.Result) error {
 		if listed++; as == cli.AsJSON {
-			if err := cli.PrintJSON(out, resultAsJSON(&r)); err != nil {
+			if err := cli.PrintJSON(out, timeline.ResultOf(&r)); err != nil {
 				return err
 			}
 		} else {
@@ -201,7 +183,7 @@ func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFi
 		return cli.NotFound(errors.New("the result has gone this moment: it was too old, or its stream is full"))
 	}
 	if as == cli.AsJSON {
-		return cli.PrintJSON(cmd.OutOrStdout(), resultAsJSON(r))
+		return cli.PrintJSON(cmd.OutOrStdout(), timeline.ResultOf(r))
 	}
 	t := &cli.Table{}
 	t.Row("result", fmt.Sprintf("of %s/%s, stored %s", r.API, cli.Visible(r.Key), cli.ClockTime(r.Stored)))
@@ -235,7 +217,7 @@ server comes back. With --json each line has the body.`,
 			}
 			return tailing(cmd, limit, func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error {
 				return explainResults(c, ledger.FollowResults(ctx, c.JetStream, filter, func(r ledger.Result) error {
-					return one(resultAsJSON(&r), resultRow(&r, cli.ClockTime(r.Stored)))
+					return one(timeline.ResultOf(&r), resultRow(&r, cli.ClockTime(r.Stored)))
 				}))
 			}, as)
 		},

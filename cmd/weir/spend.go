@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/spend"
 	"weir/cmd/weir/internal/terminal"
 	"weir/dispatcher/ledger"
@@ -45,7 +46,7 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 				return cli.Usage(errors.New("--limit is 0 for all, or how many to list"))
 			}
 			now := time.Now()
-			from, err := readTime(since, now)
+			from, err := letters.ReadTime(since, now)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"weir/ingest"
@@ -175,7 +176,7 @@ func (j *Job) Call(c Call) {
 func (c Call) errorType() string {
 	switch {
 	case c.Status != 0:
-		return fmt.Sprint(c.Status)
+		return strconv.Itoa(c.Status)
 	case c.Sent:
 		return "no_answer"
 	}
@@ -234,8 +235,8 @@ func (t *Tracer) Answered(a *ingest.Answered) {
 		return
 	}
 	ctx := producer(a.Job.Trace)
-	if a.Refusal == nil && !a.Duplicate {
-		j := t.Job(a.Job, Place{Stream: a.Stream, Seq: a.Seq})
+	if a.Refusal == nil && !a.Receipt.Duplicate {
+		j := t.Job(a.Job, Place{Stream: a.Receipt.Stream, Seq: a.Receipt.Seq})
 		if !j.Recorded() {
 			return
 		}
@@ -246,16 +247,19 @@ func (t *Tracer) Answered(a *ingest.Answered) {
 		return
 	}
 	span.SetAttributes(ofJob(a.Job, "accept")...)
-	span.SetAttributes(semconv.MessagingOperationTypeReceive)
+	span.SetAttributes(semconv.MessagingOperationTypeReceive, attrStream.String(a.Stream))
 	switch r := a.Refusal; {
 	case r != nil:
-		span.SetAttributes(attrCode.Int(int(r.Code)%1000), semconv.ErrorTypeKey.String(fmt.Sprint(int(r.Code)%1000)), attrDetail.String(r.Description))
-		if a.LetterSeq != 0 {
-			span.SetAttributes(attrLetter.Int64(int64(a.LetterSeq)))
+		code := int(r.Code) % 1000
+		span.SetAttributes(attrCode.Int(code), semconv.ErrorTypeKey.String(strconv.Itoa(code)), attrDetail.String(r.Description))
+		if r.LetterSeq != 0 {
+			span.SetAttributes(attrLetter.Int64(int64(r.LetterSeq)))
 		}
 		span.SetStatus(codes.Error, r.Description)
-	case a.Duplicate:
-		span.SetAttributes(attrDuplicate.Bool(true), attrStream.String(a.Stream), attrSeq.Int64(int64(a.Seq)))
+	case a.Receipt.Duplicate:
+		span.SetAttributes(attrDuplicate.Bool(true), attrSeq.Int64(int64(a.Receipt.Seq)))
+	default:
+		span.SetAttributes(attrSeq.Int64(int64(a.Receipt.Seq)))
 	}
 	span.End()
 }

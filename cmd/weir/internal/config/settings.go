@@ -219,13 +219,20 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// exposed refuses an HTTP side that others can reach and nobody guards. Whoever opens the
-// server inside to others, and has it ask nobody, is told what that means.
-func (v *variables) exposed(s *Settings) {
-	if s.HTTPListen != "" && s.HTTPToken == (Secret{}) && !IsLoopback(s.HTTPListen) {
-		v.fail("WEIR_HTTP_LISTEN", s.HTTPListen+": others than this machine could connect, without authentication",
-			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
+// Guarded refuses an HTTP side that others can reach and nobody guards: neither a token of the environment nor one of the configuration.
+// c may be nil.
+func (s *Settings) Guarded(c *Config) error {
+	if s.HTTPListen == "" || s.HTTPToken.IsSet() || IsLoopback(s.HTTPListen) || c != nil && len(c.HTTP.Tokens) > 0 {
+		return nil
 	}
+	return &Errors{Problems: []Problem{{
+		Path: "WEIR_HTTP_LISTEN", Message: s.HTTPListen + ": others than this machine could connect, without authentication",
+		Fix: "set WEIR_HTTP_TOKEN, write tokens under http in the configuration, or listen on a loopback address such as 127.0.0.1",
+	}}}
+}
+
+// exposed tells whoever opens the server inside to others, and has it ask nobody, what that means.
+func (v *variables) exposed(s *Settings) {
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
 		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
 			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")

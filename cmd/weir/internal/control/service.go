@@ -23,6 +23,7 @@ type ServiceOptions struct {
 	Conn       *nats.Conn
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
+	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
 	Config     func() ConfigState                       // of the configuration; who answers is put in
 	Ready      func(ctx context.Context) error          // whether a job could be taken and dispatched; it may write
 	Instance   string

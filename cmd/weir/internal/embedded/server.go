@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"time"
 
+	"weir/cmd/weir/internal/gate"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
@@ -57,7 +59,7 @@ type Server struct {
 	frozen   <-chan string
 	dir      string
 	auth     Auth
-	gate     *gate // nil where nobody is asked who he is
+	gate     *nats.Conn // the gate's; nil where nobody is asked who he is
 	disk     *Disk
 }
 
@@ -226,7 +228,18 @@ func (s *Server) openGate(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s.gate, err = openGate(s.ClientURL(), append(access, nats.InProcessServer(s.ns)), s.dir, log)
+	creds, err := filepath.Abs(filepath.Join(s.dir, OperatorCreds))
+	if err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	opts := append([]nats.Option{
+		nats.Name("weir gate"), nats.MaxReconnects(-1), nats.InProcessServer(s.ns),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("gate of the producers", "err", err) }),
+	}, access...)
+	if s.gate, err = nats.Connect(s.ClientURL(), opts...); err != nil {
+		return fmt.Errorf("gate of the producers: %w", err)
+	}
+	_, err = gate.Open(s.gate, creds, log)
 	return err
 }
 
@@ -235,13 +248,13 @@ func (s *Server) ReplyPrefix() string {
 	if s.auth == Open {
 		return ""
 	}
-	return ReplyPrefix
+	return gate.ReplyPrefix
 }
 
 // Shutdown stops the server and returns when its store is closed.
 func (s *Server) Shutdown() {
 	if s.gate != nil {
-		s.gate.close()
+		s.gate.Close()
 	}
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()

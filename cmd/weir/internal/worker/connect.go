@@ -13,6 +13,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/foreign"
+	"weir/cmd/weir/internal/gate"
 	"weir/cmd/weir/internal/move"
 )
 
@@ -95,6 +96,13 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	check := connect.Check{Conn: nc, JetStream: w.js, Denied: &w.denied, Settings: s, Config: file.configured(), Log: w.log}
 	if w.room, err = check.Run(ctx); err != nil {
 		return err
+	}
+	if check.MayGate() && w.replyPrefix == "" { // else the weir that has the server inside answers
+		readers, err := gate.Open(nc, "", w.log)
+		if err != nil {
+			return err
+		}
+		w.onStop("gate of the readers", readers.Close)
 	}
 	return move.RefuseElsewhere(ctx, w.js)
 }

@@ -44,13 +44,21 @@ func (w *Worker) answerOperators() error {
 		return nil
 	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, Config: w.follower.state, Instance: w.settings.Instance,
 		Ready: w.Ready, Roles: w.roles(),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+// throttled is how many jobs of an api the intake of this process has refused since it started.
+func (w *Worker) throttled(api string) uint64 {
+	if intake := w.taking.Load(); intake != nil {
+		return intake.Throttled(api)
+	}
+	return 0
 }
 
 func (w *Worker) roles() (names []string) {
@@ -78,6 +86,7 @@ func (w *Worker) takeJobs() error {
 	if err != nil {
 		return err
 	}
+	w.taking.Store(w.intake)
 	if err := w.nc.FlushTimeout(connect.Timeout); err != nil { // until then the server does not know that we take jobs
 		return fmt.Errorf("start the intake: %w", err)
 	}
@@ -91,12 +100,16 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+		Named: w.configuredHTTP,
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)
 	}
 	return err
 }
+
+// configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.
+func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
 
 // serveHTTP answers from then on.
 func (w *Worker) serveHTTP() {
