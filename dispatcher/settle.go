@@ -88,7 +88,7 @@ func (w *apiWorker) logOf(j *job) *slog.Logger {
 		return w.log.With("key", j.Queue.Key, "seq", j.Seq)
 	}
 	log := w.log.With("job_id", j.message.ID, "key", j.Queue.Key, "seq", j.Seq)
-	if j.message.Trace.Parent == "" && w.trace(j).Recorded() {
+	if j.message.Trace.Parent == "" && j.traced.Recorded() {
 		return log.With("trace_id", j.traced.TraceID())
 	}
 	return j.message.Trace.Log(log)
@@ -143,6 +143,7 @@ func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, 
 	}
 	letter := w.letter(j, reason, detail, status, j.doubt.known())
 	letter.Answer = answer
+	w.trace(j)
 	w.logOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
 	var noted bool
 	if c == nil {
