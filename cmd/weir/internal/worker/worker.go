@@ -173,6 +173,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.runAPI(a)
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		guarded: s.Guarded,
