@@ -42,7 +42,7 @@ where it is none, in base64. dead import stores them again, here or on another s
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
 					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
-						err = noLetters(selection.Filter)
+						err = cli.NotFound(noLetters(selection.Filter))
 					}
 					return err
 				})
