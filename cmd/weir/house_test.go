@@ -45,6 +45,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/internal/child", "cmd/internal/machine"},
 	{"cmd/internal/serving", "cmd/internal/child"},
 	{"cmd/weir/internal/help", ""},
+	{"cmd/weir/internal/schema", "cmd/weir/internal/help"},
 	{"cmd/weir/internal/terminal", ""},
 	{"cmd/weir/internal/cli", "cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/clock", "bucket"},
