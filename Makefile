@@ -6,10 +6,11 @@ SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 GOTESTSUM     := v1.13.0
+NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool build torture bench clean cc
+.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -60,7 +61,7 @@ tidy: ## tidy the go.mod of each module
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool cc $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool cc natscli $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
@@ -89,6 +90,12 @@ lint: $(TOOLS)/golangci-lint-$(GOLANGCI) ## run the linters
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	mv $(TOOLS)/golangci-lint $@
+
+natscli: $(TOOLS)/nats-$(NATSCLI) # NATS' own command line is tried against weir
+
+$(TOOLS)/nats-$(NATSCLI):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' github.com/nats-io/natscli/nats@$(NATSCLI)
+	mv $(TOOLS)/nats $@
 
 $(TOOLS)/gotestsum-$(GOTESTSUM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)

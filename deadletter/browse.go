@@ -37,6 +37,8 @@ type Filter struct {
 	Until  time.Time // stored before
 	Status StatusRange
 	Job    string // its id
+	// Before is a letter's number: only those that were stored before it. 0: all.
+	Before uint64
 }
 
 // StatusRange is a range of answers, both ends in it. Zero: any, and none.
@@ -219,7 +221,26 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 			s.last, s.later = min(s.last, first-1), matching
 		}
 	}
+	if f.Before > 0 && f.Before <= s.last {
+		later, err := b.matchingFrom(ctx, f, f.Before)
+		if err != nil {
+			return span{}, err
+		}
+		s.last, s.later = f.Before-1, later
+	}
 	return s, nil
+}
+
+// matchingFrom is about how many letters there are from a sequence on.
+func (b *Browser) matchingFrom(ctx context.Context, f Filter, seq uint64) (uint64, error) {
+	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, seq
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.close(ctx)
+	return r.pending, nil
 }
 
 // firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and about how many there are from it on.

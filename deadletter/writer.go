@@ -160,7 +160,7 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 		API: r.API, Key: r.Key, JobID: r.JobID, Reason: Invalid, Detail: r.Refusal.Description, Header: r.Header,
 		Body: r.Body, At: time.Now(), Billed: NotBilled, ReplyTo: r.ReplyTo, Redrives: r.Redrives,
 	}
-	l.Accepted, l.BodyLeftOut = l.At, r.Refusal.Code == ingest.TooLarge
+	l.Accepted, l.BodyLeftOut = l.At, r.BodyLeftOut
 	if !validAPI(r.API) || r.Refusal.Code == ingest.UnknownAPI {
 		l.API = ""
 		if len(r.API) <= maxAskedBytes {

@@ -22,11 +22,16 @@ type drawer struct {
 	jobs    map[string][]*ingest.Job
 	refused ingest.Refused  // the newest
 	says    *ingest.Refusal // to every job, unless nil
+	later   bool            // it is said when Put has returned
 }
 
 func (d *drawer) Put(j *ingest.Job, done func(ingest.Receipt, *ingest.Refusal)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.later {
+		given := done
+		done = func(r ingest.Receipt, refusal *ingest.Refusal) { go given(r, refusal) }
+	}
 	if d.says != nil {
 		done(ingest.Receipt{}, d.says)
 		return

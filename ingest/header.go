@@ -150,7 +150,7 @@ func (j *Job) forward(name string, values []string) error {
 		}
 	}
 	for _, v := range values {
-		j.Forward = append(j.Forward, HeaderField{name, v})
+		j.Forward = append(j.Forward, HeaderField{Name: name, Value: v})
 	}
 	return nil
 }
@@ -296,4 +296,11 @@ func firstOf(a, b string) string {
 		return a
 	}
 	return b
+}
+
+// reads reports whether a header is where a job of the api carries its key or a cost.
+func (r *Rule) reads(header string) bool {
+	return strings.EqualFold(r.Key.Header, header) || slices.ContainsFunc(r.Costs, func(c CostBound) bool {
+		return strings.EqualFold(c.From.Header, header)
+	})
 }

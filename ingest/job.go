@@ -2,8 +2,11 @@ package ingest
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"weir/ingest/client"
 
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
@@ -11,23 +14,25 @@ import (
 
 // The headers of the wire contract.
 const (
-	HeaderMsgID      = "Nats-Msg-Id"
-	HeaderJobID      = "Weir-Job-Id"
-	HeaderAPI        = "Weir-Api"
-	HeaderKey        = "Weir-Key"
-	HeaderMethod     = "Weir-Method"
-	HeaderPath       = "Weir-Path"
-	HeaderQuery      = "Weir-Query"
-	HeaderForward    = "Weir-Header-"
-	HeaderDeadline   = "Weir-Deadline"
-	HeaderNotBefore  = "Weir-Not-Before"
-	HeaderCost       = "Weir-Cost"
-	HeaderReplyTo    = "Weir-Reply-To"
+	HeaderMsgID      = client.HeaderMsgID
+	HeaderJobID      = client.HeaderJobID
+	HeaderAPI        = client.HeaderAPI
+	HeaderKey        = client.HeaderKey
+	HeaderMethod     = client.HeaderMethod
+	HeaderPath       = client.HeaderPath
+	HeaderQuery      = client.HeaderQuery
+	HeaderForward    = client.HeaderForward
+	HeaderDeadline   = client.HeaderDeadline
+	HeaderNotBefore  = client.HeaderNotBefore
+	HeaderCost       = client.HeaderCost
+	HeaderReplyTo    = client.HeaderReplyTo
 	HeaderRedrives   = "Weir-Redrives"
 	HeaderJobNats    = "Weir-Job-Nats-" // what a job's own Nats- headers are renamed to
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
-	HeaderTrace      = "traceparent"
-	HeaderTraceState = "tracestate"
+	HeaderTrace      = client.HeaderTrace
+	HeaderTraceState = client.HeaderTraceState
+	HeaderError      = client.HeaderError
+	HeaderErrorCode  = client.HeaderErrorCode
 
 	headerExpectedStream = "Nats-Expected-Stream"
 	headerContentType    = "Content-Type"
@@ -59,9 +64,6 @@ type Job struct {
 	Header nats.Header
 }
 
-// HeaderField is one header for the api.
-type HeaderField struct{ Name, Value string }
-
 // KeySource says where an api's jobs carry their key.
 type KeySource struct {
 	Header  string // a header's name
@@ -84,15 +86,28 @@ type Message struct {
 	Key    string // from the subject, "" when it names none
 	Header nats.Header
 	Body   []byte
+	// Oversize is how many bytes the body has, where it was not taken in because of that: -1 where only that there are too many is known.
+	Oversize int64
 	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
 	Redrive bool
+}
+
+// size says how many bytes the body has that is too large.
+func (m Message) size(rule *Rule) string {
+	switch {
+	case m.Oversize < 0:
+		return "more than " + strconv.FormatInt(rule.MaxBody, 10)
+	case m.Oversize > 0:
+		return strconv.FormatInt(m.Oversize, 10)
+	}
+	return strconv.Itoa(len(m.Body))
 }
 
 // Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
 // all the same, and always an id: its letter is to say whose it is. A producer's claim to be a redrive is not among it.
 func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 	j := &Job{API: rule.API, Method: rule.Methods[0], Cost: 1, Body: m.Body}
-	tooLarge := int64(len(m.Body)) > rule.MaxBody
+	tooLarge := int64(len(m.Body)) > rule.MaxBody || m.Oversize != 0
 	refusal := j.readHeader(m.Header, rule, now, fromProducer)
 	if forged := checkClaims(m); forged != nil {
 		j.ID, j.DedupeID, j.Redrives = "", "", 0
@@ -108,7 +123,7 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		refusal = refuse(Invalid, "%v", err)
 	}
 	if tooLarge {
-		refusal = refuse(TooLarge, "the body has %d bytes, api %s takes at most %d", len(m.Body), rule.API, rule.MaxBody)
+		refusal = refuse(TooLarge, "the body has %s bytes, api %s takes at most %d", m.size(rule), rule.API, rule.MaxBody)
 	}
 	if !tooLarge || rule.Key.Pointer == "" {
 		if noKey := j.readKey(m, rule); refusal == nil {

@@ -10,14 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
 const (
-	SubjectPrefix = "weir.jobs."
+	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
@@ -49,7 +50,8 @@ type API struct {
 type Refused struct {
 	API, Key, JobID string // as far as they could be read
 	Header          nats.Header
-	Body            []byte // nil when it was too large to keep
+	Body            []byte
+	BodyLeftOut     bool // it was too large to keep
 	ReplyTo         string
 	Redrives        int
 	Refusal         *Refusal
@@ -75,11 +77,12 @@ type Options struct {
 type Service struct {
 	opts       Options
 	log        *slog.Logger
-	micro      micro.Service
+	listing    *listing
 	unanswered unanswered // jobs not answered yet
 	accepted   *prometheus.CounterVec
 	refused    *prometheus.CounterVec
 	overSoft   *prometheus.CounterVec
+	throttled  tally // as refused, for those who ask
 }
 
 // Start begins to take jobs.
@@ -107,34 +110,26 @@ func Start(o Options) (*Service, error) {
 		s.refused.WithLabelValues(api)
 		s.overSoft.WithLabelValues(api)
 	}
-	var err error
-	s.micro, err = micro.AddService(o.Conn, micro.Config{
-		Name: ServiceName, Version: o.Version, QueueGroup: QueueGroup,
-		Description: "takes jobs for rate-limited apis: publish to weir.jobs.<api>.<key>",
-	})
-	if err != nil {
-		return nil, fmt.Errorf("start the intake: %w", err)
-	}
 	waiting := maxWaitingBytes
 	if o.MaxWaiting > 0 {
 		waiting = int(min(o.MaxWaiting, maxWaitingBytes))
 	}
 	redrives := waiting / redrivesShare
-	err = errors.Join(
-		s.micro.AddEndpoint("jobs", micro.HandlerFunc(s.handleJob), micro.WithEndpointSubject(SubjectPrefix+">"),
-			micro.WithEndpointPendingLimits(maxWaitingMsgs, waiting-redrives)),
-		s.micro.AddEndpoint("redrives", micro.HandlerFunc(s.handleRedrive), micro.WithEndpointSubject(RedrivePrefix+">"),
-			micro.WithEndpointPendingLimits(maxWaitingMsgs, redrives)),
+	s.listing = newListing(o.Conn, o.Version)
+	err := errors.Join(
+		s.listing.add("jobs", SubjectPrefix+">", s.handleJob, maxWaitingMsgs, waiting-redrives),
+		s.listing.add("redrives", RedrivePrefix+">", s.handleRedrive, maxWaitingMsgs, redrives),
+		s.listing.answerQuestions(),
 	)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.micro.Stop())
+		return nil, errors.Join(fmt.Errorf("start the intake: %w", err), s.listing.stop())
 	}
 	return s, nil
 }
 
 // Stop ends the intake: no new job is taken, and it returns when every job taken was answered or ctx ends.
 func (s *Service) Stop(ctx context.Context) error {
-	if err := s.micro.Stop(); err != nil {
+	if err := s.listing.stop(); err != nil {
 		return fmt.Errorf("stop the intake: %w", err)
 	}
 	select {
@@ -146,27 +141,36 @@ func (s *Service) Stop(ctx context.Context) error {
 }
 
 // handleJob takes a producer's job.
-func (s *Service) handleJob(req micro.Request) {
-	s.handle(req, strings.TrimPrefix(req.Subject(), SubjectPrefix), false)
+func (s *Service) handleJob(from *endpoint, msg *nats.Msg) {
+	s.handle(from, msg, strings.TrimPrefix(msg.Subject, SubjectPrefix), false)
 }
 
 // handleRedrive takes a job that is redriven.
-func (s *Service) handleRedrive(req micro.Request) {
-	s.handle(req, strings.TrimPrefix(req.Subject(), RedrivePrefix), true)
+func (s *Service) handleRedrive(from *endpoint, msg *nats.Msg) {
+	s.handle(from, msg, strings.TrimPrefix(msg.Subject, RedrivePrefix), true)
 }
 
-// handle is the whole way of a job through the intake: read, put, answer. address is <api>.<key>.
-func (s *Service) handle(req micro.Request, address string, redrive bool) {
+// handle takes a job that came by NATS. address is <api>.<key>.
+func (s *Service) handle(from *endpoint, req *nats.Msg, address string, redrive bool) {
+	arrived := time.Now()
 	name, tokens, _ := strings.Cut(address, ".")
-	in := submission{service: s, apiName: name, reply: req.Reply(), header: nats.Header(req.Headers())}
-	in.fastBatch = asksFastBatch(in.reply, in.header)
+	in := &submission{service: s, arrived: arrived, apiName: name, header: req.Header, fastBatch: asksFastBatch(req.Reply, req.Header)}
+	in.hear = func(a Answer) {
+		from.answered(time.Since(arrived), a.Refusal)
+		in.send(req.Reply, a)
+	}
+	in.take(Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data, Redrive: redrive})
+}
+
+// take is the whole way of a job through the intake: read, put, answer.
+func (in *submission) take(msg Message) {
+	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
-	in.posesAsRedrive = !redrive && saysRedrives(in.header)
+	in.posesAsRedrive = !msg.Redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
-		in.send(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
+		in.hear(denial(refuse(Unavailable, "weir is stopping: try again"), "", "", "", 0))
 		return
 	}
-	msg := Message{Key: KeyFromSubject(tokens), Header: in.header, Body: req.Data(), Redrive: redrive}
 	apis := s.opts.APIs()
 	api, ok := apis[name]
 	if !ok {
@@ -175,12 +179,12 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 			rule.ReplyTo = other.Rule.ReplyTo // the same for all
 			break
 		}
-		job, _ := Parse(msg, &rule, time.Now())
+		job, _ := Parse(msg, &rule, now)
 		in.read(job)
-		in.refuse(msg.Body, refuse(UnknownAPI, "no api %q is configured", clip(name)))
+		in.refuse(msg, refuse(UnknownAPI, "no api %q is configured", clip(name)))
 		return
 	}
-	job, refusal := Parse(msg, api.Rule, time.Now())
+	job, refusal := Parse(msg, api.Rule, now)
 	in.read(job)
 	if job.Key != "" {
 		in.stream = api.Queue.Stream(job.Key)
@@ -189,12 +193,12 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 		refusal = in.checkPromises()
 	}
 	if refusal != nil {
-		in.refuse(msg.Body, refusal)
+		in.refuse(msg, refusal)
 		return
 	}
 	api.Queue.Put(job, func(receipt Receipt, refusal *Refusal) {
 		if refusal != nil {
-			in.refuse(job.Body, refusal)
+			in.refuse(msg, refusal)
 			return
 		}
 		if !receipt.Duplicate {
@@ -203,7 +207,7 @@ func (s *Service) handle(req micro.Request, address string, redrive bool) {
 		if receipt.OverSoft {
 			s.overSoft.WithLabelValues(name).Inc()
 		}
-		in.answer(receipt.Answer(time.Now()))
+		in.answer(Answer{Data: receipt.Answer(time.Now()), Receipt: receipt})
 	})
 }
 
@@ -230,7 +234,8 @@ var anyRule = Rule{Methods: []string{"POST"}, MaxBody: math.MaxInt64}
 // submission is one job between its arrival and its answer.
 type submission struct {
 	service                              *Service
-	reply                                string
+	arrived                              time.Time
+	hear                                 func(Answer) // is told once; it does not block
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
 	redrives                             int
@@ -255,22 +260,25 @@ func (in *submission) checkPromises() *Refusal {
 }
 
 // refuse buries what is to be buried, and only then tells the producer.
-func (in *submission) refuse(body []byte, refusal *Refusal) {
+func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
 		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
 			"err", refusal.Description)
-		in.service.unanswered.leave()
+		unsure := *refusal
+		unsure.Job = in.jobID
+		in.answer(Answer{Refusal: &unsure})
 		return
 	}
-	if refusal.Code == TooLarge {
+	body, leftOut := msg.Body, refusal.Code == TooLarge || msg.Oversize != 0
+	if leftOut {
 		body = nil
 	}
 	in.service.opts.Bury(Refused{
-		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, ReplyTo: in.replyTo,
+		API: in.apiName, Key: in.key, JobID: in.jobID, Header: in.header, Body: body, BodyLeftOut: leftOut, ReplyTo: in.replyTo,
 		Redrives: in.redrives, Refusal: refusal,
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
@@ -279,7 +287,7 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 					"api", in.apiName, "job_id", in.jobID, "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 			return
 		}
 		if in.posesAsRedrive {
@@ -287,22 +295,28 @@ func (in *submission) refuse(body []byte, refusal *Refusal) {
 		}
 		if refusal.Code == Throttled {
 			in.service.refused.WithLabelValues(in.apiName).Inc()
+			in.service.throttled.add(in.apiName)
 		}
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
 }
 
-func (in *submission) answer(data []byte) {
+// answer tells what became of a job that was let in.
+func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
-	in.send(data)
+	in.hear(a)
 }
 
-// send publishes straight to the reply subject: micro's own Respond is not safe outside its handler.
-func (in *submission) send(data []byte) {
-	if in.reply == "" || notTheirs(in.reply) {
-		return // a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
+// send publishes straight to the reply subject: answers come when no message is being handled any more.
+func (in *submission) send(reply string, a Answer) {
+	if a.Data == nil || reply == "" || notTheirs(reply) {
+		return // nobody knows; a plain publish, where nobody waits; or a reply subject on which no producer may make weir speak
 	}
-	if err := in.service.opts.Conn.Publish(in.reply, data); err != nil {
+	msg := &nats.Msg{Subject: reply, Data: a.Data}
+	if a.Refusal != nil {
+		msg.Header = a.Refusal.Headers()
+	}
+	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
 		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
 	}
 }

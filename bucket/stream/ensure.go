@@ -136,10 +136,12 @@ func establish[T any](ctx context.Context, try func(context.Context) (T, error))
 	return got, fmt.Errorf("%w (%d times asked: see `nats server report jetstream` whether the cluster has a leader)", err, mostAttempts)
 }
 
-// unanswered tells that nobody said yes or no.
+// unanswered tells that nobody said yes or no. That a stream is not there is said of one that somebody else has just made: the server
+// that was asked does not know of it yet.
 func unanswered(err error) bool {
 	var api *jetstream.APIError
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) ||
 		errors.As(err, &api) && api.ErrorCode == codeNoCluster
 }
 

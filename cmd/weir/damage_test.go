@@ -117,8 +117,11 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := r.operators().Publish(t.Context(), "weir.dead.other.rejected.k", nil); err != nil {
+		t.Fatal(err)
+	}
 	sealed := stream.CachedInfo().Config
-	sealed.MaxMsgSize = 1
+	sealed.MaxMsgs = 1 // a start takes bounds back that it wants higher, and not this one
 	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +132,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 	r.eventually("the attempt to tell", func() bool { return strings.Contains(r.said.String(), "cannot be looked up or told") })
 	r.stop()
 	r.start()
-	sealed.MaxMsgSize = -1
+	sealed.MaxMsgs = -1
 	if _, err := r.operators().UpdateStream(t.Context(), sealed); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -9,28 +8,9 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 )
-
-// answerJSON is an api's answer as --json prints it.
-type answerJSON struct {
-	Status      int    `json:"status"`
-	ContentType string `json:"content_type"`
-	Body        string `json:"body"`
-	Encoding    string `json:"encoding"` // of body: text or base64
-	Cut         bool   `json:"cut"`      // the body was longer
-}
-
-func answerAsJSON(a *deadletter.Answer) *answerJSON {
-	if a == nil {
-		return nil
-	}
-	j := &answerJSON{Status: a.Status, ContentType: a.ContentType, Body: string(a.Body), Encoding: "text", Cut: a.Cut}
-	if !isText(a.Body) {
-		j.Body, j.Encoding = base64.StdEncoding.EncodeToString(a.Body), "base64"
-	}
-	return j
-}
 
 // printAnswer writes what the api answered, for people.
 func printAnswer(out io.Writer, a *deadletter.Answer) error {
@@ -56,7 +36,7 @@ func printAnswer(out io.Writer, a *deadletter.Answer) error {
 // printBytes writes a body below an empty line: as text, or in hexadecimal where it is none.
 func printBytes(out io.Writer, body []byte) error {
 	text := string(body)
-	if !isText(body) {
+	if !letters.IsText(body) {
 		text = hex.Dump(body)
 	}
 	if text != "" && !strings.HasSuffix(text, "\n") {

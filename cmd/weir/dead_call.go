@@ -2,38 +2,10 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/deadletter"
 )
-
-// callJSON is what is known of a letter's last call, as --json prints it.
-type callJSON struct {
-	StartedAt  *time.Time            `json:"started_at,omitempty"`
-	WroteAt    *time.Time            `json:"wrote_at,omitempty"` // the last of the request
-	Bytes      *int64                `json:"sent_bytes,omitempty"`
-	Connection deadletter.Connection `json:"connection,omitempty"`
-	EndedAt    *time.Time            `json:"ended_at,omitempty"`
-	CutBy      deadletter.Cutter     `json:"cut_by,omitempty"` // absent: there was an answer
-}
-
-func callAsJSON(c *deadletter.LastCall) *callJSON {
-	if c == nil {
-		return nil
-	}
-	at := func(t time.Time) *time.Time {
-		if t.IsZero() {
-			return nil
-		}
-		return new(t.UTC())
-	}
-	j := &callJSON{StartedAt: at(c.Started), WroteAt: at(c.Wrote), EndedAt: at(c.Ended), Connection: c.Connection, CutBy: c.CutBy}
-	if c.Bytes >= 0 {
-		j.Bytes = &c.Bytes
-	}
-	return j
-}
 
 // addCall tells a letter's last call for people.
 func addCall(t *cli.Table, c *deadletter.LastCall) {

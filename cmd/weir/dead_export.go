@@ -13,6 +13,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/timeline"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ type exportedLetter struct {
 	Headers map[string][]string `json:"headers"`
 	// HeadersBase64 are those with a value that is no text.
 	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
-	bodyJSON
+	timeline.Body
 }
 
 func deadExportCommand() *cobra.Command {
@@ -54,7 +55,7 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
 					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
-						err = noLetters(selection.Filter)
+						err = cli.NotFound(noLetters(selection.Filter))
 					}
 					return err
 				})
@@ -95,7 +96,7 @@ func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Comman
 
 func printExported(w io.Writer, k *deadletter.Kept) error {
 	e := exportedLetter{
-		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, bodyJSON: jsonBody(k.Body),
+		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: timeline.BodyOf(k.Body),
 	}
 	for name, values := range k.Header {
 		if utf8.ValidString(strings.Join(values, "")) {

@@ -6,6 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 	err = b.Newest(cmd.Context(), filter, limit, func(k deadletter.Kept) error {
 		listed++
 		if as == cli.AsJSON {
-			return cli.PrintJSON(out, letterAsJSON(&k))
+			return cli.PrintJSON(out, letters.Of(&k))
 		}
 		t.Row(letterRow(&k, cli.Brief(time.Since(k.Stored)))...)
 		if t.Size() >= rowsAtOnce {
@@ -63,7 +64,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 		return c.Explain(err)
 	}
 	if listed == 0 {
-		return noLetters(filter)
+		return as.Empty(out, noLetters(filter))
 	}
 	if as == cli.AsJSON {
 		return nil
@@ -73,7 +74,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 
 func noLetters(filter deadletter.Filter) error {
 	if filter == (deadletter.Filter{}) {
-		return cli.NotFound(errors.New("there are no dead letters"))
+		return errors.New("there are no dead letters")
 	}
-	return cli.NotFound(errors.New("no dead letter matches"))
+	return errors.New("no dead letter matches")
 }

@@ -7,13 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -53,10 +51,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 				}
 				return nil
 			case as == cli.AsJSON:
-				letter := letterAsJSON(&k)
-				letter.Headers, letter.bodyJSON, letter.Answer = jobHeaders(k.Header), jsonBody(k.Body), answerAsJSON(k.Answer)
-				letter.Call = callAsJSON(k.Call)
-				return cli.PrintJSON(out, letter)
+				return cli.PrintJSON(out, letters.Whole(&k))
 			}
 			return printLetter(out, &k, time.Now())
 		},
@@ -101,7 +96,7 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 		t.Row("refusals", fmt.Sprintf("%d when the letter was written: its producer tries again and again", k.Refusals))
 	}
 	addCall(t, k.Call)
-	headers := jobHeaders(k.Header)
+	headers := letters.JobHeaders(k.Header)
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		for _, value := range headers[name] {
 			t.Row("header", cli.Visible(name)+": "+cli.Visible(value))
@@ -115,11 +110,4 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 		return err
 	}
 	return printAnswer(out, k.Answer)
-}
-
-// isText reports whether a terminal shows a body and obeys nothing in it.
-func isText(body []byte) bool {
-	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
-		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
-	}) < 0
 }

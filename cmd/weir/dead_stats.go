@@ -1,37 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/terminal"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
 )
-
-// letterGroup is what letters are counted by.
-type letterGroup struct {
-	API    string            `json:"api"`
-	Reason deadletter.Reason `json:"reason"`
-	Status int               `json:"status"`
-	Billed deadletter.Billed `json:"billed"`
-}
-
-type letterCount struct {
-	letterGroup
-
-	Letters int       `json:"letters"`
-	Oldest  time.Time `json:"oldest"`
-	Newest  time.Time `json:"newest"`
-}
 
 func deadStatsCommand() *cobra.Command {
 	flags, as := letterFlags{}, cli.ForPeople
@@ -51,6 +33,9 @@ func deadStatsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(counts) == 0 {
+					return as.Empty(cmd.OutOrStdout(), noLetters(filter))
+				}
 				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
 			})
 		},
@@ -63,26 +48,17 @@ func deadStatsCommand() *cobra.Command {
 // progressEvery is after how many letters the progress is shown anew.
 const progressEvery = 10_000
 
-func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letterCount, error) {
+func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Filter) ([]*letters.Count, error) {
 	b, err := browse(cmd.Context(), c)
 	if err != nil {
 		return nil, err
 	}
-	talk, groups, shown := cmd.ErrOrStderr(), map[letterGroup]*letterCount{}, false
-	err = b.Each(cmd.Context(), filter, func(k deadletter.Kept, read, of uint64) error {
-		group := letterGroup{k.API, k.Reason, k.Status, k.Billed}
-		n := groups[group]
-		if n == nil {
-			n = &letterCount{letterGroup: group, Oldest: k.Stored.UTC()}
-			groups[group] = n
-		}
-		n.Letters++
-		n.Newest = k.Stored.UTC()
+	talk, shown := cmd.ErrOrStderr(), false
+	counts, err := letters.CountByCause(cmd.Context(), b, filter, func(read, of uint64) {
 		if read%progressEvery == 0 && terminal.Watched(talk) {
 			shown = true
 			_, _ = fmt.Fprintf(talk, "\rread %d of %d letters", read, of)
 		}
-		return nil
 	})
 	if shown {
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
@@ -90,16 +66,10 @@ func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.F
 	if err != nil {
 		return nil, c.Explain(err)
 	}
-	if len(groups) == 0 {
-		return nil, noLetters(filter)
-	}
-	return slices.SortedFunc(maps.Values(groups), func(a, b *letterCount) int {
-		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),
-			cmp.Compare(a.Status, b.Status), cmp.Compare(a.Billed, b.Billed))
-	}), nil
+	return counts, nil
 }
 
-func printCounts(out io.Writer, counts []*letterCount, as cli.Format, now time.Time) error {
+func printCounts(out io.Writer, counts []*letters.Count, as cli.Format, now time.Time) error {
 	t := &cli.Table{}
 	t.Row("LETTERS", "API", "REASON", "STATUS", "BILLED", "OLDEST", "NEWEST")
 	for _, n := range counts {

@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ the server comes back.`,
 				out := cmd.OutOrStdout()
 				return c.Explain(b.Follow(ctx, filter, func(k deadletter.Kept) error {
 					if as == cli.AsJSON {
-						return cli.PrintJSON(out, letterAsJSON(&k))
+						return cli.PrintJSON(out, letters.Of(&k))
 					}
 					t := &cli.Table{}
 					t.Row(letterRow(&k, cli.ClockTime(k.Stored))...)

@@ -61,10 +61,11 @@ var bases = map[string]object{
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
+	"http.tokens.NAME":          {"role": "viewer", "token": "${env:SOME}"},
 }
 
 // names of what stands between a field and the mapping in it, in the topic's headings.
-var freeNames = map[string]string{"apis": "NAME", "apis.NAME.keys": "PATTERN"}
+var freeNames = map[string]string{"apis": "NAME", "apis.NAME.keys": "PATTERN", "http.tokens": "NAME"}
 
 // discover finds out, by asking the parser, which fields a section has and which of them are sections themselves.
 func discover(t *testing.T, s section, candidates []string, found map[string]section) {

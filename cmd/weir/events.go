@@ -11,6 +11,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ server comes back. With --json each line is the CloudEvent as it was sent.`,
 			if types := deadletter.EventTypes(); kind != "" && !slices.Contains(types, deadletter.EventType(kind)) {
 				return cli.Usage(fmt.Errorf("--type %q: the types are %s", kind, eventTypeNames()))
 			}
-			since, err := readTime(flags.since, time.Now())
+			since, err := letters.ReadTime(flags.since, time.Now())
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,8 +130,8 @@ apis:
 
 func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) answer {
 	t.Helper()
-	if reply.Header.Get("Status") != "" || reply.Header.Get("Nats-Service-Error-Code") != "" {
-		t.Errorf("the answer has a status line: %v", reply.Header)
+	if reply.Header.Get("Status") != "" || len(reply.Header) != 2 {
+		t.Errorf("the answer has a status line, or other headers than an error of a service: %v", reply.Header)
 	}
 	var parts struct{ Error map[string]any }
 	var a answer
@@ -141,6 +142,9 @@ func checkRefusal(t *testing.T, reply *nats.Msg, errCode int) answer {
 	}
 	if a.Error == nil || a.Error.ErrCode != errCode || a.Error.Code != errCode%1000 || a.Error.Description == "" || a.Seq != 0 || a.Letter == 0 {
 		t.Fatalf("answered %s, want err_code %d and a letter", reply.Data, errCode)
+	}
+	if code := reply.Header.Get("Nats-Service-Error-Code"); code != strconv.Itoa(a.Error.Code) || reply.Header.Get("Nats-Service-Error") == "" {
+		t.Errorf("its headers say %v", reply.Header)
 	}
 	if len(parts.Error) != 3 {
 		t.Errorf("inside error stand %v: nats.py fails on more than three", parts.Error)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -352,6 +353,26 @@ func TestOperatorModeHasTheSameRoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := strings.ReplaceAll(mustRead(t, filepath.Join(deployDir, "nats", "nsc.sh")), "\\\n", " ")
+	conf := mustRead(t, filepath.Join(deployDir, "nats", "accounts.conf"))
+	shared := map[string]string{} // what the viewers import, by what it is called in weir's account
+	for _, m := range regexp.MustCompile(`(?m)^ +\{(service|stream): \{account: WEIR, subject: "([^"]+)"\}(?:, to: "([^"]+)")?\}$`).FindAllStringSubmatch(conf, -1) {
+		shared[m[1]+" "+m[2]] = cmp.Or(m[3], m[2])
+	}
+	var exported, given int
+	for _, m := range regexp.MustCompile(`(?m)^ +\{(service|stream): "([^"]+)", accounts: \[VIEWERS\](?:, response_type: (stream))?\}$`).FindAllStringSubmatch(conf, -1) {
+		exported++
+		line := fmt.Sprintf("give %s '%s' '%s'", m[1], m[2], shared[m[1]+" "+m[2]])
+		if m[1] == "service" {
+			line += map[string]string{"": " Singleton", "stream": " Stream"}[m[3]]
+		}
+		if !strings.Contains(script, "\n"+line+"\n") {
+			t.Errorf("nsc.sh has no line %q", line)
+		}
+	}
+	given = strings.Count(script, "\ngive service ") + strings.Count(script, "\ngive stream ")
+	if exported == 0 || exported != len(shared) || exported != given {
+		t.Errorf("accounts.conf exports %d and imports %d, nsc.sh gives %d", exported, len(shared), given)
+	}
 	for _, u := range opts.Users {
 		if u.Permissions == nil {
 			continue
@@ -367,4 +388,110 @@ func TestOperatorModeHasTheSameRoles(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNobodyWritesByAForgedAnswer: the subject on which a question is to be answered lands in no stream of weir's, whoever names it, and
+// neither does what a consumer pushes.
+func TestNobodyWritesByAForgedAnswer(t *testing.T) {
+	r := newRoleRig(t)
+	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed {
+		t.Fatalf("the job that becomes a letter: %+v", got)
+	}
+	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
+	owner := r.connect(t, "worker")
+	all, err := owner.SubscribeSync("weir.operator.>") // a role that may hear it: what is answered there is a question to weir
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	targets := []string{"$KV.weir_config.forged", "$KV.weir_control.forged", "weir.q.pay.0.j.forged", "weir.operator.forged", "weir.results.pay.forged"}
+	consumer := func(stream, name, to string) []byte {
+		return fmt.Appendf(nil, `{"stream_name":%q,"config":{"name":%q,"deliver_subject":%q,"deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}}`, stream, name, to)
+	}
+	questions := map[string][]string{
+		"producer": {"weir.jobs.pay.k", "weir.jobs.nobody.k"},
+		"viewer": {
+			"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.WEIR_DEAD", "$JS.API.DIRECT.GET.WEIR_DEAD",
+			"$JS.API.STREAM.MSG.GET.WEIR_DEAD", "$JS.API.DIRECT.GET.KV_weir_config.$KV.weir_config.current", "$JS.API.CONSUMER.CREATE.WEIR_DEAD.pulled",
+			"$JS.API.CONSUMER.INFO.WEIR_DEAD.pulled", "$JS.API.CONSUMER.MSG.NEXT.WEIR_DEAD.pulled", "$JS.API.CONSUMER.DELETE.WEIR_DEAD.none",
+			"weir.operator.status", "weir.operator.keys.pay", "weir.operator.show.pay.k", "weir.operator.find.pay", "$SRV.PING", "$SRV.INFO.weir",
+		},
+	}
+	bodies := map[string]string{
+		"$JS.API.DIRECT.GET.WEIR_DEAD": `{"seq":1}`, "$JS.API.STREAM.MSG.GET.WEIR_DEAD": `{"seq":1}`, "$JS.API.CONSUMER.MSG.NEXT.WEIR_DEAD.pulled": `{"batch":1,"expires":1000000000}`,
+		"$JS.API.CONSUMER.CREATE.WEIR_DEAD.pulled": `{"stream_name":"WEIR_DEAD","config":{"name":"pulled","deliver_policy":"all","ack_policy":"none"}}`,
+	}
+	for role, subjects := range questions {
+		nc := r.connect(t, role)
+		for i, target := range targets {
+			for _, subject := range subjects {
+				if err := nc.PublishRequest(subject, target, []byte(bodies[subject])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if role == "viewer" {
+				name := fmt.Sprintf("pushed%d", i)
+				if err := nc.PublishRequest("$JS.API.CONSUMER.CREATE.WEIR_DEAD."+name, target, consumer("WEIR_DEAD", name, target)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			traced := nats.NewMsg(subjects[0])
+			traced.Header.Set("Nats-Trace-Dest", target)
+			if err := nc.PublishMsg(traced); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if role == "viewer" { // what was asked before has been answered
+			if got := r.as(role, "status"); got.code != 0 || strings.Contains(got.stderr, "refuses") {
+				t.Errorf("a viewer's question after all that: %+v", got)
+			}
+			if got := r.as(role, "dead", "ls"); got.code != 0 {
+				t.Errorf("a viewer's letters after all that: %+v", got)
+			}
+		}
+	}
+	for _, target := range targets {
+		name, err := r.js.StreamNameBySubject(t.Context(), target)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		s, err := r.js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter(target))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := info.State.Subjects[target]; n > 0 {
+			t.Errorf("%s took %d messages of whoever may only look, or submit jobs", target, n)
+		}
+	}
+	for {
+		msg, err := all.NextMsg(100 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if msg.Subject == "weir.operator.forged" {
+			t.Errorf("weir's operators' subjects heard %.80q", msg.Data)
+		}
+	}
+}
+
+// connect is a connection of a role.
+func (r *roleRig) connect(t *testing.T, role string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(r.address(role), nats.CustomInboxPrefix("_INBOX."+role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
 }

@@ -6,6 +6,7 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/verify"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ did not, or a job was called twice that must not be, 3: the ledger has no such c
 		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := readTime(since, time.Now())
+			from, err := letters.ReadTime(since, time.Now())
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}

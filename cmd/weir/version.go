@@ -2,23 +2,11 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"runtime/debug"
 
 	"weir/cmd/weir/internal/cli"
 
 	"github.com/spf13/cobra"
 )
-
-// buildJSON is what version --json prints.
-type buildJSON struct {
-	Version  string `json:"version"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	Commit   string `json:"commit,omitempty"`
-	Time     string `json:"time,omitempty"` // of the commit
-	Modified bool   `json:"modified,omitempty"`
-}
 
 func versionCommand() *cobra.Command {
 	as := cli.ForPeople
@@ -30,7 +18,7 @@ func versionCommand() *cobra.Command {
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if as == cli.AsJSON {
-				return cli.PrintJSON(cmd.OutOrStdout(), build())
+				return cli.PrintJSON(cmd.OutOrStdout(), cli.ThisBuild())
 			}
 			return printVersion(cmd)
 		},
@@ -56,21 +44,4 @@ func printVersion(cmd *cobra.Command) error {
 		return fmt.Errorf("write the version: %w", err)
 	}
 	return nil
-}
-
-func build() buildJSON {
-	b := buildJSON{Version: cli.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Commit: cli.Commit()}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.time":
-			b.Time = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
 }

@@ -1,11 +1,13 @@
 #!/bin/sh
-# The roles of accounts.conf for a server in operator mode: the same lists, as users of an account made with nsc.
+# The roles of accounts.conf for a server in operator mode: the same lists, as users of two accounts made with nsc.
 # Run it once with the operator's keys at hand; see https://docs.nats.io/using-nats/nats-tools/nsc
 #
 #   ACCOUNT=WEIR deploy/nats/nsc.sh && nsc push -A
 #   nsc generate creds -a WEIR -n worker > worker.creds     # WEIR_NATS_CREDS=worker.creds WEIR_NATS_INBOX=_INBOX.worker
+#   nsc generate creds -a VIEWERS -n viewer > viewer.creds
 set -eu
 ACCOUNT=${ACCOUNT:-WEIR}
+VIEWERS=${VIEWERS:-VIEWERS}   # an account of their own: accounts.conf says why
 
 nsc add account "$ACCOUNT"
 nsc edit account "$ACCOUNT" --js-enable 0    # no tiers: streams of one replica and of three
@@ -16,6 +18,7 @@ nsc add user --account "$ACCOUNT" --name producer \
 
 nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '_INBOX.>' \
+  --allow-pub '_R_.>' \
   --allow-pub 'weir.q.>' \
   --allow-pub 'weir.o.>' \
   --allow-pub 'weir.dead.>' \
@@ -40,9 +43,11 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
+  --allow-pub 'weir.operator.>,$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
   --allow-sub 'weir.jobs.>' \
   --allow-sub 'weir.operator.>' \
+  --allow-sub 'weir.gate.>' \
   --allow-sub '$SRV.>'
 
 nsc add user --account "$ACCOUNT" --name operator \
@@ -77,7 +82,99 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-sub '_INBOX.operator.>' \
   --allow-sub 'weir.events.>'
 
-nsc add user --account "$ACCOUNT" --name viewer \
+nsc add user --account "$ACCOUNT" --name mover \
+  --allow-pub '$JS.API.INFO' \
+  --allow-pub '$JS.API.STREAM.NAMES' \
+  --allow-pub '$JS.API.STREAM.LIST' \
+  --allow-pub '$JS.API.STREAM.INFO.*' \
+  --allow-pub '$JS.API.STREAM.SNAPSHOT.*' \
+  --allow-pub '$JS.API.STREAM.RESTORE.*' \
+  --allow-pub '$JS.SNAPSHOT.>' \
+  --allow-pub '$JS.API.STREAM.DELETE.*' \
+  --allow-pub '$JS.API.STREAM.UPDATE.*' \
+  --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
+  --allow-pub '$JS.API.DIRECT.GET.KV_weir_move.>' \
+  --allow-pub '$KV.weir_move.>' \
+  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_config.>' \
+  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
+  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_leases.>' \
+  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_leases.*' \
+  --allow-pub '$JS.API.STREAM.MSG.GET.KV_weir_leases' \
+  --allow-pub '$KV.weir_leases.member.*' \
+  --allow-pub '$JS.FC.>' \
+  --allow-pub '$SRV.PING' \
+  --allow-sub '_INBOX.mover.>'
+
+nsc add account "$VIEWERS"
+viewers=$(nsc describe account "$VIEWERS" --field sub | tr -d '"')
+tokens=$(mktemp -d)
+trap 'rm -rf "$tokens"' EXIT
+
+# give has the viewers import what only who has a token of the account may: service|stream, its subject, its subject among them, its answers.
+give() {
+  if [ "$1" = service ]; then
+    nsc add export --account "$ACCOUNT" --name "$2" --subject "$2" --private --service --response-type "$4"
+  else
+    nsc add export --account "$ACCOUNT" --name "$2" --subject "$2" --private
+  fi
+  nsc generate activation --account "$ACCOUNT" --target-account "$viewers" --subject "$2" --output-file "$tokens/one"
+  nsc add import --account "$VIEWERS" --name "$2" --token "$tokens/one" --local-subject "$3"
+  rm "$tokens/one"
+}
+
+give service 'weir.operator.keys.*' 'weir.operator.keys.*' Stream
+give service 'weir.operator.show.*.*' 'weir.operator.show.*.*' Stream
+give service 'weir.operator.status' 'weir.operator.status' Stream
+give service 'weir.operator.find.*' 'weir.operator.find.*' Stream
+give service '$SRV.PING' '$SRV.PING' Stream
+give service '$SRV.INFO' '$SRV.INFO' Stream
+give service '$SRV.STATS' '$SRV.STATS' Stream
+give service '$SRV.PING.>' '$SRV.PING.>' Stream
+give service '$SRV.INFO.>' '$SRV.INFO.>' Stream
+give service '$SRV.STATS.>' '$SRV.STATS.>' Stream
+give service '$JS.API.INFO' '$JS.API.INFO' Singleton
+give service '$JS.API.STREAM.NAMES' '$JS.API.STREAM.NAMES' Singleton
+give service '$JS.API.STREAM.LIST' '$JS.API.STREAM.LIST' Singleton
+give service '$JS.API.STREAM.INFO.*' '$JS.API.STREAM.INFO.*' Singleton
+give service '$JS.API.STREAM.MSG.GET.WEIR_DEAD' '$JS.API.STREAM.MSG.GET.WEIR_DEAD' Singleton
+give service '$JS.API.STREAM.MSG.GET.WEIR_RESULTS' '$JS.API.STREAM.MSG.GET.WEIR_RESULTS' Singleton
+give service '$JS.API.STREAM.MSG.GET.WEIR_CALLS' '$JS.API.STREAM.MSG.GET.WEIR_CALLS' Singleton
+give service '$JS.API.STREAM.MSG.GET.WEIR_EVENTS' '$JS.API.STREAM.MSG.GET.WEIR_EVENTS' Singleton
+give service '$JS.API.STREAM.MSG.GET.KV_weir_config' '$JS.API.STREAM.MSG.GET.KV_weir_config' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_DEAD' '$JS.API.DIRECT.GET.WEIR_DEAD' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_RESULTS' '$JS.API.DIRECT.GET.WEIR_RESULTS' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_CALLS' '$JS.API.DIRECT.GET.WEIR_CALLS' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_EVENTS' '$JS.API.DIRECT.GET.WEIR_EVENTS' Singleton
+give service '$JS.API.DIRECT.GET.KV_weir_config' '$JS.API.DIRECT.GET.KV_weir_config' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_DEAD.>' '$JS.API.DIRECT.GET.WEIR_DEAD.>' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_RESULTS.>' '$JS.API.DIRECT.GET.WEIR_RESULTS.>' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_CALLS.>' '$JS.API.DIRECT.GET.WEIR_CALLS.>' Singleton
+give service '$JS.API.DIRECT.GET.WEIR_EVENTS.>' '$JS.API.DIRECT.GET.WEIR_EVENTS.>' Singleton
+give service '$JS.API.DIRECT.GET.KV_weir_config.>' '$JS.API.DIRECT.GET.KV_weir_config.>' Singleton
+give service 'weir.gate.make.WEIR_DEAD.>' '$JS.API.CONSUMER.CREATE.WEIR_DEAD.>' Singleton
+give service 'weir.gate.make.WEIR_RESULTS.>' '$JS.API.CONSUMER.CREATE.WEIR_RESULTS.>' Singleton
+give service 'weir.gate.make.WEIR_CALLS.>' '$JS.API.CONSUMER.CREATE.WEIR_CALLS.>' Singleton
+give service 'weir.gate.make.WEIR_EVENTS.>' '$JS.API.CONSUMER.CREATE.WEIR_EVENTS.>' Singleton
+give service 'weir.gate.make.KV_weir_config.>' '$JS.API.CONSUMER.CREATE.KV_weir_config.>' Singleton
+give service '$JS.API.CONSUMER.INFO.WEIR_DEAD.*' '$JS.API.CONSUMER.INFO.WEIR_DEAD.*' Singleton
+give service '$JS.API.CONSUMER.INFO.WEIR_RESULTS.*' '$JS.API.CONSUMER.INFO.WEIR_RESULTS.*' Singleton
+give service '$JS.API.CONSUMER.INFO.WEIR_CALLS.*' '$JS.API.CONSUMER.INFO.WEIR_CALLS.*' Singleton
+give service '$JS.API.CONSUMER.INFO.WEIR_EVENTS.*' '$JS.API.CONSUMER.INFO.WEIR_EVENTS.*' Singleton
+give service '$JS.API.CONSUMER.INFO.KV_weir_config.*' '$JS.API.CONSUMER.INFO.KV_weir_config.*' Singleton
+give service '$JS.API.CONSUMER.MSG.NEXT.WEIR_DEAD.*' '$JS.API.CONSUMER.MSG.NEXT.WEIR_DEAD.*' Stream
+give service '$JS.API.CONSUMER.MSG.NEXT.WEIR_RESULTS.*' '$JS.API.CONSUMER.MSG.NEXT.WEIR_RESULTS.*' Stream
+give service '$JS.API.CONSUMER.MSG.NEXT.WEIR_CALLS.*' '$JS.API.CONSUMER.MSG.NEXT.WEIR_CALLS.*' Stream
+give service '$JS.API.CONSUMER.MSG.NEXT.WEIR_EVENTS.*' '$JS.API.CONSUMER.MSG.NEXT.WEIR_EVENTS.*' Stream
+give service 'weir.gate.drop.WEIR_DEAD.*' '$JS.API.CONSUMER.DELETE.WEIR_DEAD.*' Singleton
+give service 'weir.gate.drop.WEIR_RESULTS.*' '$JS.API.CONSUMER.DELETE.WEIR_RESULTS.*' Singleton
+give service 'weir.gate.drop.WEIR_CALLS.*' '$JS.API.CONSUMER.DELETE.WEIR_CALLS.*' Singleton
+give service 'weir.gate.drop.WEIR_EVENTS.*' '$JS.API.CONSUMER.DELETE.WEIR_EVENTS.*' Singleton
+give service 'weir.gate.drop.KV_weir_config.*' '$JS.API.CONSUMER.DELETE.KV_weir_config.*' Singleton
+give service '$JS.FC.>' '$JS.FC.>' Singleton
+give stream 'weir.events.>' 'weir.events.>'
+give stream 'weir.reply._INBOX.viewer.>' '_INBOX.viewer.>'
+
+nsc add user --account "$VIEWERS" --name viewer \
   --allow-pub 'weir.operator.keys.*' \
   --allow-pub 'weir.operator.show.*.*' \
   --allow-pub 'weir.operator.status' \
@@ -124,26 +221,3 @@ nsc add user --account "$ACCOUNT" --name viewer \
   --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.viewer.>' \
   --allow-sub 'weir.events.>'
-
-nsc add user --account "$ACCOUNT" --name mover \
-  --allow-pub '$JS.API.INFO' \
-  --allow-pub '$JS.API.STREAM.NAMES' \
-  --allow-pub '$JS.API.STREAM.LIST' \
-  --allow-pub '$JS.API.STREAM.INFO.*' \
-  --allow-pub '$JS.API.STREAM.SNAPSHOT.*' \
-  --allow-pub '$JS.API.STREAM.RESTORE.*' \
-  --allow-pub '$JS.SNAPSHOT.>' \
-  --allow-pub '$JS.API.STREAM.DELETE.*' \
-  --allow-pub '$JS.API.STREAM.UPDATE.*' \
-  --allow-pub '$JS.API.STREAM.CREATE.KV_weir_move' \
-  --allow-pub '$JS.API.DIRECT.GET.KV_weir_move.>' \
-  --allow-pub '$KV.weir_move.>' \
-  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_config.>' \
-  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_config.*' \
-  --allow-pub '$JS.API.CONSUMER.CREATE.KV_weir_leases.>' \
-  --allow-pub '$JS.API.CONSUMER.DELETE.KV_weir_leases.*' \
-  --allow-pub '$JS.API.STREAM.MSG.GET.KV_weir_leases' \
-  --allow-pub '$KV.weir_leases.member.*' \
-  --allow-pub '$JS.FC.>' \
-  --allow-pub '$SRV.PING' \
-  --allow-sub '_INBOX.mover.>'

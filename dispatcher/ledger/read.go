@@ -107,6 +107,31 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
+// Place is where a reading of the ledger begins: behind a sequence, or where a time is given at what was stored then or later.
+type Place struct {
+	After uint64
+	Since time.Time
+}
+
+// ReadFrom gives every record from a place on that is there now to take, in order. Those that nobody can read are left out; a server
+// without a ledger has none. It blocks until all are read, or ctx ends.
+func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
+	p := portion{stream: CallsStream, subject: CallsPrefix + ">", since: from.Since, after: from.After}
+	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	err := p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if c, err := readRecord(msg, meta); err == nil {
+			take(c)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	return nil
+}
+
 // ReadCharges gives the records of an api that stand behind one sequence of the ledger and not behind another, in order. It
 // fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after, last uint64, take func(c *Record, seq uint64)) error {

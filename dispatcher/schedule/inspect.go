@@ -25,6 +25,8 @@ type KeyState struct {
 	Rate        RateState `json:"rate"`
 	WaitMS      int64     `json:"wait_ms"` // until the call of a job that came now; -1 where nobody can say, as of a pause without an end
 	Waits       Waiting   `json:"waits"`
+	// Arrived counts the jobs that came since the bucket was last made, which is when it has been empty or its partition has been read.
+	Arrived uint64 `json:"arrived"`
 }
 
 // JobState is one unfinished job of a key.
@@ -56,7 +58,7 @@ func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 // Inspect tells a queue's state at now.
 func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
 	return KeyState{
-		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity,
+		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
 		Rate:   s.rateState(q.Limits.Rate),
 		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.Early(now)-q.count(granted, calling, settling), now)),
@@ -174,9 +176,12 @@ func (state *Job) inspect() JobPhase {
 }
 
 // Counts are what a schedule has to do. ours says whether a key's partition is worked here.
-type Counts struct{ Queued, Keys, Calling, Held int }
+type Counts struct {
+	Queued, Keys, Calling, Held int
+	Arrived, Called             uint64 // jobs that came, and calls that have ended, since the schedule began
+}
 
 // Count counts.
 func (s *Schedule) Count(now bucket.Micros, ours func(key string) bool) Counts {
-	return Counts{Queued: s.unfinished - s.calls, Keys: len(s.byKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours)}
+	return Counts{Queued: s.unfinished - s.calls, Keys: len(s.byKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours), Arrived: s.arrived, Called: s.ended}
 }

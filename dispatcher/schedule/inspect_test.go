@@ -120,3 +120,24 @@ func TestFirstJobs(t *testing.T) {
 		t.Errorf("the bucket is %+v", state)
 	}
 }
+
+// TestArrivals: jobs that come are counted, of the key and of all, whether they may be called at once or not; those that stood in the
+// partition when it was read came before.
+func TestArrivals(t *testing.T) {
+	s, p, now := inspected(hourly())
+	p.Reading = true
+	s.Push("a", 1, p)
+	s.PushEarly("a", 2, p, now, now+1000)
+	p.Reading = false
+	s.Push("a", 3, p)
+	s.PushEarly("a", 4, p, now, 0)
+	s.PushEarly("b", 5, p, now, now+1000)
+	for key, want := range map[string]uint64{"a": 2, "b": 1} {
+		if got := s.Inspect(s.Find(key), now).Arrived; got != want {
+			t.Errorf("%d jobs of %s have arrived, want %d", got, key, want)
+		}
+	}
+	if got := s.Count(now, func(string) bool { return true }).Arrived; got != 3 {
+		t.Errorf("%d jobs have arrived, want 3", got)
+	}
+}

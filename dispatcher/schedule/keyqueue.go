@@ -40,6 +40,7 @@ type KeyQueue struct {
 	pushes                         int16         // pushbacks in a row
 	LookedUp                       bool          // the ledger has been asked for its pace
 	Orphaned                       int32         // calls of the owner before that may still run: see Partition.Leftover
+	arrived                        uint64        // jobs that came since it began, those that stood in a partition when it was read apart
 	Unsure                         bool          // a call may have been running when the worker died, and nobody knows at what pace
 	Noted                          bucket.Micros // TAT after the calls that were running then, as far as that is known
 	governor                       *governor     // nil until a hold of its own, or pushback

@@ -171,6 +171,7 @@ func (s *Schedule) PushEarly(key string, seq uint64, p *Partition, came, notBefo
 		q.early = &early{}
 	}
 	q.early.add(appointment{notBefore, seq})
+	s.arrive(q)
 	s.early++
 	s.unfinished++
 	s.countKept(q)

@@ -40,6 +40,7 @@ func (s *Schedule) Unconnected(j *Job) {
 func (s *Schedule) Ended(j *Job) {
 	j.Phase = settling
 	j.called = true
+	s.ended++
 	s.calls--
 	s.settling++
 	s.Touch(j.Queue)

@@ -52,14 +52,16 @@ type Schedule struct {
 	governor     governor               // of the api, where pushback holds it
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
-	unfinished   int  // unfinished
-	early        int  // of them, those that are not to be called yet
-	kept         int  // queues without jobs
-	staged       int  // jobs from staging to granted
-	calls        int  // jobs calling
-	settling     int  // of the calls that ended, those whose outcome is not stored yet
-	drain        bool // nothing new may start
-	barred       bool // this process has not the right to call now
+	unfinished   int    // unfinished
+	early        int    // of them, those that are not to be called yet
+	kept         int    // queues without jobs
+	staged       int    // jobs from staging to granted
+	calls        int    // jobs calling
+	settling     int    // of the calls that ended, those whose outcome is not stored yet
+	arrived      uint64 // jobs that came since this began; those that stood in a partition when it was read came before
+	ended        uint64 // calls that have ended since
+	drain        bool   // nothing new may start
+	barred       bool   // this process has not the right to call now
 
 	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
 	tatOf func(key string) bucket.Micros
@@ -134,10 +136,19 @@ func (s *Schedule) Push(key string, seq uint64, p *Partition) *KeyQueue {
 	p.newest = max(p.newest, seq)
 	q := s.Queue(key, p)
 	q.Enqueue(seq)
+	s.arrive(q)
 	s.unfinished++
 	s.countKept(q)
 	s.Touch(q)
 	return q
+}
+
+// arrive counts a job that came just now. What is found when a partition is read came before.
+func (s *Schedule) arrive(q *KeyQueue) {
+	if !q.Partition.Reading {
+		q.arrived++
+		s.arrived++
+	}
 }
 
 // Allow says whether calls may start: without the right to, what was granted is given back when it comes due, and

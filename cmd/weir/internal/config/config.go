@@ -14,6 +14,7 @@ type Config struct {
 	Results     Results
 	Dedupe      time.Duration // how long a job's id is remembered: 1s to 7d
 	ReplyTo     []string      // patterns of the subjects where jobs may have their ends told; none: _INBOX.>
+	HTTP        HTTP
 
 	File string // the name it is known by in messages
 
@@ -76,7 +77,7 @@ func readConfig(root value) *Config {
 		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 	}
-	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to")
+	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to", "http")
 	if !ok {
 		return c
 	}
@@ -91,6 +92,9 @@ func readConfig(root value) *Config {
 		results, _ := v.fields("max_age", "max_body")
 		c.Results.MaxAge = read(results, "max_age", c.Results.MaxAge, durationIn(time.Second, longAge))
 		c.Results.MaxBody = read(results, "max_body", c.Results.MaxBody, sizeIn(0, maxBody))
+	}
+	if v, ok := f.byName["http"]; ok {
+		c.HTTP = readHTTP(v)
 	}
 	var entries []entry
 	if v, ok := f.byName["apis"]; ok {
@@ -123,6 +127,9 @@ func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 		for _, h := range a.Headers {
 			problems = append(problems, h.missing(scope)...)
 		}
+	}
+	for _, t := range c.HTTP.Tokens {
+		problems = append(problems, t.missing(scope)...)
 	}
 	sortProblems(problems)
 	return problems

@@ -40,6 +40,7 @@ func (c *Config) describe() description {
 		replyTo = []string{"_INBOX.>"}
 	}
 	d.set("", "reply_to", strings.Join(replyTo, ", "))
+	d.http(c.HTTP)
 	for _, a := range c.APIs {
 		d.api(joinPath("apis", a.Name), a)
 	}

@@ -29,14 +29,25 @@ func NewSecretScope(allowed []string, own *Config) *SecretScope {
 	if own == nil {
 		return s
 	}
-	for _, a := range own.APIs {
-		for _, h := range a.Headers {
-			for _, p := range h.Value.parts {
-				s.env[p.env], s.files[p.file] = true, true
-			}
+	own.eachReference(func(p part) { s.env[p.env], s.files[p.file] = true, true })
+	return s
+}
+
+// eachReference gives every part that may refer to a secret.
+func (c *Config) eachReference(do func(p part)) {
+	each := func(t Template) {
+		for _, p := range t.parts {
+			do(p)
 		}
 	}
-	return s
+	for _, a := range c.APIs {
+		for _, h := range a.Headers {
+			each(h.Value)
+		}
+	}
+	for _, t := range c.HTTP.Tokens {
+		each(t.Token)
+	}
 }
 
 // allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.

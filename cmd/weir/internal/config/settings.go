@@ -25,6 +25,7 @@ type Settings struct {
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
+	NATSConnections int // of producers to the embedded server at a time, 0: as many as the memory has room for
 	DataDir         string
 	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
@@ -127,6 +128,7 @@ type environment struct {
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
 	NatsAuth        string `split_words:"true"`
+	NatsConnections string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	StateDir        string `split_words:"true"`
 	Durability      string
@@ -169,6 +171,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSInbox:       to.NATSInbox,
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
 		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
+		NATSConnections: int(variable(v, "WEIR_NATS_CONNECTIONS", env.NatsConnections, "", wholeIn(1, 1_000_000))),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
@@ -233,13 +236,20 @@ func variable[T any](v *variables, name, text, fallback string, parse func(strin
 	return got
 }
 
-// exposed refuses an HTTP side that others can reach and nobody guards. Whoever opens the
-// server inside to others, and has it ask nobody, is told what that means.
-func (v *variables) exposed(s *Settings) {
-	if s.HTTPListen != "" && s.HTTPToken == (Secret{}) && !IsLoopback(s.HTTPListen) {
-		v.fail("WEIR_HTTP_LISTEN", s.HTTPListen+": others than this machine could connect, without authentication",
-			"set WEIR_HTTP_TOKEN, or listen on a loopback address such as 127.0.0.1")
+// Guarded refuses an HTTP side that others can reach and nobody guards: neither a token of the environment nor one of the configuration.
+// c may be nil.
+func (s *Settings) Guarded(c *Config) error {
+	if s.HTTPListen == "" || s.HTTPToken.IsSet() || IsLoopback(s.HTTPListen) || c != nil && len(c.HTTP.Tokens) > 0 {
+		return nil
 	}
+	return &Errors{Problems: []Problem{{
+		Path: "WEIR_HTTP_LISTEN", Message: s.HTTPListen + ": others than this machine could connect, without authentication",
+		Fix: "set WEIR_HTTP_TOKEN, write tokens under http in the configuration, or listen on a loopback address such as 127.0.0.1",
+	}}}
+}
+
+// exposed tells whoever opens the server inside to others, and has it ask nobody, what that means.
+func (v *variables) exposed(s *Settings) {
 	if s.Embedded() && s.NATSAuth != AuthRequired && s.NATSListen != "" && !IsLoopback(s.NATSListen) {
 		v.warn("WEIR_NATS_LISTEN", s.NATSListen+": others than this machine can connect without being asked who they are: they can "+s.NATSAuth.lets()+", and spend money",
 			"set WEIR_NATS_AUTH=required, listen on 127.0.0.1, or use a server with accounts (deploy/nats)")

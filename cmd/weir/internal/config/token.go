@@ -13,11 +13,17 @@ func bearerToken(text string) (Secret, error) {
 	if err != nil {
 		return Secret{}, refuse("let the reference name a file or variable that this process can read", "%s", err)
 	}
-	if !regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,256}$`).MatchString(token) {
-		return Secret{}, refuse("write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them, or ${file:/path}",
-			"is no bearer token")
+	if !isBearer(token) {
+		return Secret{}, refuse(bearerFix+", or ${file:/path}", "is no bearer token")
 	}
 	return Secret{text: token}, nil
+}
+
+// bearerFix says what a token is. Sixteen characters are not guessed, at whatever speed.
+const bearerFix = "write 16 to 256 letters, digits and -._~+/=, as openssl rand -hex 32 makes them"
+
+func isBearer(text string) bool {
+	return regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{16,256}$`).MatchString(text)
 }
 
 // inboxPrefix reads the beginning of the subjects that answers come to. NATS itself takes no wildcard there.

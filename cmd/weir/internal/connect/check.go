@@ -31,7 +31,13 @@ type Check struct {
 	Settings  *config.Settings
 	Config    *config.Config // nil where it is in NATS already, and looked at when it is read
 	Log       *slog.Logger
+
+	mayGate bool
 }
+
+// MayGate reports, after Run, whether the user may answer readers of another account that imports from this one. Where the server does
+// not say what he may do, he may not: roles of earlier versions have no such right.
+func (c *Check) MayGate() bool { return c.mayGate }
 
 // Run asks the server, and returns the bytes that the account may store, 0 where nothing says.
 func (c *Check) Run(ctx context.Context) (room int64, err error) {
@@ -179,9 +185,14 @@ func (c *Check) rights(ctx context.Context) error {
 			Permissions *permissions `json:"permissions"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil || answer.Data.Permissions == nil {
-		return nil //nolint:nilerr // without permissions there are no bounds
+	if err := json.Unmarshal(reply.Data, &answer); err != nil {
+		return nil //nolint:nilerr // a server that says it in other words is no reason not to start
 	}
+	if answer.Data.Permissions == nil { // there are no bounds
+		c.mayGate = true
+		return nil
+	}
+	c.mayGate = len(answer.Data.Permissions.missing(gateRights())) == 0
 	missing := answer.Data.Permissions.missing(workerRights(c.Settings))
 	if len(missing) == 0 {
 		return nil

@@ -84,6 +84,12 @@ func workerRights(s *config.Settings) rights {
 	return r
 }
 
+// gateRights are what a worker must be able to do besides to answer readers of another account. Answers to what they ask go to subjects
+// that the server makes.
+func gateRights() rights {
+	return rights{publish: []string{"_R_.>"}, subscribe: []string{"weir.gate.>"}}
+}
+
 // The key-value buckets that every weir on a server shares.
 const (
 	ConfigBucket  = "weir_config"  // the running configuration and its history

@@ -1,15 +1,12 @@
-// Package console serves weir's HTTP side: metrics, health, and a page that leads to them.
+// Package console serves weir's HTTP side: metrics, health, who may do what, and the pages of the console.
 package console
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"html"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,14 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-//go:embed index.html
-var files embed.FS
-
-// Options of a Server. All but Token are required.
+// Options of a Server. All but Token and Named are required.
 type Options struct {
-	Listen string // host:port; anything but a loopback address is refused without a Token
-	// Token is what every request but a probe's must bear (Authorization: Bearer …). Empty: none.
-	Token    string
+	Listen string // host:port
+	// Token is what a request may bear to do everything (Authorization: Bearer …). Empty: there is none.
+	Token string
+	// Named is the configuration in force of the HTTP side. It may answer nil; it is asked for each request.
+	Named    func() *config.HTTP
 	Gatherer prometheus.Gatherer
 	Version  string
 	// Ready reports whether a job could be taken and dispatched now.
@@ -46,6 +42,10 @@ type Server struct {
 	serving  bool
 	served   chan error
 	opts     Options
+	access   *Access
+	origins  origins
+	mux      *http.ServeMux
+	routes   []Route
 	close    func() error // once
 
 	mu      sync.Mutex // of all below
@@ -53,36 +53,45 @@ type Server struct {
 	answer  error
 }
 
-// Listen takes the address. Whoever connects waits for Serve.
+// Listen takes the address. Whoever connects waits for Serve. Whether others than this machine may be listened to is not asked here: see
+// config.Settings.Guarded. Without any token they are refused everything but the probes.
 func Listen(o Options) (*Server, error) {
-	if o.Token == "" && !config.IsLoopback(o.Listen) {
-		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: others than this machine could connect, without authentication: set WEIR_HTTP_TOKEN", o.Listen)
-	}
-	page, err := files.ReadFile("index.html")
+	pages, err := pageRoutes()
 	if err != nil {
-		return nil, fmt.Errorf("console: %w", err)
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
 	}
-	s := &Server{opts: o, listener: listener, served: make(chan error, 1)}
+	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Named)
+	s := &Server{opts: o, listener: listener, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", s.bearing(promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", s.readyz)
-	mux.Handle("GET /{$}", s.bearing(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-		_, _ = strings.NewReplacer("{{.Version}}", html.EscapeString(o.Version)).WriteString(w, string(page)) // the client has gone
-	})))
+	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	s.Add(
+		Route{Method: "GET", Path: "/metrics", Role: Viewer, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) { metrics.ServeHTTP(w, r) }},
+		Route{Method: "GET", Path: "/livez", Role: Anybody, Open: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) { answer(w, http.StatusOK, "ok") }},
+		Route{Method: "GET", Path: "/readyz", Role: Anybody, Open: true, Serve: s.readyz},
+	)
+	s.Add(pages...)
+	s.Add(SessionRoutes(access)...)
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: protect(s.routed()), ReadHeaderTimeout: headerTime, ReadTimeout: usualTime, WriteTimeout: usualTime + writeGrace,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders,
 	}
 	return s, nil
 }
+
+// Add puts further ways in, before Serve. It panics on one that is there already.
+func (s *Server) Add(routes ...Route) {
+	for _, r := range routes {
+		s.mux.Handle(r.Method+" "+r.Path, s.handler(r))
+		s.routes = append(s.routes, r)
+	}
+}
+
+// Routes are all ways in.
+func (s *Server) Routes() []Route { return s.routes }
 
 // Serve answers from then on, until Close. It does not block, and is to be called once, and not after Close.
 func (s *Server) Serve() {
@@ -107,11 +116,11 @@ func (s *Server) closeNow() error {
 	return err
 }
 
-// readyz is open to everybody, as probes need it; why weir is not ready is told to those who bear the token.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+// readyz is open to everybody, as probes need it; why weir is not ready is told to those who may look.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 	if err := s.ready(r.Context()); err != nil {
 		why := "not ready"
-		if s.bears(r) {
+		if who.Role.covers(Viewer) {
 			why += ": " + err.Error()
 		}
 		answer(w, http.StatusServiceUnavailable, why)

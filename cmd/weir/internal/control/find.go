@@ -72,8 +72,17 @@ var findWaits = answerWaits{time.Minute, 5 * time.Second}
 // Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the key's jobs. It
 // blocks until all of them have answered, for a minute or so at most. It fails also beside what it found, where somebody did not answer.
 func Find(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+	return findWithin(c, api, q, findWaits)
+}
+
+// FindSoon is Find for who cannot wait for long queues to be read: it blocks for a few seconds at most.
+func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
+}
+
+func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWaits) (found []dispatcher.QueuedJob, err error) {
 	owned, all, failed := 0, 1, error(nil)
-	err = askFor(c, findSubject+api, marshal(q), findWaits, func(data []byte, wrong *operatorError) bool {
+	err = askFor(c, findSubject+api, marshal(q), waits, func(data []byte, wrong *operatorError) bool {
 		var a findReply
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI:

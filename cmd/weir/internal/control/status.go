@@ -34,6 +34,9 @@ type ReplicaStatus struct {
 // alone.
 type APIStatus struct {
 	dispatcher.APIDetail
+	// Throttled counts the jobs that this replica's intake has refused since it started: their bucket was full, or they would come too late.
+	Throttled uint64 `json:"throttled"`
+
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
 }
 
@@ -79,7 +82,7 @@ func (o operator) status(req micro.Request) {
 		s.APIs = nil
 		for _, api := range o.Dispatcher.APIs() {
 			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // else it has gone meanwhile
-				s.APIs = append(s.APIs, APIStatus{detail, limitstate.WithUses(o.Limits(api), detail.Uses)})
+				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses)})
 			}
 		}
 		if whole := marshal(s); len(whole) <= o.most {
@@ -101,7 +104,7 @@ var ErrNoDispatcher = errors.New("no dispatching weir answers")
 func Status(c *connect.Connection, limit int) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)
-	err := askFor(c, statusSubject, marshal(inquiry{limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(c, statusSubject, marshal(inquiry{Limit: limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
 		var s ReplicaStatus
 		switch {
 		case wrong != nil:

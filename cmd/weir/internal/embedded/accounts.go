@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/gate"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nuid"
@@ -16,26 +17,12 @@ import (
 // Rights by subject alone would not do. Whoever may ask JetStream for anything names the subject of the answer, and the server
 // publishes it there with rights of its own: a stored message, asked for with the reply subject $KV.weir_config.current, becomes the
 // running configuration. An answer to an imported question comes to a subject that the server makes, and goes on to its account.
-// What names a second subject besides is asked of the gate (gate.go).
+// What names a second subject besides is asked of the gate (cmd/weir/internal/gate).
 const (
 	mainAccount     = "$G" // its streams stand under this name on the disk
 	mainInFile      = "MAIN"
 	producerAccount = "producers"
 	anybody         = "anybody" // connects without credentials
-)
-
-// ReplyPrefix begins the subjects that are told to producers: what stands behind it is the subject that they hear it on.
-const ReplyPrefix = "weir.reply."
-
-// The subjects of the gate, in the main account.
-const (
-	gatePrefix  = "weir.gate."
-	gateMake    = gatePrefix + "make."
-	gateDurable = gatePrefix + "durable."
-	gateDrop    = gatePrefix + "drop."
-	gateList    = gatePrefix + "list."
-	gateNames   = gatePrefix + "names."
-	gateAck     = gatePrefix + "ack."
 )
 
 // passage is one thing that producers may ask for.
@@ -65,14 +52,14 @@ func passages() []passage {
 		{asked: "$JS.API.STREAM.MSG.GET.*"},
 		{asked: "$JS.API.DIRECT.GET.*"},
 		{asked: "$JS.API.DIRECT.GET.*.>"},
-		{asked: "$JS.API.CONSUMER.NAMES.*", taken: gateNames + "*"},
-		{asked: "$JS.API.CONSUMER.LIST.*", taken: gateList + "*"},
+		{asked: "$JS.API.CONSUMER.NAMES.*", taken: gate.Names + "*"},
+		{asked: "$JS.API.CONSUMER.LIST.*", taken: gate.List + "*"},
 		{asked: "$JS.API.CONSUMER.INFO.*.*"}, // of names that are known already
-		{asked: "$JS.API.CONSUMER.CREATE.>", taken: gateMake + ">"},
-		{asked: "$JS.API.CONSUMER.DURABLE.CREATE.>", taken: gateDurable + ">"},
-		{asked: "$JS.API.CONSUMER.DELETE.*.*", taken: gateDrop + "*.*"},
+		{asked: "$JS.API.CONSUMER.CREATE.>", taken: gate.Make + ">"},
+		{asked: "$JS.API.CONSUMER.DURABLE.CREATE.>", taken: gate.Durable + ">"},
+		{asked: "$JS.API.CONSUMER.DELETE.*.*", taken: gate.Drop + "*.*"},
 		{asked: "$JS.API.CONSUMER.MSG.NEXT.*.*", answers: "stream"},
-		{asked: "$JS.ACK.>", taken: gateAck + ">"},
+		{asked: "$JS.ACK.>", taken: gate.Ack + ">"},
 		{asked: "$JS.FC.>"}, // answers to the flow control of their consumers; each names a number that the server chose
 	}
 }
@@ -80,12 +67,12 @@ func passages() []passage {
 // heard are the subjects of the main account that producers may listen to, and what they are called there.
 func heard() [][2]string {
 	return [][2]string{
-		{"weir.events.>", ""}, {"weir.results.>", ""}, {"weir.dead.>", ""}, {"weir.calls.>", ""}, {ReplyPrefix + ">", ">"},
+		{"weir.events.>", ""}, {"weir.results.>", ""}, {"weir.dead.>", ""}, {"weir.calls.>", ""}, {gate.ReplyPrefix + ">", ">"},
 	}
 }
 
 // notHeard are subjects on which producers could answer each other in weir's place.
-var notHeard = []string{"weir.jobs.>", "weir.operator.>", gatePrefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
+var notHeard = []string{"weir.jobs.>", "weir.operator.>", gate.Prefix + ">", "$JS.>", "$KV.>", "$SRV.>", "$SYS.>"}
 
 // producerRights are what a producer may do in his account: what his account imports, and nothing that others there would hear.
 func producerRights() *server.Permissions {
@@ -98,8 +85,8 @@ func producerRights() *server.Permissions {
 	}
 }
 
-// accounts are the two as the server's options have them.
-func accounts() (accounts []*server.Account, producers *server.Account, err error) {
+// accounts are the two as the server's options have them, with at most this many clients of producers.
+func accounts(clients int) (accounts []*server.Account, producers *server.Account, err error) {
 	var exports, imports strings.Builder
 	for _, p := range passages() {
 		taken, answers := p.taken, p.answers
@@ -121,8 +108,8 @@ func accounts() (accounts []*server.Account, producers *server.Account, err erro
 		fmt.Fprintf(&imports, "{stream: {account: %s, subject: %q}, to: %q}\n", mainInFile, s[0], as)
 	}
 	// In a text, since only that enables JetStream for an account of several.
-	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { imports: [\n%s] }\n}\n",
-		mainInFile, exports.String(), producerAccount, imports.String())
+	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { limits: { max_connections: %d }, imports: [\n%s] }\n}\n",
+		mainInFile, exports.String(), producerAccount, clients, imports.String())
 	parsed := &server.Options{}
 	if err := parsed.ProcessConfigString(text); err != nil {
 		return nil, nil, fmt.Errorf("embedded nats-server: accounts: %w", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/gate"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -205,7 +206,7 @@ func TestAnybodyListens(t *testing.T) {
 	if err := h.anybody.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	for _, subject := range []string{"weir.q.pay.0.j.k", "$KV.weir_config.current", inbox, "orders.4", "weir.events.dead.pay.k", "weir.results.pay.k", ReplyPrefix + inbox, ReplyPrefix + "orders.done.4"} {
+	for _, subject := range []string{"weir.q.pay.0.j.k", "$KV.weir_config.current", inbox, "orders.4", "weir.events.dead.pay.k", "weir.results.pay.k", gate.ReplyPrefix + inbox, gate.ReplyPrefix + "orders.done.4"} {
 		if err := h.operator.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +359,7 @@ func TestNoSpellingPushesElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c, err := h.stream(h.operators, "WEIR_RESULTS").PushConsumer(t.Context(), fmt.Sprintf("c%d", i)); err == nil {
-			if to := c.CachedInfo().Config.DeliverSubject; !strings.HasPrefix(to, ReplyPrefix) {
+			if to := c.CachedInfo().Config.DeliverSubject; !strings.HasPrefix(to, gate.ReplyPrefix) {
 				t.Errorf("{%s} pushes to %s", config, to)
 			}
 		}
@@ -377,7 +378,7 @@ func TestAnybodyAsksBriefly(t *testing.T) {
 		filters[i] = fmt.Sprintf("weir.results.pay.k%d", i)
 	}
 	for name, config := range map[string]jetstream.ConsumerConfig{
-		"filters": {FilterSubjects: filters}, "metadata": {Metadata: map[string]string{"x": strings.Repeat("a", mostAsked)}},
+		"filters": {FilterSubjects: filters}, "metadata": {Metadata: map[string]string{"x": strings.Repeat("a", gate.MostAsked)}},
 	} {
 		if _, err := h.stream(h.js, "WEIR_RESULTS").CreateConsumer(t.Context(), config); err == nil || !strings.Contains(err.Error(), "at most") {
 			t.Errorf("a consumer with long %s: %v", name, err)
@@ -417,14 +418,14 @@ func TestAnybodyLeavesRoomForConsumers(t *testing.T) {
 		}
 		return refused
 	}
-	if refused := makeThem(h.anybody, "WEIR_RESULTS", mostConsumers+20); refused != 20 {
+	if refused := makeThem(h.anybody, "WEIR_RESULTS", gate.MostConsumers+20); refused != 20 {
 		t.Errorf("of %d consumers beyond the bound %d were refused", 20, refused)
 	}
 	if refused := makeThem(h.operator, "WEIR_RESULTS", 100); refused != 0 {
 		t.Errorf("%d of an operator's consumers were refused", refused)
 	}
 	// The others have room each for themselves, and not all of them together.
-	makeThem(h.operator, "WEIR_DEAD", mostConsumers-100)
+	makeThem(h.operator, "WEIR_DEAD", gate.MostConsumers-100)
 	if refused := makeThem(h.anybody, "WEIR_EVENTS", 100); refused < 20 || refused == 100 {
 		t.Errorf("of 100 consumers about the bound of all streams %d were refused", refused)
 	}

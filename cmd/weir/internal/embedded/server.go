@@ -18,11 +18,13 @@ import (
 	"strconv"
 	"time"
 
+	"weir/cmd/weir/internal/gate"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending, Flushes, Cluster and Auth.
+// Options of a Server. All are required but MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
@@ -31,6 +33,7 @@ type Options struct {
 	MaxPayload int64  // bytes of a message
 	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
+	MaxClients int    // connections of producers, or of everybody where nobody is asked who he is; 0: 65536
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
 	Auth       Auth    // who may connect, and for what
@@ -57,7 +60,7 @@ type Server struct {
 	frozen   <-chan string
 	dir      string
 	auth     Auth
-	gate     *gate // nil where nobody is asked who he is
+	gate     *nats.Conn // the gate's; nil where nobody is asked who he is
 	disk     *Disk
 }
 
@@ -93,11 +96,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
+		MaxConn: o.clients() + ownClients, WriteDeadline: writeDeadline,
 	}
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if err := o.Auth.admit(opts, o.Dir, o.Log); err != nil {
+	if err := o.Auth.admit(opts, o.Dir, o.clients(), o.Log); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	ns, err := server.NewServer(opts)
@@ -152,6 +156,17 @@ func (o *Options) pending() int64 {
 		return maxPending
 	}
 	return min(maxPending, max(o.MaxPending, 4*o.MaxPayload))
+}
+
+// ownClients are connections beside those of producers: weir's own, and operators'.
+const ownClients = 256
+
+// clients is how many producers may be connected.
+func (o *Options) clients() int {
+	if o.MaxClients == 0 {
+		return server.DEFAULT_MAX_CONNECTIONS
+	}
+	return o.MaxClients
 }
 
 // apply has the server reach the others by its own routes alone, and tells nobody another way to it: whoever put a link before
@@ -229,7 +244,18 @@ func (s *Server) openGate(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s.gate, err = openGate(s.ClientURL(), append(access, nats.InProcessServer(s.ns)), s.dir, log)
+	creds, err := filepath.Abs(filepath.Join(s.dir, OperatorCreds))
+	if err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	opts := append([]nats.Option{
+		nats.Name("weir gate"), nats.MaxReconnects(-1), nats.InProcessServer(s.ns),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("gate of the producers", "err", err) }),
+	}, access...)
+	if s.gate, err = nats.Connect(s.ClientURL(), opts...); err != nil {
+		return fmt.Errorf("gate of the producers: %w", err)
+	}
+	_, err = gate.Open(s.gate, creds, log)
 	return err
 }
 
@@ -238,7 +264,7 @@ func (s *Server) ReplyPrefix() string {
 	if s.auth == Open {
 		return ""
 	}
-	return ReplyPrefix
+	return gate.ReplyPrefix
 }
 
 func notWritable(err error) error {
@@ -248,7 +274,7 @@ func notWritable(err error) error {
 // Shutdown stops the server and returns when its store is closed.
 func (s *Server) Shutdown() {
 	if s.gate != nil {
-		s.gate.close()
+		s.gate.Close()
 	}
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()

@@ -37,12 +37,18 @@ type Status struct {
 
 // API is one api over all replicas.
 type API struct {
-	API        string                  `json:"api"`
-	Partitions int                     `json:"partitions"`
-	Owned      int                     `json:"owned"`
-	Keys       int                     `json:"keys"`
-	Jobs       int                     `json:"jobs"`
-	InFlight   int                     `json:"in_flight"`
+	API        string `json:"api"`
+	Partitions int    `json:"partitions"`
+	Owned      int    `json:"owned"`
+	Keys       int    `json:"keys"`
+	Jobs       int    `json:"jobs"`
+	InFlight   int    `json:"in_flight"`
+	// Accepted and Called count jobs that came and calls that have ended since the replicas dispatch the api, Throttled the jobs that they
+	// have refused since they started: a replica that restarts begins anew, and one that only takes jobs is not asked.
+	Accepted  uint64 `json:"accepted"`
+	Called    uint64 `json:"called"`
+	Throttled uint64 `json:"throttled"`
+
 	Pause      *schedule.Pause         `json:"pause,omitempty"` // of the whole api
 	PausedKeys int                     `json:"paused_keys"`
 	Pauses     []dispatcher.KeyPause   `json:"pauses,omitempty"`
@@ -135,6 +141,7 @@ func (s *Status) api(name string) *API {
 func (a *API) add(r *control.APIStatus) {
 	a.Partitions = max(a.Partitions, r.Partitions)
 	a.Owned, a.Keys, a.Jobs, a.InFlight = a.Owned+r.Owned, a.Keys+r.Keys, a.Jobs+r.Jobs, a.InFlight+r.InFlight
+	a.Accepted, a.Called, a.Throttled = a.Accepted+r.Arrived, a.Called+r.Called, a.Throttled+r.Throttled
 	if r.Pause != nil {
 		a.Pause = r.Pause
 	}

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
+	"weir/dispatcher"
 	"weir/dispatcher/ledger"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,6 +25,8 @@ type Options struct {
 	API  string   // only of this api; "": of all
 	Key  string   // only of this key, which needs an API; "": of all
 	Scan int      // how many of the newest messages of each stream are looked through at most; 0: all
+	// InQueue asks the owners of an api's queue for the jobs of the id; nil: control.Find does.
+	InQueue func(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error)
 }
 
 // acceptLeeway is how much earlier than its acceptance a job's records are read: the streams' leaders have clocks of their own.
@@ -43,7 +46,7 @@ type search struct {
 // It blocks until all was read.
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
-	s.askQueues()
+	s.askQueues(ctx)
 	for _, look := range []func(context.Context) error{s.letters, s.results, s.calls, s.events} {
 		if err := look(ctx); err != nil {
 			return nil, c.Explain(err)
@@ -65,9 +68,15 @@ func (s *search) job(api, key string) *Job {
 	return s.t.at(api, key, s.Job)
 }
 
-func (s *search) askQueues() {
+func (s *search) askQueues(ctx context.Context) {
+	ask := s.InQueue
+	if ask == nil {
+		ask = func(_ context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
+			return control.Find(s.c, api, q)
+		}
+	}
 	for _, api := range s.APIs {
-		found, err := control.Find(s.c, api, control.JobInQueue{Job: s.Job, Key: s.Key})
+		found, err := ask(ctx, api, control.JobInQueue{Job: s.Job, Key: s.Key})
 		if err != nil {
 			s.t.Silent = append(s.t.Silent, api+": "+err.Error())
 		}

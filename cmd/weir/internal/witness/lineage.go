@@ -73,7 +73,7 @@ func advance(ctx context.Context, control jetstream.KeyValue, nc *nats.Conn, lea
 		if err == nil {
 			return l, nil
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) {
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return lineage{}, fmt.Errorf("count the generation of the store: %w", err)
 		}
 	}

@@ -42,6 +42,7 @@ type follower struct {
 	apis    atomic.Pointer[map[string]*ingest.API] // that take jobs
 	takers  atomic.Pointer[map[string]*queue.Queue]
 	scope   atomic.Pointer[config.SecretScope] // of what comes over NATS
+	inForce atomic.Pointer[config.Config]      // config, for others
 }
 
 // Bounds of following.
@@ -59,7 +60,8 @@ type followerOptions struct {
 	dispatch *dispatcher.Dispatcher // nil where this one does not dispatch
 	dedupe   *queue.Dedupe
 	guard    *diskGuard
-	inbox    string // prefix of this weir's own inboxes
+	inbox    string                     // prefix of this weir's own inboxes
+	guarded  func(*config.Config) error // refuses one under which others could use the HTTP side without being asked who they are
 	log      *slog.Logger
 }
 
@@ -75,6 +77,7 @@ func newFollower(o followerOptions, scope *config.SecretScope, opened []*apiPart
 	o.log = o.log.With("component", "config")
 	f := &follower{followerOptions: o, config: present.Config, queues: map[string]*queue.Queue{}}
 	f.scope.Store(scope)
+	f.inForce.Store(present.Config)
 	f.seen.Store(present.Number)
 	f.version.Store(present.Number)
 	for _, a := range opened {
@@ -164,6 +167,7 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 	}
 	dedupeChanged(ctx, f.js, f.dedupe, f.log)
 	f.config = v.Config
+	f.inForce.Store(v.Config)
 	f.seen.Store(v.Number)
 	f.version.Store(v.Number)
 	LogWarnings(f.log, v.Config.File, v.Config.Warnings)
@@ -176,6 +180,11 @@ func (f *follower) take(ctx context.Context, entry jetstream.KeyValueEntry) erro
 func (f *follower) check(c *config.Config, scope *config.SecretScope) error {
 	if err := refuseUnsupported(c, scope); err != nil {
 		return err
+	}
+	if f.guarded != nil {
+		if err := f.guarded(c); err != nil {
+			return err
+		}
 	}
 	rules := map[string]bucket.Rules{}
 	for i := range c.APIs {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 
 	"weir/bucket/lease"
 	"weir/bucket/queue"
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/clock"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
@@ -42,6 +44,9 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
+	// natsURL and natsOptions are how further connections are made, as whom nc is.
+	natsURL     string
+	natsOptions []nats.Option
 	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
 	replyPrefix string
 	js          jetstream.JetStream
@@ -60,6 +65,7 @@ type Worker struct {
 	recorder    *recorder.Recorder  // nil where none is kept
 	shares      *lease.Registry     // where replicas share the partitions, with an external server
 	intake      *ingest.Service
+	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
 	reloads     chan func() // asks for one, and hears when it has ended
 	witness     *witness.Keeper
@@ -128,6 +134,9 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		return nil, err
 	}
 	w.config = adopted.present.Config
+	if err := s.Guarded(w.config); err != nil {
+		return nil, cli.Usage(err)
+	}
 	if w.dedupe, err = adopted.dedupe(ctx); err != nil {
 		return nil, err
 	}
@@ -166,7 +175,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard = newDiskGuard(w.js, w.room, w.log)
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
-		log: w.log,
+		guarded: s.Guarded,
+		log:     w.log,
 	}, scope, w.opened, adopted.present)
 	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
@@ -197,11 +207,15 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
+	if err := w.answerHTTP(); err != nil {
+		return nil, err
+	}
 	if err := w.takeJobs(); err != nil {
 		return nil, err
 	}
 	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.openDoor()
 	w.serveHTTP()
 	go w.watch()
 	return w, nil

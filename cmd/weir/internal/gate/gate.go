@@ -1,4 +1,4 @@
-package embedded
+package gate
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,32 +16,26 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// gate asks JetStream for producers what names a second subject, or a consumer of somebody else's.
-//
-// Whoever makes a consumer names the subject to which its messages are pushed: here it is put below ReplyPrefix, which comes out
-// where it was asked for, and is in no stream. Producers make, see, acknowledge to and delete their own consumers: one that weir or an
-// operator reads by would miss messages. To each other they are all the same.
-//
-// Pulling goes past the gate, since a client may not name the answer's subject that the server made. So whoever knows the name of an
-// operator's consumer can pull from it. weir's own have names that nobody can guess and that the gate does not list.
-type gate struct {
-	nc    *nats.Conn // in the main account
-	creds string     // path of the operators' credentials
+// Gate answers what was asked at it, until it is closed.
+type Gate struct {
+	nc    *nats.Conn // in the account with the streams
+	creds string     // path of the operators' credentials; empty: nobody is told where they are
 	log   *slog.Logger
+	subs  []*nats.Subscription
 
 	mu   sync.Mutex
-	ours map[string]time.Time // of producers, <stream>.<consumer>: when JetStream said so
+	ours map[string]time.Time // of readers, <stream>.<consumer>: when JetStream said so
 }
 
 // Bounds of the gate.
 const (
-	gateWait      = 5 * time.Second  // for one answer of JetStream
-	gateWaiting   = 4096             // questions that may wait; one more is not answered
-	gateBytes     = 16 << 20         // of them
+	answerWait    = 5 * time.Second  // for one answer of JetStream
+	mostWaiting   = 4096             // questions that may wait; one more is not answered
+	mostBytes     = 16 << 20         // of them
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
 	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
-	mostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
-	mostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
+	MostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
+	MostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
 	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
 	ofEachStream  = 4                // that weir may have
 	longestIdle   = 24 * time.Hour   // of a producer's consumer, which is then deleted
@@ -54,40 +47,44 @@ const ackPrefix = "$JS.ACK."
 // theirs marks a producer's consumer, in its metadata.
 const theirs = "weir.producers"
 
-// openGate connects the gate, and returns when it is open.
-func openGate(url string, access []nats.Option, dir string, log *slog.Logger) (*gate, error) {
-	creds, err := filepath.Abs(filepath.Join(dir, OperatorCreds))
-	if err != nil {
-		return nil, fmt.Errorf("credentials: %w", err)
+// Open begins to answer, and returns when the server knows. nc is in the account that has the streams, and stays the caller's. Where
+// operatorCreds is not empty, whoever asks is told that the operators' credentials stand there. Several gates of one server share
+// what is asked.
+func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) {
+	g := &Gate{nc: nc, creds: operatorCreds, log: log, ours: map[string]time.Time{}}
+	handlers := map[string]nats.MsgHandler{
+		Make + ">": g.makeConsumer, Durable + ">": g.makeConsumer, Drop + "*.*": g.dropConsumer,
+		List + "*": g.listConsumers, Names + "*": g.nameConsumers, Ack + ">": g.acknowledge,
 	}
-	g := &gate{creds: creds, log: log, ours: map[string]time.Time{}}
-	opts := append([]nats.Option{nats.Name("weir gate"), nats.MaxReconnects(-1), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-		log.Warn("gate of the producers", "err", err)
-	})}, access...)
-	if g.nc, err = nats.Connect(url, opts...); err != nil {
-		return nil, fmt.Errorf("gate of the producers: %w", err)
+	if operatorCreds != "" {
+		handlers[connect.Whereabouts] = g.tellWhereabouts
 	}
-	for subject, handle := range map[string]nats.MsgHandler{
-		gateMake + ">": g.makeConsumer, gateDurable + ">": g.makeConsumer, gateDrop + "*.*": g.dropConsumer,
-		gateList + "*": g.listConsumers, gateNames + "*": g.nameConsumers, gateAck + ">": g.acknowledge, connect.Whereabouts: g.tellWhereabouts,
-	} {
-		sub, err := g.nc.Subscribe(subject, handle)
+	for subject, handle := range handlers {
+		sub, err := nc.QueueSubscribe(subject, queueGroup, handle)
 		if err == nil {
-			err = sub.SetPendingLimits(gateWaiting, gateBytes)
+			g.subs = append(g.subs, sub)
+			err = sub.SetPendingLimits(mostWaiting, mostBytes)
 		}
 		if err != nil {
-			g.nc.Close()
-			return nil, fmt.Errorf("gate of the producers: %w", err)
+			return nil, errors.Join(fmt.Errorf("gate of the readers: %w", err), g.Close())
 		}
 	}
-	if err := g.nc.Flush(); err != nil {
-		g.nc.Close()
-		return nil, fmt.Errorf("gate of the producers: %w", err)
+	if err := nc.Flush(); err != nil {
+		return nil, errors.Join(fmt.Errorf("gate of the readers: %w", err), g.Close())
 	}
 	return g, nil
 }
 
-func (g *gate) close() { g.nc.Close() }
+// Close ends the answers. What is being asked is answered.
+func (g *Gate) Close() error {
+	var errs []error
+	for _, sub := range g.subs {
+		if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+			errs = append(errs, fmt.Errorf("gate of the readers: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // consumerRequest is what a client asks for that makes a consumer. What the gate does not look at is handed on as it is.
 type consumerRequest struct {
@@ -98,14 +95,14 @@ type consumerRequest struct {
 }
 
 // makeConsumer makes a producer's consumer. It changes none that is there: it may be another's.
-func (g *gate) makeConsumer(msg *nats.Msg) {
-	address, durable := strings.CutPrefix(msg.Subject, gateDurable)
+func (g *Gate) makeConsumer(msg *nats.Msg) {
+	address, durable := strings.CutPrefix(msg.Subject, Durable)
 	verb := "DURABLE.CREATE."
 	if !durable {
-		address, verb = strings.TrimPrefix(msg.Subject, gateMake), "CREATE."
+		address, verb = strings.TrimPrefix(msg.Subject, Make), "CREATE."
 	}
-	if len(msg.Data) > mostAsked {
-		g.refuse(msg, 400, fmt.Sprintf("a question for a consumer has at most %d bytes: only operators may ask with more", mostAsked))
+	if len(msg.Data) > MostAsked {
+		g.refuse(msg, 400, fmt.Sprintf("a question for a consumer has at most %d bytes: only operators may ask with more", MostAsked))
 		return
 	}
 	var ask consumerRequest
@@ -128,7 +125,7 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 		g.refuse(msg, 400, err.Error())
 		return
 	}
-	answer, err := g.nc.Request("$JS.API.CONSUMER."+verb+address, data, gateWait)
+	answer, err := g.nc.Request("$JS.API.CONSUMER."+verb+address, data, answerWait)
 	if err != nil {
 		g.unanswered(msg, err)
 		return
@@ -141,11 +138,11 @@ func (g *gate) makeConsumer(msg *nats.Msg) {
 }
 
 // mayRead refuses a stream that is not weir's, and where there are too many consumers.
-func (g *gate) mayRead(stream string) error {
+func (g *Gate) mayRead(stream string) error {
 	if !strings.HasPrefix(stream, "WEIR_") && !strings.HasPrefix(stream, "KV_weir_") {
 		return fmt.Errorf("stream %q is read with the operators' credentials", stream)
 	}
-	answer, err := g.nc.Request("$JS.API.STREAM.INFO."+stream, nil, gateWait)
+	answer, err := g.nc.Request("$JS.API.STREAM.INFO."+stream, nil, answerWait)
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", stream, err)
 	}
@@ -157,10 +154,10 @@ func (g *gate) mayRead(stream string) error {
 	if err := json.Unmarshal(answer.Data, &info); err != nil {
 		return fmt.Errorf("stream %s: %w", stream, err)
 	}
-	if info.State.Consumers >= mostConsumers {
+	if info.State.Consumers >= MostConsumers {
 		return fmt.Errorf("stream %s has %d consumers: only operators may add more", stream, info.State.Consumers)
 	}
-	if answer, err = g.nc.Request("$JS.API.INFO", nil, gateWait); err != nil {
+	if answer, err = g.nc.Request("$JS.API.INFO", nil, answerWait); err != nil {
 		return fmt.Errorf("consumers of all streams: %w", err)
 	}
 	var all struct {
@@ -239,13 +236,13 @@ func withPushedTo(answer []byte, pushedTo string) []byte {
 }
 
 // dropConsumer deletes a producer's consumer.
-func (g *gate) dropConsumer(msg *nats.Msg) {
-	address := strings.TrimPrefix(msg.Subject, gateDrop)
+func (g *Gate) dropConsumer(msg *nats.Msg) {
+	address := strings.TrimPrefix(msg.Subject, Drop)
 	if err := g.isTheirs(address); err != nil {
 		g.refuse(msg, 403, err.Error())
 		return
 	}
-	answer, err := g.nc.Request("$JS.API.CONSUMER.DELETE."+address, nil, gateWait)
+	answer, err := g.nc.Request("$JS.API.CONSUMER.DELETE."+address, nil, answerWait)
 	if err != nil {
 		g.unanswered(msg, err)
 		return
@@ -255,8 +252,8 @@ func (g *gate) dropConsumer(msg *nats.Msg) {
 }
 
 // acknowledge hands an acknowledgement on to a producer's consumer.
-func (g *gate) acknowledge(msg *nats.Msg) {
-	rest := strings.TrimPrefix(msg.Subject, gateAck)
+func (g *Gate) acknowledge(msg *nats.Msg) {
+	rest := strings.TrimPrefix(msg.Subject, Ack)
 	tokens := strings.SplitN(rest, ".", 3)
 	if len(tokens) < 3 || bytes.HasPrefix(msg.Data, []byte("+NXT")) || g.isTheirs(tokens[0]+"."+tokens[1]) != nil {
 		return // as JetStream passes over what acknowledges nothing
@@ -265,7 +262,7 @@ func (g *gate) acknowledge(msg *nats.Msg) {
 		g.publish(&nats.Msg{Subject: ackPrefix + rest, Data: msg.Data})
 		return
 	}
-	answer, err := g.nc.Request(ackPrefix+rest, msg.Data, gateWait)
+	answer, err := g.nc.Request(ackPrefix+rest, msg.Data, answerWait)
 	if err != nil {
 		g.log.Debug("an acknowledgement was not answered", "consumer", tokens[1], "err", err)
 		return
@@ -283,12 +280,12 @@ type consumerPage struct {
 	Error     *apiError         `json:"error,omitempty"`
 }
 
-func (g *gate) listConsumers(msg *nats.Msg) {
-	g.tellConsumers(msg, gateList, "io.nats.jetstream.api.v1.consumer_list_response", func(info json.RawMessage, _ string) json.RawMessage { return info })
+func (g *Gate) listConsumers(msg *nats.Msg) {
+	g.tellConsumers(msg, List, "io.nats.jetstream.api.v1.consumer_list_response", func(info json.RawMessage, _ string) json.RawMessage { return info })
 }
 
-func (g *gate) nameConsumers(msg *nats.Msg) {
-	g.tellConsumers(msg, gateNames, "io.nats.jetstream.api.v1.consumer_names_response", func(_ json.RawMessage, name string) json.RawMessage {
+func (g *Gate) nameConsumers(msg *nats.Msg) {
+	g.tellConsumers(msg, Names, "io.nats.jetstream.api.v1.consumer_names_response", func(_ json.RawMessage, name string) json.RawMessage {
 		return json.RawMessage(strconv.Quote(name))
 	})
 }
@@ -297,7 +294,7 @@ func (g *gate) nameConsumers(msg *nats.Msg) {
 const consumersAPage = 256
 
 // tellConsumers answers with a stream's consumers that producers have made, each as told.
-func (g *gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info json.RawMessage, name string) json.RawMessage) {
+func (g *Gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info json.RawMessage, name string) json.RawMessage) {
 	var ask struct {
 		Offset int `json:"offset"`
 	}
@@ -307,7 +304,7 @@ func (g *gate) tellConsumers(msg *nats.Msg, from, kind string, told func(info js
 	}
 	page := consumerPage{Type: kind, Offset: ask.Offset, Limit: consumersAPage, Consumers: []json.RawMessage{}}
 	for all := 0; ; {
-		answer, err := g.nc.Request("$JS.API.CONSUMER.LIST."+strings.TrimPrefix(msg.Subject, from), fmt.Appendf(nil, `{"offset":%d}`, all), gateWait)
+		answer, err := g.nc.Request("$JS.API.CONSUMER.LIST."+strings.TrimPrefix(msg.Subject, from), fmt.Appendf(nil, `{"offset":%d}`, all), answerWait)
 		if err != nil {
 			g.unanswered(msg, err)
 			return
@@ -347,14 +344,14 @@ type consumerInfo struct {
 }
 
 // isTheirs refuses a consumer that no producer has made.
-func (g *gate) isTheirs(address string) error {
+func (g *Gate) isTheirs(address string) error {
 	g.mu.Lock()
 	said, known := g.ours[address]
 	g.mu.Unlock()
 	if known && time.Since(said) < rememberedFor {
 		return nil
 	}
-	answer, err := g.nc.Request("$JS.API.CONSUMER.INFO."+address, nil, gateWait)
+	answer, err := g.nc.Request("$JS.API.CONSUMER.INFO."+address, nil, answerWait)
 	if err != nil {
 		return fmt.Errorf("consumer %s: %w", address, err)
 	}
@@ -375,7 +372,7 @@ func (g *gate) isTheirs(address string) error {
 	return nil
 }
 
-func (g *gate) remember(address string) {
+func (g *Gate) remember(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.ours) >= mostRemembers {
@@ -384,14 +381,14 @@ func (g *gate) remember(address string) {
 	g.ours[address] = time.Now()
 }
 
-func (g *gate) forget(address string) {
+func (g *Gate) forget(address string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.ours, address)
 }
 
 // tellWhereabouts says where the operators' credentials are. Only who may read the file has them.
-func (g *gate) tellWhereabouts(msg *nats.Msg) {
+func (g *Gate) tellWhereabouts(msg *nats.Msg) {
 	data, err := json.Marshal(connect.Inside{OperatorCreds: g.creds, ReplyPrefix: ReplyPrefix})
 	if err != nil {
 		panic("a path that JSON cannot carry: " + err.Error())
@@ -406,7 +403,7 @@ type apiError struct {
 }
 
 // refuse answers as JetStream does.
-func (g *gate) refuse(msg *nats.Msg, code int, why string) {
+func (g *Gate) refuse(msg *nats.Msg, code int, why string) {
 	data, err := json.Marshal(map[string]any{"error": apiError{code, why}})
 	if err != nil {
 		panic("an error that JSON cannot carry: " + err.Error())
@@ -415,18 +412,18 @@ func (g *gate) refuse(msg *nats.Msg, code int, why string) {
 }
 
 // unanswered tells a client that nobody answers, as the server would.
-func (g *gate) unanswered(msg *nats.Msg, err error) {
+func (g *Gate) unanswered(msg *nats.Msg, err error) {
 	g.refuse(msg, 503, "JetStream does not answer: "+err.Error())
 }
 
-func (g *gate) respond(msg *nats.Msg, data []byte) {
+func (g *Gate) respond(msg *nats.Msg, data []byte) {
 	if msg.Reply != "" {
 		g.publish(&nats.Msg{Subject: msg.Reply, Data: data})
 	}
 }
 
-func (g *gate) publish(msg *nats.Msg) {
+func (g *Gate) publish(msg *nats.Msg) {
 	if err := g.nc.PublishMsg(msg); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		g.log.Warn("gate of the producers", "err", err)
+		g.log.Warn("gate of the readers", "err", err)
 	}
 }

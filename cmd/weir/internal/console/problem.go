@@ -1,0 +1,78 @@
+package console
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Problem is an error as HTTP tells it (RFC 9457, application/problem+json).
+type Problem struct {
+	Type    string `json:"type"` // always about:blank: Title is the status's
+	Title   string `json:"title"`
+	Status  int    `json:"status"`
+	Detail  string `json:"detail"`
+	ErrCode int    `json:"err_code"` // 20000 and the status
+
+	RetryAfter time.Duration `json:"-"` // for the header; 0: none
+}
+
+// errCodes is what the codes of errors begin at, as on NATS.
+const errCodes = 20000
+
+// NewProblem is an error of a status.
+func NewProblem(status int, format string, args ...any) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), ErrCode: errCodes + status}
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// Write answers with the problem.
+func (p *Problem) Write(w http.ResponseWriter) { WriteProblem(w, p, p) }
+
+// WriteProblem answers with a problem that may have further members: as is p with them.
+func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+	}
+	writeAs(w, "application/problem+json", p.Status, as)
+}
+
+// WriteJSON answers with v, which JSON must be able to carry.
+func WriteJSON(w http.ResponseWriter, status int, v any) { writeAs(w, "application/json", status, v) }
+
+func writeAs(w http.ResponseWriter, kind string, status int, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("an answer that JSON cannot carry: " + err.Error())
+	}
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the client has gone
+}
+
+// ReadJSON reads the body of a request strictly: one value, no field that is unknown.
+func ReadJSON(r *http.Request, into any) *Problem {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
+		err = errors.New("there is more behind it")
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return NewProblem(http.StatusRequestEntityTooLarge, "the body is over %d bytes", large.Limit)
+	case err != nil:
+		return NewProblem(http.StatusBadRequest, "the body is not the JSON that is asked for: %s", err)
+	}
+	return nil
+}

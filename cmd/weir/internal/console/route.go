@@ -1,0 +1,136 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Route is one way into the HTTP side. What may be asked, by whom, and how long and large it may be, follows from it.
+type Route struct {
+	Method string // GET routes answer HEAD as well
+	Path   string // as http.ServeMux has it
+	Role   Role   // that a request must have
+	Serve  func(w http.ResponseWriter, r *http.Request, who Actor)
+
+	MaxBody int64         // bytes of the request's body, 0: it has none
+	Time    time.Duration // for all of it, 0: usualTime; Endless: the handler bounds it
+	AtOnce  int           // requests that are answered at a time, 0: any number; more are told 503
+	Page    bool          // other sites may link to it
+	Open    bool          // for probes, which call weir by any name
+}
+
+// Endless is the time of a route that streams.
+const Endless = time.Duration(-1)
+
+// Bounds of a request.
+const (
+	usualTime  = 30 * time.Second
+	headerTime = 5 * time.Second
+	maxHeaders = 64 << 10
+	busyAgain  = time.Second // after which a request is to come again that found too many
+	writeGrace = 2 * time.Second
+)
+
+// handler is the route behind everything that a request must pass.
+func (s *Server) handler(r Route) http.Handler {
+	var atOnce chan struct{}
+	if r.AtOnce > 0 {
+		atOnce = make(chan struct{}, r.AtOnce)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if !r.Open {
+			if p := s.origins.refuse(q, r.Page); p != nil {
+				p.Write(w)
+				return
+			}
+		}
+		who, p := s.access.May(q, r.Role)
+		if p != nil {
+			p.Write(w)
+			return
+		}
+		if atOnce != nil {
+			select {
+			case atOnce <- struct{}{}:
+				defer func() { <-atOnce }()
+			default:
+				busy := NewProblem(http.StatusServiceUnavailable, "%d requests of this kind are being answered: try again", r.AtOnce)
+				busy.RetryAfter = busyAgain
+				busy.Write(w)
+				return
+			}
+		}
+		q.Body = http.MaxBytesReader(w, q.Body, r.MaxBody)
+		q, done := timed(w, q, r.Time)
+		defer done()
+		r.Serve(w, q, who)
+	})
+}
+
+// routed is the mux, whose own errors are problems like all others.
+func (s *Server) routed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, pattern := s.mux.Handler(r)
+		if pattern != "" {
+			s.mux.ServeHTTP(w, r)
+			return
+		}
+		no := refusal{header: http.Header{}, status: http.StatusNotFound}
+		h.ServeHTTP(&no, r)
+		if allow := no.header.Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+		}
+		NewProblem(no.status, "there is no %s %s", r.Method, r.URL.Path).Write(w)
+	})
+}
+
+// refusal takes what the mux says of a request that no route is for.
+type refusal struct {
+	header http.Header
+	status int
+}
+
+// Header implements http.ResponseWriter.
+func (r *refusal) Header() http.Header { return r.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (r *refusal) WriteHeader(status int) { r.status = status }
+
+// Write implements http.ResponseWriter.
+func (r *refusal) Write(text []byte) (int, error) { return len(text), nil }
+
+// timed bounds a request as its route says.
+func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Request, context.CancelFunc) {
+	connection := http.NewResponseController(w)
+	switch t {
+	case Endless:
+		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
+		_ = connection.SetWriteDeadline(time.Time{})
+		return q, func() {}
+	case 0:
+		t = usualTime
+	}
+	deadline := time.Now().Add(t)
+	_ = connection.SetReadDeadline(deadline)
+	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // who took all the time is told so
+	ctx, cancel := context.WithDeadline(q.Context(), deadline)
+	return q.WithContext(ctx), cancel
+}
+
+// protect puts what every answer says to browsers before a handler.
+func protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'") // pages say what they need
+		if strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") {
+			h.Set("Cache-Control", "no-store")
+		}
+		next.ServeHTTP(w, r)
+	})
+}

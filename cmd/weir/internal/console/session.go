@@ -1,0 +1,156 @@
+package console
+
+import (
+	"crypto/rand"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Sessions of browsers. A session ends so long after its login; of more than mostSessions the oldest ends.
+const (
+	sessionCookie = "weir_session"
+	sessionLasts  = 12 * time.Hour
+	mostSessions  = 1000
+)
+
+// session is a login that holds. It is known by the digest of its cookie, so that whoever reads the memory of a process has no cookie.
+type session struct {
+	id, token digest // of the cookie, and of the token that was shown
+	ends      time.Time
+}
+
+// sessions are those of this process: a restart ends them, and each replica has its own. It is safe for concurrent use; the zero value
+// has none.
+type sessions struct {
+	mu  sync.Mutex
+	all []session // in the order in which they end
+}
+
+// begin makes a session for who has shown a token, and returns what its cookie says.
+func (s *sessions) begin(token digest, now time.Time) string {
+	secret := rand.Text()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	if len(s.all) >= mostSessions {
+		s.all = slices.Delete(s.all, 0, len(s.all)-mostSessions+1)
+	}
+	s.all = append(s.all, session{digestOf(secret), token, now.Add(sessionLasts)})
+	return secret
+}
+
+// find is whose token began a session.
+func (s *sessions) find(id digest, now time.Time) (token digest, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(now)
+	for i := range s.all {
+		if s.all[i].id.is(id) {
+			token, ok = s.all[i].token, true
+		}
+	}
+	return token, ok
+}
+
+func (s *sessions) end(id digest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(one session) bool { return one.id.is(id) })
+}
+
+// forget drops what has ended.
+func (s *sessions) forget(now time.Time) {
+	first := slices.IndexFunc(s.all, func(one session) bool { return now.Before(one.ends) })
+	if first < 0 {
+		first = len(s.all)
+	}
+	s.all = slices.Delete(s.all, 0, first)
+}
+
+// Session is who somebody is, as he is told.
+type Session struct {
+	Name  string `json:"name"`  // of the token; "" where nobody is asked
+	Role  Role   `json:"role"`  // what he may do
+	Login bool   `json:"login"` // whether weir asks who somebody is
+}
+
+// Login is what begins a session.
+type Login struct {
+	Token string `json:"token"`
+}
+
+// maxLogin bounds what a login says, in bytes.
+const maxLogin = 4 << 10
+
+// SessionRoutes are how browsers log in and out.
+func SessionRoutes(a *Access) []Route {
+	bare := func(serve http.HandlerFunc) func(http.ResponseWriter, *http.Request, Actor) {
+		return func(w http.ResponseWriter, r *http.Request, _ Actor) { serve(w, r) }
+	}
+	return []Route{
+		{Method: "POST", Path: "/api/v1/login", Role: Anybody, MaxBody: maxLogin, Serve: bare(a.login)},
+		{Method: "POST", Path: "/api/v1/logout", Role: Anybody, MaxBody: maxLogin, Serve: bare(a.logout)},
+		{Method: "GET", Path: "/api/v1/session", Role: Anybody, Serve: bare(a.whoami)},
+	}
+}
+
+// login begins a session: a browser shows its token once and has a cookie from then on.
+func (a *Access) login(w http.ResponseWriter, r *http.Request) {
+	var given Login
+	if p := ReadJSON(r, &given); p != nil {
+		p.Write(w)
+		return
+	}
+	now := time.Now()
+	if a.failures.exhausted(remote(r), now) {
+		tooManyFailures().Write(w)
+		return
+	}
+	token := digestOf(strings.TrimSpace(given.Token))
+	who := Actor{Role: Operator}
+	if !a.open() {
+		who = a.bearer(token, now)
+	}
+	if who.Role == Anybody {
+		a.failures.take(remote(r), now)
+		NewProblem(http.StatusUnauthorized, "nobody has this token").Write(w)
+		return
+	}
+	if !a.open() {
+		http.SetCookie(w, a.cookie(r, a.sessions.begin(token, now), int(sessionLasts/time.Second)))
+	}
+	WriteJSON(w, http.StatusOK, a.session(who))
+}
+
+// logout ends the session of the cookie.
+func (a *Access) logout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(sessionCookie); err == nil {
+		a.sessions.end(digestOf(cookie.Value))
+	}
+	http.SetCookie(w, a.cookie(r, "", -1))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// whoami tells who somebody is, also who shows nothing: Role is then anybody.
+func (a *Access) whoami(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != "" {
+		if _, p := a.May(r, Known); p != nil {
+			p.Write(w)
+			return
+		}
+	}
+	WriteJSON(w, http.StatusOK, a.session(a.Who(r)))
+}
+
+func (a *Access) session(who Actor) Session { return Session{who.Name, who.Role, !a.open()} }
+
+// cookie is one that no script can read and that no other site's page sends. What a proxy says of TLS can only make it stricter.
+func (a *Access) cookie(r *http.Request, value string, seconds int) *http.Cookie {
+	return &http.Cookie{
+		Name: sessionCookie, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	}
+}

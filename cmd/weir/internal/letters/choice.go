@@ -1,0 +1,104 @@
+package letters
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
+)
+
+// Choice is which letters are meant, as it was said. An empty field chooses all.
+type Choice struct {
+	API    string // _ for jobs of unknown apis
+	Key    string
+	Reason string
+	Since  string // RFC 3339, or how long ago
+	Until  string
+	Status string // 503, 5xx, or 0 for none
+	Job    string
+}
+
+// Filter reads a choice. The error begins with the name of the field that is wrong.
+func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
+	f := deadletter.Filter{API: c.API, Key: c.Key, Reason: deadletter.Reason(c.Reason), Job: c.Job}
+	if c.Reason != "" && !slices.Contains(deadletter.Reasons(), f.Reason) {
+		return f, fmt.Errorf("reason %q: the reasons are %s", c.Reason, ReasonNames())
+	}
+	var err error
+	if f.Since, err = ReadTime(c.Since, now); err != nil {
+		return f, fmt.Errorf("since %w", err)
+	}
+	if f.Until, err = ReadTime(c.Until, now); err != nil {
+		return f, fmt.Errorf("until %w", err)
+	}
+	if f.Status, err = readStatus(c.Status); err != nil {
+		return f, fmt.Errorf("status %w", err)
+	}
+	return f, nil
+}
+
+// String says which letters are meant, for the notification.
+func (c *Choice) String() string {
+	var parts []string
+	for _, part := range [][2]string{
+		{"api", c.API}, {"key", c.Key}, {"reason", c.Reason}, {"since", c.Since}, {"until", c.Until}, {"status", c.Status},
+	} {
+		if part[1] != "" {
+			parts = append(parts, part[0]+"="+part[1])
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// ReasonNames are all reasons, with commas.
+func ReasonNames() string {
+	var names []string
+	for _, r := range deadletter.Reasons() {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+// ReadTime reads a point in time, or how long ago it was; zero for no text.
+func ReadTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return at, nil
+	}
+	ago, err := config.ParseDuration(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time such as %s nor a duration such as 2h or 1d", text, now.UTC().Format(time.RFC3339))
+	}
+	return now.Add(-ago), nil
+}
+
+// noAnswer is the range of letters without an answer: no other letter has a status below 1.
+var noAnswer = deadletter.StatusRange{From: -1, To: 0}
+
+func readStatus(text string) (deadletter.StatusRange, error) {
+	wrong := fmt.Errorf("%q is not a status such as 503, a class from 1xx to 5xx, or 0", text)
+	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok {
+		n, err := strconv.Atoi(class)
+		if err != nil || n < 1 || n > 5 {
+			return deadletter.StatusRange{}, wrong
+		}
+		return deadletter.StatusRange{From: n * 100, To: n*100 + 99}, nil
+	}
+	if text == "" {
+		return deadletter.StatusRange{}, nil
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || n < 0 || n > 999:
+		return deadletter.StatusRange{}, wrong
+	case n == 0:
+		return noAnswer, nil
+	}
+	return deadletter.StatusRange{From: n, To: n}, nil
+}

@@ -1,0 +1,133 @@
+package letters
+
+import (
+	"encoding/base64"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"weir/cmd/weir/internal/timeline"
+	"weir/deadletter"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Letter is a dead letter as JSON. Of one that is listed there are neither headers, answer, call nor body.
+type Letter struct {
+	Seq      uint64              `json:"seq"`
+	Stored   time.Time           `json:"stored"`
+	API      string              `json:"api"`
+	AskedAPI string              `json:"asked_api,omitempty"` // where api is "": the name that its producer asked for
+	Key      string              `json:"key"`
+	Job      string              `json:"job"`
+	Reason   deadletter.Reason   `json:"reason"`
+	Detail   string              `json:"detail"`
+	Status   int                 `json:"status"`
+	Billed   deadletter.Billed   `json:"billed"`
+	Attempts int                 `json:"attempts"`
+	Redrives int                 `json:"redrives"`
+	Refusals int                 `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
+	Size     int                 `json:"size"`               // of the body
+	Headers  map[string][]string `json:"headers,omitempty"`
+	Answer   *Answer             `json:"answer,omitempty"`
+	Call     *Call               `json:"call,omitempty"` // the job's last that was sent
+	timeline.Body
+}
+
+// Answer is what an api answered.
+type Answer struct {
+	Status      int    `json:"status"`
+	ContentType string `json:"content_type"`
+	Body        string `json:"body"`
+	Encoding    string `json:"encoding"` // of body: text or base64
+	Cut         bool   `json:"cut"`      // the body was longer
+}
+
+// Call is what is known of a letter's last call.
+type Call struct {
+	StartedAt  *time.Time            `json:"started_at,omitempty"`
+	WroteAt    *time.Time            `json:"wrote_at,omitempty"` // the last of the request
+	Bytes      *int64                `json:"sent_bytes,omitempty"`
+	Connection deadletter.Connection `json:"connection,omitempty"`
+	EndedAt    *time.Time            `json:"ended_at,omitempty"`
+	CutBy      deadletter.Cutter     `json:"cut_by,omitempty"` // absent: there was an answer
+}
+
+// Of is a letter as it is listed.
+func Of(k *deadletter.Kept) Letter {
+	return Letter{
+		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
+		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size,
+	}
+}
+
+// Whole is a letter with all that is kept of it.
+func Whole(k *deadletter.Kept) Letter {
+	l := Of(k)
+	l.Headers, l.Body, l.Answer, l.Call = JobHeaders(k.Header), timeline.BodyOf(k.Body), answerOf(k.Answer), callOf(k.Call)
+	return l
+}
+
+// Covered is a letter with all but what its job and the api's answer say: no body, no value of a header.
+func Covered(k *deadletter.Kept) Letter {
+	l := Of(k)
+	l.Answer, l.Call = answerOf(k.Answer), callOf(k.Call)
+	if l.Answer != nil {
+		l.Answer.Body = ""
+	}
+	l.Headers = JobHeaders(k.Header)
+	for name := range l.Headers {
+		l.Headers[name] = []string{}
+	}
+	return l
+}
+
+// JobHeaders are the headers that the job brought: those of the letter are told otherwise.
+func JobHeaders(h nats.Header) map[string][]string {
+	own := map[string][]string{}
+	for name, values := range h {
+		lower := strings.ToLower(name)
+		if !strings.HasPrefix(lower, "weir-dead-") && !deadletter.OfAnswer(name) && !strings.HasPrefix(lower, "nats-") && name != ingest.HeaderAPI &&
+			name != ingest.HeaderKey && name != ingest.HeaderJobID && name != ingest.HeaderRedrives {
+			own[name] = values
+		}
+	}
+	return own
+}
+
+func answerOf(a *deadletter.Answer) *Answer {
+	if a == nil {
+		return nil
+	}
+	j := &Answer{Status: a.Status, ContentType: a.ContentType, Body: string(a.Body), Encoding: "text", Cut: a.Cut}
+	if !IsText(a.Body) {
+		j.Body, j.Encoding = base64.StdEncoding.EncodeToString(a.Body), "base64"
+	}
+	return j
+}
+
+func callOf(c *deadletter.LastCall) *Call {
+	if c == nil {
+		return nil
+	}
+	at := func(t time.Time) *time.Time {
+		if t.IsZero() {
+			return nil
+		}
+		return new(t.UTC())
+	}
+	j := &Call{StartedAt: at(c.Started), WroteAt: at(c.Wrote), EndedAt: at(c.Ended), Connection: c.Connection, CutBy: c.CutBy}
+	if c.Bytes >= 0 {
+		j.Bytes = &c.Bytes
+	}
+	return j
+}
+
+// IsText reports whether a terminal shows a body and obeys nothing in it.
+func IsText(body []byte) bool {
+	return utf8.Valid(body) && strings.IndexFunc(string(body), func(r rune) bool {
+		return !unicode.IsPrint(r) && !unicode.IsSpace(r)
+	}) < 0
+}

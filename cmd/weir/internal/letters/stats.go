@@ -1,0 +1,55 @@
+package letters
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/deadletter"
+)
+
+// Cause is what letters are counted by.
+type Cause struct {
+	API    string            `json:"api"`
+	Reason deadletter.Reason `json:"reason"`
+	Status int               `json:"status"`
+	Billed deadletter.Billed `json:"billed"`
+}
+
+// Count is how many letters there are of a cause.
+type Count struct {
+	Cause
+
+	Letters int       `json:"letters"`
+	Oldest  time.Time `json:"oldest"`
+	Newest  time.Time `json:"newest"`
+}
+
+// CountByCause counts the letters that a filter chooses, the most frequent cause first. It reads the headers of all of them. told hears
+// after each how far it is, and may be nil.
+func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filter, told func(read, of uint64)) ([]*Count, error) {
+	causes := map[Cause]*Count{}
+	err := b.Each(ctx, f, func(k deadletter.Kept, read, of uint64) error {
+		cause := Cause{k.API, k.Reason, k.Status, k.Billed}
+		n := causes[cause]
+		if n == nil {
+			n = &Count{Cause: cause, Oldest: k.Stored.UTC()}
+			causes[cause] = n
+		}
+		n.Letters++
+		n.Newest = k.Stored.UTC()
+		if told != nil {
+			told(read, of)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(maps.Values(causes), func(a, b *Count) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Status, b.Status), cmp.Compare(a.Billed, b.Billed))
+	}), nil
+}

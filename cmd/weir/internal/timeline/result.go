@@ -1,0 +1,100 @@
+package timeline
+
+import (
+	"encoding/base64"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Body is a body as JSON can carry it: one of the two.
+type Body struct {
+	Text   *string `json:"body,omitempty"`
+	Base64 string  `json:"body_base64,omitempty"`
+}
+
+// BodyOf is the body of some bytes: as text where they are UTF-8.
+func BodyOf(data []byte) Body {
+	if utf8.Valid(data) {
+		text := string(data)
+		return Body{Text: &text}
+	}
+	return Body{Base64: base64.StdEncoding.EncodeToString(data)}
+}
+
+// End is a job's end as JSON: a result's, or a letter's notice.
+type End struct {
+	Job         string `json:"job"`
+	Outcome     string `json:"outcome"`
+	Status      int    `json:"status"`
+	Attempts    int    `json:"attempts"`
+	Calls       int    `json:"calls,omitempty"`
+	Price       string `json:"price,omitempty"`
+	AcceptedAt  string `json:"accepted_at,omitempty"`
+	CalledAt    string `json:"called_at,omitempty"`
+	FinishedAt  string `json:"finished_at,omitempty"`
+	ContentType string `json:"content_type,omitempty"`
+	Detail      string `json:"detail,omitempty"` // of a letter
+	Billed      string `json:"billed,omitempty"` // of a letter
+	Body
+}
+
+// KeptResult is a kept result as JSON.
+type KeptResult struct {
+	Seq    uint64    `json:"seq"`
+	Stored time.Time `json:"stored"`
+	API    string    `json:"api"`
+	Key    string    `json:"key"`
+	Size   int       `json:"size"` // of the body
+	End
+}
+
+// ResultOf is a result with its body, or without where it was not read.
+func ResultOf(r *ledger.Result) KeptResult {
+	end := EndOf(&nats.Msg{Header: r.Header, Data: r.Body})
+	if len(r.Body) < r.Size {
+		end.Body = Body{}
+	}
+	return KeptResult{Seq: r.Seq, Stored: r.Stored.UTC(), API: r.API, Key: r.Key, Size: r.Size, End: end}
+}
+
+// EndOf reads the message that tells a job's end.
+func EndOf(msg *nats.Msg) End {
+	h := msg.Header
+	number := func(name string) int {
+		n, err := strconv.Atoi(h.Get(name))
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	end := End{
+		Job: h.Get(ingest.HeaderJobID), Outcome: h.Get(ledger.HeaderOutcome), Status: number(ledger.HeaderStatus),
+		Attempts: number(ledger.HeaderAttempts), Calls: number(ledger.HeaderCalls), Price: h.Get(ledger.HeaderPrice),
+		AcceptedAt: h.Get(ledger.HeaderAcceptedAt), CalledAt: h.Get(ledger.HeaderCalledAt),
+		FinishedAt: h.Get(ledger.HeaderFinishedAt), ContentType: h.Get("Content-Type"),
+	}
+	if end.Outcome == ledger.Done {
+		end.Body = BodyOf(msg.Data)
+		return end
+	}
+	end.Status, end.Attempts = number(deadletter.HeaderStatus), number(deadletter.HeaderAttempts)
+	end.Detail, end.Billed = h.Get(deadletter.HeaderDetail), h.Get(deadletter.HeaderBilled)
+	return end
+}
+
+// ResultSeq is where the newest result of the job is kept, 0 where none was found.
+func (j *Job) ResultSeq() (seq uint64) {
+	for i := range j.Steps {
+		if s := &j.Steps[i]; s.What == Result {
+			seq = max(seq, s.Seq)
+		}
+	}
+	return seq
+}

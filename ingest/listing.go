@@ -1,0 +1,145 @@
+package ingest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"github.com/nats-io/nuid"
+)
+
+// listing is the intake as NATS' tools see it: a micro service (ADR-32), of which nats micro shows the requests and the errors.
+//
+// It is not nats.go's own service. That one counts an error only where its handler made it before it returned, and the time only until
+// then; the intake answers later, when a stream has answered, and every refusal of a full bucket would pass for a success.
+type listing struct {
+	conn      *nats.Conn
+	info      micro.Info
+	started   time.Time
+	endpoints []*endpoint // complete before the first question is heard
+	questions []*nats.Subscription
+}
+
+// endpoint is one subject of the intake, and what became of the jobs that came in on it.
+type endpoint struct {
+	name string
+	sub  *nats.Subscription
+
+	mu        sync.Mutex // guards what follows
+	answers   int
+	errors    int
+	lastError string
+	took      time.Duration // all answers together
+}
+
+func newListing(conn *nats.Conn, version string) *listing {
+	return &listing{conn: conn, info: micro.Info{
+		ServiceIdentity: micro.ServiceIdentity{Name: ServiceName, ID: nuid.Next(), Version: version, Metadata: map[string]string{}},
+		Type:            micro.InfoResponseType,
+		Description:     "takes jobs for rate-limited apis: publish to weir.jobs.<api>.<key>",
+	}}
+}
+
+// add listens on a subject, for which at most so many messages and bytes may wait.
+func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), waitingMsgs, waitingBytes int) error {
+	e := &endpoint{name: name}
+	sub, err := l.conn.QueueSubscribe(subject, QueueGroup, func(m *nats.Msg) { handle(e, m) })
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", subject, err)
+	}
+	e.sub = sub
+	l.endpoints = append(l.endpoints, e)
+	l.info.Endpoints = append(l.info.Endpoints, micro.EndpointInfo{
+		Name: name, Subject: subject, QueueGroup: QueueGroup, Metadata: map[string]string{},
+	})
+	if err := sub.SetPendingLimits(waitingMsgs, waitingBytes); err != nil {
+		return fmt.Errorf("listen on %s: %w", subject, err)
+	}
+	return nil
+}
+
+// answerQuestions begins to answer nats micro's questions: to every service, to those of this name, and to this one.
+func (l *listing) answerQuestions() error {
+	l.started = time.Now().UTC()
+	for verb, answer := range map[micro.Verb]func() any{
+		micro.PingVerb:  func() any { return micro.Ping{ServiceIdentity: l.info.ServiceIdentity, Type: micro.PingResponseType} },
+		micro.InfoVerb:  func() any { return l.info },
+		micro.StatsVerb: func() any { return l.stats() },
+	} {
+		for _, of := range [][2]string{{}, {l.info.Name}, {l.info.Name, l.info.ID}} {
+			subject, err := micro.ControlSubject(verb, of[0], of[1])
+			if err != nil {
+				return fmt.Errorf("listen for questions: %w", err)
+			}
+			sub, err := l.conn.Subscribe(subject, func(m *nats.Msg) {
+				if m.Reply != "" && !notTheirs(m.Reply) {
+					data, err := json.Marshal(answer())
+					if err != nil {
+						panic("ingest: an answer that JSON cannot carry: " + err.Error())
+					}
+					_ = m.Respond(data) // who asked asks again
+				}
+			})
+			if err != nil {
+				return fmt.Errorf("listen on %s: %w", subject, err)
+			}
+			l.questions = append(l.questions, sub)
+		}
+	}
+	return nil
+}
+
+// stop takes no more messages but those that have arrived.
+func (l *listing) stop() error {
+	subs := l.questions
+	for _, e := range l.endpoints {
+		subs = append(subs, e.sub)
+	}
+	for _, sub := range subs {
+		if err := sub.Drain(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) && !errors.Is(err, nats.ErrBadSubscription) {
+			return fmt.Errorf("stop listening on %s: %w", sub.Subject, err)
+		}
+	}
+	return nil
+}
+
+func (l *listing) stats() micro.Stats {
+	stats := micro.Stats{ServiceIdentity: l.info.ServiceIdentity, Type: micro.StatsResponseType, Started: l.started}
+	for i, e := range l.endpoints {
+		s := e.stats()
+		s.Name, s.Subject, s.QueueGroup = e.name, l.info.Endpoints[i].Subject, QueueGroup
+		stats.Endpoints = append(stats.Endpoints, &s)
+	}
+	return stats
+}
+
+func (e *endpoint) stats() micro.EndpointStats {
+	dropped, err := e.sub.Dropped()
+	if err != nil {
+		dropped = 0 // it listens no more
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := micro.EndpointStats{NumRequests: e.answers, NumErrors: e.errors, LastError: e.lastError, ProcessingTime: e.took}
+	if e.answers > 0 {
+		s.AverageProcessingTime = e.took / time.Duration(e.answers)
+	}
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // jobs that found no room to wait: their producers heard nothing
+	return s
+}
+
+// answered counts a job whose producer has been told; refusal is nil where it was taken.
+func (e *endpoint) answered(took time.Duration, refusal *Refusal) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answers++
+	e.took += took
+	if refusal != nil {
+		e.errors++
+		e.lastError = fmt.Sprintf("%d:%s", refusal.Code.Status(), refusal.Description)
+	}
+}
