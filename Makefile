@@ -6,11 +6,12 @@ SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 GOTESTSUM     := v1.13.0
+HELM          := v3.22.0
 NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build torture bench clean cc
+.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool natscli helm build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -61,7 +62,7 @@ tidy: ## tidy the go.mod of each module
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool cc natscli $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
@@ -100,6 +101,15 @@ $(TOOLS)/nats-$(NATSCLI):
 $(TOOLS)/gotestsum-$(GOTESTSUM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)
 	mv $(TOOLS)/gotestsum $@
+
+helm: $(TOOLS)/helm-$(HELM) # the chart is rendered by Helm itself
+
+chart: helm ## check the chart of deploy/helm
+	$(GO) test -trimpath ./cmd/weir -run TestChart -count=1
+
+$(TOOLS)/helm-$(HELM):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
+	mv $(TOOLS)/helm $@
 
 # Where the tool cannot be installed or its database not be reached, the check says so and passes: it found nothing out.
 vuln: ## look for known vulnerabilities, where their database can be reached
