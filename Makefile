@@ -11,7 +11,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool natscli helm build torture bench clean cc
+.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool natscli helm build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ vet:
 
 # What weir is compared with is in a module of its own, so that whoever looks at go.mod sees what weir needs.
 MODULES := . deploy/bench
+
+notice: ## write NOTICE, the licences of what weir links
+	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir -run TestNotice -count=1
 
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
