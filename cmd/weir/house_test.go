@@ -60,6 +60,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
 	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline"},
 	{"cmd/weir/internal/api", "ingest bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/top", "dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
 	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded"},
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
