@@ -9,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
 
 	"github.com/spf13/cobra"
 )
@@ -22,22 +23,6 @@ func configCommand() *cobra.Command {
 	}
 	cmd.AddCommand(configCheckCommand(), configDiffCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand())
 	return cmd
-}
-
-// checkJSON is what config check finds, as --json prints it.
-type checkJSON struct {
-	File     string        `json:"file"`
-	OK       bool          `json:"ok"`
-	APIs     int           `json:"apis"`
-	Problems []problemJSON `json:"problems"`
-	Warnings []problemJSON `json:"warnings"`
-}
-
-type problemJSON struct {
-	Line    int    `json:"line,omitempty"`
-	Path    string `json:"path,omitempty"`
-	Message string `json:"message"`
-	Fix     string `json:"fix,omitempty"`
 }
 
 func configCheckCommand() *cobra.Command {
@@ -91,7 +76,7 @@ func configText(cmd *cobra.Command, given string) (file string, text []byte, err
 
 func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
-		text, err := io.ReadAll(stdin)
+		text, err := cli.ReadAll(stdin, cli.MostConfig)
 		if err != nil {
 			return nil, fmt.Errorf("configuration: %w", err)
 		}
@@ -102,27 +87,17 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 
 // checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
 func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) error {
-	c, err := config.Parse(text, config.Options{Name: file})
-	var wrong *config.Errors
-	if err != nil && !errors.As(err, &wrong) {
+	found, _, err := proposal.Check(file, text, nil)
+	if err != nil {
 		return err
 	}
-	found := checkJSON{File: file, OK: err == nil, Problems: []problemJSON{}, Warnings: []problemJSON{}}
-	talk := cmd.ErrOrStderr()
-	if wrong != nil {
-		for _, p := range wrong.Problems {
-			found.Problems = append(found.Problems, problemJSON(p))
-			if as == cli.ForPeople {
-				_, _ = fmt.Fprintln(talk, p.In(file))
-			}
+	if as == cli.ForPeople {
+		talk := cmd.ErrOrStderr()
+		for _, p := range found.Problems {
+			_, _ = fmt.Fprintln(talk, config.Problem(p).In(file))
 		}
-	} else {
-		found.APIs = len(c.APIs)
-		for _, p := range configWarnings(c) {
-			found.Warnings = append(found.Warnings, problemJSON(p))
-			if as == cli.ForPeople {
-				_, _ = fmt.Fprintln(talk, warningLine(file, p))
-			}
+		for _, p := range found.Warnings {
+			_, _ = fmt.Fprintln(talk, warningLine(file, config.Problem(p)))
 		}
 	}
 	switch {
@@ -148,11 +123,6 @@ func warningLine(file string, p config.Problem) string {
 		return file + ": " + p.String()
 	}
 	return p.In(file)
-}
-
-// configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
-func configWarnings(c *config.Config) []config.Problem {
-	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(nil)...)
 }
 
 func configShowCommand() *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -81,7 +81,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				p, err := rollback(entries, wanted)
+				p, err := proposal.Earlier(entries, wanted)
 				if err != nil {
 					return err
 				}
@@ -89,7 +89,8 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				return p.apply(cmd, c, store, how)
+				p.Who = cli.User()
+				return how.apply(cmd, c, store, p)
 			})
 		},
 	}
@@ -97,35 +98,4 @@ text. The file it once came from is not touched; weir serve applies that only on
 	how.confirm.Add(cmd.Flags())
 	how.as.Add(cmd.Flags(), "one JSON object")
 	return cmd
-}
-
-// rollback proposes the wanted version of a history, 0 for the one before that in force.
-func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, error) {
-	p := &proposal{}
-	var target *control.Version
-	for _, entry := range slices.Backward(entries) {
-		p.last = max(p.last, entry.Revision())
-		v, err := control.ReadVersion(entry)
-		switch {
-		case err != nil && entry.Revision() == wanted:
-			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
-		case err != nil:
-			continue
-		case p.current == nil:
-			p.current = v
-		case wanted == 0 && target == nil:
-			target = v
-		}
-		if v.Number == wanted {
-			target = v
-		}
-	}
-	switch {
-	case target == nil && wanted == 0:
-		return nil, cli.NotFound(errors.New("there is no version before the present one"))
-	case target == nil:
-		return nil, cli.NotFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
-	}
-	p.from, p.text, p.config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
-	return p, nil
 }

@@ -43,6 +43,7 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
+  --allow-pub 'weir.operator.>,$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
   --allow-sub 'weir.jobs.>' \
   --allow-sub 'weir.operator.>' \

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
@@ -71,7 +70,7 @@ func chosen(r *request) (deadletter.Filter, error) {
 	c := letters.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
-	f, err := c.Filter(time.Now())
+	f, err := c.Filter(r.asked)
 	if err == nil {
 		f.Before, err = r.seq("before")
 	}
@@ -79,6 +78,17 @@ func chosen(r *request) (deadletter.Filter, error) {
 		return f, badRequest("%v", err)
 	}
 	return f, nil
+}
+
+var errNoLetters = errors.New("no dead letter matches")
+
+// explainScope says that a letter which was named is not there.
+func (a *API) explainScope(err error) error {
+	var missing *deadletter.MissingError
+	if errors.As(err, &missing) {
+		return cli.NotFound(err)
+	}
+	return a.Connection.Explain(err)
 }
 
 // browse opens the letters; nil where there never were any.

@@ -5,9 +5,10 @@
 //	overview.go   status, apis, limits, replicas, doctor, version
 //	buckets.go    an api's keys, one bucket
 //	jobs.go       what became of a job; results
-//	dead.go       dead letters: listed, counted, one of them, revealed, purged, reconciled
+//	dead.go       dead letters: listed, counted, one of them
 //	events.go     events that are kept
-//	config.go     the configuration: in force, before, compared, checked, applied
+//	config.go     the configuration: in force, before, compared
+//	words.go      what operators say: pause, resume, cancel, reveal, reconcile, purge, check, apply, roll back
 //	stream.go     snapshots and events as they come (server-sent events)
 //
 // A question is answered by the code of the command that asks the same, over a connection of its own to NATS with the rights of weir

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/console"
@@ -34,7 +33,7 @@ func eventType() parameter {
 }
 
 func (a *API) listEvents(ctx context.Context, r *request) (any, error) {
-	f := deadletter.EventFilter{Type: deadletter.EventType(r.word("type")), API: r.word("api"), Key: r.word("key"), Since: r.time("since", time.Now())}
+	f := deadletter.EventFilter{Type: deadletter.EventType(r.word("type")), API: r.word("api"), Key: r.word("key"), Since: r.time("since")}
 	list, limit := eventList{[]json.RawMessage{}}, r.number(listLimit)
 	_, err := deadletter.NewestEvents(ctx, a.Connection.JetStream, f, 0, func(e deadletter.KeptEvent) error {
 		list.Events = append(list.Events, e.JSON)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
@@ -84,7 +83,7 @@ func (a *API) findJob(ctx context.Context, r *request) (any, error) {
 }
 
 func (a *API) listResults(ctx context.Context, r *request) (any, error) {
-	f := ledger.ResultFilter{Since: r.time("since", time.Now())}
+	f := ledger.ResultFilter{Since: r.time("since")}
 	var err error
 	if f.API, f.Key, err = a.keyOf(r); err != nil {
 		return nil, err
@@ -121,7 +120,7 @@ func (a *API) getResult(ctx context.Context, r *request) (any, error) {
 }
 
 func (a *API) getSpend(ctx context.Context, r *request) (any, error) {
-	by, now := spend.By(r.word("by")), time.Now()
+	by, now := spend.By(r.word("by")), r.asked
 	if by == "" {
 		by = spend.ByAPI
 	}
@@ -131,7 +130,7 @@ func (a *API) getSpend(ctx context.Context, r *request) (any, error) {
 			return nil, err
 		}
 	}
-	from := r.time("since", now)
+	from := r.time("since")
 	if from.IsZero() {
 		from = spend.UsualSince(by, now)
 	}

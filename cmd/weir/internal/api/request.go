@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/letters"
 )
 
@@ -22,6 +23,7 @@ type request struct {
 	*http.Request
 
 	who   console.Actor
+	asked time.Time
 	given url.Values
 }
 
@@ -63,7 +65,7 @@ func (r *route) parse(q *http.Request, who console.Actor) (*request, error) {
 			return nil, err
 		}
 	}
-	return &request{Request: q, who: who, given: given}, nil
+	return &request{Request: q, who: who, asked: time.Now(), given: given}, nil
 }
 
 func (r *route) parameterNames() string {
@@ -124,8 +126,8 @@ func (r *request) seq(name string) (uint64, error) {
 }
 
 // time is a point in time, zero where none is given. It was checked before.
-func (r *request) time(name string, now time.Time) time.Time {
-	at, err := letters.ReadTime(r.given.Get(name), now)
+func (r *request) time(name string) time.Time {
+	at, err := letters.ReadTime(r.given.Get(name), r.asked)
 	if err != nil {
 		return time.Time{}
 	}
@@ -157,6 +159,8 @@ func problemOf(err error) *console.Problem {
 		case cli.ExitUnreachable:
 			status = http.StatusServiceUnavailable
 		}
+	case errors.Is(err, control.ErrLostRace), errors.Is(err, control.ErrCannotFollow):
+		status = http.StatusConflict
 	case errors.As(err, &wrong):
 		status = http.StatusUnprocessableEntity
 	case errors.Is(err, context.DeadlineExceeded):

@@ -19,7 +19,8 @@ import (
 type Options struct {
 	// Connection has the rights of weir itself. It is the API's own, since what is asked may be much.
 	Connection *connect.Connection
-	Config     func() *config.Config // in force here
+	Config     func() *config.Config      // in force here
+	Scope      func() *config.SecretScope // of what a configuration may refer to here
 	Settings   *config.Settings
 	Log        *slog.Logger
 }
@@ -76,7 +77,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), configRoutes(), streamRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes()} {
 		all = append(all, part...)
 	}
 	return all
@@ -87,11 +88,19 @@ func (a *API) Routes() []console.Route {
 	var routes []console.Route
 	for _, r := range table() {
 		routes = append(routes, console.Route{
-			Method: r.method, Path: base + r.path, Role: r.role, MaxBody: r.maxBody, Time: r.time, AtOnce: r.atOnce,
+			Method: r.method, Path: base + r.path, Role: r.role, MaxBody: r.mostBody(), Time: r.time, AtOnce: r.atOnce,
 			Serve: func(w http.ResponseWriter, q *http.Request, who console.Actor) { a.answer(&r, w, q, who) },
 		})
 	}
 	return routes
+}
+
+// mostBody bounds what a request says, in bytes.
+func (r *route) mostBody() int64 {
+	if r.maxBody == 0 && r.body != nil {
+		return jsonBody
+	}
+	return r.maxBody
 }
 
 func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who console.Actor) {

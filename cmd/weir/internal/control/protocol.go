@@ -20,7 +20,8 @@ const (
 	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
 	statusSubject   = "weir.operator.status"
-	findSubject     = "weir.operator.find." // + api
+	findSubject     = "weir.operator.find."    // + api
+	historySubject  = "weir.operator.history." // + api
 
 	reconcileSubject = "weir.operator.reconcile." // + api
 )

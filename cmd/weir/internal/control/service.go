@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -24,8 +25,9 @@ type ServiceOptions struct {
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
 	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
-	Config     func() ConfigState                       // of the configuration; who answers is put in
-	Ready      func(ctx context.Context) error          // whether a job could be taken and dispatched; it may write
+	History    *history.Keeper
+	Config     func() ConfigState              // of the configuration; who answers is put in
+	Ready      func(ctx context.Context) error // whether a job could be taken and dispatched; it may write
 	Instance   string
 	Roles      []string
 }
@@ -56,6 +58,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*")),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject)),
+		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*")),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*")),
 	)
 	if err != nil {

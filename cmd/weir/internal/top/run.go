@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 
@@ -167,7 +168,7 @@ func (s *screen) say(ctx context.Context, w Word) {
 }
 
 func (s *screen) tell(ctx context.Context, w Word) error {
-	o, err := control.NewOperatorCommand(ctx, s.Connection, w.API, w.Key)
+	o, err := control.NewOperatorCommand(ctx, s.Connection, cli.User(), w.API, w.Key)
 	if err != nil {
 		return err
 	}

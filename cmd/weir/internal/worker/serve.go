@@ -13,6 +13,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/history"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
@@ -47,13 +48,31 @@ func (w *Worker) answerOperators() error {
 		return nil
 	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, Config: w.follower.state, Instance: w.settings.Instance,
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
 		Ready: w.Ready, Roles: w.roles(),
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+// What the console draws when it is opened: the last quarter of an hour, by five seconds, of each api and of the deepest buckets. A bucket
+// takes 7 KB, so all of them 2 MB at most.
+const (
+	historySpan  = 15 * time.Minute
+	historyEvery = 5 * time.Second
+	historyKeys  = 30
+	historyLines = 256
+)
+
+// keepHistory begins to keep what flows in and out.
+func (w *Worker) keepHistory() *history.Keeper {
+	k := history.New(history.Options{
+		Source: w.dispatch, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
+	})
+	w.lowerGo(func() error { return k.Run(w.soft) })
+	return k
 }
 
 // throttled is how many jobs of an api the intake of this process has refused since it started.
@@ -135,7 +154,7 @@ func (w *Worker) answerHTTP() error {
 	}
 	asked := api.New(api.Options{
 		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
-		Config:     func() *config.Config { return w.follower.inForce.Load() }, Settings: w.settings, Log: w.log.With("component", "api"),
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load, Settings: w.settings, Log: w.log.With("component", "api"),
 	})
 	w.onStop("api", asked.Close)
 	w.http.Add(asked.Routes()...)
