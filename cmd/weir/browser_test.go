@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -60,8 +62,8 @@ func newBrowser(t *testing.T, addr string) *browser {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // the profile is deleted after it
-		<-listening
+		await.Return(t, "the end of the browser", func() { _ = chromedp.Cancel(ctx) }) // its profile is deleted after it
+		await.Receive(t, "the end of its console", listening)
 		for _, s := range b.heard() {
 			t.Errorf("the browser's console says: %s", s)
 		}
