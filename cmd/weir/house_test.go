@@ -19,7 +19,8 @@ import (
 // line may not be imported: a new room, or a new way between two, is decided here.
 var rooms = []struct{ room, imports string }{
 	{"ingest/await", ""},
-	{"ingest", ""},
+	{"ingest/client", ""},
+	{"ingest", "ingest/client"},
 	{"bucket/fault", ""},
 	{"bucket/internal/keyhash", ""},
 	{"bucket/natstest", ""},
