@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
-import { go, link } from "../route.js";
-import { bytes, clock, count, since } from "../format.js";
+import { link } from "../route.js";
+import { bytes, clock, since } from "../format.js";
 import { post } from "../ask.js";
 import { causeText, remedy, shadeOf } from "../cause.js";
 import { empty, failed, waits, command } from "../said.js";
