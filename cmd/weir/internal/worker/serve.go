@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
+	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
@@ -49,7 +50,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Roles: w.roles(),
+		Ready: w.Ready, Roles: w.roles(), Redrives: w.redrives,
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -88,6 +89,24 @@ func (w *Worker) roles() (names []string) {
 		names = append(names, string(r))
 	}
 	return names
+}
+
+// workRedrives works the redrives that stand in NATS. A user of a role that was made before replicas redrove may not hand letters in: then
+// the commands do it, as they did.
+func (w *Worker) workRedrives(ctx context.Context) {
+	if w.dispatch == nil {
+		return
+	}
+	if w.server == nil && !connect.MayPublish(ctx, w.nc, &w.denied, ingest.RedrivePrefix+">") {
+		w.log.Warn("redrives are not worked here: the NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
+		return
+	}
+	w.redrives = true
+	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
+		Conn: w.nc, JetStream: w.js, Control: w.control, Terms: w.dispatch.RedriveTerms, Calls: w.dispatch.CallsSince, Instance: w.settings.Instance,
+		Log: w.log,
+	})
+	w.lowerGo(func() error { return tasks.Run(w.soft) })
 }
 
 // takeJobs starts the intake.

@@ -67,6 +67,7 @@ type Worker struct {
 	intake      *ingest.Service
 	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
+	redrives    bool        // are worked here
 	reloads     chan func() // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
@@ -204,6 +205,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
+	w.workRedrives(ctx)
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
