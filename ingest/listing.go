@@ -77,7 +77,11 @@ func (l *listing) answerQuestions() error {
 			}
 			sub, err := l.conn.Subscribe(subject, func(m *nats.Msg) {
 				if m.Reply != "" && !notTheirs(m.Reply) {
-					_ = m.Respond(mustJSON(answer())) // who asked asks again
+					data, err := json.Marshal(answer())
+					if err != nil {
+						panic("ingest: an answer that JSON cannot carry: " + err.Error())
+					}
+					_ = m.Respond(data) // who asked asks again
 				}
 			})
 			if err != nil {
@@ -113,11 +117,6 @@ func (l *listing) stats() micro.Stats {
 	return stats
 }
 
-// endpointData is what weir adds to an endpoint's figures.
-type endpointData struct {
-	Dropped int `json:"dropped"` // jobs for which there was no room to wait: their producers heard nothing, and send them again
-}
-
 func (e *endpoint) stats() micro.EndpointStats {
 	dropped, err := e.sub.Dropped()
 	if err != nil {
@@ -129,7 +128,7 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(mustJSON(endpointData{Dropped: dropped}))
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // jobs that found no room to wait: their producers heard nothing
 	return s
 }
 

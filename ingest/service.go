@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
 const (
-	SubjectPrefix = "weir.jobs."
+	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
@@ -166,7 +168,7 @@ func (in *submission) take(msg Message) {
 	delete(in.header, requestInfo)
 	in.posesAsRedrive = !msg.Redrive && saysRedrives(in.header)
 	if !s.unanswered.enter() {
-		in.hear(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
+		in.hear(denial(refuse(Unavailable, "weir is stopping: try again"), "", "", "", 0))
 		return
 	}
 	apis := s.opts.APIs()
@@ -261,7 +263,7 @@ func (in *submission) checkPromises() *Refusal {
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
 		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
@@ -285,7 +287,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 					"api", in.apiName, "job_id", in.jobID, "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 			return
 		}
 		if in.posesAsRedrive {
@@ -295,7 +297,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 			in.service.refused.WithLabelValues(in.apiName).Inc()
 			in.service.throttled.add(in.apiName)
 		}
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
 }
 
@@ -312,7 +314,7 @@ func (in *submission) send(reply string, a Answer) {
 	}
 	msg := &nats.Msg{Subject: reply, Data: a.Data}
 	if a.Refusal != nil {
-		msg.Header = a.Refusal.header()
+		msg.Header = a.Refusal.Headers()
 	}
 	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
 		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)

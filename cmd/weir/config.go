@@ -76,7 +76,7 @@ func configText(cmd *cobra.Command, given string) (file string, text []byte, err
 
 func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
-		text, err := io.ReadAll(stdin)
+		text, err := cli.ReadAll(stdin, cli.MostConfig)
 		if err != nil {
 			return nil, fmt.Errorf("configuration: %w", err)
 		}

@@ -49,7 +49,7 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.C
 		return c.Explain(err)
 	}
 	if found.Letters == 0 {
-		return noLetters(f.chosen.Filter)
+		return cli.NotFound(noLetters(f.chosen.Filter))
 	}
 	told := letters.PurgeOf(found, f.every)
 	if f.dryRun {

@@ -153,7 +153,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 		return nil, nil, c.Explain(err)
 	}
 	if !plan.Found() {
-		return nil, nil, noLetters(f.chosen.Filter)
+		return nil, nil, cli.NotFound(noLetters(f.chosen.Filter))
 	}
 	f.bar.SetTotal(plan.Letters + plan.Settled)
 	if plan.Letters+plan.Settled == 0 && !f.dryRun {

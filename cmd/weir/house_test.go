@@ -19,7 +19,8 @@ import (
 // line may not be imported: a new room, or a new way between two, is decided here.
 var rooms = []struct{ room, imports string }{
 	{"ingest/await", ""},
-	{"ingest", ""},
+	{"ingest/client", ""},
+	{"ingest", "ingest/client"},
 	{"bucket/fault", ""},
 	{"bucket/internal/keyhash", ""},
 	{"bucket/natstest", ""},
@@ -62,10 +63,10 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/status"},
 	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
-	{"cmd/weir/internal/letters", "ingest bucket bucket/lease deadletter cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
-	{"cmd/weir/internal/api", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/proposal cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/api", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/history cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/proposal cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline"},
 	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded"},
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},

@@ -109,7 +109,7 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 	case err != nil:
 		return timeline.ExplainResults(c, err)
 	case listed == 0:
-		return cli.NotFound(errors.New("no result is kept, or none matches"))
+		return as.Empty(out, errors.New("no result is kept, or none matches"))
 	case as == cli.AsJSON:
 		return nil
 	}

@@ -77,7 +77,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), configRoutes(), wordRoutes(), streamRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes()} {
 		all = append(all, part...)
 	}
 	return all

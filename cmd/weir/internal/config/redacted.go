@@ -19,6 +19,10 @@ func (s *Settings) Redacted() []Setting {
 	if s.Memory != 0 {
 		memory = FormatSize(s.Memory)
 	}
+	connections := ""
+	if s.NATSConnections > 0 {
+		connections = strconv.Itoa(s.NATSConnections)
+	}
 	return []Setting{
 		{"WEIR_CONFIG", s.Config},
 		{"WEIR_NATS_URL", s.NATSURL.String()},
@@ -33,6 +37,7 @@ func (s *Settings) Redacted() []Setting {
 		{"WEIR_NATS_INBOX", s.NATSInbox},
 		{"WEIR_NATS_LISTEN", s.NATSListen},
 		{"WEIR_NATS_AUTH", string(s.NATSAuth)},
+		{"WEIR_NATS_CONNECTIONS", connections},
 		{"WEIR_DATA_DIR", s.DataDir},
 		{"WEIR_STATE_DIR", s.StateDir},
 		{"WEIR_DURABILITY", string(s.Durability)},

@@ -25,6 +25,7 @@ type Settings struct {
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
+	NATSConnections int // of producers to the embedded server at a time, 0: as many as the memory has room for
 	DataDir         string
 	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
@@ -127,6 +128,7 @@ type environment struct {
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
 	NatsAuth        string `split_words:"true"`
+	NatsConnections string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	StateDir        string `split_words:"true"`
 	Durability      string
@@ -169,6 +171,7 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSInbox:       to.NATSInbox,
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
 		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
+		NATSConnections: int(variable(v, "WEIR_NATS_CONNECTIONS", env.NatsConnections, "", wholeIn(1, 1_000_000))),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
