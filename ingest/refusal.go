@@ -85,14 +85,16 @@ type Receipt struct {
 // etaLayout keeps milliseconds, and keeps them when they are zero.
 const etaLayout = "2006-01-02T15:04:05.000Z07:00"
 
+// receiptAnswer is the wire form of a receipt.
+type receiptAnswer struct {
+	Receipt
+	ETA   string `json:"eta,omitempty"`
+	ETAms *int64 `json:"eta_ms,omitempty"`
+}
+
 // Answer renders the receipt for the producer at the time now.
 func (r Receipt) Answer(now time.Time) []byte {
-	type wire struct {
-		Receipt
-		ETA   string `json:"eta,omitempty"`
-		ETAms *int64 `json:"eta_ms,omitempty"`
-	}
-	w := wire{Receipt: r}
+	w := receiptAnswer{Receipt: r}
 	if !r.ETA.IsZero() {
 		ms := max(0, r.ETA.Sub(now).Milliseconds())
 		w.ETA, w.ETAms = r.ETA.UTC().Format(etaLayout), &ms
