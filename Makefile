@@ -10,7 +10,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build rules torture bench clean cc
+.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build rules torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -53,7 +53,14 @@ vet:
 	$(CHECKOUT)
 	$(GO) vet ./... && $(GO) vet -tags torture ./bucket/fault
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
-	$(GO) mod tidy -diff
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "$$module/go.mod is not tidy: make tidy"; exit 1; }; done
+	cd deploy/bench && $(GO) vet ./...
+
+# What weir is compared with is in a module of its own, so that whoever looks at go.mod sees what weir needs.
+MODULES := . deploy/bench
+
+tidy: ## tidy the go.mod of each module
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
@@ -131,6 +138,7 @@ torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 A
 
 bench: ## run the benchmarks beside their references
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+	cd deploy/bench && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 clean: ## remove what was built
 	rm -rf bin

@@ -30,17 +30,22 @@ type Kept struct {
 
 // Filter chooses letters. The zero value of a field chooses all.
 type Filter struct {
-	API    string // ingest.NoToken for those of unknown apis
-	Key    string
-	Reason Reason
-	Since  time.Time // stored then or later
-	Until  time.Time // stored before
-	Status StatusRange
-	Job    string // its id
+	API    string      `json:"api,omitempty"` // ingest.NoToken for those of unknown apis
+	Key    string      `json:"key,omitempty"`
+	Reason Reason      `json:"reason,omitempty"`
+	Since  time.Time   `json:"since,omitzero"` // stored then or later
+	Until  time.Time   `json:"until,omitzero"` // stored before
+	Status StatusRange `json:"status,omitzero"`
+	Job    string      `json:"job,omitempty"` // its id
+	// Before is a letter's number: only those that were stored before it. 0: all.
+	Before uint64 `json:"before,omitempty"`
 }
 
 // StatusRange is a range of answers, both ends in it. Zero: any, and none.
-type StatusRange struct{ From, To int }
+type StatusRange struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
 
 // subject is the part of the filter that the server applies.
 func (f *Filter) subject() string {
@@ -219,7 +224,26 @@ func (b *Browser) span(ctx context.Context, f Filter) (span, error) {
 			s.last, s.later = min(s.last, first-1), matching
 		}
 	}
+	if f.Before > 0 && f.Before <= s.last {
+		later, err := b.matchingFrom(ctx, f, f.Before)
+		if err != nil {
+			return span{}, err
+		}
+		s.last, s.later = f.Before-1, later
+	}
 	return s, nil
+}
+
+// matchingFrom is about how many letters there are from a sequence on.
+func (b *Browser) matchingFrom(ctx context.Context, f Filter, seq uint64) (uint64, error) {
+	r, err := b.reader(ctx, f, func(c *jetstream.ConsumerConfig) {
+		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, seq
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.close(ctx)
+	return r.pending, nil
 }
 
 // firstFrom is the sequence of the first letter stored at or after a time, 0 for none, and about how many there are from it on.

@@ -27,12 +27,14 @@ const (
 	PurgedEvent    EventType = "purged"    // an operator deleted letters
 	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
 	HealthyEvent   EventType = "healthy"   // it is ready again
+	RevealedEvent  EventType = "revealed"  // somebody has looked at a letter's body over HTTP
 )
 
 // EventTypes returns all of them.
 func EventTypes() []EventType {
 	return []EventType{
 		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
+		RevealedEvent,
 	}
 }
 
@@ -79,6 +81,14 @@ type OperationData struct {
 	Letters    int    `json:"letters"`   // redriven or purged
 	Overflowed int    `json:"overflowed,omitempty"`
 	Refused    int    `json:"refused,omitempty"`
+	Task       string `json:"task,omitempty"` // the redrive's name
+}
+
+// RevealData is what revealed events tell.
+type RevealData struct {
+	Who           string `json:"who"`
+	Job           string `json:"job,omitempty"`
+	DeadLetterSeq uint64 `json:"dead_letter_seq"`
 }
 
 // HoldData is what held and resumed events tell.

@@ -146,23 +146,59 @@ func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeySt
 	return states, all, nil
 }
 
+// KeyPlace is where a bucket stands among an api's: the deepest first, and of one depth by name.
+type KeyPlace struct {
+	Depth int    `json:"depth"`
+	Key   string `json:"key"`
+}
+
+// Compare is below 0 where p comes first.
+func (p KeyPlace) Compare(o KeyPlace) int {
+	return cmp.Or(cmp.Compare(o.Depth, p.Depth), strings.Compare(p.Key, o.Key))
+}
+
+// Behind reports whether p comes after another.
+func (p KeyPlace) Behind(o KeyPlace) bool { return p.Compare(o) > 0 }
+
+// String writes a place.
+func (p KeyPlace) String() string { return fmt.Sprintf("%d:%s", p.Depth, p.Key) }
+
+// KeysWanted says which buckets are asked for.
+type KeysWanted struct {
+	Limit int       // at most MaxInspected
+	After *KeyPlace // only those behind it; nil: all
+	Match string    // only keys that contain it
+}
+
+func (k *KeysWanted) wants(p KeyPlace) bool {
+	return (k.After == nil || p.Behind(*k.After)) && strings.Contains(p.Key, k.Match)
+}
+
 // Keys returns the deepest buckets of an api, deepest first, at most limit of them and at most MaxInspected. It looks at
 // every key that has jobs, but never holds calls up for more than lookAtOnce of them, so that what it tells is not of
 // one instant.
 func (d *Dispatcher) Keys(api string, limit int) ([]schedule.KeyState, error) {
+	return d.KeysPage(api, KeysWanted{Limit: limit})
+}
+
+// KeysPage is Keys of those that are wanted.
+func (d *Dispatcher) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyState, error) {
 	w := d.worker(api)
 	if w == nil {
 		return nil, ErrNoAPI
 	}
+	wanted.Limit = min(max(wanted.Limit, 1), MaxInspected)
 	states := []schedule.KeyState{}
-	for _, k := range w.deepestKeys(min(max(limit, 1), MaxInspected)) {
+	for _, k := range w.deepestKeys(wanted) {
 		w.mu.Lock()
-		if q := w.s.Find(k.key); q != nil && !q.Empty() {
+		if q := w.s.Find(k.Key); q != nil && !q.Empty() {
 			states = append(states, w.s.Inspect(q, w.now()))
 		}
 		w.mu.Unlock()
 	}
-	slices.SortFunc(states, func(a, b schedule.KeyState) int { return byDepth(a.Depth, b.Depth, a.Key, b.Key) })
+	slices.SortFunc(states, func(a, b schedule.KeyState) int {
+		return KeyPlace{a.Depth, a.Key}.Compare(KeyPlace{b.Depth, b.Key})
+	})
 	return states, nil
 }
 
@@ -244,40 +280,30 @@ func (d *Dispatcher) Quiet(api string) bool {
 	return quiet
 }
 
-// keyDepth is what choosing the deepest keys needs.
-type keyDepth struct {
-	key   string
-	depth int
-}
-
-func byDepth(a, b int, aKey, bKey string) int {
-	return cmp.Or(cmp.Compare(b, a), strings.Compare(aKey, bKey))
-}
-
-// deepestKeys chooses the limit deepest keys. The lock is let go between every few queues: Go's range over a map goes on
-// rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
-func (w *apiWorker) deepestKeys(limit int) []keyDepth {
-	var top []keyDepth
+// deepestKeys chooses the deepest keys of those that are wanted. The lock is let go between every few queues: Go's range over a map goes
+// on rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
+func (w *apiWorker) deepestKeys(wanted KeysWanted) []KeyPlace {
+	var top []KeyPlace
 	seen, least := 0, 0
 	w.mu.Lock()
 	for q := range w.s.Queues() {
-		if depth := q.Depth(); depth > 0 && depth >= least {
-			top = append(top, keyDepth{q.Key, depth})
+		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && p.Depth >= least && wanted.wants(p) {
+			top = append(top, p)
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			w.mu.Unlock()
-			if top = keepDeepest(top, limit); len(top) == limit {
-				least = top[limit-1].depth
+			if top = keepDeepest(top, wanted.Limit); len(top) == wanted.Limit {
+				least = top[wanted.Limit-1].Depth
 			}
 			w.mu.Lock()
 		}
 	}
 	w.mu.Unlock()
-	return keepDeepest(top, limit)
+	return keepDeepest(top, wanted.Limit)
 }
 
-func keepDeepest(top []keyDepth, limit int) []keyDepth {
-	slices.SortFunc(top, func(a, b keyDepth) int { return byDepth(a.depth, b.depth, a.key, b.key) })
+func keepDeepest(top []KeyPlace, limit int) []KeyPlace {
+	slices.SortFunc(top, KeyPlace.Compare)
 	return top[:min(limit, len(top))]
 }
 

@@ -21,7 +21,7 @@ func TestDeepest(t *testing.T) {
 	s, p := schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 }), &schedule.Partition{Open: true}
 	w := &apiWorker{s: s, now: func() bucket.Micros { return now }}
 	rnd := rand.New(rand.NewPCG(3, 4))
-	var want []keyDepth
+	var want []KeyPlace
 	seq := uint64(0)
 	for i := range keys {
 		depth := 1 + rnd.IntN(3)
@@ -33,7 +33,7 @@ func TestDeepest(t *testing.T) {
 			seq++
 			s.Push(key, seq, p)
 		}
-		want = append(want, keyDepth{key, depth})
+		want = append(want, KeyPlace{depth, key})
 	}
 	want = keepDeepest(want, limit)
 
@@ -57,7 +57,7 @@ func TestDeepest(t *testing.T) {
 		}
 	})
 	for range 5 {
-		if got := w.deepestKeys(limit); !slices.Equal(got, want) {
+		if got := w.deepestKeys(KeysWanted{Limit: limit}); !slices.Equal(got, want) {
 			t.Errorf("chose %v, want %v", got, want)
 		}
 	}

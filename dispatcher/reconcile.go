@@ -329,7 +329,7 @@ func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled)
 		return EndedStays, err
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
-		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.redriveTerms, Calls: w.d.callsSince, Rate: redriveRate,
+		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.RedriveTerms, Calls: w.d.CallsSince, Rate: redriveRate,
 		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
@@ -349,8 +349,8 @@ func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled)
 	return EndedStays, nil
 }
 
-// redriveTerms are what a redrive must know of an api that is dispatched here.
-func (d *Dispatcher) redriveTerms(api string) (deadletter.Terms, bool) {
+// RedriveTerms are what a redrive must know of an api that is dispatched here.
+func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w := d.worker(api)
 	if w == nil {
 		return deadletter.Terms{}, false
@@ -364,14 +364,9 @@ func (d *Dispatcher) redriveTerms(api string) (deadletter.Terms, bool) {
 	}, true
 }
 
-// callsSince reads calls from the ledger.
-func (d *Dispatcher) callsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
-	_, err := ledger.Read(ctx, d.opts.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
-		take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Stored: c.Stored})
-		return nil
-	})
-	return err
+// CallsSince reads calls from the ledger, for a redrive.
+func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
+	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
 }
 
 // Bounds of what weir asks by itself.

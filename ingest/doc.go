@@ -1,5 +1,5 @@
-// Package ingest is the door: the wire contract of a job, the intake service that reads jobs from NATS, and the
-// producers' Go client.
+// Package ingest is the door: the wire contract of a job, and the intake service that reads jobs from NATS. What producers need of it
+// stands in ingest/client.
 //
 // # The way through the door
 //

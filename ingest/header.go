@@ -152,7 +152,7 @@ func (j *Job) forward(name string, values []string) error {
 		}
 	}
 	for _, v := range values {
-		j.Forward = append(j.Forward, HeaderField{name, v})
+		j.Forward = append(j.Forward, HeaderField{Name: name, Value: v})
 	}
 	return nil
 }

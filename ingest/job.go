@@ -6,31 +6,33 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 )
 
 // The headers of the wire contract.
 const (
-	HeaderMsgID      = "Nats-Msg-Id"
-	HeaderJobID      = "Weir-Job-Id"
-	HeaderAPI        = "Weir-Api"
-	HeaderKey        = "Weir-Key"
-	HeaderMethod     = "Weir-Method"
-	HeaderPath       = "Weir-Path"
-	HeaderQuery      = "Weir-Query"
-	HeaderForward    = "Weir-Header-"
-	HeaderDeadline   = "Weir-Deadline"
-	HeaderNotBefore  = "Weir-Not-Before"
-	HeaderCost       = "Weir-Cost"
-	HeaderReplyTo    = "Weir-Reply-To"
+	HeaderMsgID      = client.HeaderMsgID
+	HeaderJobID      = client.HeaderJobID
+	HeaderAPI        = client.HeaderAPI
+	HeaderKey        = client.HeaderKey
+	HeaderMethod     = client.HeaderMethod
+	HeaderPath       = client.HeaderPath
+	HeaderQuery      = client.HeaderQuery
+	HeaderForward    = client.HeaderForward
+	HeaderDeadline   = client.HeaderDeadline
+	HeaderNotBefore  = client.HeaderNotBefore
+	HeaderCost       = client.HeaderCost
+	HeaderReplyTo    = client.HeaderReplyTo
 	HeaderRedrives   = "Weir-Redrives"
 	HeaderJobNats    = "Weir-Job-Nats-" // what a job's own Nats- headers are renamed to
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
-	HeaderTrace      = "traceparent"
-	HeaderTraceState = "tracestate"
-	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
-	HeaderErrorCode  = "Nats-Service-Error-Code"
+	HeaderTrace      = client.HeaderTrace
+	HeaderTraceState = client.HeaderTraceState
+	HeaderError      = client.HeaderError
+	HeaderErrorCode  = client.HeaderErrorCode
 
 	headerExpectedStream = "Nats-Expected-Stream"
 	headerContentType    = "Content-Type"
@@ -62,9 +64,6 @@ type Job struct {
 	// Header is the job's own header as it is stored: Nats- names renamed, Weir-Job-Id added.
 	Header nats.Header
 }
-
-// HeaderField is one header for the api.
-type HeaderField struct{ Name, Value string }
 
 // KeySource says where an api's jobs carry their key.
 type KeySource struct {

@@ -1,130 +1,28 @@
 package ingest
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
-)
+import "weir/ingest/client"
 
 // MaxKeyBytes bounds a key, so that its token (at most three times as long) fits every subject and control line.
-const MaxKeyBytes = 128
+const MaxKeyBytes = client.MaxKeyBytes
 
 // NoToken is the token of "no key" or "no api". The key "_" itself is written %5F, so the two never meet.
-const NoToken = "_"
-
-const upperHex = "0123456789ABCDEF"
+const NoToken = client.NoToken
 
 // Token writes a key (or any name) as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX.
 // Different keys have different tokens, and ParseToken reverses it.
-func Token(key string) string {
-	if key == "" {
-		return NoToken
-	}
-	if key == NoToken {
-		return "%5F"
-	}
-	escapes := 0
-	for i := 0; i < len(key); i++ {
-		if !plainByte(key[i]) {
-			escapes++
-		}
-	}
-	if escapes == 0 {
-		return key
-	}
-	var b strings.Builder
-	b.Grow(len(key) + 2*escapes)
-	for i := 0; i < len(key); i++ {
-		if c := key[i]; plainByte(c) {
-			b.WriteByte(c)
-		} else {
-			b.WriteByte('%')
-			b.WriteByte(upperHex[c>>4])
-			b.WriteByte(upperHex[c&15])
-		}
-	}
-	return b.String()
-}
+func Token(key string) string { return client.Token(key) }
 
 // ParseToken is the inverse of Token. It refuses what Token would not have written.
-func ParseToken(token string) (string, error) {
-	if token == NoToken {
-		return "", nil
-	}
-	key := unescape(token)
-	if Token(key) != token {
-		return "", fmt.Errorf("%q is not a key token", token)
-	}
-	return key, nil
-}
+func ParseToken(token string) (string, error) { return client.ParseToken(token) }
 
 // KeyFromSubject reads a key out of the tokens a producer published to. %XX stands for a byte, so that a producer can
 // name keys with spaces or wildcards and can publish to the token it read in one of weir's own subjects: both spellings
 // of a key are the same bucket. A % that begins no escape is itself.
-func KeyFromSubject(tokens string) string { return unescape(tokens) }
+func KeyFromSubject(tokens string) string { return client.KeyFromSubject(tokens) }
 
 // CheckKey tells why a key cannot be used, or nil.
-func CheckKey(key string) error {
-	switch {
-	case key == "":
-		return errors.New("the key is empty")
-	case len(key) > MaxKeyBytes:
-		return fmt.Errorf("the key has %d bytes, at most %d are allowed", len(key), MaxKeyBytes)
-	case !utf8.ValidString(key):
-		return errors.New("the key is not valid UTF-8")
-	}
-	return nil
-}
-
-func plainByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_'
-}
-
-func unescape(s string) string {
-	if !strings.Contains(s, "%") {
-		return s
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) {
-			hi, lo := hexValue(s[i+1]), hexValue(s[i+2])
-			if hi >= 0 && lo >= 0 {
-				b = append(b, byte(hi<<4|lo))
-				i += 2
-				continue
-			}
-		}
-		b = append(b, s[i])
-	}
-	return string(b)
-}
-
-func hexValue(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	}
-	return -1
-}
+func CheckKey(key string) error { return client.CheckKey(key) }
 
 // HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token. No key at all
 // is written as the key _ is; the subject tells the two apart.
-func HeaderText(key string) string {
-	if key == "" {
-		return Token(key)
-	}
-	for i := 0; i < len(key); i++ {
-		if key[i] < ' ' || key[i] == 0x7f {
-			return Token(key)
-		}
-	}
-	if key[0] == ' ' || key[len(key)-1] == ' ' {
-		return Token(key)
-	}
-	return key
-}
+func HeaderText(key string) string { return client.HeaderText(key) }

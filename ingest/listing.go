@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 	"github.com/nats-io/nuid"
@@ -65,13 +67,14 @@ func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), w
 
 // endpointMetadata says what goes in and what comes back, for who finds the service and has no manual.
 func endpointMetadata(prefix string) map[string]string {
+	receipt, refusal := client.WireForms()
 	return map[string]string{
 		"weir.subject": prefix + "<api>.<key>",
 		"weir.request": "the body of the call, as it is",
 		"weir.headers": strings.Join([]string{
 			HeaderMsgID, HeaderMethod, HeaderPath, HeaderQuery, HeaderForward + "<Name>", headerContentType, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderTrace,
 		}, " "),
-		"weir.schema.receipt": Schema(receiptAnswer{}), "weir.schema.refusal": Schema(refusalAnswer{}),
+		"weir.schema.receipt": Schema(receipt), "weir.schema.refusal": Schema(refusal),
 	}
 }
 
@@ -90,7 +93,11 @@ func (l *listing) answerQuestions() error {
 			}
 			sub, err := l.conn.Subscribe(subject, func(m *nats.Msg) {
 				if m.Reply != "" && !notTheirs(m.Reply) {
-					_ = m.Respond(mustJSON(answer())) // who asked asks again
+					data, err := json.Marshal(answer())
+					if err != nil {
+						panic("ingest: an answer that JSON cannot carry: " + err.Error())
+					}
+					_ = m.Respond(data) // who asked asks again
 				}
 			})
 			if err != nil {
@@ -126,11 +133,6 @@ func (l *listing) stats() micro.Stats {
 	return stats
 }
 
-// endpointData is what weir adds to an endpoint's figures.
-type endpointData struct {
-	Dropped int `json:"dropped"` // jobs for which there was no room to wait: their producers heard nothing, and send them again
-}
-
 func (e *endpoint) stats() micro.EndpointStats {
 	dropped, err := e.sub.Dropped()
 	if err != nil {
@@ -142,7 +144,7 @@ func (e *endpoint) stats() micro.EndpointStats {
 	if e.answers > 0 {
 		s.AverageProcessingTime = e.took / time.Duration(e.answers)
 	}
-	s.Data = json.RawMessage(mustJSON(endpointData{Dropped: dropped}))
+	s.Data = json.RawMessage(fmt.Sprintf(`{"dropped":%d}`, dropped)) // jobs that found no room to wait: their producers heard nothing
 	return s
 }
 

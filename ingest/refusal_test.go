@@ -88,7 +88,7 @@ func TestRefusalAnswer(t *testing.T) {
 			`{"error":{"code":503,"err_code":20503,"description":"no"},"stream":"WEIR_a_0","seq":0,"job":"0199","key":"k"}`,
 		},
 	} {
-		got := c.refusal.answer(c.stream, c.job, c.key, c.letter).Data
+		got := c.refusal.Answer(c.stream, c.job, c.key, c.letter)
 		if string(got) != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
@@ -131,7 +131,7 @@ func TestClip(t *testing.T) {
 
 // TestDescriptionsReadable: a refusal's answer holds what people typed, not escapes of it.
 func TestDescriptionsReadable(t *testing.T) {
-	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").answer("s", "j", "k", 1).Data)
+	answer := string(refuse(Invalid, "publish to weir.jobs.<api>.<key>").Answer("s", "j", "k", 1))
 	if !strings.Contains(answer, "weir.jobs.<api>.<key>") || !strings.HasSuffix(answer, "}") {
 		t.Errorf("%q", answer)
 	}

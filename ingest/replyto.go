@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weir/ingest/client"
 )
 
 // inboxes begins the subjects on which NATS clients take answers, unless they are told otherwise.
@@ -15,13 +17,10 @@ var rolesOfOthers = []string{"_INBOX.worker", "_INBOX.operator", "_INBOX.viewer"
 
 // endsOnly is, below the prefix of any role, where nothing but the ends of jobs is waited for: who has weir speak there can do no more
 // than tell a false one, to whoever showed him the subject.
-const endsOnly = "ends."
+const endsOnly = client.EndsOnly
 
 // EndsInbox makes an inbox of a client one for the ends of jobs alone, which the intake takes from every role.
-func EndsInbox(inbox string) string {
-	last := strings.LastIndexByte(inbox, '.')
-	return inbox[:last+1] + endsOnly + inbox[last+1:]
-}
+func EndsInbox(inbox string) string { return client.EndsInbox(inbox) }
 
 // ReplySubjects says where jobs may have their ends told, by Weir-Reply-To. The zero value is what holds where nothing is configured.
 type ReplySubjects struct {

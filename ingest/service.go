@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Subjects of the intake. QueueGroup shares the jobs among all ingest replicas.
 const (
-	SubjectPrefix = "weir.jobs."
+	SubjectPrefix = client.SubjectPrefix
 	QueueGroup    = "weir-ingest"
 	ServiceName   = "weir"
 )
@@ -165,7 +167,7 @@ func (in *submission) take(msg Message) {
 	}
 	if !s.unanswered.enter() {
 		in.metrics.refused[Unavailable].Inc()
-		in.hear(refuse(Unavailable, "weir is stopping: try again").answer("", "", "", 0))
+		in.hear(denial(refuse(Unavailable, "weir is stopping: try again"), "", "", "", 0))
 		return
 	}
 	if !ok {
@@ -260,7 +262,7 @@ func (in *submission) checkPromises() *Refusal {
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
 		in.log().Error("a job is not answered: send it again under the same id", "err", refusal.Description)
@@ -282,7 +284,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 				in.log().Error("a refused job could not be kept as a dead letter; its producer is told to try again", "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
-			in.answer(refusal.answer(in.stream, in.jobID, in.key, 0))
+			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 			return
 		}
 		if in.posesAsRedrive {
@@ -292,7 +294,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 			in.metrics.throttled.Inc()
 			in.service.throttled.add(in.apiName)
 		}
-		in.answer(refusal.answer(in.stream, in.jobID, in.key, letterSeq))
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
 }
 
@@ -322,7 +324,7 @@ func (in *submission) send(reply string, a Answer) {
 	}
 	msg := &nats.Msg{Subject: reply, Data: a.Data}
 	if a.Refusal != nil {
-		msg.Header = a.Refusal.header()
+		msg.Header = a.Refusal.Headers()
 	}
 	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
 		in.log().Warn("an answer could not be sent", "err", err)

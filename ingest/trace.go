@@ -99,7 +99,7 @@ func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	}
 	out := *j
 	out.Forward = slices.DeleteFunc(slices.Clone(j.Forward), func(f HeaderField) bool { return strings.EqualFold(f.Name, HeaderTrace) })
-	out.Forward = append(out.Forward, HeaderField{http.CanonicalHeaderKey(HeaderTrace), t.Parent})
+	out.Forward = append(out.Forward, HeaderField{Name: http.CanonicalHeaderKey(HeaderTrace), Value: t.Parent})
 	return &out
 }
 

@@ -16,6 +16,7 @@ type Newest struct {
 	Stream    string
 	Subject   string    // "": all
 	Since     time.Time // only what was stored then or later, by the server; zero: from the beginning on
+	Before    uint64    // only what stands before this sequence; 0: all
 	Most      int       // messages that are read at most; 0: no bound
 	Bare      bool      // without bodies
 }
@@ -55,6 +56,9 @@ func (n Newest) Read(ctx context.Context, take func(msg jetstream.Msg, meta *jet
 	last, err := LastOf(ctx, n.JetStream.Conn(), n.Stream, subject)
 	if err != nil {
 		return reach, err
+	}
+	if n.Before > 0 {
+		last = min(last, n.Before-1)
 	}
 	first := max(1, state.FirstSeq)
 	if !n.Since.IsZero() && last > 0 {

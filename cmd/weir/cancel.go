@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"weir/cmd/weir/internal/cli"
@@ -47,30 +46,15 @@ cannot be cancelled. The same id under two keys is two jobs: name the key.`,
 }
 
 func printCancelled(cmd *cobra.Command, api, job string, answers []dispatcher.CancelAnswer, as cli.Format) error {
-	late, gone := "", 0
 	for _, a := range answers {
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(cmd.OutOrStdout(), a); err != nil {
 				return err
 			}
 		}
-		name := fmt.Sprintf("%s of %s/%s", cli.Visible(job), api, cli.Visible(a.Key))
-		switch a.Verdict {
-		case schedule.CancelTaken:
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s is cancelled, its letter is stored\n", name)
-		case schedule.CancelCalling:
-			late = name + " is being called: too late"
-		case schedule.CancelReading:
-			late = name + " is in a queue that is just being read: try again in some seconds"
-		default:
-			gone++
+		if a.Verdict == schedule.CancelTaken {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: %s of %s/%s is cancelled, its letter is stored\n", cli.Visible(job), api, cli.Visible(a.Key))
 		}
 	}
-	switch {
-	case late != "":
-		return cli.Refused(errors.New(late))
-	case gone == len(answers):
-		return cli.NotFound(fmt.Errorf("%s of %s has ended meanwhile", cli.Visible(job), api))
-	}
-	return nil
+	return control.Cancelled(api, job, answers)
 }

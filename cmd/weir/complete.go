@@ -121,7 +121,7 @@ func keptVersions(cmd *cobra.Command, _ []string) (versions []cobra.Completion) 
 			return err
 		}
 		for _, entry := range slices.Backward(entries) {
-			h := historyOf(entry)
+			h := control.PastVersionOf(entry)
 			versions = append(versions, cobra.CompletionWithDesc(strconv.FormatUint(h.Version, 10), "from "+cli.Visible(h.From)))
 		}
 		return nil

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
 
 	"github.com/spf13/cobra"
 )
@@ -23,22 +23,6 @@ func configCommand() *cobra.Command {
 	}
 	cmd.AddCommand(configCheckCommand(), configDiffCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand())
 	return cmd
-}
-
-// checkJSON is what config check finds, as --json prints it.
-type checkJSON struct {
-	File     string        `json:"file"`
-	OK       bool          `json:"ok"`
-	APIs     int           `json:"apis"`
-	Problems []problemJSON `json:"problems"`
-	Warnings []problemJSON `json:"warnings"`
-}
-
-type problemJSON struct {
-	Line    int    `json:"line,omitempty"`
-	Path    string `json:"path,omitempty"`
-	Message string `json:"message"`
-	Fix     string `json:"fix,omitempty"`
 }
 
 func configCheckCommand() *cobra.Command {
@@ -92,7 +76,7 @@ func configText(cmd *cobra.Command, given string) (file string, text []byte, err
 
 func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
-		text, err := io.ReadAll(stdin)
+		text, err := cli.ReadAll(stdin, cli.MostConfig)
 		if err != nil {
 			return nil, fmt.Errorf("configuration: %w", err)
 		}
@@ -103,27 +87,17 @@ func readConfigText(file string, stdin io.Reader) ([]byte, error) {
 
 // checkConfig tells what is wrong with a file's text: problems and warnings on stderr, as compilers write them.
 func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) error {
-	c, err := config.Parse(text, config.Options{Name: file})
-	var wrong *config.Errors
-	if err != nil && !errors.As(err, &wrong) {
+	found, _, err := proposal.Check(file, text, nil)
+	if err != nil {
 		return err
 	}
-	found := checkJSON{File: file, OK: err == nil, Problems: []problemJSON{}, Warnings: []problemJSON{}}
-	talk := cmd.ErrOrStderr()
-	if wrong != nil {
-		for _, p := range wrong.Problems {
-			found.Problems = append(found.Problems, problemJSON(p))
-			if as == cli.ForPeople {
-				_, _ = fmt.Fprintln(talk, p.In(file))
-			}
+	if as == cli.ForPeople {
+		talk := cmd.ErrOrStderr()
+		for _, p := range found.Problems {
+			_, _ = fmt.Fprintln(talk, config.Problem(p).In(file))
 		}
-	} else {
-		found.APIs = len(c.APIs)
-		for _, p := range configWarnings(c) {
-			found.Warnings = append(found.Warnings, problemJSON(p))
-			if as == cli.ForPeople {
-				_, _ = fmt.Fprintln(talk, warningLine(file, p))
-			}
+		for _, p := range found.Warnings {
+			_, _ = fmt.Fprintln(talk, warningLine(file, config.Problem(p)))
 		}
 	}
 	switch {
@@ -151,20 +125,6 @@ func warningLine(file string, p config.Problem) string {
 	return p.In(file)
 }
 
-// configWarnings are a valid configuration's warnings, and why weir serve would refuse it here.
-func configWarnings(c *config.Config) []config.Problem {
-	return append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(nil)...)
-}
-
-// shownConfig is the configuration in force, as --json prints it.
-type shownConfig struct {
-	Version uint64    `json:"version"`
-	From    string    `json:"from"`
-	Who     string    `json:"who"`
-	At      time.Time `json:"at"`
-	YAML    string    `json:"yaml"`
-}
-
 func configShowCommand() *cobra.Command {
 	as := cli.ForPeople
 	cmd := &cobra.Command{
@@ -180,7 +140,7 @@ comments. Secrets stand in it by reference only.`,
 				if err != nil {
 					return err
 				}
-				return showConfig(cmd.OutOrStdout(), shownConfig{v.Number, v.From, v.Who, v.At, v.YAML}, as)
+				return showConfig(cmd.OutOrStdout(), v.Shown(), as)
 			})
 		},
 	}
@@ -188,7 +148,7 @@ comments. Secrets stand in it by reference only.`,
 	return cmd
 }
 
-func showConfig(out io.Writer, c shownConfig, as cli.Format) error {
+func showConfig(out io.Writer, c control.ShownVersion, as cli.Format) error {
 	if as == cli.AsJSON {
 		return cli.PrintJSON(out, c)
 	}

@@ -1,30 +1,19 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 )
-
-// historyJSON is one version, as --json prints it.
-type historyJSON struct {
-	Version uint64    `json:"version"`
-	At      time.Time `json:"at"`
-	Who     string    `json:"who"`
-	From    string    `json:"from"`
-	Changes int       `json:"changes"`         // from the version before
-	Error   string    `json:"error,omitempty"` // why it cannot be read, and is not followed
-}
 
 func configHistoryCommand() *cobra.Command {
 	as := cli.ForPeople
@@ -52,7 +41,7 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 	t := &cli.Table{}
 	t.Row("VERSION", "WHEN", "WHO", "FROM", "CHANGES")
 	for _, entry := range slices.Backward(entries) {
-		h := historyOf(entry)
+		h := control.PastVersionOf(entry)
 		if as == cli.AsJSON {
 			if err := cli.PrintJSON(out, h); err != nil {
 				return err
@@ -68,14 +57,6 @@ func listHistory(out io.Writer, entries []jetstream.KeyValueEntry, as cli.Format
 		return nil
 	}
 	return t.Print(out)
-}
-
-func historyOf(entry jetstream.KeyValueEntry) historyJSON {
-	v, err := control.ReadVersion(entry)
-	if err != nil {
-		return historyJSON{Version: entry.Revision(), At: entry.Created(), Error: "not valid: no weir follows it"}
-	}
-	return historyJSON{Version: v.Number, At: v.At, Who: v.Who, From: v.From, Changes: v.Changes}
 }
 
 func configRollbackCommand() *cobra.Command {
@@ -100,7 +81,7 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				p, err := rollback(entries, wanted)
+				p, err := proposal.Earlier(entries, wanted)
 				if err != nil {
 					return err
 				}
@@ -108,7 +89,8 @@ text. The file it once came from is not touched; weir serve applies that only on
 				if err != nil {
 					return err
 				}
-				return p.apply(cmd, c, store, how)
+				p.Who = cli.User()
+				return how.apply(cmd, c, store, p)
 			})
 		},
 	}
@@ -116,35 +98,4 @@ text. The file it once came from is not touched; weir serve applies that only on
 	how.confirm.Add(cmd.Flags())
 	how.as.Add(cmd.Flags(), "one JSON object")
 	return cmd
-}
-
-// rollback proposes the wanted version of a history, 0 for the one before that in force.
-func rollback(entries []jetstream.KeyValueEntry, wanted uint64) (*proposal, error) {
-	p := &proposal{}
-	var target *control.Version
-	for _, entry := range slices.Backward(entries) {
-		p.last = max(p.last, entry.Revision())
-		v, err := control.ReadVersion(entry)
-		switch {
-		case err != nil && entry.Revision() == wanted:
-			return nil, fmt.Errorf("version %d cannot be applied: %w", wanted, err)
-		case err != nil:
-			continue
-		case p.current == nil:
-			p.current = v
-		case wanted == 0 && target == nil:
-			target = v
-		}
-		if v.Number == wanted {
-			target = v
-		}
-	}
-	switch {
-	case target == nil && wanted == 0:
-		return nil, cli.NotFound(errors.New("there is no version before the present one"))
-	case target == nil:
-		return nil, cli.NotFound(fmt.Errorf("version %d is not kept: `weir config history` lists those that are", wanted))
-	}
-	p.from, p.text, p.config = fmt.Sprintf("version %d", target.Number), target.YAML, target.Config
-	return p, nil
 }

@@ -28,7 +28,7 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 		RunE:    group,
 	}
 	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadReconcileCommand(),
-		deadPurgeCommand(), deadExportCommand())
+		deadPurgeCommand(), deadExportCommand(), deadTasksCommand(), deadTaskCommand(), deadStopCommand(), deadResumeCommand())
 	return cmd
 }
 

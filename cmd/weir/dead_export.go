@@ -55,7 +55,7 @@ where it is none, in base64. --raw writes nothing but the bodies, each with a li
 				return writeTo(cmd.OutOrStdout(), out, func(w io.Writer) error {
 					written, err := exportLetters(ctx, c, cmd, scope, func(k *deadletter.Kept) error { return print(w, k) })
 					if err == nil && written == 0 {
-						err = noLetters(selection.Filter)
+						err = cli.NotFound(noLetters(selection.Filter))
 					}
 					return err
 				})

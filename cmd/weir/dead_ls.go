@@ -64,7 +64,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 		return c.Explain(err)
 	}
 	if listed == 0 {
-		return noLetters(filter)
+		return as.Empty(out, noLetters(filter))
 	}
 	if as == cli.AsJSON {
 		return nil
@@ -74,7 +74,7 @@ func listLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.Fi
 
 func noLetters(filter deadletter.Filter) error {
 	if filter == (deadletter.Filter{}) {
-		return cli.NotFound(errors.New("there are no dead letters"))
+		return errors.New("there are no dead letters")
 	}
-	return cli.NotFound(errors.New("no dead letter matches"))
+	return errors.New("no dead letter matches")
 }

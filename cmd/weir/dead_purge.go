@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"weir/bucket"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -43,20 +42,6 @@ to answer it does nothing, and ends with 4.`,
 	return cmd
 }
 
-// purgeJSON is what a purge does or did, as --json prints it.
-type purgeJSON struct {
-	DryRun      bool       `json:"dry_run"`
-	Letters     int        `json:"letters"`
-	Bytes       int64      `json:"bytes"`
-	Oldest      *time.Time `json:"oldest,omitempty"`
-	Newest      *time.Time `json:"newest,omitempty"`
-	Billed      int        `json:"billed"`
-	MaybeBilled int        `json:"maybe_billed"`
-	Cost        string     `json:"cost"` // of deleting: nothing is called
-	DurationMS  int64      `json:"duration_ms"`
-	Purged      int        `json:"purged"`
-}
-
 // purge counts, asks, deletes, tells.
 func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.Connection, scope *deadletter.Scope) error {
 	found, err := scope.Contents(ctx)
@@ -64,9 +49,9 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.C
 		return c.Explain(err)
 	}
 	if found.Letters == 0 {
-		return noLetters(f.chosen.Filter)
+		return cli.NotFound(noLetters(f.chosen.Filter))
 	}
-	told := purgeTold(found, f.every)
+	told := letters.PurgeOf(found, f.every)
 	if f.dryRun {
 		told.DryRun = true
 		return f.print(cmd, told)
@@ -85,31 +70,18 @@ func (f *purgeFlags) purge(ctx context.Context, cmd *cobra.Command, c *connect.C
 	return errors.Join(f.finish(cmd, c, told), c.Explain(err))
 }
 
-func purgeTold(found *deadletter.Contents, rate *bucket.Rate) *purgeJSON {
-	told := &purgeJSON{
-		Letters: found.Letters, Bytes: found.Bytes, Oldest: new(found.Oldest.UTC()), Newest: new(found.Newest.UTC()),
-		Billed: found.Billed, MaybeBilled: found.Maybe, Cost: config.Money(0).String(),
-	}
-	if rate != nil {
-		told.DurationMS = int64(float64(found.Letters-1) * rate.Per.Seconds() * 1e3 / float64(rate.Count))
-	}
-	return told
-}
-
 // finish tells what was purged, here and to whoever listens.
-func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *purgeJSON) error {
+func (f *purgeFlags) finish(cmd *cobra.Command, c *connect.Connection, told *letters.Purge) error {
 	if told.Purged > 0 {
-		e := deadletter.Event{Type: deadletter.PurgedEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: cli.User(), Selection: f.said(), Letters: told.Purged,
-		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
+		about := letters.Operation{Who: cli.User(), API: f.api, Key: f.key, Selection: f.said()}
+		if err := about.TellPurged(context.WithoutCancel(cmd.Context()), c, told.Purged); err != nil {
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: purged, but the notification could not be stored: %v\n", err)
 		}
 	}
 	return f.print(cmd, told)
 }
 
-func (f *purgeFlags) print(cmd *cobra.Command, told *purgeJSON) error {
+func (f *purgeFlags) print(cmd *cobra.Command, told *letters.Purge) error {
 	if f.as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), told)
 	}

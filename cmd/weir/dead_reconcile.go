@@ -116,7 +116,7 @@ func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *dea
 		}
 	}
 	if len(p.letters)+len(p.skipped) == 0 {
-		return nil, noLetters(f.chosen.Filter)
+		return nil, cli.NotFound(noLetters(f.chosen.Filter))
 	}
 	for _, d := range each {
 		p.takes += d // one letter is asked about after another

@@ -2,43 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"time"
 
-	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
-
-	"github.com/nats-io/nats.go/jetstream"
 )
-
-// rightWait is how long a command waits for the right to end letters: one after another may be asked about meanwhile.
-const rightWait = time.Minute
 
 // takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
 // alive. Give it back.
 func takeLetterRight(ctx context.Context, c *connect.Connection) (*deadletter.Right, error) {
-	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", connect.ControlBucket))
-	} else if err != nil {
-		return nil, c.Explain(err)
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "somewhere"
 	}
-	waiting, cancel := context.WithTimeout(ctx, rightWait)
-	defer cancel()
-	right, err := deadletter.TakeRight(waiting, kv, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
-	var held *lease.HeldError
-	if errors.As(err, &held) {
-		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
-	} else if err != nil {
-		return nil, c.Explain(err)
-	}
-	return right, nil
+	return letters.TakeRight(ctx, c, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
 }

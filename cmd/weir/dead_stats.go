@@ -33,6 +33,9 @@ func deadStatsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if len(counts) == 0 {
+					return as.Empty(cmd.OutOrStdout(), noLetters(filter))
+				}
 				return printCounts(cmd.OutOrStdout(), counts, as, time.Now())
 			})
 		},
@@ -62,9 +65,6 @@ func countLetters(c *connect.Connection, cmd *cobra.Command, filter deadletter.F
 	}
 	if err != nil {
 		return nil, c.Explain(err)
-	}
-	if len(counts) == 0 {
-		return nil, noLetters(filter)
 	}
 	return counts, nil
 }

@@ -48,7 +48,6 @@ func showHelp(cmd *cobra.Command, args []string) error {
 		return cli.Usage(noHelp(cmd.Root(), args))
 	}
 	about.InitDefaultHelpFlag()
-	about.InitDefaultVersionFlag()
 	if err := about.Help(); err != nil {
 		return fmt.Errorf("write the help: %w", err)
 	}

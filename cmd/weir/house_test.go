@@ -4,19 +4,23 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"weir/ingest/await"
 )
 
 // rooms are the packages of weir from the lowest to the highest, with what each may import of the others. What stands in no
 // line may not be imported: a new room, or a new way between two, is decided here.
 var rooms = []struct{ room, imports string }{
 	{"ingest/await", ""},
-	{"ingest", ""},
+	{"ingest/client", ""},
+	{"ingest", "ingest/client"},
 	{"bucket/fault", ""},
 	{"bucket/internal/keyhash", ""},
 	{"bucket/natstest", ""},
@@ -52,23 +56,28 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/demo", "bucket cmd/internal/fakeapi cmd/internal/machine cmd/internal/serving cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
 	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
-	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/history", "dispatcher dispatcher/schedule"},
+	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/history bucket"},
 	{"cmd/weir/internal/plan", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},
 	{"cmd/weir/internal/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/spend", "bucket dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/status", "ingest deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
 	{"cmd/weir/internal/doctor", "bucket bucket/redisstore cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/status"},
 	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
-	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
+	{"cmd/weir/internal/api", "ingest bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline cmd/weir/internal/history bucket cmd/weir/internal/proposal"},
+	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
 	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded"},
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/witness", "bucket/stream"},
+	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp"},
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
-	{"cmd/weir/internal/worker", "cmd/weir/internal/otlp ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore"},
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir
 }
 
 // forTests are what only tests import.
@@ -177,13 +186,52 @@ func TestTortureIsNotShipped(t *testing.T) {
 	}
 }
 
-// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in one benchmark, and in nothing that is shipped but weir bench.
+// TestDeadCodeIsLeftOut: where something that is linked in looks methods up by a name it has at run time, as templates do, the linker
+// keeps every exported method of every type: a quarter of the binary.
+func TestDeadCodeIsLeftOut(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(await.Build(t), "go", "build", "-trimpath", "-ldflags=-dumpdep", "-o", os.DevNull, "weir/cmd/weir").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go build: %v\n%.2000s", err, out)
+	}
+	reached, lines := map[string]string{}, 0 // from whom, the first time
+	for line := range strings.Lines(string(out)) {
+		from, to, is := strings.Cut(strings.TrimSpace(line), " -> ")
+		if !is {
+			continue
+		}
+		lines++
+		from, to = plainSymbol(from), strings.TrimSpace(to)
+		if _, known := reached[plainSymbol(to)]; !known {
+			reached[plainSymbol(to)] = from
+		}
+		if strings.HasSuffix(to, "<ReflectMethod>") {
+			way := to
+			for at := from; at != "" && at != "main.main" && len(way) < 3000; at = reached[at] {
+				way = at + " -> " + way
+			}
+			t.Fatalf("all exported methods are linked in, because of\n%s", way)
+		}
+	}
+	if lines < 10_000 || reached["main.rootCommand"] == "" {
+		t.Errorf("the linker told of %d references, and not of main.rootCommand: mend this test", lines)
+	}
+}
+
+// plainSymbol is a symbol without what the linker says of it.
+func plainSymbol(symbol string) string {
+	name, _, _ := strings.Cut(strings.TrimSpace(symbol), " <")
+	return name
+}
+
+// TestOthersAreOnlyMeasured: what weir is compared with stands beside it in a module of its own, and in nothing that is shipped but weir
+// bench. golang.org/x/time is linked in with nats-server anyway.
 func TestOthersAreOnlyMeasured(t *testing.T) {
 	homes := map[string][]string{
-		"github.com/go-redis/redis_rate/": {"bucket/redisstore/beside_test.go"},
-		"github.com/throttled/throttled/": {"bucket/redisstore/beside_test.go"},
+		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
+		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
 		"golang.org/x/time/rate": {
-			"bucket/redisstore/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
+			"deploy/bench/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
 			"cmd/weir/internal/console/failures.go", // guesses at a token are no calls
 		},
 	}
@@ -194,6 +242,15 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 			}
 		}
 	})
+	required, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range homes {
+		if !strings.HasPrefix(dependency, "golang.org/") && strings.Contains(string(required), dependency) {
+			t.Errorf("go.mod requires %s", dependency)
+		}
+	}
 }
 
 // TestNoGRPC: what it takes to send traces over gRPC is larger than weir's own code.

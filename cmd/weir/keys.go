@@ -70,7 +70,7 @@ func checkAPI(c *connect.Connection, cmd *cobra.Command, name string) error {
 }
 
 func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format) error {
-	talk := cmd.ErrOrStderr()
+	talk, out := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	if g.Missing > 0 {
 		_, _ = fmt.Fprintf(talk, "weir: nobody answered for %d of the %d partitions of %s: their buckets are not listed\n", g.Missing, g.Partitions, api)
 	}
@@ -79,9 +79,8 @@ func printKeys(cmd *cobra.Command, api string, g *control.KeyList, as cli.Format
 	}
 	buckets := slices.Concat(g.Buckets, g.Resting)
 	if len(buckets) == 0 {
-		return cli.NotFound(fmt.Errorf("no job waits for %s: every bucket is empty", api))
+		return as.Empty(out, fmt.Errorf("no job waits for %s: every bucket is empty", api))
 	}
-	out := cmd.OutOrStdout()
 	if as == cli.AsJSON {
 		for _, k := range buckets {
 			if err := cli.PrintJSON(out, k); err != nil {

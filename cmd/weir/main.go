@@ -59,14 +59,14 @@ func rootCommand() *cobra.Command {
 		Long: `weir takes jobs for paid APIs from NATS, queues them, and makes the calls: never too fast, never too often, never twice.
 
 Commands that look at a running weir find its NATS server by WEIR_NATS_URL, or else by WEIR_NATS_LISTEN (default
-` + connect.DefaultURL + `), with WEIR_NATS_CREDS and WEIR_NATS_CA where it asks for them. Data goes to stdout, all else to stderr.
+` + connect.DefaultURL + `), or by a context of the nats command that WEIR_NATS_CONTEXT names. "weir help environment" has the ways to
+sign in. Data goes to stdout, all else to stderr.
 
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 not found or empty, 4 refused, 5 the server cannot be reached.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       cli.Version(),
 	}
-	root.SetVersionTemplate("weir {{.Version}}\n")
+	addVersionFlag(root)
 	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(demoCommand(), serveCommand(), statusCommand(), submitCommand(), keysCommand(), showCommand(), jobCommand(),
 		pauseCommand(), resumeCommand(), cancelCommand(), deadCommand(), resultsCommand(), eventsCommand(), configCommand(),

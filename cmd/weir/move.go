@@ -17,7 +17,7 @@ in their order, under their sequences and ids, with retry marks, intents and the
 none is called twice.
 
 Stop weir first. --from is the data directory of a weir with the server inside, or the address of a server; --to is the
-address of the new one, by default WEIR_NATS_URL, which has WEIR_NATS_CREDS, WEIR_NATS_CA and WEIR_REPLICAS as for serve.
+address of the new one, by default WEIR_NATS_URL, which has its way to sign in and WEIR_REPLICAS as for serve.
 The user needs the role mover of deploy/nats, and WEIR_NATS_INBOX that role's prefix of inboxes.
 
 It can be broken off at any time and run again. Until it is done, weir starts on neither server; when it is done, only

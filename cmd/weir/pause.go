@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"time"
 
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/ingest"
@@ -28,7 +26,7 @@ which ends by itself, the later one stands. ` + "`weir status`" + ` lists what i
 		Example: "  weir pause credit-check --why 'invoice does not add up'\n  weir pause sms tenant.42 --for 2h",
 		Args:    cli.Takes("API", "[KEY]"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			lasts, err := readLasting(lasting)
+			lasts, err := control.ReadLasting(lasting)
 			if err != nil {
 				return cli.Usage(fmt.Errorf("--for %w", err))
 			}
@@ -41,27 +39,6 @@ which ends by itself, the later one stands. ` + "`weir status`" + ` lists what i
 	cmd.Flags().StringVar(&lasting, "for", lasting, "how long, as in 90s, 2h or 1d; without it until it is resumed")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
-}
-
-// Bounds of a pause that ends by itself.
-const (
-	shortestPause = time.Second
-	longestPause  = 366 * 24 * time.Hour
-)
-
-// readLasting reads how long a pause lasts; 0 for no text.
-func readLasting(text string) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
-	}
-	lasts, err := config.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as 90s, 2h or 1d", text)
-	}
-	if lasts < shortestPause || lasts > longestPause {
-		return 0, fmt.Errorf("%s is not within 1s to 366d", text)
-	}
-	return lasts, nil
 }
 
 func resumeCommand() *cobra.Command {
@@ -95,7 +72,7 @@ func sayToAll(cmd *cobra.Command, args []string, as cli.Format, say func(c *conn
 	}
 	var o *control.OperatorCommand
 	err := aboutAPI(cmd, args[0], func(c *connect.Connection) (err error) {
-		if o, err = control.NewOperatorCommand(cmd.Context(), c, args[0], key); err != nil {
+		if o, err = control.NewOperatorCommand(cmd.Context(), c, cli.User(), args[0], key); err != nil {
 			return err
 		}
 		return say(c, o)

@@ -57,14 +57,6 @@ func resultRow(r *ledger.Result, when string) []string {
 	return []string{strconv.FormatUint(r.Seq, 10), when, r.API, orDash(r.Key), r.Job, strconv.Itoa(r.Status), strconv.Itoa(r.Size)}
 }
 
-// explainResults gives an error of reading results its exit code.
-func explainResults(c *connect.Connection, err error) error {
-	if errors.Is(err, ledger.ErrNoResults) {
-		return cli.NotFound(err)
-	}
-	return c.Explain(err)
-}
-
 func resultsListCommand() *cobra.Command {
 	flags, job, limit, as := resultFlags{}, "", 100, cli.ForPeople
 	cmd := &cobra.Command{
@@ -115,9 +107,9 @@ func listResults(c *connect.Connection, cmd *cobra.Command, filter ledger.Result
 	})
 	switch {
 	case err != nil:
-		return explainResults(c, err)
+		return timeline.ExplainResults(c, err)
 	case listed == 0:
-		return cli.NotFound(errors.New("no result is kept, or none matches"))
+		return as.Empty(out, errors.New("no result is kept, or none matches"))
 	case as == cli.AsJSON:
 		return nil
 	}
@@ -152,35 +144,9 @@ results: name one by --api and --key.`,
 }
 
 func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFilter, scan int, as cli.Format) error {
-	var found []ledger.Result
-	reach, err := ledger.NewestResults(cmd.Context(), c.JetStream, filter, scan, func(r ledger.Result) error {
-		for i := range found {
-			if found[i].API == r.API && found[i].Key == r.Key {
-				return nil // of the same job, redriven since
-			}
-		}
-		if found = append(found, r); filter.Key != "" {
-			return stream.ErrEnough
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return explainResults(c, err)
-	case len(found) == 0 && !reach.All:
-		return cli.NotFound(fmt.Errorf("job %s has none of the newest %s, which reach back to %s: --scan 0 looks further", cli.Visible(filter.Job),
-			cli.Count(reach.Read, "result"), cli.ClockTime(reach.From)))
-	case len(found) == 0:
-		return cli.NotFound(fmt.Errorf("no result of job %s is kept: `weir job` says what became of it", cli.Visible(filter.Job)))
-	case len(found) > 1:
-		return cli.Refused(fmt.Errorf("%d jobs of this id have results: name one by --api and --key (%s/%s, %s/%s)", len(found),
-			found[0].API, cli.Visible(found[0].Key), found[1].API, cli.Visible(found[1].Key)))
-	}
-	r, err := ledger.ResultAt(cmd.Context(), c.JetStream, found[0].Seq)
+	r, err := timeline.FindResult(cmd.Context(), c, filter, scan)
 	if err != nil {
-		return c.Explain(err)
-	} else if r == nil {
-		return cli.NotFound(errors.New("the result has gone this moment: it was too old, or its stream is full"))
+		return err
 	}
 	if as == cli.AsJSON {
 		return cli.PrintJSON(cmd.OutOrStdout(), timeline.ResultOf(r))
@@ -216,7 +182,7 @@ server comes back. With --json each line has the body.`,
 				return err
 			}
 			return tailing(cmd, limit, func(ctx context.Context, c *connect.Connection, one func(json any, row []string) error) error {
-				return explainResults(c, ledger.FollowResults(ctx, c.JetStream, filter, func(r ledger.Result) error {
+				return timeline.ExplainResults(c, ledger.FollowResults(ctx, c.JetStream, filter, func(r ledger.Result) error {
 					return one(timeline.ResultOf(&r), resultRow(&r, cli.ClockTime(r.Stored)))
 				}))
 			}, as)

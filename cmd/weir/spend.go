@@ -51,7 +51,7 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 				return cli.Usage(fmt.Errorf("--since %w", err))
 			}
 			if since == "" {
-				from = usualSince(spend.By(by), now)
+				from = spend.UsualSince(spend.By(by), now)
 			}
 			return connect.With(func(c *connect.Connection) error {
 				if api != "" {
@@ -73,18 +73,6 @@ It reads every record of the period, and of the budgets' windows: about 100,000 
 	cmd.Flags().IntVar(&limit, "limit", limit, "how many lines to list, the dearest; 0 for all")
 	as.Add(cmd.Flags(), "one JSON object")
 	return cmd
-}
-
-// spendDays is how many days are told where nobody says since when.
-const spendDays = 31
-
-// usualSince is from when on is told what was spent where nobody says.
-func usualSince(by spend.By, now time.Time) time.Time {
-	today := now.UTC().Truncate(24 * time.Hour)
-	if by == spend.ByDay {
-		return today.AddDate(0, 0, 1-spendDays)
-	}
-	return today
 }
 
 // addUp adds up what was spent, with what a running weir says of the budgets, if one answers.

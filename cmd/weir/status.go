@@ -70,7 +70,7 @@ func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, li
 	}
 	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
 	defer cancel()
-	a, err := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: usualSince(spend.ByAPI, s.At), Now: s.At})
+	a, err := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, s.At), Now: s.At})
 	if err != nil {
 		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", err)
 		return s, nil //nolint:nilerr // the rest is of use without

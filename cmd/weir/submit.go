@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -194,13 +193,13 @@ func (f *submitFlags) submission(stdin io.Reader) (ingest.Submission, error) {
 func readData(data string, stdin io.Reader) ([]byte, error) {
 	switch {
 	case data == "-", data == "@-":
-		body, err := io.ReadAll(stdin)
+		body, err := cli.ReadAll(stdin, cli.MostBody)
 		if err != nil {
 			return nil, fmt.Errorf("--data: %w", err)
 		}
 		return body, nil
 	case strings.HasPrefix(data, "@"):
-		body, err := os.ReadFile(data[1:])
+		body, err := cli.ReadFile(data[1:], cli.MostBody)
 		if err != nil {
 			return nil, fmt.Errorf("--data: %w", err)
 		}

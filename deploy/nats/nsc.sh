@@ -25,6 +25,7 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub 'weir.events.>' \
   --allow-pub 'weir.results.>' \
   --allow-pub 'weir.calls.>' \
+  --allow-pub 'weir.operator.redrive.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$KV.weir_leases.>' \
@@ -43,6 +44,7 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
+  --allow-pub 'weir.operator.>,$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
   --allow-sub 'weir.jobs.>' \
   --allow-sub 'weir.operator.>' \

@@ -39,6 +39,8 @@ type ResultFilter struct {
 	Key   string // needs an API
 	Job   string
 	Since time.Time // stored then or later
+	// Before is a sequence: only what was stored before. 0: all.
+	Before uint64
 }
 
 func (f *ResultFilter) subject() string {
@@ -54,7 +56,7 @@ func (f *ResultFilter) subject() string {
 // NewestResults gives the results that f chooses to take, the newest first and without their bodies, until take fails; with
 // stream.ErrEnough in order. It looks at most messages at most, 0 being no bound. It fails with ErrNoResults.
 func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, most int, take func(Result) error) (stream.Reach, error) {
-	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Most: most, Bare: true}
+	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		if r, ok := parseResult(msg.Subject(), msg.Headers()); ok && (f.Job == "" || r.Job == f.Job) {
 			r.Seq, r.Stored = meta.Sequence.Stream, meta.Timestamp

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/deadletter"
 )
 
 // ErrNoLedger says that no call was ever recorded on a server.
@@ -107,6 +108,31 @@ func Read(ctx context.Context, js jetstream.JetStream, f Filter, take func(c *Re
 	return unreadable, nil
 }
 
+// Place is where a reading of the ledger begins: behind a sequence, or where a time is given at what was stored then or later.
+type Place struct {
+	After uint64
+	Since time.Time
+}
+
+// ReadFrom gives every record from a place on that is there now to take, in order. Those that nobody can read are left out; a server
+// without a ledger has none. It blocks until all are read, or ctx ends.
+func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
+	p := portion{stream: CallsStream, subject: CallsPrefix + ">", since: from.Since, after: from.After}
+	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil
+	}
+	err := p.readAll(ctx, js, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if c, err := readRecord(msg, meta); err == nil {
+			take(c)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	return nil
+}
+
 // ReadCharges gives the records of an api that stand behind one sequence of the ledger and not behind another, in order. It
 // fails with ErrUnreadable at one that it cannot read. It blocks until all are read, or ctx ends.
 func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after, last uint64, take func(c *Record, seq uint64)) error {
@@ -127,4 +153,42 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after,
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil
+}
+
+// ReadSince gives the records that a redrive asks for, in the order they were stored, and returns a sequence up to which it has read them.
+// A ledger that does not reach to q.After has lost its end, and is read whole. Records that nobody can read are left out, and of a ledger
+// that is not there nothing. It blocks until all are read, or ctx ends.
+func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
+	source, err := js.Stream(ctx, CallsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	last := source.CachedInfo().State.LastSeq
+	if last == q.After && q.Since.IsZero() {
+		return last, nil
+	}
+	p := portion{since: q.Since, after: q.After}
+	if last < q.After {
+		p.after = 0
+	}
+	from := p.from()
+	from.FilterSubjects = []string{CallsOf(q.API)}
+	if q.Keys != nil {
+		from.FilterSubjects = nil
+		for _, key := range q.Keys {
+			from.FilterSubjects = append(from.FilterSubjects, (&Record{API: q.API, Key: key}).Subject())
+		}
+	}
+	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: from, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if c, err := readRecord(msg, meta); err == nil {
+			take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Stored: c.Stored})
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	return last, nil
 }

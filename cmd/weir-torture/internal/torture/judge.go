@@ -195,7 +195,7 @@ func (e *Evidence) judgeLetter(r *Report, l Letter, called map[string]bool) {
 func (e *Evidence) stampError() time.Duration { return 2 * e.HeldUp }
 
 // judgeOrder looks at the first calls of each key. What arrives later than a job accepted after it by less than the jitter
-// was late, not out of order; nor is what the network lost the first time.
+// was late, not out of order; nor is what the network lost the first time, or what a kill kept from being sent while it was late.
 func (e *Evidence) judgeOrder(r *Report) {
 	seq := map[string]string{}
 	for _, p := range e.Receipts {
@@ -209,8 +209,8 @@ func (e *Evidence) judgeOrder(r *Report) {
 	}
 	wrong, _ := fakeapi.Order(e.Arrivals, func(a *fakeapi.Arrival) string { return seq[jobOf(a)] }, fakeapi.FirstAttempts)
 	for _, w := range wrong {
-		switch late := time.Duration(w.After.At - w.Before.At); {
-		case late < e.jitter()+e.stampError(), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
+		switch late, allowed := time.Duration(w.After.At-w.Before.At), e.jitter()+e.stampError(); {
+		case late < allowed, e.cutShort(w.Before.At, w.After.At, allowed), e.spoiltAt(w.Before.At, w.After.At), e.cutBefore(&w.After, arrived[jobOf(&w.After)]):
 			r.Overtaken++
 		default:
 			r.OutOfOrder++

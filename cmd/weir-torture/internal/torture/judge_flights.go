@@ -63,8 +63,32 @@ func (o *Options) namesUnknown() bool {
 func (e *Evidence) underWay(calls []*fakeapi.Arrival, slack time.Duration) bool {
 	return slices.ContainsFunc(calls, func(a *fakeapi.Arrival) bool {
 		return slices.ContainsFunc(e.Kills, func(k Kill) bool {
-			at := k.At.Sub(e.Began)
-			return k.What != "server" && time.Duration(a.At)-slack <= at && (a.End == 0 || at <= time.Duration(a.End)+slack)
+			from, to := e.died(k)
+			return k.What != "server" && time.Duration(a.At)-slack <= to && (a.End == 0 || from <= time.Duration(a.End)+slack)
 		})
+	})
+}
+
+// died is between when and when of the ledger a process has ended. One that was killed by the torture ended then. Of one that ended itself
+// at a point the torture hears when the machine lets it, and that it lived is known of its last call.
+func (e *Evidence) died(k Kill) (from, to time.Duration) {
+	to = k.At.Sub(e.Began)
+	if k.Point == "" {
+		return to, to
+	}
+	for i := range e.Arrivals {
+		if at := time.Duration(e.Arrivals[i].At); at <= to {
+			from = max(from, at)
+		}
+	}
+	return from, to
+}
+
+// cutShort reports whether weir was killed while a call could still be late: between two calls, and so soon after the first that the
+// second, which had its slot before, need not have been sent.
+func (e *Evidence) cutShort(first, second int64, late time.Duration) bool {
+	return slices.ContainsFunc(e.Kills, func(k Kill) bool {
+		from, to := e.died(k)
+		return k.What != "server" && time.Duration(first) <= to && to <= time.Duration(second) && from < time.Duration(first)+late
 	})
 }

@@ -62,6 +62,13 @@ func lostInCut(e *Evidence, calls int) {
 	e.Spoilt = []span{{e.Began.Add(-time.Minute), e.Began.Add(-50 * time.Second)}}
 }
 
+// overKill has a job called in the first place after a kill that came so long after the call of one that had been taken after it.
+func overKill(e *Evidence, later time.Duration) {
+	e.Receipts[2].Seq, e.Receipts[5].Seq = 10, 4
+	e.HeldUp = 150 * time.Millisecond
+	e.Kills[0].At = e.Began.Add(time.Duration(e.Arrivals[2].At) + later)
+}
+
 func call(n int, id string, at time.Duration) fakeapi.Arrival {
 	return fakeapi.Arrival{
 		Number: int64(n + 1), At: int64(at), End: int64(at) + 1, Key: "k", Body: fmt.Appendf(nil, `{"id":%q}`, id), Ending: fakeapi.Answered,
@@ -101,7 +108,9 @@ func TestJudge(t *testing.T) {
 			again.Billed, again.Fields[0].Value = false, "other"
 			e.Arrivals = append(e.Arrivals, again)
 		}, "called twice"},
-		{"out of order", false, func(e *Evidence) { e.Receipts[2].Seq, e.Receipts[5].Seq = 10, 4 }, "out of order"},
+		{"out of order", false, func(e *Evidence) { overKill(e, -300*time.Millisecond) }, "out of order"},
+		{"out of order over a kill that came before it could be sent", false, func(e *Evidence) { overKill(e, 400*time.Millisecond) }, ""},
+		{"out of order over a kill, and long before it", false, func(e *Evidence) { overKill(e, 700*time.Millisecond) }, "out of order"},
 		{"out of order, its first call lost in a cut", true, func(e *Evidence) { lostInCut(e, 2) }, ""},
 		{"out of order, and no call lost", true, func(e *Evidence) { lostInCut(e, 1) }, "out of order"},
 		{"overtaken by a little", false, func(e *Evidence) { e.Arrivals[1].At, e.Arrivals[2].At = e.Arrivals[2].At, e.Arrivals[2].At-1 }, ""},

@@ -24,6 +24,14 @@ const (
 	AsJSON    Format = "json" // one object a line
 )
 
+// Empty ends a list in which there is nothing: [] in JSON; else why says what was looked for.
+func (f Format) Empty(w io.Writer, why error) error {
+	if f != AsJSON {
+		return NotFound(why)
+	}
+	return PrintJSON(w, []struct{}{})
+}
+
 // Add makes the flag --json set the format.
 func (f *Format) Add(flags *pflag.FlagSet, usage string) {
 	flags.VarPF(f, "json", "", usage).NoOptDefVal = "true"
@@ -80,7 +88,7 @@ func (t *Table) Print(w io.Writer) error { return t.printCut(w, terminal.Width(w
 // PrintWhole is Print without cutting: for what is told nowhere else.
 func (t *Table) PrintWhole(w io.Writer) error { return t.printCut(w, 0) }
 
-// printCut cuts lines to most characters; 0 is no bound.
+// printCut cuts lines to most columns; 0 is no bound.
 func (t *Table) printCut(w io.Writer, most int) error {
 	var widths []int
 	for _, row := range t.rows {
@@ -88,7 +96,7 @@ func (t *Table) printCut(w io.Writer, most int) error {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			widths[i] = max(widths[i], terminal.Columns(cell))
 		}
 	}
 	for _, row := range t.rows {
@@ -96,7 +104,7 @@ func (t *Table) printCut(w io.Writer, most int) error {
 		for i, cell := range row {
 			line.WriteString(cell)
 			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+				line.WriteString(strings.Repeat(" ", widths[i]-terminal.Columns(cell)+2))
 			}
 		}
 		if _, err := fmt.Fprintln(w, terminal.Cut(strings.TrimRight(line.String(), " "), most)); err != nil {

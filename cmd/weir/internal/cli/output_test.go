@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"weir/cmd/weir/internal/terminal"
 )
 
 func TestBrief(t *testing.T) {
@@ -13,6 +16,25 @@ func TestBrief(t *testing.T) {
 	} {
 		if got := Brief(d); got != want {
 			t.Errorf("%s is written as %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestTableAligns: columns stand below each other whatever is written in them.
+func TestTableAligns(t *testing.T) {
+	var out strings.Builder
+	table := &Table{}
+	table.Row("KEY", "DEPTH")
+	for _, key := range []string{"vip-1", "顧客-7", "Zoe\u0308", "🍕"} {
+		table.Row(key, "1")
+	}
+	if err := table.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		before, _, _ := strings.Cut(strings.Replace(line, "DEPTH", "1", 1), "1\n")
+		if got := terminal.Columns(before); got != len("顧客")/3*2+len("-7  ") {
+			t.Errorf("the second column begins at %d in %q", got, line)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 
 // Change is one difference between two configurations.
 type Change struct {
-	Path string // as in apis.sms.bucket.rate
-	Old  string // empty when the field is new
-	New  string // empty when the field is gone
+	Path string `json:"path"`          // as in apis.sms.bucket.rate
+	Old  string `json:"old,omitempty"` // empty when the field is new
+	New  string `json:"new,omitempty"` // empty when the field is gone
 }
 
 // String writes the change for people: "apis.sms.bucket.rate: 10/s -> 5/s".

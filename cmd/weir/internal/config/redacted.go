@@ -19,14 +19,25 @@ func (s *Settings) Redacted() []Setting {
 	if s.Memory != 0 {
 		memory = FormatSize(s.Memory)
 	}
+	connections := ""
+	if s.NATSConnections > 0 {
+		connections = strconv.Itoa(s.NATSConnections)
+	}
 	return []Setting{
 		{"WEIR_CONFIG", s.Config},
 		{"WEIR_NATS_URL", s.NATSURL.String()},
+		{"WEIR_NATS_CONTEXT", s.NATSContext},
 		{"WEIR_NATS_CREDS", s.NATSCreds.String()},
+		{"WEIR_NATS_NKEY", s.NATSSignIn.Nkey.String()},
+		{"WEIR_NATS_USER", s.NATSSignIn.User.String()},
+		{"WEIR_NATS_PASSWORD", s.NATSSignIn.Password.String()},
+		{"WEIR_NATS_CERT", s.NATSSignIn.Cert},
+		{"WEIR_NATS_KEY", s.NATSSignIn.Key},
 		{"WEIR_NATS_CA", s.NATSCA},
 		{"WEIR_NATS_INBOX", s.NATSInbox},
 		{"WEIR_NATS_LISTEN", s.NATSListen},
 		{"WEIR_NATS_AUTH", string(s.NATSAuth)},
+		{"WEIR_NATS_CONNECTIONS", connections},
 		{"WEIR_DATA_DIR", s.DataDir},
 		{"WEIR_STATE_DIR", s.StateDir},
 		{"WEIR_DURABILITY", string(s.Durability)},

@@ -17,12 +17,15 @@ import (
 // Settings are what the environment says about this process.
 type Settings struct {
 	Config          string // path of the configuration file, empty for none
+	NATSContext     string // name of a context of the nats command, empty: none. What it says is in the fields below
 	NATSURL         Secret // empty: a server runs inside the process
 	NATSCreds       Secret // path of a credentials file
+	NATSSignIn      SignIn
 	NATSCA          string // path of a CA file
 	NATSInbox       string // prefix of the subjects that answers come to: _INBOX unless set
 	NATSListen      string // host:port of the embedded server
 	NATSAuth        NATSAuth
+	NATSConnections int // of producers to the embedded server at a time, 0: as many as the memory has room for
 	DataDir         string
 	StateDir        string // what this machine remembers beside the store, empty: nothing
 	Durability      Durability
@@ -42,6 +45,8 @@ type Settings struct {
 	// Restored and Moved are an operator's word on this start, given by flags: the store was put back from a backup, or is that of the weir
 	// that was stopped, in another place. Counted says that limits go by what a restored store has counted.
 	Restored, Moved, Counted bool
+
+	ofContext map[string]string // variable → the field of the context that is in its place
 
 	// Warnings are what is allowed and probably not meant.
 	Warnings []Problem
@@ -112,11 +117,18 @@ func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 type environment struct {
 	Config          string
 	NatsURL         string `split_words:"true"`
+	NatsContext     string `split_words:"true"`
 	NatsCreds       string `split_words:"true"`
+	NatsNkey        string `split_words:"true"`
+	NatsUser        string `split_words:"true"`
+	NatsPassword    string `split_words:"true"`
+	NatsCert        string `split_words:"true"`
+	NatsKey         string `split_words:"true"`
 	NatsCA          string `split_words:"true"`
 	NatsInbox       string `split_words:"true"`
 	NatsListen      string `split_words:"true"`
 	NatsAuth        string `split_words:"true"`
+	NatsConnections string `split_words:"true"`
 	DataDir         string `split_words:"true"`
 	StateDir        string `split_words:"true"`
 	Durability      string
@@ -135,7 +147,7 @@ type environment struct {
 }
 
 // ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
-// file system only to see whether weir.yaml, the credentials and the CA file are there.
+// file system only for a context of the nats command, and to see whether weir.yaml and the files to sign in by are there.
 func ReadSettings() (*Settings, error) { return ReadSettingsFor("") }
 
 // ReadSettingsFor is ReadSettings with another address in the place of WEIR_NATS_URL, unless it is empty.
@@ -148,14 +160,18 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		env.NatsURL = address
 	}
 	v := &variables{}
+	to := v.natsServer(env)
 	s := &Settings{
 		Config:          configFile(env.Config),
-		NATSURL:         variable(v, "WEIR_NATS_URL", env.NatsURL, "", natsURL),
-		NATSCreds:       variable(v, "WEIR_NATS_CREDS", env.NatsCreds, "", secretFile),
-		NATSCA:          variable(v, "WEIR_NATS_CA", env.NatsCA, "", readableFile),
-		NATSInbox:       variable(v, "WEIR_NATS_INBOX", env.NatsInbox, "_INBOX", inboxPrefix),
+		NATSContext:     env.NatsContext,
+		NATSURL:         to.NATSURL,
+		NATSCreds:       to.NATSCreds,
+		NATSSignIn:      to.NATSSignIn,
+		NATSCA:          to.NATSCA,
+		NATSInbox:       to.NATSInbox,
 		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
 		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
+		NATSConnections: int(variable(v, "WEIR_NATS_CONNECTIONS", env.NatsConnections, "", wholeIn(1, 1_000_000))),
 		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
 		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
 		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
@@ -169,10 +185,11 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
 		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
 		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
+		ofContext:       to.ofContext,
 	}
 	s.StateDir = variable(v, "WEIR_STATE_DIR", env.StateDir, besideData(s.DataDir, env), anyText)
 	replicas, most := "3", int64(5)
-	if env.NatsURL == "" {
+	if env.NatsURL == "" && env.NatsContext == "" {
 		replicas, most = "1", 1
 	}
 	s.Replicas = int(variable(v, "WEIR_REPLICAS", env.Replicas, replicas, wholeIn(1, 5)))
@@ -279,7 +296,7 @@ func configFile(text string) string {
 // besideData is where the state goes that is kept beside the store: into the data directory. With a server elsewhere there need not be one,
 // and none is made unless it is named.
 func besideData(data string, env environment) string {
-	if env.NatsURL != "" && env.DataDir == "" {
+	if (env.NatsURL != "" || env.NatsContext != "") && env.DataDir == "" {
 		return ""
 	}
 	return filepath.Join(data, "state")

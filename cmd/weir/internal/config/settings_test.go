@@ -66,7 +66,7 @@ func TestSettingsRead(t *testing.T) {
 	writeSecret(t, file, "x")
 	for name, text := range map[string]string{
 		"WEIR_CONFIG": "other.yaml", "WEIR_NATS_URL": "nats://a:4222, tls://b", "WEIR_NATS_CREDS": file, "WEIR_NATS_CA": file,
-		"WEIR_NATS_LISTEN": ":0", "WEIR_NATS_AUTH": "required", "WEIR_DATA_DIR": "/data", "WEIR_DURABILITY": "interval",
+		"WEIR_NATS_LISTEN": ":0", "WEIR_NATS_AUTH": "required", "WEIR_NATS_CONNECTIONS": "500", "WEIR_DATA_DIR": "/data", "WEIR_DURABILITY": "interval",
 		"WEIR_REDIS_URL": "rediss://:hunter2@redis/1?db=2", "WEIR_REPLICAS": "", "WEIR_PARTITIONS": "16",
 		"WEIR_ROLES": " dispatch ", "WEIR_INSTANCE": "weir-0.weir", "WEIR_HTTP_LISTEN": "", "WEIR_LOG_LEVEL": "DEBUG",
 		"WEIR_NATS_INBOX": "_INBOX.worker", "WEIR_HTTP_TOKEN": "0123456789abcdef",
@@ -81,7 +81,7 @@ func TestSettingsRead(t *testing.T) {
 	}
 	want := &Settings{
 		Config: "other.yaml", NATSURL: Secret{"nats://a:4222, tls://b", "nats://a:4222,tls://b"}, NATSCreds: Secret{text: file},
-		NATSCA: file, NATSInbox: "_INBOX.worker", HTTPToken: Secret{text: "0123456789abcdef"}, NATSListen: ":0", NATSAuth: AuthRequired, DataDir: "/data", StateDir: "/data/state", Durability: DurabilityInterval,
+		NATSCA: file, NATSInbox: "_INBOX.worker", HTTPToken: Secret{text: "0123456789abcdef"}, NATSListen: ":0", NATSAuth: AuthRequired, NATSConnections: 500, DataDir: "/data", StateDir: "/data/state", Durability: DurabilityInterval,
 		RedisURL: Secret{"rediss://:hunter2@redis/1?db=2", "rediss://***@redis/1?***"}, Replicas: 3, Partitions: 16,
 		Roles: []Role{RoleDispatch}, Instance: "weir-0.weir", LogLevel: slog.LevelDebug, LogFormat: LogJSON,
 		ShutdownTimeout: time.Minute,
@@ -275,6 +275,23 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	t.Setenv("WEIR_NATS_URL", "nats://"+hidden+"@a")
 	t.Setenv("WEIR_REDIS_URL", "redis://:"+hidden+"@b")
 	t.Setenv("WEIR_NATS_CREDS", creds)
+	t.Run("context", func(t *testing.T) {
+		t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+		contexts := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "nats", "context")
+		if err := os.MkdirAll(contexts, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		writeSecret(t, filepath.Join(contexts, "c.json"),
+			strings.ReplaceAll(`{"url": "nats://S@a", "user": "S", "password": "S", "token": "S"}`, "S", hidden))
+		t.Setenv("WEIR_NATS_CONTEXT", "c")
+		t.Setenv("WEIR_NATS_URL", "")
+		t.Setenv("WEIR_NATS_CREDS", "")
+		s, err := ReadSettings()
+		if err != nil || s.NATSSignIn.Password.Reveal() != hidden {
+			t.Fatal(s, err)
+		}
+		showsNothing(t, s)
+	})
 	s, err := ReadSettings()
 	if err != nil {
 		t.Fatal(err)
@@ -282,6 +299,12 @@ func TestSettingsShowNoSecret(t *testing.T) {
 	if s.NATSCreds.String() != "***" || s.NATSCreds.Reveal() != creds || s.NATSURL.String() != "nats://***@a" {
 		t.Errorf("credentials are shown as %s, the address as %s", s.NATSCreds, s.NATSURL)
 	}
+	showsNothing(t, s)
+}
+
+// showsNothing prints settings in every way, and wants nothing of what is hidden in them.
+func showsNothing(t *testing.T, s *Settings) {
+	t.Helper()
 	encoded, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ const OperatorCreds = "operator.creds"
 
 // mayOperate reports whether credentials that are found may be shown: none are set, and the server is on this machine.
 func mayOperate(s *config.Settings) bool {
-	if s.NATSCreds.IsSet() {
+	if s.SignsIn() {
 		return false
 	}
 	if s.Embedded() {

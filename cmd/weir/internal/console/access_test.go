@@ -118,7 +118,7 @@ func named(t *testing.T, dir, hosts string) *config.HTTP {
 // TestOnlyWhoBearsTheTokenSeesAnything: probes are open, and tell a stranger no more than yes or no.
 func TestOnlyWhoBearsTheTokenSeesAnything(t *testing.T) {
 	s, _ := start(t, "127.0.0.1:0", token)
-	for _, path := range []string{"/", "/metrics", "/api/v1/test/known", "/api/v1/test/operator"} {
+	for _, path := range []string{"/metrics", "/api/v1/test/known", "/api/v1/test/operator"} {
 		for authorization, want := range map[string]int{
 			"": 401, "Bearer": 401, "Bearer ": 401, "Bearer 0123456789abcdeF": 401, "Basic " + token: 401,
 			token: 401, "Bearer " + token: 200, "bearer " + token: 200,
@@ -152,7 +152,7 @@ func TestOpenOnThisMachineOnly(t *testing.T) {
 	}
 	for _, without := range []string{"0.0.0.0:0", "[::]:0"} {
 		s, _ := start(t, without, "")
-		for _, path := range []string{"/", "/metrics", "/api/v1/test/known"} {
+		for _, path := range []string{"/metrics", "/api/v1/test/known"} {
 			if got, _ := get(t, s, path, ""); got != 401 {
 				t.Errorf("a stranger at %s gets %d from %s", without, got, path)
 			}

@@ -33,14 +33,17 @@ func NewProblem(status int, format string, args ...any) *Problem {
 func (p *Problem) Error() string { return p.Detail }
 
 // Write answers with the problem.
-func (p *Problem) Write(w http.ResponseWriter) {
+func (p *Problem) Write(w http.ResponseWriter) { WriteProblem(w, p, p) }
+
+// WriteProblem answers with a problem that may have further members: as is p with them.
+func WriteProblem(w http.ResponseWriter, p *Problem, as any) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
 	}
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
 	}
-	writeAs(w, "application/problem+json", p.Status, p)
+	writeAs(w, "application/problem+json", p.Status, as)
 }
 
 // WriteJSON answers with v, which JSON must be able to carry.

@@ -1,12 +1,10 @@
-// Package console serves weir's HTTP side: metrics, health, and a page that leads to them.
+// Package console serves weir's HTTP side: metrics, health, who may do what, and the pages of the console.
 package console
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"sync"
@@ -17,9 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
-
-//go:embed index.html
-var files embed.FS
 
 // Options of a Server. All but Token and Named are required.
 type Options struct {
@@ -61,9 +56,9 @@ type Server struct {
 // Listen takes the address. Whoever connects waits for Serve. Whether others than this machine may be listened to is not asked here: see
 // config.Settings.Guarded. Without any token they are refused everything but the probes.
 func Listen(o Options) (*Server, error) {
-	page, err := template.ParseFS(files, "index.html")
+	pages, err := pageRoutes()
 	if err != nil {
-		return nil, fmt.Errorf("console: %w", err)
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {
@@ -77,12 +72,8 @@ func Listen(o Options) (*Server, error) {
 		Route{Method: "GET", Path: "/metrics", Role: Viewer, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) { metrics.ServeHTTP(w, r) }},
 		Route{Method: "GET", Path: "/livez", Role: Anybody, Open: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) { answer(w, http.StatusOK, "ok") }},
 		Route{Method: "GET", Path: "/readyz", Role: Anybody, Open: true, Serve: s.readyz},
-		Route{Method: "GET", Path: "/{$}", Role: Viewer, Page: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) {
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-			_ = page.Execute(w, o) // the client has gone
-		}},
 	)
+	s.Add(pages...)
 	s.Add(SessionRoutes(access)...)
 	s.http = &http.Server{
 		Handler: protect(s.routed()), ReadHeaderTimeout: headerTime, ReadTimeout: usualTime, WriteTimeout: usualTime + writeGrace,

@@ -28,7 +28,7 @@ var errSilent = errors.New("a dispatching weir did not answer")
 // ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
 // satisfied or no more come. It fails with errNobody when nobody is there to answer, and with errSilent when nobody has.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {
-	return askFor(c, subject, marshal(inquiry{limit}), answerWaits{firstAnswer, nextAnswer}, take)
+	return askFor(c, subject, marshal(inquiry{Limit: limit}), answerWaits{firstAnswer, nextAnswer}, take)
 }
 
 func askFor(c *connect.Connection, subject string, question []byte, waits answerWaits, take func(data []byte, err *operatorError) (enough bool)) error {

@@ -52,7 +52,7 @@ func awaitReplicas(ctx context.Context, c *connect.Connection) (*awaitedReplicas
 // where nobody has answered and no leases tell who runs.
 func (m *awaitedReplicas) ask(ctx context.Context, subject string, take func(data []byte) replica) error {
 	answered := map[replica]bool{}
-	err := askFor(m.c, subject, marshal(inquiry{1}), m.waits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(m.c, subject, marshal(inquiry{Limit: 1}), m.waits, func(data []byte, wrong *operatorError) bool {
 		if wrong == nil {
 			answered[take(data)] = true
 		}

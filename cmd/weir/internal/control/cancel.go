@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 )
 
 // Cancellation is what an operator asks the replicas to cancel.
@@ -82,4 +83,28 @@ func askCancel(c *connect.Connection, api string, q Cancellation) (found []dispa
 		err = cli.Unreachable(fmt.Errorf("nobody answered for %d of the %d partitions of %s: try again in some seconds", all-owned, all, api))
 	}
 	return found, err
+}
+
+// Cancelled says why a job was not cancelled, nil where it was.
+func Cancelled(api, job string, answers []dispatcher.CancelAnswer) error {
+	late, gone := "", 0
+	for _, a := range answers {
+		name := fmt.Sprintf("%s of %s/%s", cli.Visible(job), api, cli.Visible(a.Key))
+		switch a.Verdict {
+		case schedule.CancelTaken:
+		case schedule.CancelCalling:
+			late = name + " is being called: too late"
+		case schedule.CancelReading:
+			late = name + " is in a queue that is just being read: try again in some seconds"
+		default:
+			gone++
+		}
+	}
+	switch {
+	case late != "":
+		return cli.Refused(errors.New(late))
+	case gone == len(answers):
+		return cli.NotFound(fmt.Errorf("%s of %s has ended meanwhile", cli.Visible(job), api))
+	}
+	return nil
 }

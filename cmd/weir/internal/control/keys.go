@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/dispatcher"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
@@ -24,11 +26,42 @@ type KeyList struct {
 	Missing, Partitions int // of the Partitions nobody answered for so many
 }
 
+// KeysQuery says which buckets are asked for.
+type KeysQuery struct {
+	Limit int                  // at most dispatcher.MaxInspected
+	After *dispatcher.KeyPlace // only those behind it; nil: from the deepest on
+	Match string               // only keys that contain it
+}
+
+// PlaceOf is where a bucket stands among the others.
+func PlaceOf(k *schedule.KeyState) dispatcher.KeyPlace {
+	return dispatcher.KeyPlace{Depth: k.Depth, Key: k.Key}
+}
+
+// ParsePlace reads what a place writes; nil for no text.
+func ParsePlace(text string) (*dispatcher.KeyPlace, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // no place is the beginning
+	}
+	depth, key, found := strings.Cut(text, ":")
+	n, err := strconv.Atoi(depth)
+	if !found || err != nil || n < 0 {
+		return nil, fmt.Errorf("%q is not the end of a page", text)
+	}
+	return &dispatcher.KeyPlace{Depth: n, Key: key}, nil
+}
+
 // Keys gathers the deepest buckets from all owners.
 func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
+	return KeysPage(c, api, KeysQuery{Limit: limit})
+}
+
+// KeysPage gathers buckets from all owners, the deepest first.
+func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) {
 	g := &KeyList{Partitions: 1, Missing: 1}
 	owned, failed := 0, error(nil)
-	err := ask(c, keysSubject+api, limit, func(data []byte, wrong *operatorError) bool {
+	question := inquiry{Limit: q.Limit, After: q.After, Match: q.Match}
+	err := askFor(c, keysSubject+api, marshal(question), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
 		var a keysAnswer
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI:
@@ -55,10 +88,14 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 		return nil, err
 	}
 	g.Missing = max(0, g.Partitions-owned)
-	slices.SortStableFunc(g.Buckets, func(a, b schedule.KeyState) int { return b.Depth - a.Depth })
-	g.Buckets = g.Buckets[:min(limit, len(g.Buckets))]
+	g.Buckets = slices.DeleteFunc(g.Buckets, func(k schedule.KeyState) bool { // a version before this one answers all
+		place := PlaceOf(&k)
+		return q.After != nil && !place.Behind(*q.After) || !strings.Contains(k.Key, q.Match)
+	})
+	slices.SortFunc(g.Buckets, func(a, b schedule.KeyState) int { return PlaceOf(&a).Compare(PlaceOf(&b)) })
+	g.Buckets = g.Buckets[:min(q.Limit, len(g.Buckets))]
 	slices.SortFunc(g.Resting, func(a, b schedule.KeyState) int { return strings.Compare(a.Key, b.Key) })
-	g.Resting = g.Resting[:min(limit, len(g.Resting))]
+	g.Resting = g.Resting[:min(q.Limit, len(g.Resting))]
 	return g, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
@@ -29,18 +30,19 @@ type OperatorCommand struct {
 	Overdue  int       `json:"overdue,omitempty"` // that did not answer, and may not call any more
 	Trying   int       `json:"trying,omitempty"`  // whose breaker was open, and that call once now
 
-	kv jetstream.KeyValue
+	who string // says it
+	kv  jetstream.KeyValue
 }
 
-// NewOperatorCommand is about an api, or about one key of it.
-func NewOperatorCommand(ctx context.Context, c *connect.Connection, api, key string) (*OperatorCommand, error) {
+// NewOperatorCommand is what somebody says about an api, or about one key of it.
+func NewOperatorCommand(ctx context.Context, c *connect.Connection, who, api, key string) (*OperatorCommand, error) {
 	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		return nil, cli.NotFound(fmt.Errorf("weir has not run on this server: there is no key-value bucket %s", connect.ControlBucket))
 	} else if err != nil {
 		return nil, c.Explain(err)
 	}
-	return &OperatorCommand{API: api, Key: key, kv: kv}, nil
+	return &OperatorCommand{API: api, Key: key, who: who, kv: kv}, nil
 }
 
 func (o *OperatorCommand) name() string {
@@ -56,10 +58,31 @@ type Pausing struct {
 	For time.Duration // it ends by itself after that; 0: it does not
 }
 
+// Bounds of a pause that ends by itself.
+const (
+	shortestPause = time.Second
+	longestPause  = 366 * 24 * time.Hour
+)
+
+// ReadLasting reads how long a pause lasts; 0 for no text.
+func ReadLasting(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	lasts, err := config.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration such as 90s, 2h or 1d", text)
+	}
+	if lasts < shortestPause || lasts > longestPause {
+		return 0, fmt.Errorf("%s is not within 1s to 366d", text)
+	}
+	return lasts, nil
+}
+
 // Pause keeps the api or the key from being called, and blocks until no replica may start a call of it. A pause that is there already
 // stays as it is, unless one of the two ends by itself: then the new one takes its place. talk is told what came of it.
 func (o *OperatorCommand) Pause(ctx context.Context, c *connect.Connection, talk io.Writer, say Pausing) error {
-	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: cli.User(), Why: say.Why, ForMS: say.For.Milliseconds()}
+	p := schedule.Pause{At: time.Now().UTC().Truncate(time.Second), By: o.who, Why: say.Why, ForMS: say.For.Milliseconds()}
 	o.Paused = true
 	stands, err := o.storePause(ctx, p)
 	if err != nil {
@@ -130,7 +153,7 @@ func (o *OperatorCommand) Resume(ctx context.Context, c *connect.Connection, tal
 		return c.Explain(err)
 	}
 	o.Changed = true
-	o.tell(ctx, c, talk, deadletter.ResumedEvent, schedule.Pause{Why: "resumed by " + cli.User()})
+	o.tell(ctx, c, talk, deadletter.ResumedEvent, schedule.Pause{Why: "resumed by " + o.who})
 	if err := o.awaitInForce(ctx, c, talk); err != nil {
 		return err
 	}

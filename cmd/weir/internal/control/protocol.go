@@ -20,7 +20,8 @@ const (
 	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
 	statusSubject   = "weir.operator.status"
-	findSubject     = "weir.operator.find." // + api
+	findSubject     = "weir.operator.find."    // + api
+	historySubject  = "weir.operator.history." // + api
 
 	reconcileSubject = "weir.operator.reconcile." // + api
 )
@@ -44,7 +45,9 @@ var cancelWaits = answerWaits{time.Minute, 10 * time.Second}
 
 // inquiry is what a question says besides its subject.
 type inquiry struct {
-	Limit int `json:"limit"`
+	Limit int                  `json:"limit"`
+	After *dispatcher.KeyPlace `json:"after,omitempty"` // of keys: only those behind it
+	Match string               `json:"match,omitempty"` // of keys: only those that contain it
 }
 
 // keysAnswer is one replica's answer about an api.

@@ -98,7 +98,7 @@ func NoAPI(name string, c *config.Config) error {
 
 // ReadFile reads the text of a configuration file. It is an error with exit code 3 where there is none.
 func ReadFile(file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
+	text, err := cli.ReadFile(file, cli.MostConfig)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, cli.NotFound(fmt.Errorf("configuration: %w", err))
 	} else if err != nil {

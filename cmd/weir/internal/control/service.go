@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
 	"weir/ingest"
@@ -24,10 +25,12 @@ type ServiceOptions struct {
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
 	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
-	Config     func() ConfigState                       // of the configuration; who answers is put in
-	Ready      func(ctx context.Context) error          // whether a job could be taken and dispatched; it may write
+	History    *history.Keeper
+	Config     func() ConfigState              // of the configuration; who answers is put in
+	Ready      func(ctx context.Context) error // whether a job could be taken and dispatched; it may write
 	Instance   string
 	Roles      []string
+	Redrives   bool // redrives are worked here
 }
 
 // errServiceEnds ends what is still being answered.
@@ -57,8 +60,12 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*"), described(reconcileSubject+"<api>", "operator", dispatcher.Reconciled{})),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
+		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*"), described(historySubject+"<api>", "viewer", pastAnswer{})),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*"), described(findSubject+"<api>", "viewer", findReply{})),
 	)
+	if s.Redrives {
+		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject), described(redrivesSubject, "viewer", redrivesAnswer{})))
+	}
 	if err != nil {
 		cancel(errServiceEnds)
 		return nil, errors.Join(fmt.Errorf("start the operators' service: %w", err), service.Stop())
@@ -100,7 +107,11 @@ func (o operator) keys(req micro.Request) {
 		respondError(req, err)
 		return
 	}
-	deepest, err := o.Dispatcher.Keys(api, readInquiry(req))
+	var in inquiry
+	if json.Unmarshal(req.Data(), &in) != nil {
+		in = inquiry{Limit: 1}
+	}
+	deepest, err := o.Dispatcher.KeysPage(api, dispatcher.KeysWanted{Limit: in.Limit, After: in.After, Match: in.Match})
 	if err != nil {
 		respondError(req, err)
 		return

@@ -104,7 +104,7 @@ var ErrNoDispatcher = errors.New("no dispatching weir answers")
 func Status(c *connect.Connection, limit int) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)
-	err := askFor(c, statusSubject, marshal(inquiry{limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(c, statusSubject, marshal(inquiry{Limit: limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
 		var s ReplicaStatus
 		switch {
 		case wrong != nil:

@@ -32,8 +32,9 @@ const (
 	Required
 )
 
-// admit has the server's options ask who connects, by the credentials in dir. Those that are not there yet are made.
-func (a Auth) admit(opts *server.Options, dir string, log *slog.Logger) error {
+// admit has the server's options ask who connects, by the credentials in dir. Those that are not there yet are made. clients is how many
+// producers may be connected.
+func (a Auth) admit(opts *server.Options, dir string, clients int, log *slog.Logger) error {
 	if a == Open {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (a Auth) admit(opts *server.Options, dir string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	both, producers, err := accounts()
+	both, producers, err := accounts(clients)
 	if err != nil {
 		return err
 	}

@@ -85,8 +85,8 @@ func producerRights() *server.Permissions {
 	}
 }
 
-// accounts are the two as the server's options have them.
-func accounts() (accounts []*server.Account, producers *server.Account, err error) {
+// accounts are the two as the server's options have them, with at most this many clients of producers.
+func accounts(clients int) (accounts []*server.Account, producers *server.Account, err error) {
 	var exports, imports strings.Builder
 	for _, p := range passages() {
 		taken, answers := p.taken, p.answers
@@ -108,8 +108,8 @@ func accounts() (accounts []*server.Account, producers *server.Account, err erro
 		fmt.Fprintf(&imports, "{stream: {account: %s, subject: %q}, to: %q}\n", mainInFile, s[0], as)
 	}
 	// In a text, since only that enables JetStream for an account of several.
-	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { imports: [\n%s] }\n}\n",
-		mainInFile, exports.String(), producerAccount, imports.String())
+	text := fmt.Sprintf("accounts {\n%s { jetstream: enabled, exports: [\n%s] }\n%s { limits: { max_connections: %d }, imports: [\n%s] }\n}\n",
+		mainInFile, exports.String(), producerAccount, clients, imports.String())
 	parsed := &server.Options{}
 	if err := parsed.ProcessConfigString(text); err != nil {
 		return nil, nil, fmt.Errorf("embedded nats-server: accounts: %w", err)

@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 )
 
 // logger sends the server's log to slog. What the server calls notice is debug to a user of weir.
@@ -16,6 +18,79 @@ type logger struct {
 	mu     sync.Mutex // of all below
 	last   string
 	told   bool // that an index is built anew
+	kinds  map[string]*kind
+}
+
+// kind is what the server says of clients in the same words. Whoever connects can have it say that as often as he likes: so of each kind
+// one line is logged at a time, and then how many there were.
+type kind struct{ more int }
+
+// Bounds of what is said of clients.
+const (
+	kindsEvery = 10 * time.Second
+	mostKinds  = 32 // what is more counts as one
+)
+
+// kindOf are the words of what is said of a client, without whom and what it is about; empty: it is about no client.
+func kindOf(text string) string {
+	_, said, ok := strings.Cut(text, " - cid:")
+	if !ok {
+		return ""
+	}
+	if _, said, ok = strings.Cut(said, " - "); !ok {
+		return ""
+	}
+	for strings.HasPrefix(said, `"`) { // what the client calls itself
+		_, rest, ok := strings.Cut(said[1:], `" - `)
+		if !ok {
+			break
+		}
+		said = rest
+	}
+	end := strings.IndexFunc(said, func(r rune) bool { return r != ' ' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') })
+	if end < 0 {
+		end = len(said)
+	}
+	return strings.TrimSpace(said[:min(end, 40)]) + " " // never empty
+}
+
+// repeats reports whether a line is of a kind that was logged a moment ago, and counts it.
+func (l *logger) repeats(text string, level slog.Level) bool {
+	name := kindOf(text)
+	if name == "" {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kinds == nil {
+		l.kinds = map[string]*kind{}
+	}
+	if l.kinds[name] == nil && len(l.kinds) >= mostKinds {
+		name = "others "
+	}
+	if k := l.kinds[name]; k != nil {
+		k.more++
+		return true
+	}
+	l.kinds[name] = &kind{}
+	time.AfterFunc(kindsEvery, func() { l.tellMore(name, level) })
+	return false
+}
+
+// tellMore says how many lines of a kind were not logged.
+func (l *logger) tellMore(name string, level slog.Level) {
+	l.mu.Lock()
+	more := l.kinds[name].more
+	if more == 0 {
+		delete(l.kinds, name)
+	} else {
+		l.kinds[name].more = 0
+		time.AfterFunc(kindsEvery, func() { l.tellMore(name, level) })
+	}
+	l.mu.Unlock()
+	if more > 0 {
+		l.log.Log(context.Background(), level, "more of the same about clients", "what", strings.TrimSpace(name), "count", more, "within", kindsEvery)
+	}
 }
 
 // Noticef implements server.Logger.
@@ -28,6 +103,8 @@ func (l *logger) Warnf(format string, v ...any) {
 	switch {
 	case strings.HasPrefix(text, "Plaintext passwords detected"): // that of whoever shows no credentials, who is let in without it
 		l.log.Debug(text)
+		return
+	case l.repeats(text, slog.LevelWarn):
 		return
 	case !outdated(text):
 		l.log.Warn(text)
@@ -69,6 +146,9 @@ const frozenWords = " critical write error: "
 // Errorf implements server.Logger.
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
+	if l.repeats(text, slog.LevelError) {
+		return
+	}
 	l.keep(text)
 	if _, why, found := strings.Cut(text, frozenWords); found {
 		select {

@@ -24,7 +24,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Options of a Server. All are required but MaxStore, MaxPending, Flushes, Cluster and Auth.
+// Options of a Server. All are required but MaxStore, MaxPending, MaxClients, Flushes, Cluster and Auth.
 type Options struct {
 	Listen     string // host:port, port 0 for any
 	Dir        string // of the store
@@ -33,6 +33,7 @@ type Options struct {
 	MaxPayload int64  // bytes of a message
 	MaxStore   int64  // bytes on disk; 0: four fifths of what is free and used now
 	MaxPending int64  // bytes that may wait for one client; 0: 256 MiB
+	MaxClients int    // connections of producers, or of everybody where nobody is asked who he is; 0: 65536
 	Log        *slog.Logger
 	Cluster    Cluster // of a server that is one of several
 	Auth       Auth    // who may connect, and for what
@@ -92,11 +93,12 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		JetStream: true, StoreDir: o.Dir, JetStreamMaxStore: maxStore, JetStreamMaxMemory: 64 << 20,
 		SyncAlways: o.SyncAlways && disk == nil, SyncInterval: time.Second,
 		MaxPayload: int32(min(o.MaxPayload, 64<<20)), MaxPending: o.pending(),
+		MaxConn: o.clients() + ownClients, WriteDeadline: writeDeadline,
 	}
 	if err := o.Cluster.apply(opts); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if err := o.Auth.admit(opts, o.Dir, o.Log); err != nil {
+	if err := o.Auth.admit(opts, o.Dir, o.clients(), o.Log); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	ns, err := server.NewServer(opts)
@@ -151,6 +153,17 @@ func (o *Options) pending() int64 {
 		return maxPending
 	}
 	return min(maxPending, max(o.MaxPending, 4*o.MaxPayload))
+}
+
+// ownClients are connections beside those of producers: weir's own, and operators'.
+const ownClients = 256
+
+// clients is how many producers may be connected.
+func (o *Options) clients() int {
+	if o.MaxClients == 0 {
+		return server.DEFAULT_MAX_CONNECTIONS
+	}
+	return o.MaxClients
 }
 
 // apply has the server reach the others by its own routes alone, and tells nobody another way to it: whoever put a link before

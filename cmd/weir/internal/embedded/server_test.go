@@ -119,3 +119,35 @@ func TestAsksWho(t *testing.T) {
 	defer producer.Close()
 	mayNot(t, producer)
 }
+
+// TestProducersLeaveRoomForOperators: however many producers there are, operators connect.
+func TestProducersLeaveRoomForOperators(t *testing.T) {
+	o := options(t, "127.0.0.1:0", t.TempDir())
+	o.Auth, o.MaxClients = Operators, 3
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Shutdown)
+	access, err := s.Access()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused int
+	for range 5 {
+		nc, err := nats.Connect(s.ClientURL())
+		if err != nil {
+			refused++
+			continue
+		}
+		t.Cleanup(nc.Close)
+	}
+	if refused != 2 {
+		t.Errorf("of 5 producers %d are refused, with room for 3", refused)
+	}
+	nc, err := nats.Connect(s.ClientURL(), access...)
+	if err != nil {
+		t.Fatalf("an operator: %v", err)
+	}
+	nc.Close()
+}

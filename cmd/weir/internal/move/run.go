@@ -124,9 +124,7 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 		if f.FromCreds != "" {
 			opts = append(opts, nats.UserCredentials(f.FromCreds))
 		}
-		if settings.NATSCA != "" {
-			opts = append(opts, nats.RootCAs(settings.NATSCA))
-		}
+		opts = append(opts, connect.Secured(settings)...)
 	} else {
 		if _, err := os.Stat(filepath.Join(f.From, "jetstream")); err != nil {
 			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.From))

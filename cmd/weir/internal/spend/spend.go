@@ -81,6 +81,19 @@ type Account struct {
 	Begins time.Time `json:"ledger_begins,omitzero"`
 }
 
+// usualDays is how many days are told where nobody says since when.
+const usualDays = 31
+
+// UsualSince is from when on is told what was spent where nobody says: today, by UTC, and by day in the last 31 days.
+func UsualSince(by By, now time.Time) time.Time {
+	if by == ByDay {
+		return midnight(now).AddDate(0, 0, 1-usualDays)
+	}
+	return midnight(now)
+}
+
+func midnight(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour) }
+
 // mostGroups bounds the groups: what is beyond them is one group without a name.
 const mostGroups = 1 << 20
 

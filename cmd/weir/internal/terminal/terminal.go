@@ -4,17 +4,31 @@ package terminal
 import (
 	"io"
 	"os"
-	"unicode/utf8"
+	"strings"
 
+	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
-// Cut shortens a text to at most most characters; 0 is no bound.
+// Columns is how many columns of a terminal a text takes: none for an accent that stands over a letter, two for a Chinese character.
+func Columns(text string) int { return uniseg.StringWidth(text) }
+
+// Cut shortens a text to at most most columns; 0 is no bound.
 func Cut(text string, most int) string {
-	if most < 1 || utf8.RuneCountInString(text) <= most {
+	if most < 1 || Columns(text) <= most {
 		return text
 	}
-	return string([]rune(text)[:most-1]) + "…"
+	var kept strings.Builder
+	for used, state, rest := 0, -1, text; rest != ""; {
+		var letter string
+		var width int
+		letter, rest, width, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if used += width; used > most-1 {
+			break
+		}
+		kept.WriteString(letter)
+	}
+	return kept.String() + "…"
 }
 
 // Width is the width of the terminal that w is, 0 when it is none, or one that does not know.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -55,7 +56,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
-			Auth: serverAuth(s.NATSAuth),
+			MaxClients: clients(s), Auth: serverAuth(s.NATSAuth),
 		})
 		if err != nil {
 			return err
@@ -77,8 +78,9 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	if err != nil {
 		return cli.Unreachable(connect.Explain(s.NATSURL.String(), "the server", err))
 	}
+	w.natsURL, w.natsOptions = url, opts
 	if w.server == nil {
-		nc = w.asOperator(ctx, nc, url, opts)
+		nc = w.asOperator(ctx, nc)
 	}
 	w.nc = nc
 	w.onStop("nats connection", func() error { nc.Close(); return nil })
@@ -86,6 +88,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if w.server != nil {
+		w.lowerGo(func() error { return w.server.BoundBacklog(w.base, softMemory(s.Memory)/8, w.log, nc) })
 		if disk := w.server.Disk(); disk != nil {
 			w.js = stream.OnDisk(w.js, disk)
 			w.lowerGo(func() error { return w.whileDiskTakes(disk) })
@@ -107,6 +110,18 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 	return move.RefuseElsewhere(ctx, w.js)
 }
 
+// clientBytes are what a connection to the server inside takes while nothing waits for it: two goroutines and their buffers, and what its
+// socket has. 8,000 of them took 51 KiB each.
+const clientBytes = 52 << 10
+
+// clients is how many producers may be connected to the server inside: by default no more than a fourth of the memory has room for.
+func clients(s *config.Settings) int {
+	if s.NATSConnections > 0 {
+		return s.NATSConnections
+	}
+	return int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10))
+}
+
 // serverAuth is whom the server inside lets in.
 func serverAuth(a config.NATSAuth) embedded.Auth {
 	switch a {
@@ -121,19 +136,21 @@ func serverAuth(a config.NATSAuth) embedded.Auth {
 
 // asOperator is the connection to use at a server that may be inside another weir: where that tells producers from operators and is on
 // this machine, its data directory has the credentials.
-func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn, url string, opts []nats.Option) *nats.Conn {
+func (w *Worker) asOperator(ctx context.Context, nc *nats.Conn) *nats.Conn {
 	inside := connect.AskInside(ctx, nc, &w.denied)
 	w.replyPrefix = inside.ReplyPrefix
 	own := connect.Found(w.settings, inside)
 	if own == nil {
 		return nc
 	}
-	operator, err := nats.Connect(url, append(opts, own)...)
+	opts := append(slices.Clone(w.natsOptions), own)
+	operator, err := nats.Connect(w.natsURL, opts...)
 	if err != nil {
 		w.log.Warn("the operators' credentials of the server do not work", "file", inside.OperatorCreds, "err", err)
 		return nc
 	}
 	nc.Close()
+	w.natsOptions = opts
 	return operator
 }
 

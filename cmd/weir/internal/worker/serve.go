@@ -4,17 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"weir/cmd/weir/internal/api"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/otlp"
+	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -44,13 +50,31 @@ func (w *Worker) answerOperators() error {
 		return nil
 	}
 	stop, err := control.StartService(control.ServiceOptions{
-		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Roles: w.roles(),
+		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
+		Ready: w.Ready, Roles: w.roles(), Redrives: w.redrives,
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
 	}
 	return err
+}
+
+// What the console draws when it is opened: the last quarter of an hour, by five seconds, of each api and of the deepest buckets. A bucket
+// takes 7 KB, so all of them 2 MB at most.
+const (
+	historySpan  = 15 * time.Minute
+	historyEvery = 5 * time.Second
+	historyKeys  = 30
+	historyLines = 256
+)
+
+// keepHistory begins to keep what flows in and out.
+func (w *Worker) keepHistory() *history.Keeper {
+	k := history.New(history.Options{
+		Source: w.dispatch, Throttled: w.throttled, Span: historySpan, Every: historyEvery, Keys: historyKeys, Lines: historyLines,
+	})
+	w.lowerGo(func() error { return k.Run(w.soft) })
+	return k
 }
 
 // throttled is how many jobs of an api the intake of this process has refused since it started.
@@ -66,6 +90,24 @@ func (w *Worker) roles() (names []string) {
 		names = append(names, string(r))
 	}
 	return names
+}
+
+// workRedrives works the redrives that stand in NATS. A user of a role that was made before replicas redrove may not hand letters in: then
+// the commands do it, as they did.
+func (w *Worker) workRedrives(ctx context.Context) {
+	if w.dispatch == nil {
+		return
+	}
+	if w.server == nil && !connect.MayPublish(ctx, w.nc, &w.denied, ingest.RedrivePrefix+">") {
+		w.log.Warn("redrives are not worked here: the NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
+		return
+	}
+	w.redrives = true
+	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
+		Conn: w.nc, JetStream: w.js, Control: w.control, Terms: w.dispatch.RedriveTerms, Calls: w.dispatch.CallsSince, Instance: w.settings.Instance,
+		Log: w.log,
+	})
+	w.lowerGo(func() error { return tasks.Run(w.soft) })
 }
 
 // takeJobs starts the intake.
@@ -106,6 +148,38 @@ func (w *Worker) listenHTTP() (err error) {
 		w.onStop("http listener", w.http.Close)
 	}
 	return err
+}
+
+// answerHTTP puts the API in, with a connection of its own: what somebody reads over HTTP must not hold up what calls stand on.
+func (w *Worker) answerHTTP() error {
+	if w.http == nil {
+		return nil
+	}
+	denied := &connect.Denials{}
+	opts := append(slices.Clone(w.natsOptions), nats.Name("weir "+w.settings.Instance+" http"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		w.log.Warn("nats", "component", "http", "err", err)
+		denied.Note(err)
+	}))
+	nc, err := nats.Connect(w.natsURL, opts...)
+	if err != nil {
+		return fmt.Errorf("connect the HTTP side: %w", err)
+	}
+	w.onStop("nats connection of the http side", func() error { nc.Close(); return nil })
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
+	if err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	at := w.settings.NATSURL.String()
+	if w.server != nil {
+		at = w.server.ClientURL()
+	}
+	asked := api.New(api.Options{
+		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load, Settings: w.settings, Log: w.log.With("component", "api"),
+	})
+	w.onStop("api", asked.Close)
+	w.http.Add(asked.Routes()...)
+	return nil
 }
 
 // configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.

@@ -45,6 +45,9 @@ type Worker struct {
 	holdings *queue.Holdings  // of all apis
 	denied   connect.Denials
 	nc       *nats.Conn
+	// natsURL and natsOptions are how further connections are made, as whom nc is.
+	natsURL     string
+	natsOptions []nats.Option
 	// replyPrefix is below what producers of an account of their own hear replies; empty: there are none
 	replyPrefix string
 	js          jetstream.JetStream
@@ -66,6 +69,7 @@ type Worker struct {
 	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
 	traces      *otlp.Sender // nil: none are sent
+	redrives    bool         // are worked here
 	reloads     chan func()  // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
@@ -205,7 +209,11 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
+	w.workRedrives(ctx)
 	if err := w.answerOperators(); err != nil {
+		return nil, err
+	}
+	if err := w.answerHTTP(); err != nil {
 		return nil, err
 	}
 	if err := w.takeJobs(); err != nil {
@@ -213,6 +221,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.openDoor()
 	w.serveHTTP()
 	go w.watch()
 	return w, nil

@@ -1,4 +1,4 @@
-package redisstore
+package bench
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"weir/bucket"
+	"weir/bucket/redisstore"
 )
 
 // BenchmarkBeside is one reservation by weir and one by the limiters that others use, in the same run: over a thousand keys
@@ -62,8 +63,7 @@ func besideMemory(b *testing.B, keys []string) {
 }
 
 func besideRedis(b *testing.B, keys []string) {
-	s := startServer(b)
-	client, ctx := s.client(), context.Background()
+	client, ctx := startRedis(b), context.Background()
 	b.Run("bare PING", func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
@@ -72,8 +72,8 @@ func besideRedis(b *testing.B, keys []string) {
 			}
 		}
 	})
-	for _, c := range besideRules() {
-		st, err := New(ctx, Options{Client: client, API: names(), Rules: c.rules, Epoch: Fresh})
+	for i, c := range besideRules() {
+		st, err := redisstore.New(ctx, redisstore.Options{Client: client, API: fmt.Sprint("api", i), Rules: c.rules, Epoch: redisstore.Fresh})
 		if err != nil {
 			b.Fatal(err)
 		}

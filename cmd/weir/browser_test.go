@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// browser is a real one, without a window, at the console of a rig. It is the one place that drives Chromium.
+type browser struct {
+	t    *testing.T
+	ctx  context.Context //nolint:containedctx // chromedp keeps its tab in it
+	base string
+
+	mu   sync.Mutex // of said
+	said []string   // errors, exceptions and breaches of the policy
+}
+
+// newBrowser starts Chromium with a profile of its own. What its console says of errors fails the test at its end.
+func newBrowser(t *testing.T, addr string) *browser {
+	t.Helper()
+	path := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		t.Fatal("the tests of the console drive a real browser: install Chromium (apt-get install --no-install-recommends chromium; `make chromium` does)")
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WindowSize(1280, 900))
+	allocated, end := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(end)
+	ctx, closeTab := chromedp.NewContext(allocated)
+	t.Cleanup(closeTab)
+	b := &browser{t: t, ctx: ctx, base: "http://" + addr}
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // with the tab's own context: the tab ends with the first
+		t.Fatalf("start %s: %v", path, err)
+	}
+	messages := chromedp.Console(ctx)
+	listening := make(chan struct{})
+	go func() {
+		defer close(listening)
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.hear(string(m.Type), m.Text+" "+m.URL)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // the profile is deleted after it
+		<-listening
+		for _, s := range b.heard() {
+			t.Errorf("the browser's console says: %s", s)
+		}
+	})
+	return b
+}
+
+// hear notes what nobody should read in a browser's console. That a thing is not there is an answer like others.
+func (b *browser) hear(kind, text string) {
+	if kind != "error" && kind != "exception" && kind != "warning" || strings.Contains(text, "status of 404") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = append(b.said, kind+": "+text)
+}
+
+func (b *browser) heard() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]string{}, b.said...)
+}
+
+func (b *browser) do(what string, steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, fmt.Errorf("the browser took longer than %s", patience))
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// open goes to an address of the console and waits for its page.
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.do("open "+path, chromedp.Navigate(b.base+path))
+	b.wait("the page "+path, `document.querySelector("main h1") !== null`)
+}
+
+// visit goes on to another page as a link does, without a new document.
+func (b *browser) visit(path string) {
+	b.t.Helper()
+	eval[any](b, fmt.Sprintf(`history.pushState(null, "", %s), dispatchEvent(new Event("moved")), null`, quote(path)))
+	b.wait("the page "+path, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(document.querySelector("main h1") !== null))))`)
+}
+
+// eval is what an expression gives, as JSON carries it.
+func eval[T any](b *browser, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeoutCause(b.ctx, patience, fmt.Errorf("the browser took longer than %s", patience))
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// wait polls until an expression is true.
+func (b *browser) wait(what, expression string) {
+	b.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	limit := time.After(patience)
+	for !eval[bool](b, "Promise.resolve("+expression+").then(Boolean)") {
+		select {
+		case <-tick.C:
+		case <-limit:
+			b.t.Fatalf("waited %s in vain for %s; the page says:\n%s\n%v", patience, what, b.text("body"), b.heard())
+		}
+	}
+}
+
+// press types keys, as somebody at the keyboard does: what a page does with a key going down comes before its character, and may keep it.
+func (b *browser) press(keys string) {
+	b.t.Helper()
+	for _, r := range keys {
+		down := *kb.Encode(r)[0]
+		up := down
+		down.Type, up.Type = input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp
+		if k, ok := kb.Keys[r]; ok && (k.Print || r == '\r') {
+			down.Text, down.UnmodifiedText = k.Text, k.Unmodified
+		}
+		for _, event := range []input.DispatchKeyEventParams{down, up} {
+			if _, err := chromedp.Call(b.ctx, input.DispatchKeyEvent, event); err != nil {
+				b.t.Fatalf("press %q: %v", r, err)
+			}
+		}
+	}
+}
+
+// click presses what stands there, when it can be pressed.
+func (b *browser) click(selector string) {
+	b.t.Helper()
+	b.wait(selector, fmt.Sprintf(`document.querySelector(%s) && !document.querySelector(%[1]s).disabled`, quote(selector)))
+	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
+}
+
+// text is what stands there for a reader, "" where nothing does.
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	return eval[string](b, fmt.Sprintf(`document.querySelector(%s)?.innerText ?? ""`, quote(selector)))
+}
+
+// quote writes a text for a script.
+func quote(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic("a text that JSON cannot carry: " + err.Error())
+	}
+	return string(data)
+}

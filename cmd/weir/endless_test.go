@@ -1,0 +1,18 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEndlessFilesEnd: what has no end is refused, and not read until the memory is full.
+func TestEndlessFilesEnd(t *testing.T) {
+	for _, args := range []string{
+		"config check --file /dev/zero", "config diff --file /dev/zero", "submit credit vip --data @/dev/zero",
+	} {
+		got := command(t, []string{"GOMEMLIMIT=64MiB"}, strings.Fields(args)...)
+		if got.code == 0 || !strings.Contains(got.stderr, "is it the right file?") {
+			t.Errorf("weir %s ended with %d and said %q %q", args, got.code, got.stdout, got.stderr)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// keyList answers GET /apis/{api}/keys.
+type keyList struct {
+	Keys []schedule.KeyState `json:"keys"`
+	// Next is the after of the next page; absent on the last.
+	Next string `json:"next,omitempty"`
+	// Resting are paused keys without jobs, of RestingAll.
+	Resting    []schedule.KeyState `json:"resting"`
+	RestingAll int                 `json:"resting_all"`
+	Pause      *schedule.Pause     `json:"pause,omitempty"` // of the whole api
+	KeysAll    int                 `json:"keys_all"`        // with unfinished jobs
+	Jobs       int                 `json:"jobs"`            // unfinished, of the api
+	Partitions int                 `json:"partitions"`
+	Missing    int                 `json:"missing"` // partitions for which nobody answered
+}
+
+var (
+	keysLimit = parameter{name: "limit", summary: "how many to list", kind: number, most: dispatcher.MaxInspected, usual: 100}
+	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: dispatcher.MaxInspected, usual: 20}
+)
+
+func bucketRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/apis/{api}/keys", name: "listKeys", role: console.Viewer, answer: keyList{}, atOnce: 2 * readsAtOnce,
+			summary: "An api's buckets that hold unfinished jobs, the deepest first (weir keys). Depths change between two pages: a key may be on both, or on neither",
+			query: []parameter{
+				keysLimit, {name: "after", summary: "next of the page before", kind: text},
+				{name: "match", summary: "only keys that contain this", kind: text},
+			},
+			serve: (*API).listKeys,
+		},
+		{
+			method: "GET", path: "/apis/{api}/keys/{key}", name: "showKey", role: console.Viewer, answer: &control.KeyShown{},
+			summary: "One bucket with its next jobs, its rate, and why it waits (weir show). The key is percent-encoded",
+			query:   []parameter{jobsLimit}, serve: (*API).showKey,
+		},
+	}
+}
+
+func (a *API) listKeys(_ context.Context, r *request) (any, error) {
+	api, err := a.api(r)
+	if err != nil {
+		return nil, err
+	}
+	q := control.KeysQuery{Limit: r.number(keysLimit), Match: r.word("match")}
+	if q.After, err = control.ParsePlace(r.word("after")); err != nil {
+		return nil, badRequest("after: %v", err)
+	}
+	g, err := control.KeysPage(a.Connection, api.Name, q)
+	if err != nil {
+		return nil, err
+	}
+	list := keyList{
+		Keys: g.Buckets, Resting: g.Resting, RestingAll: g.RestingAll, Pause: g.Pause, KeysAll: g.Keys, Jobs: g.Jobs,
+		Partitions: g.Partitions, Missing: g.Missing,
+	}
+	if list.Keys == nil {
+		list.Keys = []schedule.KeyState{}
+	}
+	if list.Resting == nil {
+		list.Resting = []schedule.KeyState{}
+	}
+	if len(g.Buckets) == q.Limit {
+		list.Next = control.PlaceOf(&g.Buckets[q.Limit-1]).String()
+	}
+	return list, nil
+}
+
+func (a *API) showKey(_ context.Context, r *request) (any, error) {
+	api, err := a.api(r)
+	if err != nil {
+		return nil, err
+	}
+	key := r.PathValue("key")
+	if err := ingest.CheckKey(key); err != nil {
+		return nil, badRequest("%v", err)
+	}
+	return control.Show(a.Connection, api.Name, key, r.number(jobsLimit))
+}

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// Options are what the API asks with. All are required.
+type Options struct {
+	// Connection has the rights of weir itself. It is the API's own, since what is asked may be much.
+	Connection *connect.Connection
+	Config     func() *config.Config      // in force here
+	Scope      func() *config.SecretScope // of what a configuration may refer to here
+	Settings   *config.Settings
+	Log        *slog.Logger
+}
+
+// API answers requests. It is safe for concurrent use. Close it when nobody asks any more.
+type API struct {
+	Options
+
+	once   singleflight.Group // of what is worked out for several requests at a time
+	status sharedStatus
+	today  today
+	hub    hub
+}
+
+// New makes an API that is ready to answer.
+func New(o Options) *API {
+	a := &API{Options: o}
+	a.hub.api = a
+	return a
+}
+
+// Close ends the streams, and returns when nothing of the API runs any more.
+func (a *API) Close() error {
+	a.hub.close()
+	return nil
+}
+
+// route is a line of the table: a way in, who may use it, and what it says.
+type route struct {
+	method, path string // below /api/v1
+	name         string // of the operation
+	summary      string
+	role         console.Role
+	query        []parameter
+	body         any // an example of what a request says, nil: nothing
+	answer       any // an example of what is answered
+	maxBody      int64
+	time         time.Duration // 0: usual
+	atOnce       int
+	serve        func(a *API, ctx context.Context, r *request) (any, error)
+	stream       func(a *API, w http.ResponseWriter, r *request)
+}
+
+// base is where the API is found.
+const base = "/api/v1"
+
+// Bounds of what costs more than a question to the dispatchers.
+const (
+	readsAtOnce = 4           // readings of a stream
+	longRead    = time.Minute // of a whole stream
+	jsonBody    = 64 << 10    // bytes of what an operator says
+)
+
+// table is every way in but those of sessions, which are the console's.
+func table() []route {
+	var all []route
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes()} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Routes are the ways in.
+func (a *API) Routes() []console.Route {
+	var routes []console.Route
+	for _, r := range table() {
+		routes = append(routes, console.Route{
+			Method: r.method, Path: base + r.path, Role: r.role, MaxBody: r.mostBody(), Time: r.time, AtOnce: r.atOnce,
+			Serve: func(w http.ResponseWriter, q *http.Request, who console.Actor) { a.answer(&r, w, q, who) },
+		})
+	}
+	return routes
+}
+
+// mostBody bounds what a request says, in bytes.
+func (r *route) mostBody() int64 {
+	if r.maxBody == 0 && r.body != nil {
+		return jsonBody
+	}
+	return r.maxBody
+}
+
+func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who console.Actor) {
+	asked, err := r.parse(q, who)
+	if err == nil && r.stream != nil {
+		r.stream(a, w, asked)
+		return
+	}
+	var told any
+	if err == nil {
+		told, err = r.serve(a, q.Context(), asked)
+	}
+	if err != nil {
+		if q.Context().Err() != nil && errors.Is(q.Context().Err(), context.Canceled) {
+			return // the client has gone
+		}
+		problemOf(err).Write(w)
+		return
+	}
+	console.WriteJSON(w, http.StatusOK, told)
+}
+
+// api is the api of a request's path, which must be configured.
+func (a *API) api(r *request) (*config.API, error) { return a.named(r.PathValue("api")) }
+
+func (a *API) named(name string) (*config.API, error) {
+	c := a.Config()
+	api, ok := c.API(name)
+	if !ok {
+		return nil, control.NoAPI(name, c)
+	}
+	return api, nil
+}

@@ -1,0 +1,311 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/status"
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+)
+
+// Bounds of streams.
+const (
+	mostListeners  = 64
+	heldMessages   = 64               // that a listener may be behind; then it is cut off
+	snapshotEvery  = time.Second      // one working out for all listeners
+	heartbeatEvery = 15 * time.Second // of a stream on which nothing else is sent
+	sendTimeout    = 10 * time.Second // of one message to one listener
+	streamLasts    = 15 * time.Minute // browsers come back by themselves, and are asked anew who they are
+	comeBack       = 2 * time.Second  // when they do
+	mostMissed     = 1000             // events that are told again to who comes back
+	deepestKeys    = 20               // of each api in a snapshot
+	snapshotAPIs   = 20               // apis whose deepest keys are in it: those with the most jobs
+)
+
+// Snapshot is what is told each second.
+type Snapshot struct {
+	*status.Status
+
+	// Deepest are the deepest buckets of each api, of those with the most jobs.
+	Deepest map[string][]schedule.KeyState `json:"deepest"`
+}
+
+func streamRoutes() []route {
+	return []route{{
+		method: "GET", path: "/stream", name: "stream", role: console.Viewer, answer: &Snapshot{}, time: console.Endless,
+		summary: "Server-sent events: a snapshot each second (event: snapshot), and events as they come (event: event, with the number of its message as id). " +
+			"Last-Event-ID has the events told that came since. It ends after a quarter of an hour",
+		stream: (*API).serveStream,
+	}}
+}
+
+// message is one of a stream.
+type message struct {
+	name string
+	id   uint64 // of an event: the sequence of its message
+	data []byte
+}
+
+// hub works out what all listeners are told. Nothing is worked out while nobody listens. It is safe for concurrent use.
+type hub struct {
+	api *API
+
+	mu        sync.Mutex // of what follows
+	listeners map[*listener]bool
+	stop      context.CancelFunc // ends the working out; nil: nobody listens
+	closed    bool
+	running   sync.WaitGroup
+}
+
+// listener is one stream.
+type listener struct {
+	messages chan message
+	gone     chan struct{} // closed when it is too far behind, or the hub closes
+}
+
+// join begins to tell a listener; nil where there are too many.
+func (h *hub) join() *listener {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed || len(h.listeners) >= mostListeners {
+		return nil
+	}
+	l := &listener{messages: make(chan message, heldMessages), gone: make(chan struct{})}
+	if h.listeners == nil {
+		h.listeners = map[*listener]bool{}
+	}
+	h.listeners[l] = true
+	if h.stop == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		h.stop = stop
+		h.running.Go(func() { h.tellSnapshots(ctx) })
+		h.running.Go(func() { h.tellEvents(ctx) })
+	}
+	return l
+}
+
+func (h *hub) leave(l *listener) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.listeners, l)
+	if len(h.listeners) == 0 && h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+}
+
+func (h *hub) close() {
+	h.mu.Lock()
+	h.closed = true
+	for l := range h.listeners {
+		delete(h.listeners, l)
+		close(l.gone)
+	}
+	if h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// tell gives a message to all. Who is too far behind is cut off: he comes back, and is told what he missed.
+func (h *hub) tell(m message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for l := range h.listeners {
+		select {
+		case l.messages <- m:
+		default:
+			delete(h.listeners, l)
+			close(l.gone)
+		}
+	}
+}
+
+func (h *hub) tellSnapshots(ctx context.Context) {
+	tick := time.NewTicker(snapshotEvery)
+	defer tick.Stop()
+	for {
+		if s, err := h.api.snapshot(ctx); err == nil {
+			h.tellJSON("snapshot", s)
+		} else if ctx.Err() == nil {
+			h.tellJSON("problem", problemOf(err))
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *hub) tellJSON(name string, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("a message that JSON cannot carry: " + err.Error())
+	}
+	h.tell(message{name: name, data: data})
+}
+
+func (h *hub) tellEvents(ctx context.Context) {
+	f := deadletter.EventFilter{}
+	for ctx.Err() == nil {
+		err := deadletter.FollowEvents(ctx, h.api.Connection.JetStream, f, func(e deadletter.KeptEvent) error {
+			h.tell(message{"event", e.Seq, e.JSON})
+			return ctx.Err()
+		})
+		if err != nil && ctx.Err() == nil {
+			h.api.Log.Debug("events cannot be followed; trying again", "err", err)
+		}
+		stream.Sleep(ctx, snapshotEvery)
+	}
+}
+
+// snapshot is how weir is now.
+func (a *API) snapshot(ctx context.Context) (*Snapshot, error) {
+	s, err := a.statusNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	snap := &Snapshot{Status: s, Deepest: map[string][]schedule.KeyState{}}
+	busy := slices.Clone(s.APIs)
+	slices.SortStableFunc(busy, func(x, y *status.API) int { return y.Jobs - x.Jobs })
+	for _, api := range busy[:min(len(busy), snapshotAPIs)] {
+		if api.Jobs == 0 {
+			continue
+		}
+		g, err := control.KeysPage(a.Connection, api.API, control.KeysQuery{Limit: deepestKeys})
+		if err != nil {
+			continue // the rest is of use without
+		}
+		snap.Deepest[api.API] = g.Buckets
+	}
+	return snap, nil
+}
+
+// serveStream tells one listener until he goes, is too slow, or the stream has lasted long enough.
+func (a *API) serveStream(w http.ResponseWriter, r *request) {
+	after, err := lastEvent(r)
+	if err != nil {
+		problemOf(err).Write(w)
+		return
+	}
+	l := a.hub.join()
+	if l == nil {
+		p := console.NewProblem(http.StatusServiceUnavailable, "%d streams are open: close one", mostListeners)
+		p.RetryAfter = streamLasts
+		p.Write(w)
+		return
+	}
+	defer a.hub.leave(l)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx
+	s := sender{w: w, control: http.NewResponseController(w), last: after}
+	if !s.send(fmt.Sprintf("retry: %d\n\n", comeBack.Milliseconds())) {
+		return
+	}
+	if after > 0 && !a.tellMissed(r.Context(), &s) {
+		return
+	}
+	s.tellAll(r.Context(), l)
+}
+
+// lastEvent is the newest event that a listener has heard, 0 for none.
+func lastEvent(r *request) (uint64, error) {
+	id := r.Header.Get("Last-Event-ID")
+	if id == "" {
+		return 0, nil
+	}
+	seq, err := strconv.ParseUint(id, 10, 64)
+	if err != nil {
+		return 0, badRequest("Last-Event-ID %q is not the id of an event", id)
+	}
+	return seq, nil
+}
+
+// tellMissed tells the events that came since the last that a listener has heard, of more than mostMissed the newest.
+func (a *API) tellMissed(ctx context.Context, s *sender) bool {
+	var missed []message
+	_, err := deadletter.NewestEvents(ctx, a.Connection.JetStream, deadletter.EventFilter{}, mostMissed, func(e deadletter.KeptEvent) error {
+		if e.Seq <= s.last {
+			return stream.ErrEnough
+		}
+		missed = append(missed, message{"event", e.Seq, e.JSON})
+		return nil
+	})
+	if err != nil && !errors.Is(err, deadletter.ErrNoEvents) {
+		a.Log.Debug("missed events cannot be told", "err", err)
+	}
+	for _, m := range slices.Backward(missed) {
+		if !s.tell(m) {
+			return false
+		}
+	}
+	return true
+}
+
+// sender writes one stream.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	last    uint64 // event that was told
+}
+
+func (s *sender) tellAll(ctx context.Context, l *listener) {
+	end, beat := time.NewTimer(streamLasts), time.NewTicker(heartbeatEvery)
+	defer end.Stop()
+	defer beat.Stop()
+	for {
+		more := true
+		select {
+		case m := <-l.messages:
+			more = s.tell(m)
+		case <-beat.C:
+			more = s.send(": still here\n\n")
+		case <-end.C:
+			return
+		case <-l.gone:
+			return
+		case <-ctx.Done():
+			return
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// tell writes a message; an event that was told already is left out.
+func (s *sender) tell(m message) bool {
+	text := "event: " + m.name + "\n"
+	if m.id > 0 {
+		if m.id <= s.last {
+			return true
+		}
+		s.last = m.id
+		text += "id: " + strconv.FormatUint(m.id, 10) + "\n"
+	}
+	return s.send(text + "data: " + string(m.data) + "\n\n") // JSON has no line break
+}
+
+func (s *sender) send(text string) bool {
+	if s.control.SetWriteDeadline(time.Now().Add(sendTimeout)) != nil {
+		return false
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return false
+	}
+	return s.control.Flush() == nil
+}

@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Bounds of what commands read. Nothing longer can be handed in: NATS carries messages of 64 MiB.
+const (
+	MostConfig = 4 << 20  // bytes of a configuration
+	MostBody   = 64 << 20 // of a job
+)
+
+// ReadFile reads a file of at most so many bytes, so that what has no end, as /dev/zero, has one here.
+func ReadFile(path string, most int64) (data []byte, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err = ReadAll(file, most)
+	_ = file.Close() // it was only read
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
+
+// ReadAll is ReadFile for what is open already.
+func ReadAll(r io.Reader, most int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(data)) > most {
+		return nil, fmt.Errorf("more than %d bytes: is it the right file?", most)
+	}
+	return data, err
+}

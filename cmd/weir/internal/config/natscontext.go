@@ -1,0 +1,112 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// natsContext is a context of the nats command, as far as weir goes by it: how its user says once where a server is and who he is there.
+// The zero value is none. The package natscontext of jsm reads the same, with a language for expressions and every schema of NATS linked
+// in; and it runs the programs that a context names.
+type natsContext struct {
+	path   string            // of its file
+	fields map[string]string // that are texts and not empty
+	first  bool              // TLS before the server says anything
+}
+
+// signIns are the fields that say who somebody is, in the order in which the nats command asks them: the first that is there counts.
+// A token is shown beside it.
+var signIns = []string{"user", "creds", "nkey", "user_jwt"}
+
+// elsewhere are fields that would have the nats command go another way than weir goes. Passed over they would be worse than refused.
+var elsewhere = []string{"nsc", "socks_proxy", "jetstream_domain", "jetstream_api_prefix", "windows_cert_store"}
+
+// natsContextNamed reads the context of that name. Its errors name the file, and nothing of what stands in it.
+func natsContextNamed(name string) (natsContext, error) {
+	if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
+		return natsContext{}, refuse("write a name that nats context ls shows", "%s is no name of a context", quote(name))
+	}
+	directory := os.Getenv("XDG_CONFIG_HOME")
+	if directory == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return natsContext{}, refuse("set XDG_CONFIG_HOME", "where contexts are kept is not known: %s", err)
+		}
+		directory = filepath.Join(home, ".config")
+	}
+	c := natsContext{path: filepath.Join(directory, "nats", "context", name+".json"), fields: map[string]string{}}
+	text, err := readSecret(c.path)
+	if err != nil {
+		return natsContext{}, refuse("write a name that nats context ls shows, or set XDG_CONFIG_HOME", "%s", err)
+	}
+	return c, c.read(text)
+}
+
+func (c *natsContext) read(text string) error {
+	var all map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &all) != nil {
+		return refuse("have the nats command write it: nats context save", "%s is not a JSON object", c.path)
+	}
+	for name, value := range all {
+		var field string
+		if json.Unmarshal(value, &field) == nil && field != "" {
+			c.fields[name] = field
+		}
+	}
+	_ = json.Unmarshal(all["tls_first"], &c.first) // false where it is not there
+	for _, name := range elsewhere {
+		if c.fields[name] != "" {
+			return refuse("take it out of the context, or set the variables of weir in its place", "%s says %s, which weir does not go by", c.path, name)
+		}
+	}
+	if c.fields["url"] == "" {
+		c.fields["url"] = "nats://127.0.0.1:4222" // as the nats command has it
+	}
+	if i := slices.IndexFunc(signIns, func(name string) bool { return c.fields[name] != "" }); i >= 0 {
+		c.without(signIns[i+1:]...)
+	}
+	return nil
+}
+
+// without takes fields out in whose place a variable is set.
+func (c *natsContext) without(names ...string) {
+	for _, name := range names {
+		delete(c.fields, name)
+	}
+}
+
+// fileOf is the path that a field of a context means: file:// may stand before it, ~ and variables in it.
+func fileOf(text string) (string, error) {
+	if scheme := schemeOf(text); scheme != "" && scheme != "file" {
+		return "", refuse("name a file", "weir does not read %s references", scheme)
+	}
+	text = os.ExpandEnv(strings.TrimPrefix(text, "file://"))
+	if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(text, "~") {
+		text = home + text[1:]
+	}
+	return text, nil
+}
+
+// wordOf is the word that a field of a context means, as a text that Template reads: itself, or what a file has.
+func wordOf(text string) (string, error) {
+	if schemeOf(text) == "" {
+		return text, nil
+	}
+	path, err := fileOf(text)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	return "${file:" + path + "}", err
+}
+
+// schemeOf is one of those by which a context names what is kept elsewhere.
+func schemeOf(text string) string {
+	scheme, _, is := strings.Cut(text, ":")
+	if scheme = strings.ToLower(scheme); is && slices.Contains([]string{"file", "op", "nsc", "env", "data"}, scheme) {
+		return scheme
+	}
+	return ""
+}

@@ -1,0 +1,169 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"weir/cmd/weir/internal/config"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// SignInError is what is wrong with a file or word by which weir was to sign in.
+type SignInError struct {
+	SaidBy string // the variable, or the field of a context
+	Err    error
+}
+
+func (e *SignInError) Error() string { return e.SaidBy + ": " + e.Err.Error() }
+
+// Unwrap gives the reason.
+func (e *SignInError) Unwrap() error { return e.Err }
+
+// said has an option's error tell who asked for it.
+func said(by string, option nats.Option) nats.Option {
+	return func(o *nats.Options) error {
+		if err := option(o); err != nil {
+			return &SignInError{SaidBy: by, Err: err}
+		}
+		return nil
+	}
+}
+
+// signIn is how a server is told who weir is: one of the ways, and a token beside it.
+func signIn(s *config.Settings) []nats.Option {
+	var opts []nats.Option
+	in := s.NATSSignIn
+	switch {
+	case in.User.IsSet():
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_USER"), userOption(in.User, in.Password)))
+	case s.NATSCreds.IsSet():
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_CREDS"), credentials(s.NATSCreds.Reveal())))
+	case in.Nkey.IsSet():
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_NKEY"), nkeyOption(in.Nkey.Reveal())))
+	case in.JWT.IsSet():
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_CONTEXT"), jwtOption(in.JWT, in.Seed)))
+	}
+	if in.Token.IsSet() {
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_CONTEXT"), func(o *nats.Options) error {
+			token, err := word(in.Token)()
+			if err != nil {
+				return err
+			}
+			return nats.Token(token)(o)
+		}))
+	}
+	return opts
+}
+
+// Secured is how a connection is secured, and the certificate that weir shows.
+func Secured(s *config.Settings) []nats.Option {
+	var opts []nats.Option
+	if s.NATSCA != "" {
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_CA"), nats.RootCAs(s.NATSCA)))
+	}
+	if in := s.NATSSignIn; in.Cert != "" && in.Key != "" {
+		opts = append(opts, said(s.SaidBy("WEIR_NATS_CERT")+" and "+s.SaidBy("WEIR_NATS_KEY"), func(o *nats.Options) error {
+			if err := nats.ClientCert(in.Cert, in.Key)(o); err != nil {
+				return fmt.Errorf("%s and %s are no certificate and its key: %w", in.Cert, in.Key, err)
+			}
+			return nil
+		}))
+	}
+	if s.NATSSignIn.TLSFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	return opts
+}
+
+// credentials is how a file of credentials is shown to a server: a user's key alone, as a weir with its own server writes it, or
+// with an account's word for it, as nsc does.
+func credentials(path string) nats.Option {
+	return func(o *nats.Options) error {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err //nolint:wrapcheck // it names the file
+		}
+		if _, err = nkeys.ParseDecoratedUserNKey(text); err != nil {
+			return fmt.Errorf("%s is no credentials file (nsc generate creds writes one): there is no user's key in it", path)
+		}
+		if !strings.Contains(string(text), "NATS USER JWT") {
+			return nkeyOption(path)(o)
+		}
+		return nats.UserCredentials(path)(o)
+	}
+}
+
+// nkeyOption is a user's key, whose seed stands in a file: alone, or between lines that say what it is.
+func nkeyOption(path string) nats.Option {
+	return func(o *nats.Options) error {
+		option, err := nats.NkeyOptionFromSeed(path)
+		if err != nil {
+			return fmt.Errorf("%s has no user's nkey seed, which begins with SU (nk -gen user makes one)", path)
+		}
+		return option(o)
+	}
+}
+
+// userOption is a user and a password. Where they stand in files they are read for each connection; while a file cannot be read, what was
+// read last is shown.
+func userOption(user, password config.Secret) nats.Option {
+	return func(o *nats.Options) error {
+		name, err := word(user)()
+		if err != nil {
+			return err
+		}
+		pass, err := word(password)()
+		if err != nil {
+			return err
+		}
+		return nats.UserInfoHandler(func() (string, string) { // one connection asks at a time
+			if again, err := word(user)(); err == nil {
+				name = again
+			}
+			if again, err := word(password)(); err == nil {
+				pass = again
+			}
+			return name, pass
+		})(o)
+	}
+}
+
+// jwtOption is a user's JWT with the seed of its key; a bearer's has none.
+func jwtOption(jwt, seed config.Secret) nats.Option {
+	return func(o *nats.Options) error {
+		sign := func(nonce []byte) ([]byte, error) {
+			if !seed.IsSet() {
+				return nil, nil
+			}
+			text, err := word(seed)()
+			if err != nil {
+				return nil, err
+			}
+			pair, err := nkeys.FromSeed([]byte(text))
+			if err != nil {
+				return nil, errors.New("user_seed is no seed of a key")
+			}
+			defer pair.Wipe()
+			return pair.Sign(nonce)
+		}
+		if _, err := sign([]byte("nonce")); err != nil {
+			return err
+		}
+		return nats.UserJWT(word(jwt), sign)(o)
+	}
+}
+
+// word is what a template comes to when it is asked; nothing where there is none.
+func word(of config.Secret) func() (string, error) {
+	return func() (string, error) {
+		template, err := config.ParseTemplate(of.Reveal())
+		if err != nil {
+			return "", err
+		}
+		return template.Resolve()
+	}
+}

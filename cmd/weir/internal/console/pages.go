@@ -1,0 +1,100 @@
+package console
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+)
+
+// The console as browsers get it. It is public: what it shows it asks for under /api/v1, as whoever has logged in.
+//
+//go:embed web
+var web embed.FS
+
+// pagePaths are the addresses of pages. Each is answered by the same document, whose script draws what belongs there.
+var pagePaths = []string{
+	"/{$}", "/buckets", "/bucket", "/letters", "/letter", "/redrives", "/job", "/limits", "/spend", "/replicas", "/doctor", "/configuration", "/events",
+}
+
+// pagePolicy is what a browser may do on a page: run and load what weir itself serves, ask weir, and nothing else. There is no markup that
+// a script puts together, so what strangers have stored in weir is never anything but text.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// fileTypes are those of what is served: nothing else is.
+var fileTypes = map[string]string{
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
+}
+
+// file is one that is served, as a handler.
+type file struct {
+	kind, tag string
+	data      []byte
+}
+
+// pageRoutes are the ways to the pages and to what they are made of.
+func pageRoutes() ([]Route, error) {
+	files, err := webFiles()
+	if err != nil {
+		return nil, err
+	}
+	document := files["index.html"]
+	var routes []Route
+	for _, at := range pagePaths {
+		routes = append(routes, Route{Method: "GET", Path: at, Role: Anybody, Page: true, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) {
+			w.Header().Set("Content-Security-Policy", pagePolicy)
+			w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+			document.serve(w, r)
+		}})
+	}
+	return append(routes, Route{Method: "GET", Path: "/console/{file...}", Role: Anybody, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) {
+		f, ok := files[r.PathValue("file")]
+		if !ok || r.PathValue("file") == "index.html" {
+			NewProblem(http.StatusNotFound, "there is no GET %s", r.URL.Path).Write(w)
+			return
+		}
+		f.serve(w, r)
+	}}), nil
+}
+
+func webFiles() (map[string]file, error) {
+	files := map[string]file{}
+	err := fs.WalkDir(web, "web", func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := web.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		kind, ok := fileTypes[path.Ext(at)]
+		if !ok {
+			return fmt.Errorf("%s is of a kind that is not served", at)
+		}
+		sum := sha256.Sum256(data)
+		files[at[len("web/"):]] = file{kind, `"` + hex.EncodeToString(sum[:12]) + `"`, data}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the console's files: %w", err)
+	}
+	return files, nil
+}
+
+// serve answers with the file, or says that a browser has it. Browsers ask each time, so that a new version is never mixed with an old one
+// for long.
+func (f file) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", f.tag)
+	if r.Header.Get("If-None-Match") == f.tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h.Set("Content-Type", f.kind)
+	_, _ = w.Write(f.data) // the client has gone
+}

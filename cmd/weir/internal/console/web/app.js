@@ -1,0 +1,146 @@
+// The console: one document, a page for each address, drawn anew whenever something has come in.
+import { h, patch } from "./dom.js";
+import { follow, go, here } from "./route.js";
+import { get, post } from "./ask.js";
+import { Stream } from "./stream.js";
+import { Past, span } from "./past.js";
+import { Answers } from "./answers.js";
+import { head, foot } from "./frame.js";
+import { shortcuts } from "./shortcuts.js";
+import { announce } from "./announce.js";
+import { wear } from "./theme.js";
+import { login } from "./pages/login.js";
+import { pageAt } from "./pages/index.js";
+
+const app = {
+  session: null, // who somebody is; null until it is known
+  snapshot: null, // the latest that is shown
+  newest: null, // the latest that has come
+  live: "late", // late, live or ended
+  frozen: false, // the numbers stand still, as somebody asked
+  past: new Past(),
+  asked: new Set(), // of whose past weir has been asked
+  answers: new Answers(() => draw()),
+  now: () => (app.snapshot ? Date.parse(app.snapshot.at) : Date.now()),
+  operator: () => app.session?.role === "operator",
+  draw: () => draw(),
+  freeze,
+  enter,
+  leave,
+  history,
+};
+
+let due = false, page = null, stream = null;
+
+function draw() {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    const { path, query } = here();
+    app.answers.begin();
+    const shell = document.getElementById("shell");
+    document.documentElement.classList.toggle("frozen", app.frozen);
+    if (!app.session || app.session.role === "anybody") patch(shell, app.session ? login(app) : []);
+    else {
+      const view = page.view(app, query);
+      document.title = (typeof page.title === "function" ? page.title(query) : page.title) + " · weir";
+      patch(shell, [head(app, path), h("main", { id: "page", key: path, tabindex: -1 }, view), foot(app)]);
+    }
+    app.answers.end();
+  });
+}
+
+function moved({ back }) {
+  const was = page;
+  page = pageAt(here().path);
+  draw();
+  if (page === was) return;
+  for (const open of document.querySelectorAll("dialog[open]")) open.close();
+  requestAnimationFrame(() => {
+    const title = document.querySelector("main h1");
+    title?.setAttribute("tabindex", "-1");
+    title?.focus({ preventScroll: true });
+    if (!back) scrollTo(0, 0);
+  });
+}
+
+function take(snapshot) {
+  app.newest = snapshot;
+  app.past.take(snapshot);
+  if (app.frozen) return;
+  const before = app.snapshot?.status;
+  app.snapshot = snapshot;
+  if (before && before.healthy !== snapshot.status.healthy) {
+    announce(snapshot.status.healthy ? "weir is healthy again" : "weir is not healthy: " + snapshot.status.problems[0]?.what, { urgent: true });
+  }
+  draw();
+}
+
+function turn(state) {
+  if (app.live === "live" && state !== "live") announce("Live updates have stopped; trying again", { urgent: true });
+  if (app.live !== "live" && state === "live" && app.snapshot) announce("Live updates go on");
+  app.live = state;
+  if (state === "ended") know();
+  draw();
+}
+
+function freeze() {
+  app.frozen = !app.frozen;
+  if (!app.frozen && app.newest) app.snapshot = app.newest;
+  announce(app.frozen ? "The numbers stand still" : "The numbers are live");
+  draw();
+}
+
+// history asks weir once for what it has kept of an api or a bucket.
+function history(api, key) {
+  const path = "history?" + new URLSearchParams(key === undefined ? { api } : { api, key });
+  if (app.asked.has(path)) return;
+  app.asked.add(path);
+  get(path).then((kept) => {
+    app.past.before(api, key, kept.samples ?? []);
+    draw();
+  }).catch(() => setTimeout(() => app.asked.delete(path), span / 30));
+}
+
+// know asks who somebody is, and begins or ends what only those see who may look.
+async function know() {
+  try {
+    app.session = await get("session");
+  } catch (err) {
+    if (err.status === 404) app.session = { name: "", role: "operator", login: false };
+    else {
+      setTimeout(know, 2000);
+      return;
+    }
+  }
+  if (app.session.role !== "anybody" && !stream) stream = new Stream({ tell: take, turn });
+  if (app.session.role === "anybody") {
+    stream?.close();
+    stream = null;
+  }
+  draw();
+}
+
+async function enter(token) {
+  app.session = await post("login", { token });
+  app.answers.clear();
+  await know();
+}
+
+async function leave() {
+  await post("logout");
+  stream?.close();
+  stream = null;
+  app.snapshot = app.newest = null;
+  app.past = new Past();
+  app.answers.clear();
+  await know();
+}
+
+wear();
+page = pageAt(here().path);
+follow(moved);
+shortcuts(app, go);
+know();
+setInterval(() => app.session && draw(), 1000); // ages are told by the second

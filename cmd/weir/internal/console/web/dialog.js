@@ -1,0 +1,46 @@
+// A dialogue asks before something is changed, with the figures of what would happen.
+import { h, patch } from "./dom.js";
+
+/**
+ * ask shows a dialogue and returns when it is closed: true where what it is for was done. view(state, draw) describes what stands between
+ * the title and the buttons; act(state) does it and may fail, and the dialogue then says why and stays.
+ */
+export function ask({ title, view, act, does, grave = false, state = {}, ready = () => true }) {
+  return new Promise((resolve) => {
+    const dialog = document.createElement("dialog");
+    const before = document.activeElement;
+    let busy = false, failed = null, done = false;
+    dialog.setAttribute("aria-labelledby", "dialog-title");
+    const draw = () => patch(dialog, [h("form", { on: { submit } },
+      h("h2", { id: "dialog-title" }, title),
+      view(state, draw),
+      failed && h("div.told.bad", { role: "alert" }, h("p", {}, failed)),
+      h("div.actions", {},
+        h("button", { type: "button", on: { click: () => dialog.close() } }, "Cancel"),
+        h("button.main", { type: "submit", class: grave ? "danger" : "", disabled: busy || !ready(state) }, busy ? "…" : typeof does === "function" ? does(state) : does)))]);
+    async function submit(event) {
+      event.preventDefault();
+      if (busy || !ready(state)) return;
+      busy = true;
+      failed = null;
+      draw();
+      try {
+        await act(state);
+        done = true;
+        dialog.close();
+      } catch (err) {
+        failed = err.message;
+      }
+      busy = false;
+      if (!done) draw();
+    }
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      if (before?.isConnected) before.focus();
+      resolve(done);
+    });
+    document.body.append(dialog);
+    draw();
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,106 @@
+// What a page shows is described anew with every change, by plain values that h makes; patch brings the document to it with as few
+// changes as it takes, so that focus, selection and scrolling stay. Data comes into the document as text and as attributes from this
+// list of ways only: no markup, no script, no link to elsewhere.
+
+const SVG = "http://www.w3.org/2000/svg";
+const drawn = new Set(["svg", "g", "path", "rect", "circle", "line", "polyline", "polygon", "defs", "clipPath", "title", "text"]);
+
+/** h describes an element: "div.card.wide", attributes, children. A child that is null, false or "" is left out. */
+export function h(name, attrs, ...kids) {
+  const [tag, ...classes] = name.split(".");
+  const { key = null, on = null, css = null, ...rest } = attrs ?? {};
+  if (classes.length > 0) rest.class = classes.join(" ") + (rest.class ? " " + rest.class : "");
+  return { tag, key, on, css, attrs: rest, kids: flat(kids, []) };
+}
+
+function flat(kids, into) {
+  for (const kid of kids) {
+    if (Array.isArray(kid)) flat(kid, into);
+    else if (kid === null || kid === undefined || kid === false || kid === "") continue;
+    else into.push(typeof kid === "object" ? kid : { text: String(kid), key: null });
+  }
+  return into;
+}
+
+const described = new WeakMap(); // what a node was made of
+
+/** patch brings the children of an element to what kids describe. Where the focus was it stays, though its row may have moved. */
+export function patch(element, kids) {
+  const focused = document.activeElement;
+  patchKids(element, flat([kids], []));
+  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+}
+
+function patchKids(element, kids) {
+  const keyed = new Map();
+  for (const node of element.childNodes) {
+    const was = described.get(node);
+    if (was && was.key !== null) keyed.set(was.key, node);
+  }
+  let cursor = element.firstChild;
+  for (const kid of kids) {
+    let node = kid.key !== null ? keyed.get(kid.key) : cursor;
+    const was = node && described.get(node);
+    if (!was || was.key !== kid.key || was.tag !== kid.tag) node = null;
+    if (node) update(node, was, kid);
+    else node = make(kid);
+    if (node === cursor) cursor = cursor.nextSibling;
+    else element.insertBefore(node, cursor);
+  }
+  while (cursor) {
+    const next = cursor.nextSibling;
+    cursor.remove();
+    cursor = next;
+  }
+}
+
+function make(kid) {
+  if (kid.text !== undefined) {
+    const node = document.createTextNode(kid.text);
+    described.set(node, kid);
+    return node;
+  }
+  const node = drawn.has(kid.tag) ? document.createElementNS(SVG, kid.tag) : document.createElement(kid.tag);
+  update(node, { attrs: {}, on: null, css: null }, kid);
+  return node;
+}
+
+function update(node, was, kid) {
+  described.set(node, kid);
+  if (kid.text !== undefined) {
+    if (was.text !== kid.text) node.data = kid.text;
+    return;
+  }
+  for (const name of Object.keys(was.attrs)) if (!(name in kid.attrs)) setAttribute(node, name, null);
+  for (const [name, value] of Object.entries(kid.attrs)) if (was.attrs[name] !== value) setAttribute(node, name, value);
+  for (const [name, value] of Object.entries(kid.css ?? {})) if (was.css?.[name] !== value) node.style.setProperty(name, value);
+  listen(node, was.on, kid.on);
+  patchKids(node, kid.kids);
+  if ("value" in kid.attrs && was.attrs.value !== kid.attrs.value && node.tagName === "SELECT") node.value = kid.attrs.value; // its options are there now
+}
+
+function setAttribute(node, name, value) {
+  if (/^on|^style$|^srcdoc$/i.test(name)) throw new Error(`the attribute ${name} is not set`);
+  if (/^(href|src|action)$/i.test(name) && value !== null && !/^[/#](?!\/)/.test(value)) throw new Error("a link leads elsewhere");
+  if (name === "value" && /^(input|textarea|select)$/i.test(node.tagName)) {
+    if (node.value !== (value ?? "") && node !== document.activeElement) node.value = value ?? ""; // who types is not interrupted
+    return;
+  }
+  if (name === "checked" || name === "disabled" || name === "selected") node[name] = Boolean(value);
+  else if (value === null || value === undefined || value === false) node.removeAttribute(name);
+  else node.setAttribute(name, value === true ? "" : String(value));
+}
+
+// listen keeps one listener for each kind of event, which calls what the newest description names.
+function listen(node, was, now) {
+  for (const kind of Object.keys(now ?? {})) {
+    if (!was || !(kind in was)) node.addEventListener(kind, heard);
+  }
+  for (const kind of Object.keys(was ?? {})) {
+    if (!now || !(kind in now)) node.removeEventListener(kind, heard);
+  }
+}
+
+function heard(event) {
+  described.get(event.currentTarget)?.on?.[event.type]?.(event);
+}

@@ -1,0 +1,53 @@
+// What stands around every page: where one may go, the search, whether the numbers are live.
+import { h } from "./dom.js";
+import { go, link } from "./route.js";
+import { count, clock } from "./format.js";
+import { theme, turn } from "./theme.js";
+import { help } from "./shortcuts.js";
+import { pages } from "./pages/index.js";
+
+/** head is the head of every page. */
+export function head(app, path) {
+  return h("header.head", { key: "head" }, h("div", {},
+    h("a.brand", { href: "/", "aria-label": "weir: overview" }, mark(), "weir"),
+    h("nav", { "aria-label": "Pages" }, h("ul", {}, pages.filter((p) => p.nav).map((p) =>
+      h("li", {}, h("a", { href: p.path, "aria-current": p.path === path || p.under === path || p.over?.includes(path) ? "page" : null }, p.nav, badge(app, p)))))),
+    h("div.tools", {}, search(), live(app),
+      h("button.plain", { type: "button", title: "Dark or light (t)", "aria-label": `Theme: ${theme()}. Change it`, on: { click: () => { turn(); app.draw(); } } }, { system: "◐", light: "○", dark: "●" }[theme()]),
+      h("button.plain", { type: "button", title: "Keyboard (?)", "aria-label": "Keyboard shortcuts", on: { click: help } }, "?"),
+      app.session.login && h("button.plain", { type: "button", title: `${app.session.name}, ${app.session.role}`, on: { click: app.leave } }, "Log out"))));
+}
+
+const mark = () => h("svg", { viewBox: "0 0 32 34", "aria-hidden": "true" },
+  h("path", { d: "M6 3v14a6 6 0 0 0 6 6h8a6 6 0 0 0 6-6V3", fill: "none", stroke: "var(--accent)", "stroke-width": "2.6", "stroke-linecap": "round" }),
+  h("path", { d: "M8.4 11h15.2v6a3.8 3.8 0 0 1-3.8 3.8h-7.6A3.8 3.8 0 0 1 8.4 17z", fill: "var(--water)" }),
+  h("circle", { cx: 16, cy: 29, r: 2.1, fill: "var(--water)" }));
+
+function badge(app, page) {
+  const n = page.count?.(app) ?? 0;
+  return n > 0 && h("span.chip", { class: page.grave?.(app) ? "dead" : "" }, count(n));
+}
+
+function search() {
+  return h("form", { role: "search", on: { submit: (event) => {
+    event.preventDefault();
+    const id = event.currentTarget.querySelector("input").value.trim();
+    if (id !== "") go(link("/job", { id }));
+  } } }, h("input", { id: "search", type: "search", placeholder: "Find a job  /", "aria-label": "Find a job by its id", autocomplete: "off", spellcheck: "false" }));
+}
+
+function live(app) {
+  const state = app.frozen ? "frozen" : app.live;
+  const text = { live: "Live", late: app.snapshot ? "Late" : "Waiting", ended: "Lost", frozen: "Frozen" }[state];
+  const why = { live: "The numbers are of this second. Freeze them (f)", late: "No word came for five seconds: the numbers are old", ended: "weir cannot be reached: trying again", frozen: "The numbers stand still. Go on (f)" }[state];
+  return h("button.plain.live", { type: "button", class: state === "live" ? "live-now" : state, title: why, "aria-pressed": String(app.frozen), "aria-label": `${text}. ${why}`, on: { click: app.freeze } }, text);
+}
+
+/** foot tells whose numbers these are, and of when. */
+export function foot(app) {
+  const s = app.snapshot?.status;
+  return h("footer.foot", { key: "foot" },
+    s && h("span", {}, "as of ", h("time", { class: "n" }, clock(app.snapshot.at))),
+    s && h("span", {}, "server ", s.server), s && h("span", {}, "configuration ", String(s.config)),
+    h("span", {}, "the same in a terminal: ", h("code", {}, "weir status")));
+}

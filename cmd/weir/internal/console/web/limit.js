@@ -1,0 +1,33 @@
+// A shared limit: what of it is used, in the words of the command line.
+import { h } from "./dom.js";
+import { brief, money, timeOfDay } from "./format.js";
+import { meter } from "./meter.js";
+
+/** usedText says how much of a limit is used. */
+export function usedText(l) {
+  const amount = (n) => (l.unit === "millionths" ? money(n) : String(n));
+  let text = "";
+  if (l.unknown) text = "counts as used up: what was used is not known" + (l.why ? ": " + l.why : "");
+  else if (l.unit === "calls") text = `${l.used} of ${l.count} calls running`;
+  else if (l.per_ms > 0) text = `${l.used} of ${l.count} used in the last ${brief(l.per_ms)}`;
+  else if (l.count > 0) text = `${l.bound ? "at most " : ""}${amount(l.used)} of ${amount(l.count)} used${l.until ? " until " + timeOfDay(l.until) : ""}`;
+  if (l.bound) text += ": what was called before the start is being added up";
+  if (l.why && !l.unknown) text += ": " + l.why;
+  if (l.shadow) text += `${text ? ", " : ""}only watches: would have held ${l.held ?? 0} calls`;
+  return text;
+}
+
+/** shareOf is how much of a limit is used, from 0 to 1 and beyond. */
+export const shareOf = (l) => (l.unknown ? 1 : l.count > 0 ? l.used / l.count : 0);
+
+/** lasting says that a limit is used up for a while: a quota or a budget, and not a rate. */
+export const lasting = (l) => l.unit !== "calls" && !(l.per_ms > 0);
+
+/** nearest are the limits of an api to look at first. */
+export const nearest = (a, most = 2) => (a.limits ?? []).toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).slice(0, most);
+
+/** limitLine draws one. A rate that is used up is no reason to worry: it is there for that. */
+export function limitLine(api, l) {
+  const text = usedText(l);
+  return h("div.limit", { key: "limit-" + api + l.limit }, h("b", {}, l.limit), h("span", {}, text), meter(shareOf(l), 1, `${api} ${l.limit}: ${text}`, lasting(l) && !l.shadow ? [0.8, 1] : [9, 9]));
+}

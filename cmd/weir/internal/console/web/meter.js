@@ -1,0 +1,10 @@
+// How near a bound something is: a bar, with the figures beside it.
+import { h } from "./dom.js";
+
+/** meter draws used of most. grave are the shares from which on it is near, and as good as reached. */
+export function meter(used, most, label, grave = [0.8, 1]) {
+  const share = most > 0 ? used / most : 0;
+  const state = share >= grave[1] ? "reached" : share >= grave[0] ? "near" : "";
+  return h("span.meter", { class: state, role: "meter", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": most, "aria-valuenow": Math.min(used, most), "aria-valuetext": label,
+    css: { "--share": String(Math.min(1, Math.max(0, share))) } }, h("span", {}));
+}

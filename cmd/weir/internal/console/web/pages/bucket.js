@@ -1,0 +1,91 @@
+import { h } from "../dom.js";
+import { link } from "../route.js";
+import { brief, clock, count, perSecond, rate, timeOfDay } from "../format.js";
+import { pace, slots } from "../past.js";
+import { flow, legend } from "../flow.js";
+import { vessel } from "../vessel.js";
+import { limitLine } from "../limit.js";
+import { emptyIn, pictureText } from "../buckettable.js";
+import { shade, short, stopped, waiting } from "../wait.js";
+import { empty, failed, waits, command, quoted } from "../said.js";
+import { pauseButton } from "../pause.js";
+import { cancelButton } from "../cancel.js";
+
+const listed = 20; // next jobs
+
+/** bucket is one key of one api. */
+export const bucket = {
+  path: "/bucket", title: (query) => `${query.get("key")} of ${query.get("api")}`,
+  view(app, query) {
+    const api = query.get("api") ?? "", key = query.get("key") ?? "";
+    const title = h("h1", {}, h("a", { href: link("/buckets", { api }) }, api), " / ", key);
+    const asked = app.answers.use(`apis/${encodeURIComponent(api)}/keys/${encodeURIComponent(key)}?limit=${listed}`, 1000);
+    const shown = app.frozen ? asked.frozen ?? asked.value : (asked.frozen = asked.value);
+    app.history(api, key);
+    const terminal = command(`weir show ${quoted(api)} ${quoted(key)}`);
+    if (!shown) {
+      if (asked.error?.status === 404) return [title, resting(app, api, key, asked.error), related(api, key), terminal];
+      return [title, asked.error ? failed(asked.error) : waits("the bucket")];
+    }
+    const line = app.past.of(api, key), p = pace(line);
+    const paused = shown.waits.for === "paused" ? shown.waits : null;
+    const apiPaused = app.snapshot?.status.apis.find((a) => a.api === api)?.pause;
+    return [
+      h("div.bar", {}, title, app.operator() && !apiPaused && h("div.actions", {}, pauseButton(app, api, key, paused))),
+      asked.error && failed(asked.error),
+      h("div.split.first", {},
+        h("section.card", { "aria-label": "The bucket" }, h("div.still-life", {},
+          h("div.scene", {}, h("p.flow-in", {}, h("b", {}, p ? perSecond(p.came) : "–"), " in"),
+            vessel({ level: shown.depth, capacity: shown.capacity, came: p?.came, left: p?.left, stopped: stopped(shown.waits), size: "large", label: pictureText(shown, p) }),
+            h("p.flow-out", {}, h("b", {}, p ? perSecond(p.left) : "–"), " out")),
+          h("div.beside", {},
+            h("p.level", {}, h("b", { "data-field": "depth" }, count(shown.depth)), h("span.quiet", {}, " of " + count(shown.capacity) + " jobs")),
+            h("p", {}, shown.wait_ms < 0 ? "Nobody can say when it will be empty" : shown.depth === 0 ? "Empty" : ["Empty in ", h("b", { "data-field": "wait" }, emptyIn(shown)), ", if nothing more comes"]),
+            h("p", {}, h("span.chip", { class: shade(shown.waits) }, short(shown.waits))),
+            h("p.whole.quiet", {}, "The next job waits for ", waiting(shown.waits))))),
+        h("section.card", { "aria-label": "Its figures" }, h("dl.facts", {},
+          fact("rate", [rate(shown.rate), ", a call every ", brief(shown.rate.interval_us / 1000), shown.rate.burst > 1 && `, ${shown.rate.burst} together after idling${shown.rate.counts === "token_bucket" ? " (a token bucket)" : ""}`]),
+          shown.gets && fact("gets", gets(shown.gets)),
+          fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
+          fact("wait", shown.wait_ms < 0 ? "nobody can say" : `${brief(shown.wait_ms)} for a job that came now`),
+          fact("stands in", h("code", {}, shown.stream)),
+          fact("dispatched by", shown.instance)),
+        (shown.limits ?? []).length > 0 && h("h3", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
+      h("h2", {}, "The last 15 minutes"),
+      h("section.card", {}, flow(slots(line, app.now()), { capacity: shown.capacity, of: key, height: 150, tall: true }), legend()),
+      h("h2", {}, "Next jobs"),
+      shown.next.length > 0 ? jobs(app, api, key, shown) : empty("No job waits", "The key is paused, and its bucket is empty."),
+      related(api, key), terminal,
+    ];
+  },
+};
+
+const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
+
+// gets says what a key gets, and what binds it.
+function gets(s) {
+  if (!s.limit) return perSecond(s.calls_per_s) + ": its own rate";
+  if (s.limit === "in_flight") return perSecond(s.calls_per_s) + ": as many calls as its in_flight lets run, by how long they take";
+  return `${perSecond(s.calls_per_s)} of ${perSecond(s.of)} that limit ${s.limit} lets pass: ${s.keys} ${s.keys === 1 ? "key that has jobs uses it" : "keys that have jobs share it"}`;
+}
+
+function jobs(app, api, key, shown) {
+  return h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `The next jobs of ${key}`),
+    h("thead", {}, h("tr", {}, ["Place", "Job", "State", "Calls", "Called at", ""].map((name, i) => h("th", { scope: "col", class: i === 0 || i === 3 ? "n" : "" }, name || h("span.unseen", {}, "Action"))))),
+    h("tbody", {}, shown.next.map((j) => h("tr", { key: String(j.seq) },
+      h("td.n.fit", { "data-name": "Place" }, j.position),
+      h("td.code", { "data-name": "Job" }, j.job ? h("a", { href: link("/job", { id: j.job }) }, j.job) : "–"),
+      h("td", { "data-name": "State" }, h("span.chip", { class: j.phase === "calling" ? "good" : j.phase === "retry" ? "held" : "calm" }, j.phase.replace("_", " "))),
+      h("td.n.fit", { "data-name": "Calls" }, j.calls),
+      h("td.nowrap", { "data-name": "Called at" }, j.eta ? [timeOfDay(j.eta, app.now()), h("span.quiet", {}, ` in ${brief(Date.parse(j.eta) - app.now())}`)] : "–"),
+      h("td.fit", {}, app.operator() && j.job && j.phase !== "calling" && j.phase !== "ending" && cancelButton(app, api, j.job)))))),
+  shown.depth > shown.next.length && h("p.quiet.more", {}, `${count(shown.depth - shown.next.length)} more behind them`));
+}
+
+function resting(app, api, key, err) {
+  if (!app.snapshot?.status.apis.some((a) => a.api === api)) return failed(err);
+  return empty("The bucket is empty", `No job of ${key} waits. What comes now is called at once, within the limits:`, h("code", {}, `weir submit ${quoted(api)} ${quoted(key)} --data '{"hello":"world"}'`),
+    app.operator() && pauseButton(app, api, key, null));
+}
+
+const related = (api, key) => h("p.related", {}, h("a", { href: link("/letters", { api, key }) }, "Dead letters of this key"), " · ", h("a", { href: link("/events", { api, key }) }, "Events of this key"));

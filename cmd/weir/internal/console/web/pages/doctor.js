@@ -1,0 +1,26 @@
+import { h } from "../dom.js";
+import { list } from "../ask.js";
+import { things } from "../format.js";
+import { failed, waits, command } from "../said.js";
+
+const grades = { ok: ["✓", "good", "fine"], warning: ["!", "held", "look at it"], bad: ["✗", "dead", "mend it"], error: ["✗", "dead", "mend it"], critical: ["✗", "dead", "mend it"] };
+
+/** doctor looks for what will hurt. */
+export const doctor = {
+  path: "/doctor", title: "Doctor", key: "d",
+  view(app) {
+    const asked = app.answers.use("doctor"), findings = list(asked.value, "findings");
+    const bad = findings.filter((f) => f.grade !== "ok");
+    return [
+      h("div.bar", {}, h("h1", {}, "Doctor"), h("div.actions", {}, h("button", { type: "button", disabled: Boolean(asked.asking), on: { click: () => app.answers.again("doctor") } }, asked.asking ? "Looking …" : "Look again"))),
+      asked.error && failed(asked.error),
+      asked.value === undefined && !asked.error ? waits("disk, clock, fsync, limits and the way to each api")
+        : [h("p", { role: "status" }, bad.length === 0 ? `${things(findings.length, "look")}, nothing that will hurt.` : `${things(bad.length, "finding")} to look at.`),
+          h("ul.findings", {}, findings.map((f, i) => {
+            const [mark, shade, word] = grades[f.grade] ?? ["?", "unknown", f.grade];
+            return h("li", { key: String(i) }, h("span.chip", { class: shade }, h("span", { "aria-hidden": "true" }, mark), h("span.unseen", {}, word)), h("div", {}, h("p.whole", {}, f.what), f.fix && h("p.quiet.whole", {}, f.fix)));
+          }))],
+      command("weir doctor"),
+    ];
+  },
+};

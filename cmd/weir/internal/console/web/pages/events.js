@@ -1,0 +1,51 @@
+import { h } from "../dom.js";
+import { link } from "../route.js";
+import { clock, timeOfDay } from "../format.js";
+import { list } from "../ask.js";
+import { choice, filterField } from "../table.js";
+import { empty, failed, waits, command } from "../said.js";
+
+const types = ["throttled", "dead", "held", "resumed", "budget", "config", "redriven", "purged", "revealed", "unhealthy", "healthy"];
+const most = 200;
+
+/** events are what weir has told lately. */
+export const events = {
+  path: "/events", title: "Events", nav: "Events", key: "e",
+  view(app, query) {
+    const type = query.get("type") ?? "", api = query.get("api") ?? "", key = query.get("key") ?? "", since = query.get("since") ?? "";
+    const asked = app.answers.use("events?" + new URLSearchParams(Object.entries({ type, api, key, since, limit: most }).filter(([, v]) => v !== "")), 2000);
+    const shown = newestFirst(list(asked.value, "events"));
+    return [
+      h("h1", {}, "Events"),
+      h("div.filters", {}, choice("type", "Type", type, types), choice("api", "Api", api, app.snapshot?.status.apis.map((a) => a.api) ?? []), filterField("key", "Key", key), filterField("since", "Since", since, { placeholder: "1h", narrow: true })),
+      asked.error && asked.error.status !== 404 && failed(asked.error),
+      asked.value === undefined && !asked.error ? waits("the events")
+        : shown.length === 0 ? empty("Nothing was told", "weir tells overflow, letters, holds, budgets and operators' words, and keeps them for a day.")
+          : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Events, the newest first"), h("thead", {}, h("tr", {}, ["When", "Type", "About", "What"].map((n) => h("th", { scope: "col" }, n)))),
+            h("tbody", {}, shown.map((e) => h("tr", { key: e.id },
+              h("td.nowrap.fit", { "data-name": "When", title: clock(e.time) }, timeOfDay(e.time, app.now())), h("td.fit", { "data-name": "Type" }, h("span.chip", { class: shadeOf(kind(e)) }, kind(e))),
+              h("td.whole", { "data-name": "About" }, about(e)), h("td.long", { "data-name": "What" }, what(e))))))),
+      command(`weir events tail${type ? " --type " + type : ""}${api ? " --api " + api : ""} --since 1h`),
+    ];
+  },
+};
+
+const newestFirst = (all) => all.toSorted((a, b) => Date.parse(b.time) - Date.parse(a.time));
+
+const kind = (e) => e.type.replace(/^weir\./, "").replace(/\.v1$/, "");
+
+const shadeOf = (type) => ({ throttled: "dead", dead: "dead", unhealthy: "dead", held: "held", budget: "held", resumed: "good", healthy: "good", revealed: "unknown", purged: "unknown" }[type] ?? "calm");
+
+function about(e) {
+  const api = e.source.replace(/^\/weir\//, ""), key = e.subject ?? "";
+  if (!api) return "–";
+  return key ? h("a", { href: link("/bucket", { api, key }) }, `${api}/${key}`) : h("a", { href: link("/buckets", { api }) }, api);
+}
+
+function what(e) {
+  const d = e.data ?? {};
+  const letter = d.dead_letter_seq && [" ", h("a", { href: link("/letter", { seq: d.dead_letter_seq }) }, `letter ${d.dead_letter_seq}`)];
+  if (d.detail) return [d.detail, letter];
+  if (d.why) return [d.why, d.until && ` until ${clock(d.until)}`];
+  return Object.entries(d).filter(([, v]) => v !== "" && v !== null && typeof v !== "object").map(([k, v]) => `${k.replaceAll("_", " ")}: ${v}`).join(", ");
+}

@@ -1,0 +1,20 @@
+// All pages, in the order of the navigation.
+import { overview } from "./overview.js";
+import { buckets } from "./buckets.js";
+import { bucket } from "./bucket.js";
+import { letters } from "./letters.js";
+import { letter } from "./letter.js";
+import { redrives } from "./redrives.js";
+import { job } from "./job.js";
+import { limits } from "./limits.js";
+import { spend } from "./spend.js";
+import { replicas } from "./replicas.js";
+import { doctor } from "./doctor.js";
+import { configuration } from "./configuration.js";
+import { events } from "./events.js";
+import { nowhere } from "./nowhere.js";
+
+export const pages = [overview, buckets, bucket, letters, letter, redrives, job, limits, spend, replicas, doctor, configuration, events];
+
+/** pageAt is the page of an address. */
+export const pageAt = (path) => pages.find((p) => p.path === path) ?? nowhere;

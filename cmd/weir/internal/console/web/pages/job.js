@@ -1,0 +1,80 @@
+import { h } from "../dom.js";
+import { go, link } from "../route.js";
+import { brief, bytes, clock, count, price, timeOfDay } from "../format.js";
+import { empty, failed, waits, command, quoted } from "../said.js";
+import { shade, short, waiting } from "../wait.js";
+import { cancelButton } from "../cancel.js";
+
+/** job finds a job by its id, and tells what happened to it. */
+export const job = {
+  path: "/job", title: (query) => (query.get("id") ? "Job " + query.get("id") : "Find a job"), key: "j",
+  view(app, query) {
+    const id = query.get("id") ?? "";
+    if (id === "") return [h("h1", {}, "Find a job"), form(""), empty("Where is a job, or what became of it?", "Give its id: the one that its producer set (Nats-Msg-Id), or the one in its receipt. weir looks through queues, ledger, results, letters and events.")];
+    const asked = app.answers.use("jobs/" + encodeURIComponent(id), 2000), t = asked.value;
+    const title = h("h1", {}, h("span.quiet", {}, "Job "), id);
+    const terminal = command(`weir job ${quoted(id)}`);
+    if (!t) {
+      if (asked.error?.status === 404) return [title, form(id), empty("Nothing is known of this id", asked.error.message), terminal];
+      return [title, form(id), asked.error ? failed(asked.error) : waits("the job, in queues, ledger, results, letters and events")];
+    }
+    return [
+      title,
+      (t.silent ?? []).map((s) => h("div.told.warn", {}, h("p", {}, s))),
+      t.jobs.map((j) => story(app, j)),
+      t.jobs.length === 0 && empty("Nothing is known of this id", "Its traces may be too old, or the id is another."),
+      h("details", {}, h("summary", {}, "Where weir has looked"), h("ul", {}, (t.looked ?? []).map((l) => h("li", {}, h("code", {}, l.stream), `: ${count(l.messages)} messages`, l.all ? ", all there are" : l.back ? `, back to ${clock(l.back)}` : "")))),
+      terminal,
+    ];
+  },
+};
+
+function form(id) {
+  return h("form.filters", { role: "search", on: { submit: (event) => {
+    event.preventDefault();
+    const wanted = event.currentTarget.querySelector("input").value.trim();
+    if (wanted) go(link("/job", { id: wanted }));
+  } } }, h("div.field", {}, h("label", { for: "job-id" }, "Job id"), h("input", { id: "job-id", value: id, autocomplete: "off", spellcheck: "false" })), h("button.main", { type: "submit" }, "Find"));
+}
+
+const states = { queued: ["waits in its bucket", "calm"], done: ["done", "good"], dead: ["dead letter", "dead"], gone: ["its end is not known", "unknown"] };
+
+function story(app, j) {
+  const [text, colour] = states[j.state] ?? [j.state, "calm"];
+  return h("section.card.spaced", { key: j.api + "\n" + j.key },
+    h("div.bar", {}, h("h2", {}, h("a", { href: link("/bucket", { api: j.api, key: j.key }) }, `${j.api}/${j.key}`), " ", h("span.chip", { class: colour, "data-state": j.state }, text)),
+      app.operator() && j.state === "queued" && j.queue?.state && j.queue.state.phase !== "calling" && cancelButton(app, j.api, j.job)),
+    h("p", {}, j.letter && [h("a", { href: link("/letter", { seq: j.letter.seq }) }, `Letter ${j.letter.seq}`), `: ${j.letter.reason}. `], `Spent ${price(j.spent)}`, Number(j.in_doubt) > 0 && `, ${price(j.in_doubt)} in doubt`),
+    h("ol.timeline", {}, steps(app, j)));
+}
+
+function steps(app, j) {
+  const now = app.now();
+  let before = null;
+  const all = j.timeline.map((s) => {
+    const gap = before === null ? "" : "+" + brief(Date.parse(s.at) - before);
+    before = Date.parse(s.ended ?? s.at);
+    return h("li", { key: `${s.stream}${s.seq}${s.what}`, class: shadeOf(s) },
+      h("div", {}, h("time", { title: clock(s.at) }, clock(s.at)), gap && h("span.gap", {}, gap)),
+      h("p", {}, h("b", {}, titles[s.what] ?? s.what), s.call > 0 && ` ${s.call}`, " ", s.status > 0 && h("span.chip", { class: s.status < 300 ? "good" : "dead" }, String(s.status)), " ", s.text),
+      s.what === "call" && h("p.quiet", {}, [s.outcome, s.ended && `took ${brief(Date.parse(s.ended) - Date.parse(s.at))}`, s.price && `price ${s.price}`, s.billed && `billed: ${s.billed}`].filter(Boolean).join(" · ")));
+  });
+  const q = j.queue;
+  if (j.state === "queued" && q) {
+    const state = q.state;
+    all.push(h("li.later", { key: "now" }, h("div", {}, h("time", {}, "now")),
+      h("p", {}, state ? (state.phase === "calling" ? h("b", {}, `call ${state.calls} runs`) : h("b", {}, `waits at place ${state.position} of ${q.depth}`)) : h("b", {}, `waits in a bucket of ${q.depth}`), " ", q.waits && h("span.chip", { class: shade(q.waits) }, short(q.waits))),
+      q.waits && h("p.quiet", {}, "The bucket's next job waits for ", waiting(q.waits))));
+    if (state?.eta) all.push(h("li.later", { key: "eta" }, h("div", {}, h("time", {}, clock(state.eta)), h("span.gap", {}, "in " + brief(Date.parse(state.eta) - now))), h("p", {}, "to be called")));
+  }
+  return all;
+}
+
+const titles = { accepted: "Accepted", call: "Call", result: "Answered", letter: "Dead letter", event: "Told" };
+
+function shadeOf(s) {
+  if (s.what === "letter") return "dead";
+  if (s.what === "result") return "good";
+  if (s.what === "call") return s.outcome === "done" ? "good" : ["retry", "pushback", "denied"].includes(s.outcome) ? "held" : "dead";
+  return "";
+}

@@ -1,0 +1,89 @@
+import { h } from "../dom.js";
+import { go, link } from "../route.js";
+import { bytes, clock, count, since } from "../format.js";
+import { post } from "../ask.js";
+import { causeText, remedy, shadeOf } from "../cause.js";
+import { empty, failed, waits, command } from "../said.js";
+import { body as shownBody } from "../payload.js";
+import { redriveOne, purgeOne } from "../redrive.js";
+import { announce } from "../announce.js";
+
+// revealed are the payloads that somebody has asked to see, of the letter that is shown.
+const revealed = { seq: "", value: null, error: null, asking: false };
+
+/** letter is one dead letter. Its payload is hidden until somebody asks for it, which is told as an event. */
+export const letter = {
+  path: "/letter", title: (query) => "Letter " + query.get("seq"),
+  view(app, query) {
+    const seq = query.get("seq") ?? "", title = h("h1", {}, h("a", { href: "/letters" }, "Dead letters"), " / ", seq);
+    if (revealed.seq !== seq) Object.assign(revealed, { seq, value: null, error: null, asking: false });
+    const asked = app.answers.use("dead/" + encodeURIComponent(seq)), l = asked.value;
+    if (!l) {
+      if (asked.error?.status === 404) return [title, empty("This letter is gone", "It was redriven, purged or too old, or it never was.", h("a", { href: "/letters" }, "The letters that are kept"))];
+      return [title, asked.error ? failed(asked.error) : waits("the letter")];
+    }
+    return [
+      h("div.bar", {}, title, app.operator() && h("div.actions", {}, redriveOne(app, l), purgeOne(app, l))),
+      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, `${causeText(l.reason)}. ${remedy(l.reason)}`)),
+      h("div.split", {},
+        h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
+          fact("died", [clock(l.stored), h("span.quiet", {}, ` (${since(l.stored, app.now())})`)]),
+          fact("api", l.api ? h("a", { href: link("/buckets", { api: l.api }) }, l.api) : l.asked_api ? `${l.asked_api}, which was not configured` : "–"),
+          fact("key", l.key ? h("a", { href: link("/bucket", { api: l.api, key: l.key }) }, l.key) : "–"),
+          fact("job", l.job ? [h("a", { href: link("/job", { id: l.job }) }, h("code", {}, l.job)), " its whole story"] : "–"),
+          fact("status", l.status ? String(l.status) : "none: the api gave no answer, or was not called"),
+          fact("billed", h("span.chip", { class: l.billed === "no" ? "good" : l.billed === "unknown" ? "unknown" : "held" }, l.billed)),
+          fact("attempts", String(l.attempts)), fact("redrives", String(l.redrives)),
+          l.refusals > 1 && fact("refusals", `${l.refusals} when the letter was written: its producer tries again and again`)),
+        l.call && lastCall(l.call)),
+        h("section.card", { "aria-label": "Headers of the job" }, h("h3", {}, "Headers"), headers(revealed.value?.headers ?? l.headers))),
+      payload(app, l),
+      command(`weir dead show ${seq}`),
+    ];
+  },
+};
+
+const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
+
+function lastCall(c) {
+  return [h("h3", { class: "spaced" }, "Its last call"), h("dl.facts", {},
+    c.started_at && fact("started", clock(c.started_at)), c.wrote_at && fact("request written", clock(c.wrote_at)),
+    c.sent_bytes !== undefined && fact("sent", bytes(c.sent_bytes)), c.connection && fact("connection", c.connection),
+    c.ended_at && fact("ended", clock(c.ended_at)), c.cut_by && fact("cut off by", c.cut_by))];
+}
+
+function headers(all) {
+  const names = Object.keys(all ?? {}).sort();
+  if (names.length === 0) return h("p.quiet", {}, "The job brought none.");
+  return h("dl.facts.headers", {}, names.flatMap((name) => all[name].length > 0 ? all[name].map((value) => fact(h("code", {}, name), h("code", {}, value))) : fact(h("code", {}, name), h("span.quiet", {}, "hidden"))));
+}
+
+function payload(app, l) {
+  const found = revealed.value;
+  return [
+    h("h2", {}, "Body", h("span.quiet", {}, ` ${bytes(l.size)}`)),
+    found ? shownBody(found.body_base64 ?? found.body, found.body_base64 ? "base64" : found.encoding, null, `letter-${l.seq}-body`)
+      : h("div.card", {}, h("p", {}, "Bodies and headers may hold what not everybody should read. They are hidden until you ask; that you did is told as an event, with your name."),
+        revealed.error && failed(revealed.error),
+        app.operator() ? h("button", { type: "button", disabled: revealed.asking, on: { click: () => reveal(app, l) } }, revealed.asking ? "…" : "Reveal the body") : h("p.quiet", {}, "That takes the role operator.")),
+    found?.answer && [h("h2", {}, "What the api answered ", h("span.chip", {}, String(found.answer.status))),
+      shownBody(found.answer.body, found.answer.encoding, found.answer.content_type, `letter-${l.seq}-answer`),
+      found.answer.cut && h("p.quiet", {}, "The answer was longer; this is its beginning.")],
+  ];
+}
+
+async function reveal(app, l) {
+  const of = revealed.seq;
+  revealed.asking = true;
+  revealed.error = null;
+  app.draw();
+  try {
+    const value = await post(`dead/${l.seq}/reveal`);
+    if (revealed.seq === of) revealed.value = value;
+    announce("The body is shown");
+  } catch (err) {
+    revealed.error = err;
+  }
+  revealed.asking = false;
+  app.draw();
+}

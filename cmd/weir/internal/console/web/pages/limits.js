@@ -1,0 +1,28 @@
+import { h } from "../dom.js";
+import { change, link } from "../route.js";
+import { count, things } from "../format.js";
+import { limitLine, lasting, shareOf } from "../limit.js";
+import { choice } from "../table.js";
+import { empty, waits, command } from "../said.js";
+
+/** limits are those that keys share, and how near they are. */
+export const limits = {
+  path: "/limits", title: "Limits", nav: "Limits", key: "m",
+  view(app, query) {
+    const s = app.snapshot?.status, api = query.get("api") ?? "";
+    if (!s) return [h("h1", {}, "Limits"), waits("the limits")];
+    const shown = s.apis.filter((a) => api === "" || a.api === api);
+    const near = shown.flatMap((a) => (a.limits ?? []).filter((l) => lasting(l) && !l.shadow && shareOf(l) >= 0.8).map((l) => ({ a, l }))).toSorted((x, y) => shareOf(y.l) - shareOf(x.l));
+    return [
+      h("h1", {}, "Limits"),
+      h("div.filters", {}, choice("api", "Api", api, s.apis.map((a) => a.api))),
+      near.length > 0 && h("div.told.warn", {}, h("p", {}, h("strong", {}, `${things(near.length, "limit")} ${near.length === 1 ? "is" : "are"} used up by four fifths or more: `), near.map(({ a, l }, i) => [i > 0 && ", ", `${a.api}/${l.limit}`]))),
+      shown.every((a) => !a.limits?.length) && empty("No limit is shared", "Each bucket has its own rate. What all keys of an api share stands under limits in weir.yaml:", h("code", {}, "limits: [{name: account, rate: 100/s}, {name: spend, budget: 200.00/day}]")),
+      h("div.cards", {}, shown.filter((a) => a.limits?.length > 0).map((a) => h("section.card", { key: a.api, "aria-labelledby": "limits-" + a.api },
+        h("h2", { id: "limits-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api)),
+        a.limits.toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).map((l) => limitLine(a.api, l))))),
+      h("p.quiet", {}, "A rate or calls in flight that are used up keep calls waiting for a moment: they are there for that. A quota or a budget that is used up holds its api until its period ends."),
+      command("weir status"),
+    ];
+  },
+};

@@ -1,0 +1,7 @@
+import { h } from "../dom.js";
+
+/** nowhere is shown where no page is. */
+export const nowhere = {
+  title: "Not found",
+  view: () => [h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "/" }, "The overview"), " leads to all there are.")],
+};

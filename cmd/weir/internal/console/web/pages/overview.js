@@ -1,0 +1,84 @@
+import { h } from "../dom.js";
+import { link } from "../route.js";
+import { count, things, price, clock, perSecond, timeOfDay } from "../format.js";
+import { slots, pace } from "../past.js";
+import { flow, legend } from "../flow.js";
+import { limitLine, nearest } from "../limit.js";
+import { empty, waits, command } from "../said.js";
+import { pauseButton } from "../pause.js";
+import { causeText } from "../cause.js";
+import { bucketTable } from "../buckettable.js";
+
+/** overview is all of weir on one page. */
+export const overview = {
+  path: "/", title: "Overview", nav: "Overview", key: "o",
+  view(app) {
+    const s = app.snapshot?.status;
+    if (!s) return [h("h1", {}, "Overview"), waits("the state of weir")];
+    const deepest = app.snapshot.buckets.toSorted((a, b) => b.depth - a.depth).slice(0, 6);
+    return [
+      h("h1", {}, "Overview"),
+      health(s),
+      s.apis.length === 0 ? empty("No api is configured yet", "Write one down in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml"))
+        : h("div.cards", { class: "wide" }, s.apis.map((a) => apiCard(app, a))),
+      h("h2", { id: "deepest" }, "Deepest buckets"),
+      deepest.length > 0 ? [bucketTable(app, deepest, "The six deepest buckets of all apis"), h("p", {}, h("a", { href: "/buckets" }, "All buckets"))]
+        : empty("Nothing waits", "Every bucket is empty. Publish a job to see one fill:", h("code", {}, `nats request weir.jobs.${s.apis[0]?.api ?? "API"}.customer-7 '{"hello":"world"}'`)),
+      h("h2", { id: "causes" }, "Dead letters"),
+      letters(s),
+      command("weir status"),
+    ];
+  },
+};
+
+function health(s) {
+  if (s.healthy) return h("div.told.good", {}, h("p", {}, h("strong", {}, "Healthy. "), `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`));
+  return h("div.told.bad", { role: "region", "aria-label": "Problems" }, h("p", {}, h("strong", {}, things(s.problems.length, "problem"))),
+    s.problems.map((p) => h("p", {}, p.what, h("br"), h("span.quiet", {}, "Mend it: " + p.fix))));
+}
+
+/** stateOf says whether an api is called. */
+export function stateOf(a) {
+  const held = a.holds?.find((x) => !x.key);
+  if (a.pause) return { chip: "paused", shade: "paused", until: a.pause.until, why: pauseText(a.pause) };
+  if (held) return { chip: "held", shade: held.fault ? "dead" : "held", until: held.until, why: held.why };
+  if (a.owned < a.partitions) return { chip: `${a.owned} of ${a.partitions} partitions`, shade: "held", why: "nobody dispatches the others just now" };
+  return { chip: "called", shade: "good" };
+}
+
+/** pauseText says who paused and why, as far as he told. */
+export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p.at)}${p.until ? " until " + clock(p.until) : ""}${p.why ? ": " + p.why : ""}`;
+
+function apiCard(app, a) {
+  app.history(a.api);
+  const line = app.past.of(a.api), now = app.now(), p = pace(line), state = stateOf(a), near = nearest(a);
+  const refused = line.some((x, i) => i > 0 && x.refused > line[i - 1].refused);
+  return h("section.card", { key: a.api, "aria-labelledby": "api-" + a.api, "data-api": a.api },
+    h("div.bar", {}, h("h2", { id: "api-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api), " ", h("span.chip", { class: state.shade, title: state.why }, state.chip)),
+      app.operator() && pauseButton(app, a.api, undefined, a.pause)),
+    state.why && h("p.quiet.whole", {}, state.why, state.until && a.pause === undefined && h("span", { title: clock(state.until) }, ` (until ${timeOfDay(state.until)})`)),
+    h("dl.figures", {},
+      figure("accepted", a.accepted, p && perSecond(p.came), "accepted"),
+      figure("called", a.called, p && perSecond(p.left), "called"),
+      figure("throttled", a.throttled, p && p.refused > 0 && perSecond(p.refused), "throttled"),
+      figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
+      figure("in flight", a.in_flight, null, "in_flight"),
+      figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
+    flow(slots(line, now), { of: a.api, height: 60 }), legend(refused),
+    (a.paused_keys > 0 || a.held_keys > 0) && h("p", {}, a.paused_keys > 0 && h("span.chip.paused", {}, things(a.paused_keys, "key") + " paused"), " ", a.held_keys > 0 && h("span.chip.held", {}, things(a.held_keys, "key") + " held")),
+    near.map((l) => limitLine(a.api, l)),
+    near.length < (a.limits?.length ?? 0) && h("p", {}, h("a", { href: link("/limits", { api: a.api }) }, `all ${a.limits.length} limits`)));
+}
+
+function figure(name, n, small, field, text = count(n)) {
+  return h("div", {}, h("dt", {}, name), h("dd", { "data-field": field }, text, small && [" ", h("small", {}, small)]));
+}
+
+function letters(s) {
+  if (s.letters_all === 0) return empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until somebody redrives or purges it.");
+  return h("div.cards", {}, s.letters.length === 0
+    ? h("div.card", {}, h("h3", {}, h("a", { href: "/letters" }, things(s.letters_all, "letter"))), h("p.quiet", {}, "of too many keys to be told apart at a glance"))
+    : s.letters.toSorted((a, b) => b.letters - a.letters).slice(0, 6).map((l) => h("div.card", { key: l.api + " " + l.reason },
+      h("h3", {}, h("a", { href: link("/letters", { api: l.api || "_", reason: l.reason }) }, things(l.letters, "letter")), " ", h("span.chip", { class: l.reason === "unknown" ? "unknown" : "dead" }, l.reason)),
+      h("p.quiet", {}, l.api || "no configured api", ": ", causeText(l.reason)))));
+}

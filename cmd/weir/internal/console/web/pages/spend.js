@@ -1,0 +1,40 @@
+import { h } from "../dom.js";
+import { change } from "../route.js";
+import { count, price, things, timeOfDay } from "../format.js";
+import { meter } from "../meter.js";
+import { choice, filterField } from "../table.js";
+import { empty, failed, waits, command } from "../said.js";
+
+/** spend is what was spent, by the ledger, against budgets. */
+export const spend = {
+  path: "/spend", title: "Spend", nav: "Spend", key: "s",
+  view(app, query) {
+    const by = query.get("by") ?? "api", api = query.get("api") ?? "", since = query.get("since") ?? "";
+    const asked = app.answers.use("spend?" + new URLSearchParams(Object.entries({ by, api, since }).filter(([, v]) => v)), 5000), a = asked.value;
+    const groups = a?.groups ?? [], most = Math.max(0.000001, ...groups.map((g) => Number(g.spent) + Number(g.in_doubt)));
+    return [
+      h("h1", {}, "Spend"),
+      h("div.filters", {}, h("div.field", { class: "narrow" }, h("label", { for: "by" }, "By"), h("select", { id: "by", value: by, on: { change: (e) => change({ by: e.target.value }) } }, ["api", "key", "tenant", "day"].map((o) => h("option", { value: o, selected: o === by }, o)))),
+        choice("api", "Api", api, app.snapshot?.status.apis.map((x) => x.api) ?? []), filterField("since", "Since", since, { placeholder: "today; 2h, 30d", narrow: true })),
+      asked.error && (asked.error.status === 404 ? empty("Nothing has been spent yet", "The ledger has no call.") : failed(asked.error)),
+      !a && !asked.error && waits("the ledger"),
+      a && [
+        h("dl.figures", {}, h("div", {}, h("dt", {}, "spent"), h("dd", { "data-field": "spent" }, price(a.spent))), h("div", {}, h("dt", {}, "in doubt"), h("dd", {}, price(a.in_doubt))), h("div", {}, h("dt", {}, "since"), h("dd", {}, h("small", {}, timeOfDay(a.since))))),
+        (a.budgets ?? []).length > 0 && [h("h2", {}, "Budgets"), h("div.cards", {}, a.budgets.map((b) => h("section.card", { key: b.api + b.limit }, h("div.limit", {}, h("b", {}, `${b.api}/${b.limit}`), h("span", {}, `${price(b.counted ?? b.spent)} of ${price(b.budget)}${b.shadow ? ", only watches" : ""}`), meter(Number(b.counted ?? b.spent), Number(b.budget), `${b.api} ${b.limit}`)),
+          h("p.quiet", {}, `spent ${price(b.spent)}`, Number(b.in_doubt) > 0 && `, ${price(b.in_doubt)} in doubt`, b.until && `, until ${timeOfDay(b.until)}`))))],
+        h("h2", {}, `By ${by}`),
+        groups.length > 0 ? h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, `Spending by ${by}`), h("thead", {}, h("tr", {}, h("th", { scope: "col" }, by), h("th.n", { scope: "col" }, "Calls"), h("th.n", { scope: "col" }, "Spent"), h("th.n", { scope: "col" }, "In doubt"), h("th", { scope: "col" }, "Share"))),
+          h("tbody", {}, groups.map((g) => h("tr", { key: name(g, by) }, h("td.whole", { "data-name": by }, name(g, by)), h("td.n", { "data-name": "Calls" }, count(g.calls)), h("td.n", { "data-name": "Spent" }, price(g.spent)), h("td.n", { "data-name": "In doubt" }, price(g.in_doubt)),
+            h("td.draw", { "data-name": "Share" }, meter(Number(g.spent) + Number(g.in_doubt), most, `${name(g, by)}: ${g.spent}`, [9, 9]))))))) : empty("Nothing was spent", "No call of this selection was billed."),
+      ],
+      command(`weir spend --by ${by}${api ? " --api " + api : ""}${since ? " --since " + since : ""}`),
+    ];
+  },
+};
+
+function name(g, by) {
+  if (by === "day") return g.day || "others";
+  if (by === "key") return `${g.api}/${g.key || "-"}`;
+  if (by === "tenant") return `${g.api}/${g.tenant || "-"}`;
+  return g.api || "others";
+}

@@ -1,0 +1,104 @@
+// What the console has received lately of each api and each deep bucket, for drawings: at most fifteen minutes, and of so many buckets. A
+// page that has just been opened begins with what weir has kept itself.
+
+export const span = 15 * 60 * 1000; // milliseconds
+const mostBuckets = 400;
+
+/** Past keeps samples: {at, level, came, left, refused}, of which all but the level only grow until something begins anew. */
+export class Past {
+  constructor() {
+    this.lines = new Map(); // by name, the latest used last
+  }
+
+  /** of is what is known of an api, or of a bucket of it. */
+  of(api, key) {
+    return this.lines.get(name(api, key)) ?? [];
+  }
+
+  /** take notes what a snapshot tells. */
+  take(snapshot) {
+    const at = Date.parse(snapshot.at);
+    for (const a of snapshot.status.apis) {
+      this.add(name(a.api), { at, level: a.jobs, came: a.accepted, left: a.called, refused: a.throttled });
+    }
+    for (const b of snapshot.buckets) {
+      this.add(name(b.api, b.key), { at, level: b.depth, came: b.arrived, left: null, refused: null });
+    }
+    this.bound();
+  }
+
+  add(of, sample) {
+    const line = this.lines.get(of) ?? [];
+    if (line.length > 0 && line.at(-1).at >= sample.at) return;
+    line.push(sample);
+    while (line.length > 0 && line[0].at < sample.at - span) line.shift();
+    this.lines.delete(of);
+    this.lines.set(of, line);
+  }
+
+  /** before puts what weir has kept before what this page has received. Of each part it tells what came and left in it. */
+  before(api, key, samples) {
+    const of = name(api, key);
+    const line = this.lines.get(of) ?? [];
+    const first = line[0] ?? { at: Infinity, came: 0, left: 0, refused: 0 };
+    const older = [];
+    let { came, left, refused } = first;
+    for (const s of samples.toReversed()) {
+      if (s.at >= first.at) continue;
+      older.push({ at: s.at, level: s.level, came, left, refused });
+      came -= s.came;
+      left = left === null ? null : left - s.left;
+      refused = refused === null ? null : refused - s.refused;
+    }
+    if (older.length > 0) this.lines.set(of, older.reverse().concat(line));
+  }
+
+  bound() {
+    let buckets = this.lines.size;
+    for (const of of this.lines.keys()) {
+      if (buckets <= mostBuckets) return;
+      this.lines.delete(of);
+      buckets--;
+    }
+  }
+}
+
+const name = (api, key) => JSON.stringify(key === undefined ? [api] : [api, key]);
+
+/**
+ * slots divides the last while into equal parts, oldest first: {at, level, came, left, refused}, of which all but the level are a second's.
+ * Where nothing is known of a part it is null.
+ */
+export function slots(line, now, while_ = span, parts = 90) {
+  const width = while_ / parts;
+  const all = Array.from({ length: parts }, () => null);
+  const begin = Math.floor((now - while_) / width) * width + width;
+  for (let i = 1; i < line.length; i++) {
+    const a = line[i - 1], b = line[i];
+    const at = Math.floor((b.at - begin) / width);
+    const passed = (b.at - a.at) / 1000;
+    if (at < 0 || at >= parts || passed <= 0 || passed > 60) continue;
+    const grown = (what) => (b[what] === null || a[what] === null ? 0 : b[what] >= a[what] ? b[what] - a[what] : b[what]);
+    const came = grown("came");
+    const left = b.left === null ? Math.max(0, came - (b.level - a.level)) : grown("left");
+    const slot = (all[at] ??= { at: begin + at * width, level: 0, seconds: 0, came: 0, left: 0, refused: 0 });
+    slot.level = b.level;
+    slot.seconds += passed;
+    slot.came += came;
+    slot.left += left;
+    slot.refused += grown("refused");
+  }
+  for (const slot of all) {
+    if (!slot) continue;
+    for (const what of ["came", "left", "refused"]) slot[what] /= slot.seconds;
+  }
+  return all;
+}
+
+/** pace is what came, left and was refused in a second, over the last seconds. */
+export function pace(line, seconds = 10) {
+  if (line.length < 2) return null;
+  const last = line.at(-1);
+  const [slot] = slots(line.filter((s) => s.at >= last.at - seconds * 1000 - 500), last.at + 1, seconds * 1000 + 1000, 1);
+  return slot;
+}

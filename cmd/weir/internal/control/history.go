@@ -1,0 +1,76 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/history"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// pastOf asks for the past of an api, or of one key of it.
+type pastOf struct {
+	Key *string `json:"key,omitempty"`
+}
+
+// pastAnswer is one replica's part of it.
+type pastAnswer struct {
+	dispatcher.APIState
+	Parts []history.Part `json:"parts"`
+}
+
+// history tells the past of what is dispatched here.
+func (o operator) history(req micro.Request) {
+	api := strings.TrimPrefix(req.Subject(), historySubject)
+	var q pastOf
+	if err := json.Unmarshal(req.Data(), &q); err != nil {
+		respondError(req, errors.New("the question cannot be read"))
+		return
+	}
+	state, err := o.Dispatcher.State(api)
+	if err != nil {
+		respondError(req, err)
+		return
+	}
+	answer := pastAnswer{APIState: state, Parts: []history.Part{}}
+	if q.Key != nil {
+		answer.Parts = o.History.Key(api, *q.Key)
+	} else {
+		answer.Parts = o.History.API(api)
+	}
+	data := marshal(answer)
+	for len(data) > o.most && len(answer.Parts) > 1 {
+		answer.Parts = answer.Parts[len(answer.Parts)/2:]
+		data = marshal(answer)
+	}
+	_ = req.Respond(data) // whoever asked has gone: nothing to do
+}
+
+// History is what flowed in and out of an api, or of one key of it, in the last while, added up over all replicas; empty where nobody
+// has kept it. It blocks as Keys does.
+func History(c *connect.Connection, api string, key *string) ([]history.Part, error) {
+	sum, owned, failed := []history.Part{}, 0, error(nil)
+	err := askFor(c, historySubject+api, marshal(pastOf{key}), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
+		var a pastAnswer
+		switch {
+		case wrong != nil && wrong.code == codeNoAPI:
+			return false
+		case wrong != nil:
+			failed = wrong
+			return false
+		case json.Unmarshal(data, &a) != nil:
+			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			return false
+		}
+		sum, owned = history.Add(sum, a.Parts), owned+a.Owned
+		return owned >= a.Partitions
+	})
+	if err == nil && len(sum) == 0 {
+		err = failed
+	}
+	return sum, err
+}

@@ -1,0 +1,85 @@
+package door
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"weir/cmd/weir/internal/console"
+	"weir/ingest"
+)
+
+// post hands a job to the intake and answers what the intake answers.
+func (d *Door) post(w http.ResponseWriter, r *http.Request, _ console.Actor) {
+	code := d.answerPost(w, r)
+	if code != 0 {
+		d.answers.WithLabelValues(strconv.Itoa(code)).Inc()
+	}
+}
+
+// answerPost returns the status that was answered, 0 where the client has gone.
+func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
+	api, key := r.PathValue("api"), r.PathValue("key")
+	connection, now := http.NewResponseController(w), time.Now()
+	_ = connection.SetReadDeadline(now.Add(bodyWait)) // also of what is left of a body that nobody reads
+	_ = connection.SetWriteDeadline(now.Add(bodyWait + answerWait + sendWait))
+	w.Header().Set("Connection", "close") // until the body has been read: what is left of one is nobody's next request
+	if d.Intake == nil {
+		return unavailable("this replica takes no jobs (its WEIR_ROLES name no ingest), nothing was kept: post to one that does").write(w)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType,
+			"an encoded body would reach the api as it is, nothing was kept: send it plain, without Content-Encoding").write(w)
+	}
+	b, no := d.readBody(r, d.Intake.Largest(api))
+	if no != nil {
+		return no.write(w)
+	}
+	if b.oversize == 0 {
+		w.Header().Del("Connection")
+		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
+	}
+	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize}
+	answers := make(chan ingest.Answer, 1)
+	d.Intake.Take(api, message, func(a ingest.Answer) {
+		d.bodies.Release(b.room)
+		answers <- a
+	})
+	ctx, cancel := context.WithTimeout(r.Context(), answerWait)
+	defer cancel()
+	select {
+	case a := <-answers:
+		return d.tell(w, api, &a)
+	case <-ctx.Done():
+		if r.Context().Err() != nil {
+			return 0 // nobody hears: the job is taken or refused all the same, as where a producer on NATS has gone
+		}
+		return unsure("").write(w)
+	}
+}
+
+// tell answers what the intake has said.
+func (d *Door) tell(w http.ResponseWriter, api string, a *ingest.Answer) int {
+	switch {
+	case a.Data == nil:
+		return unsure(a.Refusal.Job).write(w)
+	case a.Refusal != nil:
+		p := refused(a)
+		if a.Refusal.Code == ingest.Throttled {
+			b, _ := d.Bucket(api, p.Key)
+			limitHeaders(w.Header(), a.Refusal.Capacity, b.Interval, 0, p.RetryAfterMS)
+		}
+		return p.write(w)
+	}
+	h, receipt := w.Header(), a.Receipt
+	h.Set("Location", "/v1/jobs/"+url.PathEscape(api)+"/"+url.PathEscape(receipt.Job)+"?key="+url.QueryEscape(receipt.Key))
+	if b, ok := d.Bucket(api, receipt.Key); ok {
+		limitHeaders(h, b.Capacity, b.Interval, max(0, b.Capacity-int64(receipt.Position)), int64(receipt.Position)*b.Interval.Milliseconds())
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write(append(a.Data, '\n')) // the client has gone
+	return http.StatusAccepted
+}

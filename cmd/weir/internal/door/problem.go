@@ -1,0 +1,71 @@
+package door
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"weir/cmd/weir/internal/console"
+	"weir/ingest"
+)
+
+// problem is a refusal as RFC 9457 has it. Its further members are those of the answer on NATS.
+type problem struct {
+	console.Problem
+
+	Stream        string   `json:"stream,omitempty"`
+	Job           string   `json:"job,omitempty"`
+	Key           string   `json:"key,omitempty"`
+	RetryAfterMS  int64    `json:"retry_after_ms,omitempty"`
+	DeadLetterSeq uint64   `json:"dead_letter_seq,omitempty"`
+	Keys          []string `json:"keys,omitempty"` // of a job's id that stands under several
+}
+
+// quotaExceeded is the type that the IETF's draft of the RateLimit headers names.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// comeBack is what clients are told to wait where nothing says how long it takes.
+const comeBack = time.Second
+
+func refuse(status int, detail string) *problem {
+	return &problem{Problem: *console.NewProblem(status, "%s", detail)}
+}
+
+func unavailable(detail string) *problem {
+	p := refuse(http.StatusServiceUnavailable, detail)
+	p.RetryAfter = comeBack
+	return p
+}
+
+// unsure is where nobody knows whether a job was stored: 503 would say that it was not.
+func unsure(job string) *problem {
+	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: send it again under the same id (Nats-Msg-Id or Idempotency-Key)")
+	p.RetryAfter, p.Job = comeBack, job
+	return p
+}
+
+// refused is what the intake says of a job that it has not taken.
+func refused(a *ingest.Answer) *problem {
+	var told struct {
+		Stream string `json:"stream"`
+		Key    string `json:"key"`
+	}
+	_ = json.Unmarshal(a.Data, &told) // the intake has written it
+	p := refuse(a.Refusal.Code.Status(), a.Refusal.Description)
+	p.Stream, p.Key, p.Job, p.DeadLetterSeq = told.Stream, told.Key, a.Refusal.Job, a.Refusal.LetterSeq
+	switch a.Refusal.Code {
+	case ingest.Throttled:
+		p.Type, p.RetryAfterMS = quotaExceeded, a.Refusal.RetryAfterMS()
+		p.RetryAfter = time.Duration(p.RetryAfterMS) * time.Millisecond
+	case ingest.Unavailable:
+		p.RetryAfter = comeBack
+	case ingest.Unsure, ingest.Invalid, ingest.UnknownAPI, ingest.TooLarge:
+	}
+	return p
+}
+
+// write answers and returns the status.
+func (p *problem) write(w http.ResponseWriter) int {
+	console.WriteProblem(w, &p.Problem, p)
+	return p.Status
+}

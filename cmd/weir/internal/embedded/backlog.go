@@ -1,0 +1,109 @@
+package embedded
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// What waits for a client that reads too slowly stands in memory, and the server bounds that for each client alone. backlog bounds it for
+// all of them together: whom most waits for is cut off first. A client of NATS connects again and goes on.
+type backlog struct {
+	ns    *server.Server
+	most  int64 // bytes that may wait for all together
+	spare []*nats.Conn
+	log   *slog.Logger
+
+	closing []closingClient // cut off, and maybe not let go of yet
+	waiting int64           // at the last look
+	sent    int64           // by the server to all clients until then: no more can wait since
+}
+
+// closingClient is memory that the server frees when its write to the client has ended.
+type closingClient struct {
+	bytes int64
+	until time.Time
+}
+
+// Bounds of looking.
+const (
+	backlogLook   = 20 * time.Millisecond
+	lookShare     = 4               // of the time that passes at most: a look goes through all clients
+	writeDeadline = 5 * time.Second // for a client to take anything at all
+)
+
+// BoundBacklog keeps what waits for all clients together within most bytes, until ctx ends. Those of spare are never cut off.
+func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger, spare ...*nats.Conn) error {
+	b := backlog{ns: s.ns, most: most, spare: spare, log: log.With("component", "nats-server")}
+	if s.gate != nil {
+		b.spare = append(b.spare, s.gate)
+	}
+	for {
+		begin := time.Now()
+		if b.mayBeMuch() {
+			b.look(begin)
+		}
+		select {
+		case <-time.After(max(backlogLook, lookShare*time.Since(begin))):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// mayBeMuch reports whether half of what may wait could have come together since the last look. Unlike a look it costs the same however many
+// clients there are.
+func (b *backlog) mayBeMuch() bool {
+	now, err := b.ns.Varz(nil)
+	if err != nil || b.waiting+now.OutBytes-b.sent <= b.most/2 {
+		return false
+	}
+	b.sent = now.OutBytes
+	return true
+}
+
+func (b *backlog) look(now time.Time) {
+	conns, err := b.ns.Connz(&server.ConnzOptions{Sort: server.ByPending, Limit: b.ns.NumClients() + 1})
+	if err != nil {
+		b.log.Warn("what waits for slow clients is not known", "err", err)
+		return
+	}
+	b.waiting = 0
+	b.closing = slices.DeleteFunc(b.closing, func(c closingClient) bool { return now.After(c.until) })
+	for _, c := range b.closing {
+		b.waiting += c.bytes
+	}
+	for _, c := range conns.Conns {
+		b.waiting += int64(c.Pending)
+	}
+	if b.waiting <= b.most {
+		return
+	}
+	spared := map[uint64]bool{}
+	for _, nc := range b.spare {
+		if id, err := nc.GetClientID(); err == nil {
+			spared[id] = true
+		}
+	}
+	waiting, cut, bytes := b.waiting, 0, int64(0)
+	for _, c := range conns.Conns { // whom most waits for first
+		if waiting <= b.most/2 || int64(c.Pending)*int64(len(conns.Conns)) <= b.most {
+			break // nobody is cut off for whom no more waits than his share
+		}
+		if spared[c.Cid] || b.ns.DisconnectClientByID(c.Cid) != nil {
+			continue
+		}
+		waiting -= int64(c.Pending)
+		bytes += int64(c.Pending)
+		cut++
+		b.closing = append(b.closing, closingClient{int64(c.Pending), now.Add(writeDeadline)})
+	}
+	if cut > 0 {
+		b.log.Warn("clients that read too slowly were cut off: together more waited for them than there is memory for; have them read faster or less, or raise WEIR_MEMORY",
+			"clients", cut, "bytes", bytes, "waiting_bytes", b.waiting, "most_bytes", b.most)
+	}
+}

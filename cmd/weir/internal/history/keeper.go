@@ -1,0 +1,199 @@
+package history
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+)
+
+// Source is what is looked at. Its methods are safe for concurrent use.
+type Source interface {
+	APIs() []string
+	State(api string) (dispatcher.APIState, error)
+	Keys(api string, limit int) ([]schedule.KeyState, error) // the deepest
+}
+
+// Options of a Keeper. All are required.
+type Options struct {
+	Source    Source
+	Throttled func(api string) uint64 // jobs refused by this process
+	Span      time.Duration           // how far back is told
+	Every     time.Duration           // the length of a part
+	Keys      int                     // the deepest buckets of each api that are kept
+	Lines     int                     // keys that are kept in all; of more those go first that were deep longest ago
+}
+
+// Keeper keeps the past of what a process dispatches. It is safe for concurrent use.
+type Keeper struct {
+	opts Options
+
+	mu   sync.Mutex // of what follows; it is held for some microseconds
+	apis map[string]*line
+	keys map[of]*line
+}
+
+// of names a key of an api.
+type of struct{ api, key string }
+
+// New makes a Keeper that has seen nothing yet.
+func New(o Options) *Keeper {
+	if o.Source == nil || o.Throttled == nil || o.Every <= 0 || o.Span < o.Every || o.Keys <= 0 || o.Lines < o.Keys {
+		panic("history: New without bounds, or without what is looked at")
+	}
+	return &Keeper{opts: o, apis: map[string]*line{}, keys: map[of]*line{}}
+}
+
+// Run looks at the end of each part, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for {
+		now := time.Now()
+		timer := time.NewTimer(now.Truncate(k.opts.Every).Add(k.opts.Every).Sub(now)) // the same for all replicas
+		select {
+		case <-timer.C:
+			k.Look(time.Now().Truncate(k.opts.Every))
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// Look notes what is at now.
+func (k *Keeper) Look(now time.Time) {
+	names := k.opts.Source.APIs()
+	for _, api := range names {
+		state, err := k.opts.Source.State(api)
+		if err != nil {
+			continue // it has gone meanwhile
+		}
+		deepest, err := k.opts.Source.Keys(api, k.opts.Keys)
+		if err != nil {
+			continue
+		}
+		k.note(now, &state, deepest)
+	}
+	k.forget(now, names)
+}
+
+func (k *Keeper) most() int { return int(k.opts.Span / k.opts.Every) }
+
+func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.KeyState) {
+	refused := k.opts.Throttled(a.API)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.apis[a.API]
+	if l == nil {
+		l = &line{}
+		k.apis[a.API] = l
+	}
+	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
+	seen := map[string]bool{}
+	for i := range deepest {
+		b := &deepest[i]
+		seen[b.Key] = true
+		name := of{a.API, b.Key}
+		l := k.keys[name]
+		if l == nil {
+			l = &line{}
+			k.keys[name] = l
+		}
+		l.add(now, b.Depth, counts{came: b.Arrived, left: left(l, b)}, k.most())
+	}
+	for name, l := range k.keys {
+		if name.api == a.API && !seen[name.key] && len(deepest) < k.opts.Keys { // all buckets were told: this one is empty
+			l.add(now, 0, counts{left: left(l, &schedule.KeyState{})}, k.most())
+		}
+	}
+}
+
+// left counts the jobs that are not in a bucket any more: what came and is not there.
+func left(l *line, b *schedule.KeyState) uint64 {
+	if !l.known {
+		return 0
+	}
+	came := b.Arrived
+	if b.Arrived >= l.last.came {
+		came = b.Arrived - l.last.came
+	}
+	return l.last.left + uint64(max(0, int64(l.level)+int64(came)-int64(b.Depth)))
+}
+
+// forget lets go of what is not dispatched here any more, of keys that were not looked at for the whole span, and of those beyond the
+// bound that were looked at longest ago.
+func (k *Keeper) forget(now time.Time, apis []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for api := range k.apis {
+		if !slices.Contains(apis, api) {
+			delete(k.apis, api)
+		}
+	}
+	var all []of
+	for name, l := range k.keys {
+		if k.apis[name.api] == nil || now.Sub(l.at) > k.opts.Span || l.still() {
+			delete(k.keys, name)
+			continue
+		}
+		all = append(all, name)
+	}
+	if len(all) <= k.opts.Lines {
+		return
+	}
+	slices.SortFunc(all, func(a, b of) int {
+		x, y := k.keys[a], k.keys[b]
+		if c := x.at.Compare(y.at); c != 0 {
+			return c
+		}
+		return x.level - y.level
+	})
+	for _, name := range all[:len(all)-k.opts.Lines] {
+		delete(k.keys, name)
+	}
+}
+
+// still reports whether nothing was in the bucket for as long as is told.
+func (l *line) still() bool {
+	return l.level == 0 && !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Level > 0 || p.Came > 0 || p.Left > 0 })
+}
+
+// API is the past of an api, oldest first; empty where nothing is known.
+func (k *Keeper) API(api string) []Part {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l := k.apis[api]; l != nil {
+		return slices.Clone(l.parts)
+	}
+	return nil
+}
+
+// Key is the past of a bucket, oldest first; empty where nothing is known.
+func (k *Keeper) Key(api, key string) []Part {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l := k.keys[of{api, key}]; l != nil {
+		return slices.Clone(l.parts)
+	}
+	return nil
+}
+
+// Add puts the parts of two replicas together, by the times at which they end.
+func Add(a, b []Part) []Part {
+	sum := make([]Part, 0, max(len(a), len(b)))
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0].At < b[0].At:
+			sum, a = append(sum, a[0]), a[1:]
+		case len(a) == 0 || b[0].At < a[0].At:
+			sum, b = append(sum, b[0]), b[1:]
+		default:
+			p, q := a[0], b[0]
+			sum = append(sum, Part{p.At, p.Level + q.Level, p.Came + q.Came, p.Left + q.Left, p.Refused + q.Refused})
+			a, b = a[1:], b[1:]
+		}
+	}
+	return sum
+}

@@ -1,0 +1,127 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/dispatcher"
+	"weir/dispatcher/schedule"
+)
+
+// scene is a source that says what the test wants.
+type scene struct {
+	states map[string]dispatcher.APIState
+	keys   map[string][]schedule.KeyState
+}
+
+// APIs implements Source.
+func (s *scene) APIs() (names []string) {
+	for api := range s.states {
+		names = append(names, api)
+	}
+	return names
+}
+
+// State implements Source.
+func (s *scene) State(api string) (dispatcher.APIState, error) { return s.states[api], nil }
+
+// Keys implements Source.
+func (s *scene) Keys(api string, limit int) ([]schedule.KeyState, error) {
+	return s.keys[api][:min(limit, len(s.keys[api]))], nil
+}
+
+func keeper(s *scene, lines int) *Keeper {
+	return New(Options{Source: s, Throttled: func(string) uint64 { return 7 }, Span: 4 * time.Second, Every: time.Second, Keys: 2, Lines: lines})
+}
+
+// TestPastOfABucket: what came is counted as the bucket counts it, what left is what is not there any more, also when the bucket runs
+// empty and begins anew; and no more is kept than was asked for.
+func TestPastOfABucket(t *testing.T) {
+	s := &scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
+	k, at := keeper(s, 2), time.UnixMilli(0)
+	want := []Part{}
+	for i, step := range []struct {
+		depth      int
+		arrived    uint64
+		came, left int64
+	}{
+		{depth: 5, arrived: 5},
+		{depth: 7, arrived: 9, came: 4, left: 2},
+		{depth: 0, left: 7},                            // it is empty, and told no more
+		{depth: 3, arrived: 4, came: 4, left: 1},       // and anew
+		{depth: 3, arrived: 4, came: 0, left: 0},       //
+		{depth: 2, arrived: 104, came: 100, left: 101}, //
+	} {
+		s.keys["pay"] = nil
+		if step.depth > 0 {
+			s.keys["pay"] = []schedule.KeyState{{Key: "a", Depth: step.depth, Arrived: step.arrived}}
+		}
+		at = at.Add(time.Second)
+		k.Look(at)
+		if i > 0 {
+			want = append(want, Part{At: at.UnixMilli(), Level: step.depth, Came: step.came, Left: step.left})
+		}
+	}
+	want = want[len(want)-4:]
+	if got := k.Key("pay", "a"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the past is\n%v, want\n%v", got, want)
+	}
+	if k.Key("pay", "b") != nil || k.API("other") != nil {
+		t.Error("there is a past of what never was")
+	}
+}
+
+// TestPastOfAnAPI: a counter that has become less has begun anew, and an api that is gone is forgotten with its keys.
+func TestPastOfAnAPI(t *testing.T) {
+	s := &scene{states: map[string]dispatcher.APIState{}, keys: map[string][]schedule.KeyState{"pay": {{Key: "a", Depth: 1}}}}
+	k, at := keeper(s, 2), time.UnixMilli(0)
+	for _, n := range []uint64{10, 15, 2} {
+		s.states["pay"] = dispatcher.APIState{API: "pay", Jobs: int(n), Arrived: n, Called: 2 * n}
+		at = at.Add(time.Second)
+		k.Look(at)
+	}
+	want := []Part{{At: 2000, Level: 15, Came: 5, Left: 10}, {At: 3000, Level: 2, Came: 2, Left: 4}}
+	if got := k.API("pay"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the past is %v, want %v", got, want)
+	}
+	delete(s.states, "pay")
+	k.Look(at.Add(time.Second))
+	if len(k.apis)+len(k.keys) != 0 {
+		t.Errorf("%d apis and %d keys are kept that are gone", len(k.apis), len(k.keys))
+	}
+}
+
+// TestKeysAreBounded: of more keys than there is room for those go that were deep longest ago, and one that rests for the whole span goes.
+func TestKeysAreBounded(t *testing.T) {
+	s := &scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}, keys: map[string][]schedule.KeyState{}}
+	k, at := keeper(s, 3), time.UnixMilli(0)
+	for i := range 50 {
+		s.keys["pay"] = []schedule.KeyState{{Key: fmt.Sprint("a", i), Depth: 9}, {Key: fmt.Sprint("b", i), Depth: 3}}
+		at = at.Add(time.Second)
+		k.Look(at)
+		if len(k.keys) > 3 {
+			t.Fatalf("%d keys are kept", len(k.keys))
+		}
+	}
+	if k.keys[of{"pay", "a49"}] == nil || k.keys[of{"pay", "b49"}] == nil {
+		t.Error("the deepest of now are not kept")
+	}
+	s.keys["pay"] = nil
+	for range 6 {
+		at = at.Add(time.Second)
+		k.Look(at)
+	}
+	if len(k.keys) != 0 {
+		t.Errorf("%d keys are kept that have rested", len(k.keys))
+	}
+}
+
+// TestReplicasAddUp: parts that end at the same time are added, others stand by themselves.
+func TestReplicasAddUp(t *testing.T) {
+	got := Add([]Part{{1, 1, 1, 1, 1}, {3, 1, 1, 1, 1}}, []Part{{2, 5, 5, 5, 5}, {3, 5, 5, 5, 5}})
+	want := []Part{{1, 1, 1, 1, 1}, {2, 5, 5, 5, 5}, {3, 6, 6, 6, 6}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("they add up to %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,39 @@
+package letters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket/lease"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/deadletter"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// rightWait is how long the right to end letters is waited for: one after another may be asked about meanwhile.
+const rightWait = time.Minute
+
+// TakeRight waits for the right of a process that has died, which takes some seconds, and refuses while one is alive. Give it back.
+// holder is told to whoever wants it meanwhile.
+func TakeRight(ctx context.Context, c *connect.Connection, holder string) (*deadletter.Right, error) {
+	kv, err := c.JetStream.KeyValue(ctx, connect.ControlBucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, cli.NotFound(fmt.Errorf("there is no key-value bucket %s: weir has not run on this server", connect.ControlBucket))
+	} else if err != nil {
+		return nil, c.Explain(err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, rightWait)
+	defer cancel()
+	right, err := deadletter.TakeRight(waiting, kv, holder)
+	var held *lease.HeldError
+	if errors.As(err, &held) {
+		return nil, cli.Refused(fmt.Errorf("%s redrives or purges dead letters now: wait until that has ended", held.Holder))
+	} else if err != nil {
+		return nil, c.Explain(err)
+	}
+	return right, nil
+}

@@ -1,0 +1,46 @@
+package proposal
+
+import (
+	"errors"
+
+	"weir/cmd/weir/internal/config"
+)
+
+// Verdict is what is wrong with a configuration.
+type Verdict struct {
+	File     string    `json:"file"`
+	OK       bool      `json:"ok"`
+	APIs     int       `json:"apis"`
+	Problems []Problem `json:"problems"`
+	Warnings []Problem `json:"warnings"`
+}
+
+// Problem is one of them, or what is probably not meant.
+type Problem struct {
+	Line    int    `json:"line,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Fix     string `json:"fix,omitempty"`
+}
+
+// Check reads a configuration as weir serve does, and tells every mistake at once. Secrets are looked for on this machine, as far as scope
+// allows. c is nil where it is not valid.
+func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *config.Config, err error) {
+	c, err = config.Parse(text, config.Options{Name: file})
+	var wrong *config.Errors
+	if err != nil && !errors.As(err, &wrong) {
+		return v, nil, err
+	}
+	v = Verdict{File: file, OK: err == nil, Problems: []Problem{}, Warnings: []Problem{}}
+	if wrong != nil {
+		for _, p := range wrong.Problems {
+			v.Problems = append(v.Problems, Problem(p))
+		}
+		return v, nil, nil
+	}
+	v.APIs = len(c.APIs)
+	for _, p := range append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(scope)...) {
+		v.Warnings = append(v.Warnings, Problem(p))
+	}
+	return v, c, nil
+}

@@ -1,0 +1,49 @@
+package spend
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Sum is money that was spent, and what is in doubt.
+type Sum struct{ ledger.Spending }
+
+// Text writes both as the ledger does.
+func (s Sum) Text() (spent, inDoubt string) { return s.Spending.Text() }
+
+// Today adds up what was spent on each api since midnight, by UTC: the same numbers that Of tells, of which only what is new is read. The
+// zero value has read nothing.
+type Today struct {
+	day  time.Time
+	read uint64 // the newest record
+	sums map[string]Sum
+}
+
+// Update reads what was recorded since it was called last; at first, and when a day has begun, all of today. It blocks until that is
+// read, or ctx ends; what was read by then counts, so that another call goes on there.
+func (t *Today) Update(ctx context.Context, js jetstream.JetStream, now time.Time) error {
+	if day := midnight(now); !day.Equal(t.day) {
+		*t = Today{day: day, sums: map[string]Sum{}}
+	}
+	from := ledger.Place{Since: t.day}
+	if t.read > 0 {
+		from = ledger.Place{After: t.read}
+	}
+	return ledger.ReadFrom(ctx, js, from, func(r *ledger.Record) {
+		t.read = r.At
+		if r.Started.Before(t.day) {
+			return
+		}
+		sum := t.sums[r.API]
+		sum.AddRecord(r)
+		t.sums[r.API] = sum
+	})
+}
+
+// ByAPI are the sums.
+func (t *Today) ByAPI() map[string]Sum { return maps.Clone(t.sums) }

@@ -1,0 +1,56 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/dispatcher/ledger"
+)
+
+// FindResult is the newest result of the job that a filter names, with its body. Of the newest results that the filter chooses so many
+// are looked through at most, 0 being no bound. Its errors have exit codes: there is none, or an id stands under several keys.
+func FindResult(ctx context.Context, c *connect.Connection, filter ledger.ResultFilter, scan int) (*ledger.Result, error) {
+	var found []ledger.Result
+	reach, err := ledger.NewestResults(ctx, c.JetStream, filter, scan, func(r ledger.Result) error {
+		for i := range found {
+			if found[i].API == r.API && found[i].Key == r.Key {
+				return nil // of the same job, redriven since
+			}
+		}
+		if found = append(found, r); filter.Key != "" {
+			return stream.ErrEnough
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, ExplainResults(c, err)
+	case len(found) == 0 && !reach.All:
+		return nil, cli.NotFound(fmt.Errorf("job %s has none of the newest %s, which reach back to %s: --scan 0 looks further", cli.Visible(filter.Job),
+			cli.Count(reach.Read, "result"), cli.ClockTime(reach.From)))
+	case len(found) == 0:
+		return nil, cli.NotFound(fmt.Errorf("no result of job %s is kept: `weir job` says what became of it", cli.Visible(filter.Job)))
+	case len(found) > 1:
+		return nil, cli.Refused(fmt.Errorf("%d jobs of this id have results: name one by --api and --key (%s/%s, %s/%s)", len(found),
+			found[0].API, cli.Visible(found[0].Key), found[1].API, cli.Visible(found[1].Key)))
+	}
+	r, err := ledger.ResultAt(ctx, c.JetStream, found[0].Seq)
+	if err != nil {
+		return nil, c.Explain(err)
+	} else if r == nil {
+		return nil, cli.NotFound(errors.New("the result has gone this moment: it was too old, or its stream is full"))
+	}
+	return r, nil
+}
+
+// ExplainResults gives an error of reading results its exit code.
+func ExplainResults(c *connect.Connection, err error) error {
+	if errors.Is(err, ledger.ErrNoResults) {
+		return cli.NotFound(err)
+	}
+	return c.Explain(err)
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/door"
+	"weir/cmd/weir/internal/timeline"
+	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+)
+
+// Bounds of jobs over HTTP.
+const (
+	mostPosts   = 1024    // under way at once
+	mostLookups = 4       // of jobs, at once
+	doorScan    = 100_000 // messages of a stream that are looked through for a job whose key is not named
+	doorShare   = 4       // the part of what may wait to be stored that bodies take while they are read
+)
+
+// openDoor lets jobs come in over HTTP, and says what became of them.
+func (w *Worker) openDoor() {
+	if w.http == nil {
+		return
+	}
+	d := door.New(door.Options{
+		Intake: w.intake, Bucket: w.bucketOf, Find: w.findJob, Result: w.resultAt,
+		MaxPosts: mostPosts, MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups, Log: w.log, Registerer: w.registry,
+	})
+	w.http.Add(d.Routes()...)
+}
+
+// bucketOf is what producers are told of a key's bucket.
+func (w *Worker) bucketOf(api, key string) (door.Bucket, bool) {
+	a := w.configuredAPI(api)
+	if a == nil {
+		return door.Bucket{}, false
+	}
+	limits := a.Rules.For(key)
+	t := a.Rules.Interval(limits.Rate)
+	return door.Bucket{Capacity: limits.Capacity, Interval: time.Duration(t.P) * time.Microsecond / time.Duration(t.Q)}, true
+}
+
+// configuredAPI is an api of the configuration in force, nil where there is none of the name.
+func (w *Worker) configuredAPI(name string) *config.API {
+	c := w.follower.inForce.Load()
+	for i := range c.APIs {
+		if c.APIs[i].Name == name {
+			return &c.APIs[i]
+		}
+	}
+	return nil
+}
+
+// connection is the worker's own, for questions that commands ask as well.
+func (w *Worker) connection() *connect.Connection {
+	return &connect.Connection{Conn: w.nc, JetStream: w.js, At: w.nc.ConnectedUrlRedacted(), Denied: &w.denied}
+}
+
+func (w *Worker) findJob(ctx context.Context, api, key, job string) (*timeline.Timeline, error) {
+	o := timeline.Options{Job: job, API: api, Key: key, Scan: doorScan, InQueue: w.findQueued}
+	if w.configuredAPI(api) != nil {
+		o.APIs = []string{api}
+	}
+	return timeline.Find(ctx, w.connection(), o)
+}
+
+// findQueued asks the owners of a queue for a job: on the server inside that is this worker.
+func (w *Worker) findQueued(ctx context.Context, api string, q control.JobInQueue) ([]dispatcher.QueuedJob, error) {
+	if w.server != nil && w.dispatch != nil {
+		return w.dispatch.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
+	}
+	return control.FindSoon(w.connection(), api, q)
+}
+
+func (w *Worker) resultAt(ctx context.Context, seq uint64) (*timeline.KeptResult, error) {
+	r, err := ledger.ResultAt(ctx, w.js, seq)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	kept := timeline.ResultOf(r)
+	return &kept, nil
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The streams that keep ends.
+const (
+	resultsStream  = "WEIR_RESULTS"
+	resultsSubject = "weir.results."
+	lettersStream  = "WEIR_DEAD"
+	lettersSubject = "weir.dead."
+)
+
+// lookAgain is how often Do asks whether its connection was away.
+const lookAgain = time.Second
+
+// Do hands in one job and waits for its end, which weir tells by Weir-Reply-To; a ReplyTo of s is overwritten. Give ctx a deadline that
+// leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, and no error.
+//
+// Where no answer comes the job is sent again under the same ID. Where the end may have been told to nobody, because the job was known
+// already or the connection was away, Do looks into the streams as well, as Await does; a producer who may not read them waits on. When
+// ctx ends the job goes on: Await finds its end.
+func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
+	s = s.Named()
+	s.ReplyTo = EndsInbox(c.nc.NewInbox())
+	told := make(chan *nats.Msg, 1)
+	sub, err := c.nc.ChanSubscribe(s.ReplyTo, told)
+	if err != nil {
+		return End{}, fmt.Errorf("listen for the end of job %s: %w", s.ID, err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	away := c.nc.Stats().Reconnects
+	receipt, err := c.submitUntilAnswered(ctx, s)
+	if err != nil {
+		return End{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	look := time.NewTicker(lookAgain)
+	defer look.Stop()
+	var found chan End
+	for missed := receipt.Duplicate; ; {
+		if missed && found == nil {
+			found = make(chan End, 1)
+			go func() {
+				if end, err := c.Await(ctx, s.API, receipt.Key, receipt.Job, time.Time{}); err == nil {
+					found <- end
+				}
+			}()
+		}
+		select {
+		case msg := <-told:
+			if end, ok := ParseEnd(msg.Header, msg.Data); ok {
+				end.Key = receipt.Key
+				return end, nil
+			}
+		case end := <-found:
+			return end, nil
+		case <-look.C:
+			missed = missed || c.nc.Stats().Reconnects != away
+		case <-ctx.Done():
+			return End{}, fmt.Errorf("job %s of %s was taken and has not ended: %w", receipt.Job, s.API, context.Cause(ctx))
+		}
+	}
+}
+
+// submitUntilAnswered sends a job again for as long as nobody answers.
+func (c *Client) submitUntilAnswered(ctx context.Context, s Submission) (Receipt, error) {
+	for {
+		once, cancel := context.WithTimeoutCause(ctx, c.opts.AnswerWithin, ErrNoAnswer)
+		receipt, err := c.Submit(once, s)
+		cancel()
+		if !errors.Is(err, ErrNoAnswer) || ctx.Err() != nil {
+			return receipt, err
+		}
+	}
+}
+
+// Await waits until a job has its result in WEIR_RESULTS or its letter in WEIR_DEAD, and reads what lies there already, from since on;
+// zero reads all that is kept. So it finds the end of a job that an earlier process handed in. It reads the ends of the job's key, until
+// ctx ends, and goes on after a reconnect.
+//
+// A job that was refused, and then taken when it was sent again, has a letter of its refusal: name a since behind that.
+func (c *Client) Await(ctx context.Context, api, key, job string, since time.Time) (End, error) {
+	js, err := jetstream.New(c.nc)
+	if err != nil {
+		return End{}, fmt.Errorf("await job %s: %w", job, err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	ends := make(chan End, 2)
+	for stream, subject := range map[string]string{
+		resultsStream: resultsSubject + Token(api) + "." + Token(key), lettersStream: lettersSubject + Token(api) + ".*." + Token(key),
+	} {
+		cfg := jetstream.OrderedConsumerConfig{FilterSubjects: []string{subject}, HeadersOnly: stream == lettersStream}
+		if !since.IsZero() {
+			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
+		}
+		consumer, err := js.OrderedConsumer(ctx, stream, cfg)
+		if err != nil {
+			return End{}, fmt.Errorf("await job %s in %s: %w", job, stream, err)
+		}
+		reading, err := consumer.Consume(func(msg jetstream.Msg) {
+			if end, ok := ParseEnd(msg.Headers(), msg.Data()); ok && end.Job == job {
+				end.API, end.Key = api, key
+				select {
+				case ends <- end:
+				default: // one is enough
+				}
+			}
+		}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				cancel(fmt.Errorf("await job %s in %s: %w", job, stream, err))
+			}
+		}))
+		if err != nil {
+			return End{}, fmt.Errorf("await job %s in %s: %w", job, stream, err)
+		}
+		defer reading.Stop()
+	}
+	select {
+	case end := <-ends:
+		return end, nil
+	case <-ctx.Done():
+		return End{}, fmt.Errorf("await job %s: %w", job, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,311 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/ingest/await"
+	"weir/ingest/client"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// TestNothingOfAServer: a producer links NATS' client and ids, and none of what weir itself is made of.
+func TestNothingOfAServer(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(await.Build(t), "go", "list", "-deps", "weir/ingest/client").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := []string{
+		"weir/ingest/client", "github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/nats-io/nuid", "github.com/google/uuid",
+		"github.com/klauspost/compress/", "golang.org/x/crypto/", "golang.org/x/sys/", "golang.org/x/text/", "vendor/golang.org/",
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		first, _, _ := strings.Cut(path, "/")
+		known := !strings.Contains(first, ".") && first != "weir"
+		for _, prefix := range allowed {
+			known = known || strings.HasPrefix(path, prefix)
+		}
+		if !known {
+			t.Errorf("the package links %s", path)
+		}
+	}
+}
+
+// somebody takes jobs on a server of its own, and answers when told to.
+type somebody struct {
+	nc   *nats.Conn
+	jobs chan *nats.Msg
+}
+
+func newSomebody(t *testing.T) *somebody {
+	t.Helper()
+	ns, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns.Start()
+	t.Cleanup(ns.Shutdown)
+	if !ns.ReadyForConnections(await.Patience) {
+		t.Fatal("the nats-server did not start")
+	}
+	nc, err := nats.Connect(ns.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	s := &somebody{nc: nc, jobs: make(chan *nats.Msg, 100)}
+	if _, err := nc.ChanSubscribe("weir.jobs.>", s.jobs); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func accept(msg *nats.Msg) error {
+	return msg.Respond(fmt.Appendf(nil, `{"stream":"WEIR_a_0","seq":1,"job":%q,"key":"k","position":1}`, msg.Header.Get("Nats-Msg-Id")))
+}
+
+// TestAsyncIsBounded: no more jobs are sent than may be without an answer, in the order in which they were handed in; an answer makes
+// room, and so does the end of waiting for one.
+func TestAsyncIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSomebody(t)
+	c := client.New(s.nc, client.Options{UnderWay: 3})
+	submit := func(ctx context.Context, n int) (*client.Pending, error) {
+		return c.SubmitAsync(ctx, client.Submission{API: "a", Key: "k", ID: fmt.Sprint("job-", n)})
+	}
+	var sent []*client.Pending
+	for n := range 3 {
+		p, err := submit(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, p)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := submit(ended, 3); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a fourth job was sent: %v", err)
+	}
+	for n := range 3 {
+		msg := await.Receive(t, "a job", s.jobs)
+		if id := msg.Header.Get("Nats-Msg-Id"); id != fmt.Sprint("job-", n) {
+			t.Errorf("%s came as number %d", id, n)
+		}
+		if err := accept(msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, p := range sent {
+		if receipt, err := p.Wait(await.Context(t, "an answer")); err != nil || receipt.Job != fmt.Sprint("job-", n) || p.Job.ID != receipt.Job {
+			t.Errorf("job %d: %+v %v", n, receipt, err)
+		}
+	}
+	p, err := submit(await.Context(t, "room"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Wait(await.Context(t, "the end")); !errors.Is(err, client.ErrNoAnswer) || !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a job without an answer ends with %v when the client is closed", err)
+	}
+	if _, err := submit(t.Context(), 5); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a closed client: %v", err)
+	}
+}
+
+// TestNoAnswer: where nobody answers, nobody knows; where nobody listens, the server says so.
+func TestNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSomebody(t)
+	c := client.New(s.nc, client.Options{AnswerWithin: 10 * time.Millisecond})
+	ctx := await.Context(t, "answers")
+	p, err := c.SubmitAsync(ctx, client.Submission{API: "a", Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(ctx); !errors.Is(err, client.ErrNoAnswer) || p.Job.ID == "" {
+		t.Errorf("async: %v, job %+v", err, p.Job)
+	}
+	if _, err := c.Submit(t.Context(), client.Submission{API: "a", Key: "k"}); !errors.Is(err, client.ErrNoAnswer) {
+		t.Errorf("sync: %v", err)
+	}
+	if err := c.Flush(ctx); err != nil {
+		t.Error(err)
+	}
+	nobody, err := nats.Connect(weirless(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	c = client.New(nobody, client.Options{})
+	if p, err = c.SubmitAsync(ctx, client.Submission{API: "a", Key: "k"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(ctx); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("async, nobody there: %v", err)
+	}
+	if _, err := c.Do(ctx, client.Submission{API: "a", Key: "k"}); !errors.Is(err, nats.ErrNoResponders) {
+		t.Errorf("do, nobody there: %v", err)
+	}
+}
+
+// weirless is a server on which nobody takes jobs.
+func weirless(t *testing.T) string {
+	t.Helper()
+	s := newSomebody(t)
+	url := s.nc.ConnectedUrl()
+	s.nc.Close()
+	return url
+}
+
+// TestDoSendsAgain: a job whose answer was lost is sent again under its id, with the trace of its caller, and ends once.
+func TestDoSendsAgain(t *testing.T) {
+	t.Parallel()
+	s := newSomebody(t)
+	c := client.New(s.nc, client.Options{AnswerWithin: 20 * time.Millisecond, Inject: func(_ context.Context, h nats.Header) {
+		h.Set("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	}})
+	end := make(chan client.End, 1)
+	go func() {
+		e, err := c.Do(await.Context(t, "the end"), client.Submission{API: "a", Key: "k", JobHeader: nats.Header{"X-Own": {"1"}}})
+		if err != nil {
+			t.Error(err)
+		}
+		end <- e
+	}()
+	first := await.Receive(t, "the job", s.jobs)
+	again := await.Receive(t, "the job once more", s.jobs)
+	if id := first.Header.Get("Nats-Msg-Id"); id == "" || again.Header.Get("Nats-Msg-Id") != id || again.Header.Get("X-Own") != "1" ||
+		!strings.HasPrefix(again.Header.Get("Traceparent"), "00-0af7") {
+		t.Errorf("sent again as %v", again.Header)
+	}
+	go func() { // until an answer is in time
+		for {
+			select {
+			case msg := <-s.jobs:
+				_ = accept(msg)
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	told := nats.NewMsg(again.Header.Get("Weir-Reply-To"))
+	for name, value := range map[string]string{
+		"Weir-Job-Id": "x", "Weir-Api": "a", "Weir-Outcome": "rejected", "Weir-Dead-Reason": "rejected", "Weir-Dead-Status": "422", "Weir-Dead-Billed": "yes",
+	} {
+		told.Header.Set(name, value)
+	}
+	if err := s.nc.PublishMsg(told); err != nil {
+		t.Fatal(err)
+	}
+	if e := await.Receive(t, "the end", end); e.Done() || e.Outcome != "rejected" || e.Status != 422 || e.Billed != "yes" || e.Key != "k" {
+		t.Errorf("ended as %+v", e)
+	}
+}
+
+// cable is a network connection that can be cut, and put back.
+type cable struct {
+	mu   sync.Mutex
+	cut  bool
+	open []net.Conn
+}
+
+func (c *cable) Dial(network, address string) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut {
+		return nil, errors.New("the cable is cut")
+	}
+	conn, err := net.DialTimeout(network, address, await.Patience)
+	c.open = append(c.open, conn)
+	return conn, err
+}
+
+func (c *cable) pull(cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut = cut; cut {
+		for _, conn := range c.open {
+			_ = conn.Close()
+		}
+		c.open = nil
+	}
+}
+
+// TestDoAfterAReconnect: an end that was told while the connection was away is found in the stream, of a real weir. One that was told to
+// an earlier process is found too, since its job is known.
+func TestDoAfterAReconnect(t *testing.T) {
+	ctx := await.Context(t, "the end")
+	line := &cable{}
+	nc, err := nats.Connect(weirURL(), nats.SetCustomDialer(line), nats.ReconnectWait(10*time.Millisecond), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	watching, err := nats.Connect(weirURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Close()
+	ends, err := watching.SubscribeSync("weir.results.credit-check.cut-off")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watching.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(nc, client.Options{})
+	job := client.Submission{API: "credit-check", Key: "cut-off", ID: "order-7", Path: "/held"}
+	done := make(chan client.End, 1)
+	go func() {
+		end, err := c.Do(ctx, job)
+		if err != nil {
+			t.Error(err)
+		}
+		done <- end
+	}()
+	await.Receive(t, "the call", paidAPI.began)
+	line.pull(true)
+	close(paidAPI.free)
+	if _, err := ends.NextMsgWithContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	line.pull(false)
+	if end := await.Receive(t, "the end", done); !end.Done() || end.Job != "order-7" || !strings.HasPrefix(string(end.Body), "answer to /held") {
+		t.Errorf("ended as %+v", end)
+	}
+	again, err := client.New(watching, client.Options{}).Do(ctx, job)
+	if err != nil || again.Job != "order-7" || again.Finished.IsZero() || again.Attempts != 1 {
+		t.Errorf("handed in again it ended as %+v: %v", again, err)
+	}
+}
+
+// TestEndsOfLetters: Await finds a dead letter as it finds a result.
+func TestEndsOfLetters(t *testing.T) {
+	ctx := await.Context(t, "the end")
+	nc, err := nats.Connect(weirURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	c := client.New(nc, client.Options{})
+	if _, err := c.Submit(ctx, client.Submission{API: "credit-check", Key: "late", ID: "order-8", Path: "x y"}); err == nil {
+		t.Fatal("a path with a blank was taken")
+	}
+	end, err := c.Await(ctx, "credit-check", "late", "order-8", time.Now().Add(-time.Hour))
+	if err != nil || end.Done() || end.Outcome != "invalid" || end.Detail == "" || end.Billed != "no" || end.Body != nil || end.Finished.IsZero() {
+		t.Errorf("ended as %+v: %v", end, err)
+	}
+}

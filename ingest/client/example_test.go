@@ -1,0 +1,138 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"weir/ingest/client"
+)
+
+// A job is handed in under an id of the producer's own, and its refusal is a type.
+func ExampleClient_Submit() {
+	nc, err := nats.Connect(weirURL())
+	check(err)
+	defer nc.Close()
+	ctx, cancel := patience()
+	defer cancel()
+	weir := client.New(nc, client.Options{})
+
+	for _, order := range []string{"order-1", "order-2"} {
+		receipt, err := weir.Submit(ctx, client.Submission{
+			API: "tiny", Key: "customer-7", ID: order, Path: "/reports", Body: []byte(`{"order":"` + order + `"}`), Delay: time.Hour,
+		})
+		var refusal *client.Refusal
+		switch {
+		case errors.As(err, &refusal) && refusal.Code == client.Throttled:
+			fmt.Println(order, "is refused with", refusal.Code.Status(), "and may come back later:", refusal.RetryAfter > 0)
+		case errors.As(err, &refusal):
+			fmt.Println(order, "is wrong:", refusal)
+		case err != nil:
+			fmt.Println("submit it again under the same id:", err)
+		default:
+			fmt.Println(receipt.Job, "is stored at position", receipt.Position)
+		}
+	}
+	// Output:
+	// order-1 is stored at position 1
+	// order-2 is refused with 429 and may come back later: true
+}
+
+// A program that hands in many does not wait for each answer. At most UnderWay of them are without one.
+func ExampleClient_SubmitAsync() {
+	nc, err := nats.Connect(weirURL())
+	check(err)
+	defer nc.Close()
+	ctx, cancel := patience()
+	defer cancel()
+	weir := client.New(nc, client.Options{UnderWay: 64})
+	defer weir.Close()
+
+	var sent []*client.Pending
+	for i := range 500 {
+		p, err := weir.SubmitAsync(ctx, client.Submission{API: "credit-check", Key: fmt.Sprint("customer-", i%10), ID: fmt.Sprint("batch-", i)})
+		check(err)
+		sent = append(sent, p)
+	}
+	check(weir.Flush(ctx))
+	taken := 0
+	for _, p := range sent {
+		if _, err := p.Wait(ctx); err == nil {
+			taken++
+		}
+	}
+	fmt.Println(taken, "jobs are stored")
+	// Output: 500 jobs are stored
+}
+
+// A job is handed in and its end awaited.
+func ExampleClient_Do() {
+	nc, err := nats.Connect(weirURL())
+	check(err)
+	defer nc.Close()
+	ctx, cancel := patience()
+	defer cancel()
+
+	end, err := client.New(nc, client.Options{}).Do(ctx, client.Submission{API: "credit-check", Key: "customer-8", ID: "order-3", Path: "/reports"})
+	check(err)
+	fmt.Println(end.Outcome, end.Status, string(end.Body))
+	// Output: done 200 answer to /reports, trace
+}
+
+// A process that has been started anew finds what became of the jobs of the one before: by api, key and id.
+func ExampleClient_Await() {
+	ctx, cancel := patience()
+	defer cancel()
+	before, err := nats.Connect(weirURL())
+	check(err)
+	_, err = client.New(before, client.Options{}).Submit(ctx, client.Submission{API: "credit-check", Key: "customer-9", ID: "order-4"})
+	check(err)
+	before.Close()
+
+	after, err := nats.Connect(weirURL())
+	check(err)
+	defer after.Close()
+	end, err := client.New(after, client.Options{}).Await(ctx, "credit-check", "customer-9", "order-4", since())
+	check(err)
+	fmt.Println(end.Job, end.Outcome, end.Status)
+	// Output: order-4 done 200
+}
+
+// Whoever must not miss a result reads them under a name. What was not done with comes again, also to the next process.
+func ExampleClient_Follow() {
+	nc, err := nats.Connect(weirURL())
+	check(err)
+	defer nc.Close()
+	ctx, cancel := patience()
+	defer cancel()
+	weir := client.New(nc, client.Options{})
+	for _, order := range []string{"order-5", "order-6"} {
+		_, err := weir.Do(ctx, client.Submission{API: "credit-check", Key: "customer-10", ID: order})
+		check(err)
+	}
+
+	billing := client.Results{Name: "billing", API: "credit-check", Key: "customer-10"}
+	crashed := errors.New("the process crashed")
+	err = weir.Follow(ctx, billing, func(_ context.Context, end client.End) error {
+		fmt.Println("crashed with", end.Job)
+		return crashed
+	})
+	fmt.Println(errors.Is(err, crashed))
+	enough := errors.New("enough")
+	err = weir.Follow(ctx, billing, func(_ context.Context, end client.End) error {
+		fmt.Println("billed", end.Job)
+		if end.Job == "order-6" {
+			return enough
+		}
+		return nil
+	})
+	fmt.Println(errors.Is(err, enough))
+	// Output:
+	// crashed with order-5
+	// true
+	// billed order-5
+	// billed order-6
+	// true
+}

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+)
+
+// HeaderField is one header for the api.
+type HeaderField struct{ Name, Value string }
+
+// SubjectPrefix begins the subjects on which jobs are handed in; the api and the key follow.
+const SubjectPrefix = "weir.jobs."
+
+// Submission is a job as a producer hands it in. API is required, and Key unless the api takes the key from a header or
+// from the body.
+type Submission struct {
+	API string
+	Key string // any text of at most MaxKeyBytes bytes; empty: it stands where the api's configuration says
+	// ID names the job: sent again under the same id it is the same job. Empty: one is made for every message.
+	ID                  string
+	Method, Path, Query string        // below the api's url; empty: the api's first method, no path, no query
+	Header              []HeaderField // for the api; what it may be is the api's forward_headers
+	Body                []byte
+	Deadline            time.Time     // not called after it; zero: none
+	Within              time.Duration // the same, counted from the job's arrival; zero: none
+	NotBefore           time.Time     // not called before it; zero: at once
+	Delay               time.Duration // the same, counted from the job's arrival; zero: none
+	Cost                int64         // units for weighted limits; zero: 1
+	ReplyTo             string        // a subject of the producer's own, which gets the result or the dead letter's notice
+	// JobHeader holds any other header of the job itself, such as the one that holds its key, or a trace context.
+	JobHeader nats.Header
+}
+
+// Named is the submission with an ID, a new one where it has none: so that sending it again makes no second job.
+func (s Submission) Named() Submission {
+	if s.ID == "" {
+		s.ID = uuid.Must(uuid.NewV7()).String()
+	}
+	return s
+}
+
+// Message renders the submission for any NATS connection. It always has an id, so that sending the same message again,
+// because its answer was lost, makes no second job.
+func (s Submission) Message() (*nats.Msg, error) {
+	subject := SubjectPrefix + s.API
+	switch {
+	case s.API == "" || Token(s.API) != s.API:
+		return nil, fmt.Errorf("%q cannot be the name of an api", clip(s.API))
+	case s.Key != "":
+		if err := CheckKey(s.Key); err != nil {
+			return nil, err
+		}
+		subject += "." + Token(s.Key)
+	}
+	id := s.Named().ID
+	h := nats.Header{}
+	for name, values := range s.JobHeader {
+		h[name] = values
+	}
+	for _, f := range s.Header {
+		name := HeaderForward + f.Name
+		if strings.EqualFold(f.Name, headerContentType) {
+			name = headerContentType
+		}
+		h.Add(name, f.Value)
+	}
+	for name, value := range map[string]string{
+		HeaderMsgID: id, HeaderMethod: s.Method, HeaderPath: s.Path, HeaderQuery: s.Query, HeaderReplyTo: s.ReplyTo,
+	} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+	if !s.Deadline.IsZero() {
+		h.Set(HeaderDeadline, s.Deadline.UTC().Format(time.RFC3339Nano))
+	} else if s.Within != 0 {
+		h.Set(HeaderDeadline, s.Within.String())
+	}
+	if !s.NotBefore.IsZero() {
+		h.Set(HeaderNotBefore, s.NotBefore.UTC().Format(time.RFC3339Nano))
+	} else if s.Delay != 0 {
+		h.Set(HeaderNotBefore, s.Delay.String())
+	}
+	if s.Cost != 0 {
+		h.Set(HeaderCost, strconv.FormatInt(s.Cost, 10))
+	}
+	for name, values := range h {
+		for _, v := range values {
+			if strings.ContainsAny(name+v, "\r\n") || strings.TrimSpace(v) != v {
+				return nil, fmt.Errorf("header %s: NATS cannot carry line breaks, nor blanks at the ends", name)
+			}
+		}
+	}
+	return &nats.Msg{Subject: subject, Header: h, Data: s.Body}, nil
+}
+
+// clip shortens what a stranger wrote before it is repeated.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}
