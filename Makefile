@@ -11,7 +11,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build torture bench clean cc
+.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ test: ## pass every check, and say how long each took: what CI runs
 	  [ $$code = 0 ] || { echo "== $$step failed after $$((now - began)) s"; exit $$code; }; \
 	  echo "== $$step passed in $$((now - began)) s, $$((now - begun)) s since the beginning"; \
 	done
+
+rules: ## make deploy/k8s/prometheusrule.yaml of deploy/prometheus/alerts.yaml
+	@{ sed '/^spec:$$/q' deploy/k8s/prometheusrule.yaml; sed -n '/^groups:$$/,$$p' deploy/prometheus/alerts.yaml | sed 's/^\(.\)/  \1/'; } > deploy/k8s/prometheusrule.yaml.new
+	@mv deploy/k8s/prometheusrule.yaml.new deploy/k8s/prometheusrule.yaml
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir

@@ -285,11 +285,11 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []stream.Options{{Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
+	for _, s := range []stream.Options{{Kind: "letters", Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
 		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
 		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
 		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
-	}}, {Config: jetstream.StreamConfig{
+	}}, {Kind: "events", Config: jetstream.StreamConfig{
 		Name: EventsStream, Subjects: []string{"weir.events.>"}, Discard: jetstream.DiscardOld,
 		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
 	}}} {
@@ -298,7 +298,6 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		cfg.Retention, cfg.Storage, cfg.Replicas = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		cfg.Duplicates = min(lettersKnown, cfg.MaxAge)
-		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
 		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
 			return err
 		}

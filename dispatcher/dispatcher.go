@@ -325,10 +325,10 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		}
 		return want
 	}
-	for _, s := range []stream.Options{{Configured: stream.AgeBound, Config: jetstream.StreamConfig{
+	for _, s := range []stream.Options{{Kind: "results", Configured: stream.AgeBound, Config: jetstream.StreamConfig{
 		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultsPrefix + ">", fenceSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
-	}}, {Config: jetstream.StreamConfig{
+	}}, {Kind: "ledger", Config: jetstream.StreamConfig{
 		Name: ledger.CallsStream, Subjects: []string{ledger.CallsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
 		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
 	}}} {
@@ -336,7 +336,6 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		s.Log = o.Log
 		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
-		cfg.Metadata = map[string]string{"io.nats.monitor.enabled": "1"}
 		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {
 			return err
 		}

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
+
+	"weir/ingest/client"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -38,7 +41,7 @@ type endpoint struct {
 
 func newListing(conn *nats.Conn, version string) *listing {
 	return &listing{conn: conn, info: micro.Info{
-		ServiceIdentity: micro.ServiceIdentity{Name: ServiceName, ID: nuid.Next(), Version: version, Metadata: map[string]string{}},
+		ServiceIdentity: micro.ServiceIdentity{Name: ServiceName, ID: nuid.Next(), Version: version, Metadata: map[string]string{"weir.help": "weir help jobs"}},
 		Type:            micro.InfoResponseType,
 		Description:     "takes jobs for rate-limited apis: publish to weir.jobs.<api>.<key>",
 	}}
@@ -54,12 +57,25 @@ func (l *listing) add(name, subject string, handle func(*endpoint, *nats.Msg), w
 	e.sub = sub
 	l.endpoints = append(l.endpoints, e)
 	l.info.Endpoints = append(l.info.Endpoints, micro.EndpointInfo{
-		Name: name, Subject: subject, QueueGroup: QueueGroup, Metadata: map[string]string{},
+		Name: name, Subject: subject, QueueGroup: QueueGroup, Metadata: endpointMetadata(strings.TrimSuffix(subject, ">")),
 	})
 	if err := sub.SetPendingLimits(waitingMsgs, waitingBytes); err != nil {
 		return fmt.Errorf("listen on %s: %w", subject, err)
 	}
 	return nil
+}
+
+// endpointMetadata says what goes in and what comes back, for who finds the service and has no manual.
+func endpointMetadata(prefix string) map[string]string {
+	receipt, refusal := client.WireForms()
+	return map[string]string{
+		"weir.subject": prefix + "<api>.<key>",
+		"weir.request": "the body of the call, as it is",
+		"weir.headers": strings.Join([]string{
+			HeaderMsgID, HeaderMethod, HeaderPath, HeaderQuery, HeaderForward + "<Name>", headerContentType, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderTrace,
+		}, " "),
+		"weir.schema.receipt": Schema(receipt), "weir.schema.refusal": Schema(refusal),
+	}
 }
 
 // answerQuestions begins to answer nats micro's questions: to every service, to those of this name, and to this one.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"strings"
 	"sync"
@@ -24,7 +25,8 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	newer := jetstream.StreamConfig{
 		Name: "S", Subjects: []string{"s.a", "s.later"}, MaxAge: time.Hour, MaxBytes: 2 << 20, MaxMsgSize: 2 << 10, MaxMsgsPerSubject: -1,
 		Duplicates: 5 * time.Minute, Storage: jetstream.FileStorage, Discard: jetstream.DiscardOld, Compression: jetstream.S2Compression,
-		AllowDirect: true, Metadata: map[string]string{"later": "1"}, Description: "later",
+		AllowDirect: true, Description: "later",
+		Metadata: map[string]string{"later": "1", "io.nats.monitor.enabled": "0", stream.MetaSchema: fmt.Sprint(stream.Schema + 1)},
 	}
 	made, err := js.CreateStream(t.Context(), newer)
 	if err != nil {
@@ -73,6 +75,35 @@ func TestStreamIsOnlyAddedTo(t *testing.T) {
 	}
 	if !strings.Contains(said.String(), "a stream was changed") {
 		t.Errorf("no word of the change: %s", &said)
+	}
+}
+
+// TestMetadataFollowsTheStream: what NATS' checks go by is there and may be changed by hand, but for what the stream itself says.
+func TestMetadataFollowsTheStream(t *testing.T) {
+	js := natstest.Connect(t, natstest.Start(t, t.TempDir(), 0))
+	o := stream.Options{Kind: "letters", Config: jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.FileStorage, Replicas: 1}}
+	for _, c := range []struct{ before, want map[string]string }{
+		{nil, map[string]string{"io.nats.monitor.enabled": "1", stream.MetaKind: "letters", stream.MetaSchema: fmt.Sprint(stream.Schema)}},
+		{
+			map[string]string{"io.nats.monitor.enabled": "0", "io.nats.monitor.peer-expect": "3", stream.MetaSchema: "0", "mine": "x"},
+			map[string]string{"io.nats.monitor.enabled": "0", stream.MetaKind: "letters", stream.MetaSchema: fmt.Sprint(stream.Schema), "mine": "x"},
+		},
+	} {
+		if c.before != nil {
+			o.Config.Metadata = c.before
+			if _, err := js.UpdateStream(t.Context(), o.Config); err != nil {
+				t.Fatal(err)
+			}
+			o.Config.Metadata = nil
+		}
+		got, err := stream.EnsureStream(t.Context(), js, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.DeleteFunc(got.Metadata, func(name, _ string) bool { return strings.HasPrefix(name, "_nats") })
+		if !maps.Equal(got.Metadata, c.want) {
+			t.Errorf("%v becomes %v, want %v", c.before, got.Metadata, c.want)
+		}
 	}
 }
 

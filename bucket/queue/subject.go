@@ -123,9 +123,9 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, 
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: s.Capacity,
 		MaxMsgSize: int32(min(s.MaxBody+maxHeaderBytes, 1<<30)), Duplicates: s.Dedupe,
 		AllowDirect: true, AllowAtomicPublish: true,
-		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API, stream.MetaMonitor: "1"},
+		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API},
 	}
-	return stream.EnsureStream(ctx, js, stream.Options{Config: cfg, Configured: stream.DedupeBound, Log: s.Log})
+	return stream.EnsureStream(ctx, js, stream.Options{Config: cfg, Kind: "queue", Configured: stream.DedupeBound, Log: s.Log})
 }
 
 // parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.

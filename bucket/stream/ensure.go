@@ -22,8 +22,20 @@ import (
 // is only ever added to: what this version does not know, another may need. What is lowered is what the running configuration
 // says, which all replicas have in common.
 
-// MetaMonitor lets `nats server check stream` watch a stream.
-const MetaMonitor = "io.nats.monitor.enabled"
+// Metadata of every stream of weir. What `nats server check stream` goes by may be changed by hand (`nats stream edit --metadata`), and
+// stays; but for the number of replicas, which is the stream's own: without it the check takes every stream of a cluster for broken.
+const (
+	MetaKind   = "weir.kind"   // what is in the stream
+	MetaSchema = "weir.schema" // how it is written: Schema, or what a later version has written
+
+	metaMonitor  = "io.nats.monitor.enabled"
+	metaPeers    = "io.nats.monitor.peer-expect"
+	metaPeerLag  = "io.nats.monitor.peer-lag-critical"  // messages
+	metaPeerSeen = "io.nats.monitor.peer-seen-critical" // seconds
+)
+
+// Schema is how this version writes subjects, headers and bodies. It counts up when an earlier version could not read what is written.
+const Schema = 1
 
 // Bounds are those of a stream's bounds that the configuration sets: they follow it down as well as up.
 type Bounds int
@@ -38,6 +50,7 @@ const (
 // Options are what a stream is to be at least. Config is required.
 type Options struct {
 	Config     jetstream.StreamConfig
+	Kind       string // what is in it, for who looks at its metadata
 	Configured Bounds
 	Log        *slog.Logger // nil: nothing is said
 }
@@ -56,7 +69,9 @@ func (o *Options) ensure(ctx context.Context, js jetstream.JetStream) (*jetstrea
 	name := o.Config.Name
 	stream, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		stream, err = js.CreateStream(ctx, o.Config)
+		created := o.Config
+		created.Metadata = o.metadata(jetstream.StreamConfig{Replicas: created.Replicas})
+		stream, err = js.CreateStream(ctx, created)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica came first, of another version perhaps
 			stream, err = js.Stream(ctx, name)
 		}
@@ -99,11 +114,10 @@ func EnsureBucket(ctx context.Context, js jetstream.JetStream, cfg jetstream.Key
 	if err != nil {
 		return nil, fmt.Errorf("key-value bucket %s: %w", cfg.Bucket, err)
 	}
-	_, err = EnsureStream(ctx, js, Options{Log: log, Config: jetstream.StreamConfig{
+	_, err = EnsureStream(ctx, js, Options{Log: log, Kind: "entries", Config: jetstream.StreamConfig{
 		Name: "KV_" + cfg.Bucket, Replicas: cfg.Replicas, MaxMsgsPerSubject: int64(max(cfg.History, 1)), MaxMsgSize: cfg.MaxValueSize,
 		SubjectDeleteMarkerTTL: cfg.LimitMarkerTTL, AllowMsgTTL: cfg.LimitMarkerTTL > 0,
-		Discard:  jetstream.DiscardNew, // as every key-value bucket
-		Metadata: map[string]string{MetaMonitor: "1"},
+		Discard: jetstream.DiscardNew, // as every key-value bucket
 	}})
 	if err != nil {
 		return nil, err
@@ -154,10 +168,8 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 			next.Subjects = append(next.Subjects, s)
 		}
 	}
-	next.Metadata = map[string]string{}
-	maps.Copy(next.Metadata, want.Metadata)
-	maps.Copy(next.Metadata, have.Metadata)
 	next.Replicas = max(have.Replicas, want.Replicas)
+	next.Metadata = o.metadata(next)
 	next.Discard, next.DiscardNewPerSubject = want.Discard, want.DiscardNewPerSubject
 	next.MaxMsgsPerSubject = larger(have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
 	next.MaxMsgSize = larger(have.MaxMsgSize, want.MaxMsgSize)
@@ -180,6 +192,26 @@ func (o *Options) raised(have jetstream.StreamConfig) jetstream.StreamConfig {
 	next.AllowMsgTTL = have.AllowMsgTTL || want.AllowMsgTTL
 	next.SubjectDeleteMarkerTTL = max(have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL)
 	return next
+}
+
+// metadata is what a stream's metadata is to be: what it has, and what it lacks.
+func (o *Options) metadata(of jetstream.StreamConfig) map[string]string {
+	m := map[string]string{metaMonitor: "1", MetaSchema: strconv.Itoa(Schema)}
+	if o.Kind != "" {
+		m[MetaKind] = o.Kind
+	}
+	if of.Replicas > 1 {
+		m[metaPeerLag], m[metaPeerSeen] = "10000", "30s"
+	}
+	maps.Copy(m, o.Config.Metadata)
+	maps.Copy(m, of.Metadata)
+	if n, err := strconv.Atoi(m[MetaSchema]); err != nil || n < Schema {
+		m[MetaSchema] = strconv.Itoa(Schema)
+	}
+	if delete(m, metaPeers); of.Replicas > 1 {
+		m[metaPeers] = strconv.Itoa(of.Replicas)
+	}
+	return m
 }
 
 // beyond is what a stream has that was not asked for.

@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,31 @@ func TestManifestsHold(t *testing.T) {
 	checkContainer(t, manifests)
 	if _, err := config.Parse([]byte(mustRead(t, filepath.Join(deployDir, "k8s", "weir.yaml"))), config.Options{Name: "weir.yaml"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMonitoringHolds: the Prometheus operator is given the alerts that promtool tests, and a scraper that finds the port and the token.
+func TestMonitoringHolds(t *testing.T) {
+	read := func(parts ...string) object {
+		t.Helper()
+		path := filepath.Join(append([]string{deployDir}, parts...)...)
+		return documents(t, path, mustRead(t, path))[0]
+	}
+	rules, alerts := read("k8s", "prometheusrule.yaml"), read("prometheus", "alerts.yaml")
+	if rules["kind"] != "PrometheusRule" || !reflect.DeepEqual(at(rules, "spec"), any(alerts)) {
+		t.Error("deploy/k8s/prometheusrule.yaml has other alerts than deploy/prometheus/alerts.yaml: make rules")
+	}
+	monitor, service, secret := read("k8s", "servicemonitor.yaml"), read("k8s", "service.yaml"), read("k8s", "secret.example.yaml")
+	if want := at(service, "metadata", "labels"); !reflect.DeepEqual(at(monitor, "spec", "selector", "matchLabels"), want) {
+		t.Errorf("the ServiceMonitor does not select the Service, which has %v", want)
+	}
+	endpoint := at(monitor, "spec", "endpoints").([]any)[0]
+	if port := at(service, "spec", "ports").([]any)[0]; at(endpoint, "port") != at(port, "name") || at(endpoint, "path") != "/metrics" {
+		t.Errorf("the ServiceMonitor scrapes %v of %v", endpoint, port)
+	}
+	key := at(endpoint, "authorization", "credentials", "key").(string)
+	if at(secret, "stringData", key) == nil || at(endpoint, "authorization", "credentials", "name") != at(secret, "metadata", "name") {
+		t.Errorf("the ServiceMonitor takes its token from %v, which is not there", at(endpoint, "authorization"))
 	}
 }
 

@@ -98,3 +98,29 @@ apis:
 	wants(nats("server", "check", "message", "--stream", "WEIR_DEAD", "--subject", "weir.dead.tiny.overflow.k", "--age-critical", "1h"), "OK Stream Message")
 	wants(nats("server", "check", "jetstream"), "OK JetStream")
 }
+
+// TestNATSChecksACluster: the marks that weir gives its streams let NATS' own check judge those of a cluster, and it sees a lost server.
+func TestNATSChecksACluster(t *testing.T) {
+	tool := natsCLI(t)
+	url, servers := threeServers(t)
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:9\n    bucket: {rate: 1/s, capacity: 5}\n")
+	p, err := startProcess(t, "WEIR_CONFIG="+file, "WEIR_NATS_URL="+url, "WEIR_HTTP_LISTEN=", "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	check := func(stream string) string {
+		out, err := exec.CommandContext(await.Context(t, "nats server check"), tool, "--server", url, "--no-context", "server", "check", "stream", "--stream", stream).CombinedOutput()
+		return fmt.Sprintf("%s %v", out, err)
+	}
+	for _, stream := range []string{"WEIR_DEAD", "WEIR_RESULTS", "WEIR_CALLS", "WEIR_EVENTS", "WEIR_pay_0", "KV_weir_config", "KV_weir_control", "KV_weir_leases"} {
+		said := ""
+		await.Until(t, "a healthy "+stream, func() bool { said = check(stream); return strings.Contains(said, "OK "+stream) })
+		if !strings.Contains(said, "3 peers") {
+			t.Errorf("%s: %s", stream, said)
+		}
+	}
+	servers[2].Shutdown()
+	await.Until(t, "a word of the server that is gone", func() bool { return strings.Contains(check("WEIR_DEAD"), "CRITICAL WEIR_DEAD") })
+}

@@ -24,14 +24,19 @@ type Receipt struct {
 // etaLayout keeps milliseconds, and keeps them when they are zero.
 const etaLayout = "2006-01-02T15:04:05.000Z07:00"
 
+// receiptAnswer is the wire form of a receipt.
+type receiptAnswer struct {
+	Receipt
+	ETA   string `json:"eta,omitempty"`
+	ETAms *int64 `json:"eta_ms,omitempty"`
+}
+
+// WireForms are a receipt and a refusal as they are written in JSON, for a description of the answers.
+func WireForms() (receipt, refusal any) { return receiptAnswer{}, refusalAnswer{} }
+
 // Answer renders the receipt for the producer at the time now.
 func (r Receipt) Answer(now time.Time) []byte {
-	type wire struct {
-		Receipt
-		ETA   string `json:"eta,omitempty"`
-		ETAms *int64 `json:"eta_ms,omitempty"`
-	}
-	w := wire{Receipt: r}
+	w := receiptAnswer{Receipt: r}
 	if !r.ETA.IsZero() {
 		ms := max(0, r.ETA.Sub(now).Milliseconds())
 		w.ETA, w.ETAms = r.ETA.UTC().Format(etaLayout), &ms

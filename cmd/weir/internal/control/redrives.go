@@ -149,9 +149,12 @@ func RedrivesWorked(c *connect.Connection) (worked bool) {
 	return worked
 }
 
+// redrivesAnswer is one replica's word that it works redrives.
+type redrivesAnswer struct {
+	Instance string `json:"instance"`
+}
+
 // redrives answers that this replica works redrives.
 func (o operator) redrives(req micro.Request) {
-	_ = req.Respond(marshal(struct {
-		Instance string `json:"instance"`
-	}{o.Instance})) // whoever asked has gone: nothing to do
+	_ = req.Respond(marshal(redrivesAnswer{o.Instance})) // whoever asked has gone: nothing to do
 }

@@ -41,6 +41,7 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 	service, err := micro.AddService(s.Conn, micro.Config{
 		Name: operatorService, Version: cli.Version(), QueueGroupDisabled: true,
 		Description: "tells operators what waits, and why",
+		Metadata:    map[string]string{"weir.help": "weir help operations"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the operators' service: %w", err)
@@ -51,19 +52,19 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
-		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*")),
-		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*")),
-		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*")),
-		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*")),
-		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*")),
-		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*")),
-		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject)),
-		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject)),
-		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*")),
-		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*")),
+		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*"), described(keysSubject+"<api>", "viewer", keysAnswer{})),
+		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*"), described(showSubject+"<api>.<key>", "viewer", KeyShown{})),
+		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*"), described(pausedSubject+"<api>.<key>", "viewer", pausedAnswer{})),
+		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*"), described(trySubject+"<api>", "operator", tryAnswer{})),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*"), described(cancelSubject+"<api>", "operator", cancelReply{})),
+		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*"), described(reconcileSubject+"<api>", "operator", dispatcher.Reconciled{})),
+		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
+		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
+		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*"), described(historySubject+"<api>", "viewer", pastAnswer{})),
+		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*"), described(findSubject+"<api>", "viewer", findReply{})),
 	)
 	if s.Redrives {
-		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject)))
+		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject), described(redrivesSubject, "viewer", redrivesAnswer{})))
 	}
 	if err != nil {
 		cancel(errServiceEnds)
@@ -75,6 +76,11 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		o.searches.Wait()
 		return err
 	}, nil
+}
+
+// described says of an endpoint what NATS' tools show of it: what is asked there, which role may, and what one replica answers.
+func described(subject, role string, answer any) micro.EndpointOpt {
+	return micro.WithEndpointMetadata(map[string]string{"weir.subject": subject, "weir.role": role, "weir.schema.response": ingest.Schema(answer)})
 }
 
 // mostSearches bounds the queues that are searched for jobs at once.
