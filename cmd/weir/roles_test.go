@@ -47,6 +47,9 @@ func roleServer(t *testing.T, file string) func(user string) string {
 // startNATS runs a nats-server until the test ends.
 func startNATS(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
+	if opts.JetStreamMaxStore == 0 {
+		opts.JetStreamMaxStore = 100 << 30 // not what this disk has left, which streams' bounds are held against
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
