@@ -124,8 +124,8 @@ func (c *Copy) Check() error {
 	return nil
 }
 
-// message is the copy on its way into the stream.
-func (c *Copy) message(id string) *nats.Msg {
+// publication is the copy on its way into the stream.
+func (c *Copy) publication(id string) *nats.Msg {
 	h := maps.Clone(c.Header)
 	if h == nil {
 		h = nats.Header{}
@@ -204,7 +204,7 @@ func (i *Import) Add(ctx context.Context, c Copy) error {
 	if err := i.note(id); err != nil {
 		return err
 	}
-	ack, err := i.browser.js.PublishMsgAsync(c.message(fmt.Sprintf("%s%x", importPrefix, id)))
+	ack, err := i.browser.js.PublishMsgAsync(c.publication(fmt.Sprintf("%s%x", importPrefix, id)))
 	if err != nil {
 		return fmt.Errorf("store a letter: %w", err)
 	}
@@ -254,7 +254,7 @@ func (i *Import) again(ctx context.Context, c Copy, seq uint64) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, stream.AnswerWait)
 	defer cancel()
-	if _, err := i.browser.js.PublishMsg(waiting, c.message(importPrefix+nuid.Next())); err != nil {
+	if _, err := i.browser.js.PublishMsg(waiting, c.publication(importPrefix+nuid.Next())); err != nil {
 		return fmt.Errorf("store a letter: %w", err)
 	}
 	i.Stored++

@@ -96,8 +96,8 @@ func (f *redriveFlags) fits(ctx context.Context, c *connect.Connection, b *deadl
 	if err != nil {
 		return c.Explain(err)
 	}
-	if api, ok := current.API(cmp.Or(k.API, k.AskedAPI)); ok && int64(len(f.edit.Body)) > int64(api.MaxBody) {
-		return cli.Refused(fmt.Errorf("the body has %d bytes, and api %s takes %d (max_body)", len(f.edit.Body), api.Name, int64(api.MaxBody)))
+	if api, ok := current.API(cmp.Or(k.API, k.AskedAPI)); ok && int64(len(f.edit.Body)) > api.MaxBody {
+		return cli.Refused(fmt.Errorf("the body has %d bytes, and api %s takes %d (max_body)", len(f.edit.Body), api.Name, api.MaxBody))
 	}
 	return nil
 }

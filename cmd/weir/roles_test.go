@@ -247,9 +247,9 @@ func TestRolesMayDoNoMore(t *testing.T) {
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
 		"weir.dead.pay.rejected.k": "worker operator", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
-		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
-		"weir.operator.status": "operator viewer", "weir.operator.find.pay": "operator viewer",
-		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator", "weir.operator.redrive.pay.k": "worker operator",
+		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "worker operator viewer", "weir.operator.show.pay.k": "worker operator viewer",
+		"weir.operator.status": "worker operator viewer", "weir.operator.find.pay": "worker operator viewer",
+		"weir.operator.pause.pay": "worker operator", "weir.operator.cancel.pay": "worker operator", "weir.operator.redrive.pay.k": "worker operator",
 		"$KV.weir_config.current": "worker operator", "$KV.weir_control.x": "worker operator", "$KV.weir_leases.dispatch": "worker",
 		"$KV.weir_leases.member.x":        "worker operator mover",
 		"$JS.API.STREAM.DELETE.WEIR_DEAD": "mover", "$JS.API.STREAM.SNAPSHOT.WEIR_DEAD": "mover", "$JS.API.STREAM.RESTORE.WEIR_DEAD": "mover",
