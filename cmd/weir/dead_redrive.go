@@ -132,9 +132,12 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.fits(ctx, c, b, current); err != nil {
+		return nil, nil, err
+	}
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
+		Conn: c.Conn, Browser: b, Terms: worker.RedriveTerms(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
 		Valid: func() bool { return right != nil && right.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
@@ -162,19 +165,6 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	return r, plan, f.printPlan(cmd, plan)
 }
 
-// termsOf looks up what a redrive must know of an api.
-func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
-	return func(name string) (deadletter.Terms, bool) {
-		api, ok := current.API(name)
-		if !ok {
-			return deadletter.Terms{}, false
-		}
-		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: worker.DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
-		}, true
-	}
-}
-
 // tracesOf reads calls from a server's ledger.
 func tracesOf(c *connect.Connection) deadletter.CallsReader {
 	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
@@ -190,6 +180,8 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
 		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
+	case errors.Is(failed, deadletter.ErrEdit):
+		return cli.Refused(failed)
 	case errors.Is(failed, deadletter.ErrUnanswered):
 		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):

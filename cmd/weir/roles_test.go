@@ -246,7 +246,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 	const all = "producer worker operator viewer mover"
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
-		"weir.dead.pay.rejected.k": "worker", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
+		"weir.dead.pay.rejected.k": "worker operator", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
 		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
 		"weir.operator.status": "operator viewer", "weir.operator.find.pay": "operator viewer",
 		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator", "weir.operator.redrive.pay.k": "worker operator",
