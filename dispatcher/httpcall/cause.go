@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 )
 
 // ForLetters is an error fit for letters and logs, which more people read than may know an api's addresses: without urls,
@@ -68,9 +69,20 @@ func distrust(err error) string {
 	case errors.As(err, &unknown):
 		return "it is signed by an unknown authority"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "it has expired or is not valid yet"
+		return outOfTime(invalid.Cert, time.Now())
 	}
 	return "it is not valid"
+}
+
+// outOfTime says since when a certificate does not hold any more, or until when it does not yet.
+func outOfTime(cert *x509.Certificate, now time.Time) string {
+	switch {
+	case cert == nil:
+		return "it has expired or is not valid yet"
+	case now.Before(cert.NotBefore):
+		return fmt.Sprintf("it is valid from %s on: look at this machine's clock", cert.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf("it has expired at %s: whoever runs the api has to renew it, or look at this machine's clock", cert.NotAfter.UTC().Format(time.RFC3339))
 }
 
 // withoutAddresses replaces the words of an error that are addresses or urls.

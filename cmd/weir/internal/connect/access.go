@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"weir/cmd/weir/internal/config"
@@ -42,6 +43,9 @@ func Explain(at, start string, err error) error {
 		return fmt.Errorf("the certificate of the NATS server at %s is signed by nobody this machine knows: set WEIR_NATS_CA to the CA's certificate: %w", at, err)
 	case errors.As(err, &name):
 		return fmt.Errorf("the NATS server at %s has a certificate for other names: connect by one of them, or have the certificate made for this one: %w", at, err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
+		return fmt.Errorf("the certificate of the NATS server at %s is valid from %s to %s: renew it, or set this machine's clock: %w", at,
+			invalid.Cert.NotBefore.UTC().Format(time.RFC3339), invalid.Cert.NotAfter.UTC().Format(time.RFC3339), err)
 	case errors.As(err, &invalid):
 		return fmt.Errorf("the certificate of the NATS server at %s does not hold: renew it, or set this machine's clock: %w", at, err)
 	case errors.Is(err, nats.ErrSecureConnWanted), errors.As(err, &record):

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/url"
@@ -40,6 +41,7 @@ func (e *examination) server(ctx context.Context) {
 		e.fine("the store has %d MiB of jobs, results, letters and records", account.Store>>20)
 	}
 	e.clocks(asking)
+	e.natsCertificates()
 }
 
 // clocks compares this machine's clock with the server's.
@@ -76,6 +78,7 @@ func (e *examination) redis(ctx context.Context) {
 	}
 	_ = client.Close()
 	e.fine("Redis at %s answers, and evicts nothing", e.Settings.RedisURL)
+	e.redisCertificate(ctx)
 }
 
 // ways looks at the way to each api, without calling it.
@@ -119,10 +122,67 @@ func (e *examination) way(ctx context.Context, api string, to *url.URL) {
 		e.bad("have its certificate mended, or its CA added to this machine's", "api %s: no TLS with %s:%s: %v", api, host, port, err)
 		return
 	}
-	left := time.Until(secured.ConnectionState().PeerCertificates[0].NotAfter)
-	if left < certExpires {
-		e.watch("tell those who run it", "api %s: the certificate of %s ends in %d hours", api, host, int(left.Hours()))
+	e.certificate("api "+api+": the certificate of "+net.JoinHostPort(host, port), "tell those who run it", secured.ConnectionState().PeerCertificates)
+}
+
+// certificate says how long certificates hold on: the first of them to end decides.
+func (e *examination) certificate(what, fix string, chain []*x509.Certificate) {
+	if len(chain) == 0 {
 		return
 	}
-	e.fine("api %s: %s:%s speaks TLS, with a certificate for %d more days", api, host, port, int(left.Hours()/24))
+	ends := chain[0].NotAfter
+	for _, c := range chain[1:] {
+		if c.NotAfter.Before(ends) {
+			ends = c.NotAfter
+		}
+	}
+	switch left := time.Until(ends); {
+	case left <= 0:
+		e.bad(fix, "%s has ended at %s: no new connection is made", what, ends.UTC().Format(time.RFC3339))
+	case left < certExpires:
+		e.watch(fix, "%s ends in %d hours, at %s: then no new connection is made", what, int(left.Hours()), ends.UTC().Format(time.RFC3339))
+	default:
+		e.fine("%s holds for %d more days", what, int(left.Hours()/24))
+	}
+}
+
+// natsCertificates looks at the server's, and at the one that weir shows it.
+func (e *examination) natsCertificates() {
+	if state, err := e.Connection.Conn.TLSConnectionState(); err == nil {
+		e.certificate("the certificate of the NATS server at "+e.Connection.At, "renew it on the server: weir takes the new one at its next connection", state.PeerCertificates)
+	}
+	in := e.Settings.NATSSignIn
+	if in.Cert == "" {
+		return
+	}
+	pair, err := tls.LoadX509KeyPair(in.Cert, in.Key)
+	if err != nil {
+		e.bad("name a certificate and its key", "%s and %s are no certificate and its key: %v", in.Cert, in.Key, err)
+		return
+	}
+	if own, err := x509.ParseCertificate(pair.Certificate[0]); err == nil {
+		e.certificate("the certificate "+in.Cert+", which weir shows NATS,", "replace the file: weir reads it at its next connection", []*x509.Certificate{own})
+	}
+}
+
+// redisCertificate looks at the certificate of a Redis that is reached over TLS. What cannot be seen is none of its business: Redis was
+// asked before.
+func (e *examination) redisCertificate(ctx context.Context) {
+	at, err := url.Parse(e.Settings.RedisURL.Reveal())
+	if err != nil || at.Scheme != "rediss" {
+		return
+	}
+	port := at.Port()
+	if port == "" {
+		port = "6379"
+	}
+	dialer := tls.Dialer{Config: &tls.Config{ServerName: at.Hostname(), MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(at.Hostname(), port))
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if secured, ok := conn.(*tls.Conn); ok {
+		e.certificate("the certificate of Redis", "renew it on its server", secured.ConnectionState().PeerCertificates)
+	}
 }

@@ -52,6 +52,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 			}
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { w.log.Info("connected to NATS again") }),
+		nats.ReconnectErrHandler(w.whyNotConnected()),
 	}
 	if s.Embedded() {
 		server, err := embedded.Start(ctx, embedded.Options{
@@ -111,6 +112,20 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		w.onStop("gate of the readers", readers.Close)
 	}
 	return move.RefuseElsewhere(ctx, w.js)
+}
+
+// whyNotConnected tells why connecting again fails, each reason once in a row: a certificate that has expired, or credentials that are
+// refused, need somebody who knows of them.
+func (w *Worker) whyNotConnected() nats.ConnErrHandler {
+	last := "" // the handlers of a connection run one after another
+	return func(nc *nats.Conn, err error) {
+		why := connect.Explain(w.settings.NATSURL.String(), "the server", err).Error()
+		if nc.IsConnected() || why == last {
+			return
+		}
+		last = why
+		w.log.Error("still no connection to NATS: jobs wait, and nothing is called", "err", why)
+	}
 }
 
 // clientBytes are what a connection to the server inside takes while nothing waits for it: two goroutines and their buffers, and what its
