@@ -22,8 +22,8 @@ import (
 // hookSecret is what the posts of these tests are signed with.
 const hookSecret = "whsec_c3dvcmRmaXNoLXN3b3JkZmlzaC1zd29yZGZpc2g="
 
-// receiver is somebody's webhook.
-type receiver struct {
+// hookReceiver is somebody's webhook.
+type hookReceiver struct {
 	*httptest.Server
 	t *testing.T
 
@@ -34,13 +34,13 @@ type receiver struct {
 	tries  []string // ids of all posts
 }
 
-func newReceiver(t *testing.T) *receiver {
+func newHookReceiver(t *testing.T) *hookReceiver {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(hookSecret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &receiver{t: t, answer: func(int, string) int { return http.StatusOK }}
+	r := &hookReceiver{t: t, answer: func(int, string) int { return http.StatusOK }}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		body, err := io.ReadAll(q.Body)
 		if err == nil {
@@ -64,14 +64,14 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-func (r *receiver) answers(with func(n int, body string) int) {
+func (r *hookReceiver) answers(with func(n int, body string) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = with
 }
 
 // took are the ids of the posts that were taken, and how many of their bodies hold a text.
-func (r *receiver) took(text string) (ids []string, with int) {
+func (r *hookReceiver) took(text string) (ids []string, with int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, b := range r.bodies {
@@ -82,7 +82,7 @@ func (r *receiver) took(text string) (ids []string, with int) {
 	return slices.Clone(r.ids), with
 }
 
-func (r *receiver) tried() []string {
+func (r *hookReceiver) tried() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.tries)
@@ -110,7 +110,7 @@ func awaitPosition(t *testing.T, kv jetstream.KeyValue) {
 // TestWebhook: events are posted in order and signed, tried again under their ids while the receiver fails, and hold nothing up meanwhile.
 // What it refuses for good does not hold up the others. A redirect is not followed, and neither secret nor address is in the log.
 func TestWebhook(t *testing.T) {
-	hook := newReceiver(t)
+	hook := newHookReceiver(t)
 	t.Setenv("HOOK_URL", hook.URL+"/swordfish")
 	t.Setenv("HOOK_SECRET", hookSecret)
 	r := readyRig(t, fakeapi.Options{}, hookYAML)
@@ -180,7 +180,7 @@ func TestWebhookAfterKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
-	hook := newReceiver(t)
+	hook := newHookReceiver(t)
 	r := newKillRig(t, fakeapi.Options{}, hookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+hookSecret)
 	await.Until(t, "weir", r.nc.IsConnected)
 	awaitPosition(t, controlAt(t, operatorsAt(t, r.nc)))
