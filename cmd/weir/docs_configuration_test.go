@@ -62,6 +62,7 @@ var bases = map[string]object{
 	},
 	"apis.NAME.inquiry.answers": {"status": 404, "means": "not_processed"},
 	"http.tokens.NAME":          {"role": "viewer", "token": "${env:SOME}"},
+	"notifications.webhook":     {"url": "https://127.0.0.1", "secret": "${env:SOME}"},
 }
 
 // names of what stands between a field and the mapping in it, in the topic's headings.

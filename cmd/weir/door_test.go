@@ -136,6 +136,7 @@ func (r *rig) onDisk(text string) (found bool) {
 }
 
 const doorYAML = `
+dead_letters: {max_bytes: 64MiB}
 apis:
   credit:
     url: %[1]s

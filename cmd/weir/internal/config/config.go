@@ -9,12 +9,13 @@ import (
 
 // Config is a validated configuration. It is not changed after Parse and may be shared between goroutines.
 type Config struct {
-	APIs        []API // sorted by name
-	DeadLetters DeadLetters
-	Results     Results
-	Dedupe      time.Duration // how long a job's id is remembered: 1s to 7d
-	ReplyTo     []string      // patterns of the subjects where jobs may have their ends told; none: _INBOX.>
-	HTTP        HTTP
+	APIs          []API // sorted by name
+	DeadLetters   DeadLetters
+	Results       Results
+	Dedupe        time.Duration // how long a job's id is remembered: 1s to 7d
+	ReplyTo       []string      // patterns of the subjects where jobs may have their ends told; none: _INBOX.>
+	HTTP          HTTP
+	Notifications Notifications
 
 	File string // the name it is known by in messages
 
@@ -77,7 +78,7 @@ func readConfig(root value) *Config {
 		DeadLetters: DeadLetters{MaxAge: 30 * day, MaxBytes: 10 << 30},
 		Results:     Results{MaxAge: 24 * time.Hour, MaxBody: 64 << 10},
 	}
-	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to", "http")
+	f, ok := root.fields("apis", "dead_letters", "results", "dedupe", "reply_to", "http", "notifications")
 	if !ok {
 		return c
 	}
@@ -95,6 +96,9 @@ func readConfig(root value) *Config {
 	}
 	if v, ok := f.byName["http"]; ok {
 		c.HTTP = readHTTP(v)
+	}
+	if v, ok := f.byName["notifications"]; ok {
+		c.Notifications = readNotifications(v)
 	}
 	var entries []entry
 	if v, ok := f.byName["apis"]; ok {
@@ -131,6 +135,7 @@ func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 	for _, t := range c.HTTP.Tokens {
 		problems = append(problems, t.missing(scope)...)
 	}
+	problems = append(problems, c.Notifications.Webhook.missing(scope)...)
 	sortProblems(problems)
 	return problems
 }

@@ -41,6 +41,7 @@ func (c *Config) describe() description {
 	}
 	d.set("", "reply_to", strings.Join(replyTo, ", "))
 	d.http(c.HTTP)
+	d.notifications(c.Notifications)
 	for _, a := range c.APIs {
 		d.api(joinPath("apis", a.Name), a)
 	}

@@ -48,6 +48,10 @@ func (c *Config) eachReference(do func(p part)) {
 	for _, t := range c.HTTP.Tokens {
 		each(t.Token)
 	}
+	if w := c.Notifications.Webhook; w != nil {
+		each(w.URL)
+		each(w.Secret)
+	}
 }
 
 // allows reports whether a part may be resolved. Paths are clean, so none climbs out of its directory.

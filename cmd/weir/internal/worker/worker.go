@@ -221,6 +221,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	}
 	tellLeftovers(ctx, w.js, w.config, leftAtStart, w.log)
 	w.lowerGo(func() error { return w.reloading(w.soft) })
+	w.postEvents()
 	w.openDoor()
 	w.serveHTTP()
 	go w.watch()

@@ -1,0 +1,102 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+)
+
+// Bounds of one post.
+const (
+	postTimeout = 15 * time.Second
+	mostAnswer  = 64 << 10 // bytes of an answer that are read, so that its connection can be used again
+	mostWait    = time.Hour
+)
+
+// newClient makes the client of all posts.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout:       postTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: 2, MaxIdleConns: 2, IdleConnTimeout: time.Minute,
+			TLSHandshakeTimeout: postTimeout, ResponseHeaderTimeout: postTimeout, MaxResponseHeaderBytes: 64 << 10,
+		},
+	}
+}
+
+// failure is why a post has failed. Its text holds neither the address nor the answer.
+type failure struct {
+	why        string
+	status     int           // 0: there was no answer
+	retryAfter time.Duration // as the receiver asks; 0: it does not
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.why }
+
+// refuses reports whether the answer speaks of the event, and not of the receiver.
+func (f *failure) refuses() bool {
+	switch f.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusGone, http.StatusTooEarly,
+		http.StatusTooManyRequests:
+		return false
+	}
+	return f.status >= 400 && f.status < 500
+}
+
+// post sends an event once.
+func post(ctx context.Context, client *http.Client, to *config.Webhook, id string, body []byte) *failure {
+	target, err := to.Target()
+	if err != nil {
+		return &failure{why: err.Error()}
+	}
+	key, err := to.Key()
+	if err != nil {
+		return &failure{why: err.Error()}
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return &failure{why: "the webhook's url cannot be asked"}
+	}
+	now := time.Now()
+	q.Header.Set("Content-Type", "application/cloudevents+json")
+	q.Header.Set("User-Agent", "weir")
+	q.Header.Set("webhook-id", id)
+	q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
+	q.Header.Set("webhook-signature", signature(key, id, now, body))
+	res, err := client.Do(q)
+	if err != nil {
+		var at *url.Error
+		if errors.As(err, &at) {
+			err = at.Err // it begins with the address
+		}
+		return &failure{why: fmt.Sprintf("no answer: %v", err)}
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // its status is all that counts
+	if res.StatusCode >= 200 && res.StatusCode < 300 {
+		return nil
+	}
+	return &failure{why: "answered " + strconv.Itoa(res.StatusCode), status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
+}
+
+// retryAfter reads the header of that name, 0 where it says nothing.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return min(max(0, time.Duration(min(seconds, int(mostWait/time.Second)))*time.Second), mostWait)
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return min(max(0, at.Sub(now)), mostWait)
+}
