@@ -129,7 +129,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/console/", "cmd/weir/internal/help/"},
+		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
 		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
