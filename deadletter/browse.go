@@ -26,23 +26,27 @@ type Kept struct {
 	Stored    time.Time // the server's clock
 	Size      int       // of the body, in bytes
 	Published string    // the subject
+	Imported  time.Time // when it was stored where it was exported; zero: it was not imported
 }
 
 // Filter chooses letters. The zero value of a field chooses all.
 type Filter struct {
-	API    string // ingest.NoToken for those of unknown apis
-	Key    string
-	Reason Reason
-	Since  time.Time // stored then or later
-	Until  time.Time // stored before
-	Status StatusRange
-	Job    string // its id
+	API    string      `json:"api,omitempty"` // ingest.NoToken for those of unknown apis
+	Key    string      `json:"key,omitempty"`
+	Reason Reason      `json:"reason,omitempty"`
+	Since  time.Time   `json:"since,omitzero"` // stored then or later
+	Until  time.Time   `json:"until,omitzero"` // stored before
+	Status StatusRange `json:"status,omitzero"`
+	Job    string      `json:"job,omitempty"` // its id
 	// Before is a letter's number: only those that were stored before it. 0: all.
-	Before uint64
+	Before uint64 `json:"before,omitempty"`
 }
 
 // StatusRange is a range of answers, both ends in it. Zero: any, and none.
-type StatusRange struct{ From, To int }
+type StatusRange struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
 
 // subject is the part of the filter that the server applies.
 func (f *Filter) subject() string {

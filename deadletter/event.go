@@ -81,6 +81,7 @@ type OperationData struct {
 	Letters    int    `json:"letters"`   // redriven or purged
 	Overflowed int    `json:"overflowed,omitempty"`
 	Refused    int    `json:"refused,omitempty"`
+	Task       string `json:"task,omitempty"` // the redrive's name
 }
 
 // RevealData is what revealed events tell.

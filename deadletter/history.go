@@ -3,14 +3,14 @@ package deadletter
 import (
 	"context"
 	"crypto/sha256"
-	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"weir/bucket/queue"
 	"weir/ingest"
 )
 
@@ -73,15 +73,18 @@ type apiScope struct {
 	since time.Time           // when the first letter was stored
 }
 
-// maxScopeKeys is how many keys are looked up each on its own; beyond it the whole api is read.
+// maxScopeKeys is how many keys are looked up by their names; beyond it the whole api is read.
 const maxScopeKeys = 16
 
 // add notes a key that has a letter.
 func (p historyScope) add(k *Kept) {
 	at := p[k.API]
 	if at == nil {
-		at = &apiScope{keys: map[string]struct{}{}, since: k.Stored}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored()}
 		p[k.API] = at
+	}
+	if first := k.FirstStored(); first.Before(at.since) {
+		at.since = first
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
@@ -102,7 +105,7 @@ func (r *histories) add(k *Kept) {
 func (r *histories) addLetterLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
+		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.FirstStored().UnixNano(), origin: hashed(k.Origin), since: s.since}
 	}
 }
 
@@ -125,6 +128,30 @@ func (r *histories) addCall(api string, t Trace) {
 	r.addProgressLocked(identify(api, t.Key, t.Job), t.Redrives)
 }
 
+// knows reports whether a job has a selected letter.
+func (r *histories) knows(id identity) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.jobs[id]
+	return known
+}
+
+// addLater notes a letter of a job that has a selected one.
+func (r *histories) addLater(id identity, k *Kept) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.jobs[id]; known {
+		r.addLetterLocked(id, k)
+	}
+}
+
+// addProgress is addProgressLocked.
+func (r *histories) addProgress(id identity, redrives int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addProgressLocked(id, redrives)
+}
+
 // addProgressLocked notes that a job waits or was called since.
 func (r *histories) addProgressLocked(id identity, redrives int) {
 	s, known := r.jobs[id]
@@ -143,72 +170,25 @@ func hashed(origin string) uint64 {
 	return h.Sum64()
 }
 
-// trace looks for what became of the jobs.
-func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) error {
-	waiting := map[identity]int{}
+// trace looks for what became of the jobs, and returns from where on each api is looked at again.
+func (r *histories) trace(ctx context.Context, b *Browser, calls CallsReader, where historyScope) (map[string]*look, error) {
+	looks := map[string]*look{}
 	for api, at := range where {
-		for _, key := range at.each() {
-			err := queue.Waiting(ctx, b.js, api, key, func(key string, h nats.Header) {
-				id := identify(api, key, h.Get(ingest.HeaderJobID))
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				if _, known := r.jobs[id]; known {
-					waiting[id] = max(waiting[id], redrivesIn(h))
-				}
-			})
-			if err != nil {
-				return err
-			}
+		l := &look{found: r, browser: b, calls: calls, api: api, keys: at.named(), since: at.since}
+		if err := l.look(ctx); err != nil {
+			return nil, err
 		}
+		looks[api] = l
 	}
-	for api, at := range where {
-		if err := r.laterLetters(ctx, b, api, at); err != nil {
-			return err
-		}
-		for _, key := range at.each() {
-			err := calls(ctx, CallsQuery{API: api, Key: key, Since: at.since}, func(t Trace) { r.addCall(api, t) })
-			if err != nil {
-				return fmt.Errorf("what became of the jobs of api %s: %w", api, err)
-			}
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, redrives := range waiting {
-		r.addProgressLocked(id, redrives)
-	}
-	return nil
+	return looks, nil
 }
 
-// each is the keys to look up; "" stands for all.
-func (at *apiScope) each() []string {
+// named is the keys to look up; nil stands for all.
+func (at *apiScope) named() []string {
 	if at.keys == nil {
-		return []string{""}
+		return nil
 	}
-	keys := make([]string, 0, len(at.keys))
-	for key := range at.keys {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
-// laterLetters finds letters of the same jobs that are not selected.
-func (r *histories) laterLetters(ctx context.Context, b *Browser, api string, at *apiScope) error {
-	for _, key := range at.each() {
-		err := b.Each(ctx, Filter{API: api, Key: key, Since: at.since}, func(k Kept, _, _ uint64) error {
-			id := identify(api, k.Key, k.JobID)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			if _, known := r.jobs[id]; known {
-				r.addLetterLocked(id, &k)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return slices.Sorted(maps.Keys(at.keys))
 }
 
 // redrivesIn reads how often a waiting job was redriven.
@@ -220,63 +200,5 @@ func redrivesIn(h nats.Header) int {
 	return n
 }
 
-// Bounds of looking again while a redrive runs.
-const (
-	// freshLook is how old a look for traces may be when a letter of its key is published. Of what comes in between the
-	// queue itself tells where the job was never taken: it knows the id.
-	freshLook = 250 * time.Millisecond
-	// lookBack is how much farther back the next look goes: servers' clocks differ.
-	lookBack = 10 * time.Second
-)
-
 // jobKey is a key of an api.
 type jobKey struct{ api, key string }
-
-// lastLook is when the traces of a key's jobs were looked for.
-type lastLook struct {
-	at     time.Time // by our clock
-	server time.Time // by the server's
-}
-
-// lookAgain reads what became of the jobs of a letter's key since it was last read.
-func (x *run) lookAgain(ctx context.Context, k *Kept) error {
-	name := jobKey{k.API, k.Key}
-	x.mu.Lock()
-	last, before := x.looked[name]
-	x.mu.Unlock()
-	if before && time.Since(last.at) < freshLook {
-		return nil
-	}
-	if !before {
-		last.server = x.traced
-	}
-	next := lastLook{at: time.Now()}
-	var err error
-	if next.server, err = x.opts.Browser.now(ctx); err != nil {
-		return err
-	}
-	where := historyScope{k.API: {keys: map[string]struct{}{k.Key: {}}, since: last.server.Add(-lookBack)}}
-	if err := x.found.trace(ctx, x.opts.Browser, x.opts.Calls, where); err != nil {
-		return err
-	}
-	x.mu.Lock()
-	x.looked[name] = next
-	x.mu.Unlock()
-	return nil
-}
-
-// forgetKey forgets a key whose letters of a chunk are dealt with.
-func (x *run) forgetKey(name jobKey) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.looked, name)
-}
-
-// now is the time by the server that keeps the letters.
-func (b *Browser) now(ctx context.Context) (time.Time, error) {
-	info, err := b.stream.Info(ctx)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("what time it is for the dead letters: %w", err)
-	}
-	return info.TimeStamp, nil
-}

@@ -29,6 +29,21 @@ func (p *pace) wait(ctx context.Context) error {
 	return rest(ctx, at.Sub(now))
 }
 
+// due is when the next one may go.
+func (p *pace) due() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next
+}
+
+// inOneSecond is how many may go within a second; at least one, and 0 where that is not bounded.
+func (p *pace) inOneSecond() int {
+	if p.every <= 0 {
+		return 0
+	}
+	return int(max(1, time.Second/p.every))
+}
+
 // rest blocks for d, or until ctx ends.
 func rest(ctx context.Context, d time.Duration) error {
 	if !stream.Sleep(ctx, d) {

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -57,20 +58,29 @@ const (
 	DropDeadline
 )
 
-// CallsQuery is whose calls are asked for: those of a key of an api, or of all its keys where Key is "".
+// CallsQuery is whose calls are asked for: those of some keys of an api, or of all where Keys is nil.
 type CallsQuery struct {
-	API, Key string
-	Since    time.Time // recorded then or later
+	API   string
+	Keys  []string
+	Since time.Time // recorded then or later; zero: see After
+	After uint64    // behind this sequence of the ledger; where the ledger does not reach so far any more it has lost records, and all are asked for
 }
 
-// CallsReader reads the ledger.
-type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) error
+// CallsReader reads the ledger and returns a sequence up to which it has.
+type CallsReader func(ctx context.Context, q CallsQuery, take func(Trace)) (upTo uint64, err error)
+
+// Passed is how far a redrive has come that somebody else may go on with.
+type Passed struct {
+	Next  uint64 // all letters before this number are dealt with
+	Paced time.Time
+	Tally Tally
+}
 
 // RedriveOptions are what a redrive needs. All are required but the policies.
 type RedriveOptions struct {
 	Conn    *nats.Conn
 	Browser *Browser
-	Terms   func(api string) (Terms, bool) // of a configured api; must not change during a redrive
+	Terms   func(api string) (Terms, bool) // of a configured api, as it is now
 	Calls   CallsReader
 	Unknown UnknownPolicy
 	// Cancelled is what becomes of jobs that an operator has cancelled.
@@ -78,6 +88,13 @@ type RedriveOptions struct {
 	// Deadline is what becomes of deadlines that have passed.
 	Deadline DeadlinePolicy
 	Rate     bucket.Rate // of publishing; its burst is not used
+	// Edit changes the one letter that is redriven; nil: it goes as it is.
+	Edit *Edit
+	// Before is what was done before, where this goes on with what another process has begun, and NotBefore when the first letter may go.
+	Before    Tally
+	NotBefore time.Time
+	// Passed is told from time to time how far it is, by who waits for it to return; nil: nobody goes on. What it fails with ends the redrive.
+	Passed func(ctx context.Context, p Passed) error
 	// Valid reports whether this process still is the only one that redrives. It is asked before every letter.
 	Valid func() bool
 	// Told is called after every letter, one call at a time.
@@ -89,8 +106,16 @@ type Redrive struct {
 	opts  RedriveOptions
 	scope *Scope
 	found histories
-	// traced is when the traces were looked for, by the server.
-	traced time.Time
+	looks map[string]*look // by api
+	known uint64           // the letters before this number were looked up
+
+	mu     sync.Mutex        // guards agreed
+	agreed map[string]*Terms // of the apis that were met since then; nil of one that is not configured
+}
+
+// every is the time between two letters.
+func (o *RedriveOptions) every() time.Duration {
+	return o.Rate.Per / time.Duration(max(1, o.Rate.Count))
 }
 
 // Plan is what a redrive would do.
@@ -126,42 +151,76 @@ func NewRedrive(scope *Scope, o RedriveOptions) *Redrive {
 	if o.Conn == nil || o.Browser == nil || o.Terms == nil || o.Calls == nil || o.Valid == nil || o.Told == nil {
 		panic("deadletter: NewRedrive without all that it needs")
 	}
-	return &Redrive{opts: o, scope: scope, found: histories{jobs: map[identity]jobHistory{}}}
+	return &Redrive{opts: o, scope: scope, agreed: map[string]*Terms{}}
+}
+
+// Scope is the letters of the redrive.
+func (r *Redrive) Scope() *Scope { return r.scope }
+
+// Order puts what the redrive is to do into the order of a task.
+func (r *Redrive) Order(o TaskOrder) TaskOrder {
+	o.IncludeUnknown, o.IncludeCancelled = r.opts.Unknown == IncludeUnknowns, r.opts.Cancelled == IncludeCancelleds
+	o.DropDeadline, o.Edit = r.opts.Deadline == DropDeadline, r.opts.Edit
+	return o
 }
 
 // Plan reads the selection and what became of its jobs since. It changes nothing.
 func (r *Redrive) Plan(ctx context.Context) (*Plan, error) {
 	now := time.Now()
-	where := historyScope{}
-	err := r.eachHeader(ctx, func(k *Kept) error {
-		if _, skip := r.exclude(k, now); skip != "" {
-			return nil
-		}
-		if len(r.found.jobs) >= MaxRedrive {
-			return fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", MaxRedrive)
-		}
-		r.found.add(k)
-		where.add(k)
-		return nil
-	})
+	all, err := r.gather(ctx, 0, MaxRedrive)
 	if err != nil {
 		return nil, err
 	}
-	if r.traced, err = r.opts.Browser.now(ctx); err != nil {
-		return nil, err
-	}
-	if err := r.found.trace(ctx, r.opts.Browser, r.opts.Calls, where); err != nil {
-		return nil, err
+	if !all {
+		return nil, fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", MaxRedrive)
 	}
 	p, loads := &Plan{Skipped: map[Skip]int{}}, map[string]*load{}
-	if err := r.eachHeader(ctx, func(k *Kept) error { r.count(p, loads, k, now); return nil }); err != nil {
+	err = r.eachHeader(ctx, 0, func(k *Kept) (more bool) { r.count(p, loads, k, now); return true })
+	if err != nil {
 		return nil, err
 	}
 	return p, r.forecast(ctx, p, loads)
 }
 
-func (r *Redrive) eachHeader(ctx context.Context, take func(k *Kept) error) error {
-	walk := r.scope.Walk(HeadersOnly)
+// windowLetters is how many letters a redrive looks up at a time that nobody has planned: it keeps 100 bytes or so of each.
+const windowLetters = 100_000
+
+// lookUp finds out what became of the jobs of the next letters, unless that was done before: of a bounded number at a time.
+func (r *Redrive) lookUp(ctx context.Context, next uint64) error {
+	if r.known > next {
+		return nil
+	}
+	_, err := r.gather(ctx, next, windowLetters)
+	return err
+}
+
+// gather looks up what became of the jobs of the letters from a number on, as many as are allowed, and reports whether these are all.
+func (r *Redrive) gather(ctx context.Context, from uint64, most int) (all bool, err error) {
+	where, now := historyScope{}, time.Now()
+	r.agreed = map[string]*Terms{}
+	r.found, r.looks, all, r.known = histories{jobs: map[identity]jobHistory{}}, nil, true, maxSeq
+	err = r.eachHeader(ctx, from, func(k *Kept) (more bool) {
+		if _, skip := r.exclude(k, now); skip != "" {
+			return true
+		}
+		if len(r.found.jobs) >= most {
+			all, r.known = false, k.Seq
+			return false
+		}
+		r.found.add(k)
+		where.add(k)
+		return true
+	})
+	if err != nil || len(where) == 0 {
+		return all, err
+	}
+	r.looks, err = r.found.trace(ctx, r.opts.Browser, r.opts.Calls, where)
+	return all, err
+}
+
+// eachHeader gives the letters from a number on to take, without their bodies, until it wants no more.
+func (r *Redrive) eachHeader(ctx context.Context, from uint64, take func(k *Kept) (more bool)) error {
+	walk := r.scope.between(from, maxSeq).Walk(HeadersOnly)
 	for {
 		chunk, err := walk.Chunk(ctx)
 		if err != nil || len(chunk) == 0 {
@@ -169,8 +228,8 @@ func (r *Redrive) eachHeader(ctx context.Context, take func(k *Kept) error) erro
 		}
 		for i := range chunk {
 			r.address(&chunk[i])
-			if err := take(&chunk[i]); err != nil {
-				return err
+			if !take(&chunk[i]) {
+				return nil
 			}
 		}
 	}
@@ -182,17 +241,47 @@ func (r *Redrive) address(k *Kept) {
 	if k.API != "" || k.AskedAPI == "" {
 		return
 	}
-	if _, configured := r.opts.Terms(k.AskedAPI); configured {
+	if _, configured := r.terms(k.AskedAPI); configured {
 		k.API = k.AskedAPI
 	}
 }
 
+// terms are those of an api as they were when the letters were looked up.
+func (r *Redrive) terms(api string) (Terms, bool) {
+	if api == "" {
+		return Terms{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	terms, met := r.agreed[api]
+	if !met {
+		if now, configured := r.opts.Terms(api); configured {
+			terms = &now
+		}
+		r.agreed[api] = terms
+	}
+	if terms == nil {
+		return Terms{}, false
+	}
+	return *terms, true
+}
+
+// sameTerms fails with ErrTerms where what decides about an api's letters is not what it was when they were looked up.
+func (r *Redrive) sameTerms(api string) error {
+	then, known := r.terms(api)
+	now, configured := Terms{}, false
+	if api != "" {
+		now, configured = r.opts.Terms(api)
+	}
+	if known != configured || known && (then.Idempotent != now.Idempotent || then.Keyed != now.Keyed || then.KeyInSubject != now.KeyInSubject) {
+		return ErrTerms
+	}
+	return nil
+}
+
 // exclude says why a letter is not redriven, as far as it tells itself.
 func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
-	terms, configured := r.opts.Terms(k.API)
-	if k.API == "" {
-		configured = false
-	}
+	terms, configured := r.terms(k.API)
 	switch {
 	case k.JobID == "" || k.Reason == "":
 		return terms, SkipForeign
@@ -204,12 +293,23 @@ func (r *Redrive) exclude(k *Kept, now time.Time) (Terms, Skip) {
 		return terms, SkipNoKey
 	case r.opts.Cancelled == SkipCancelleds && k.Reason == Cancelled:
 		return terms, SkipCancelled
-	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, &terms):
+	case r.opts.Unknown == SkipUnknowns && unsafeToRepeat(k, r.termsFor(&terms)):
 		return terms, SkipUnknown
 	case r.opts.Deadline == KeepDeadline && !k.Deadline().IsZero() && !k.Deadline().After(now):
 		return terms, SkipDeadline
 	}
 	return terms, ""
+}
+
+// termsFor is what an api's terms mean for a redrive. What is edited is another request under the same idempotency key: that protects from
+// nothing.
+func (r *Redrive) termsFor(terms *Terms) *Terms {
+	if r.opts.Edit == nil {
+		return terms
+	}
+	edited := *terms
+	edited.Idempotent = false
+	return &edited
 }
 
 // unsafeToRepeat reports whether a call of the job may have been processed and another may be billed again. A letter
@@ -294,7 +394,7 @@ func (r *Redrive) forecast(ctx context.Context, p *Plan, loads map[string]*load)
 		for _, d := range depths {
 			waiting[d.Key] = d.Jobs
 		}
-		terms, _ := r.opts.Terms(api)
+		terms, _ := r.terms(api)
 		p.Keys += len(l.keys)
 		p.NoRoom += l.overflow(&terms, waiting)
 		keys = append(keys, l.inflow(&terms, waiting)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // Bounds of a redrive.
 const (
-	keysAtOnce  = 64 // whose letters are on their way; one of each key
+	keysAtOnce  = 512 // whose letters are on their way; one of each key
 	answerWait  = 30 * time.Second
 	storeTries  = 5 // for one letter, while the intake says that nothing can be stored
 	storePause  = time.Second
@@ -26,18 +27,32 @@ const (
 var (
 	ErrNobody     = errors.New("nobody takes redrives")
 	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
+	ErrTerms      = errors.New("the configuration has changed meanwhile")
+	ErrEdit       = errors.New("it stays, since it was refused as it was edited")
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )
 
+// letterError says that a letter cannot be redriven as things are: trying again changes nothing.
+type letterError struct {
+	seq uint64
+	err error
+}
+
+// Error implements error.
+func (e *letterError) Error() string { return fmt.Sprintf("letter %d: %v", e.seq, e.err) }
+
+// Unwrap gives what is wrong with it.
+func (e *letterError) Unwrap() error { return e.err }
+
 // Tally is what a redrive did.
 type Tally struct {
-	Redriven   int          // taken by the queue, letter deleted
-	Known      int          // the queue had them already: letter deleted
-	Overflowed int          // refused with 429: a new letter, in the old one's place
-	Refused    int          // refused otherwise: the same
-	Settled    int          // the job had gone on: letter deleted
-	Skipped    map[Skip]int // left where they are
-	Left       int          // could not be deleted though the job has gone on; the next redrive does it
+	Redriven   int          `json:"redriven"`      // taken by the queue, letter deleted
+	Known      int          `json:"known_already"` // the queue had them already: letter deleted
+	Overflowed int          `json:"overflowed"`    // refused with 429: a new letter, in the old one's place
+	Refused    int          `json:"refused"`       // refused otherwise: the same
+	Settled    int          `json:"settled"`       // the job had gone on: letter deleted
+	Skipped    map[Skip]int `json:"skipped"`       // left where they are
+	Left       int          `json:"not_deleted"`   // could not be deleted though the job has gone on; the next redrive does it
 }
 
 // Done is how many letters have been dealt with.
@@ -49,32 +64,87 @@ func (t *Tally) Done() int {
 	return n
 }
 
+// clone is the same that counts on by itself.
+func (t *Tally) clone() Tally {
+	c := *t
+	c.Skipped = maps.Clone(t.Skipped)
+	if c.Skipped == nil {
+		c.Skipped = map[Skip]int{}
+	}
+	return c
+}
+
 // run is a redrive under way.
 type run struct {
 	*Redrive
 
-	pace   pace
-	mu     sync.Mutex // guards what follows
-	tally  Tally
-	looked map[jobKey]lastLook
+	pace     pace
+	deletes  chan struct{} // takes as many as may be on their way
+	mu       sync.Mutex    // guards what follows
+	tally    Tally
+	stayed   map[Skip]int // of the chunk under way: whoever goes on behind the last chunk meets them again
+	stayLeft int          // the same of what could not be deleted
 }
 
-// Run redrives what Plan found. Letters of one key go one after another, in the order of their sequences; each is
-// published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can be
-// stored; what was done by then is in the tally in any case.
+// Run redrives what Plan found, or where there was none what the scope holds. Letters of one key go one after another, in the order of
+// their sequences; each is published, and deleted once the intake has said what became of it. It ends early when ctx ends or nothing can
+// be stored; what was done by then is in the tally in any case.
 func (r *Redrive) Run(ctx context.Context) (*Tally, error) {
-	x := &run{Redrive: r, tally: Tally{Skipped: map[Skip]int{}}, looked: map[jobKey]lastLook{}}
-	x.pace.every = r.opts.Rate.Per / time.Duration(max(1, r.opts.Rate.Count))
-	walk := r.scope.Walk(Whole)
+	x := &run{Redrive: r, tally: r.opts.Before.clone(), deletes: make(chan struct{}, deletesAtOnce), stayed: map[Skip]int{}}
+	x.pace.every, x.pace.next = r.opts.every(), r.opts.NotBefore
+	for next := uint64(0); ; {
+		if err := r.lookUp(ctx, next); err != nil {
+			return &x.tally, err
+		}
+		walk := r.scope.between(next, r.known).Walk(Whole)
+		walk.most = x.pace.inOneSecond()
+		if err := x.window(ctx, walk); err != nil {
+			x.takeBack()
+			return &x.tally, err
+		}
+		if next = r.known; next == maxSeq {
+			return &x.tally, nil
+		}
+	}
+}
+
+// window redrives letters that were looked up together.
+func (x *run) window(ctx context.Context, walk *Walk) error {
 	for {
 		chunk, err := walk.Chunk(ctx)
 		if err != nil || len(chunk) == 0 {
-			return &x.tally, err
+			return err
 		}
 		if err := x.chunk(ctx, chunk); err != nil {
-			return &x.tally, err
+			return err
+		}
+		if err := x.passed(ctx, walk); err != nil {
+			return err
 		}
 	}
+}
+
+// passed tells that all letters of a chunk are dealt with.
+func (x *run) passed(ctx context.Context, walk *Walk) error {
+	clear(x.stayed)
+	x.stayLeft = 0
+	if x.opts.Passed == nil {
+		return nil
+	}
+	return x.opts.Passed(ctx, Passed{Next: walk.next, Paced: x.pace.due(), Tally: x.tally})
+}
+
+// takeBack forgets what was counted of the letters that stay, in a chunk that whoever goes on begins anew.
+func (x *run) takeBack() {
+	if x.opts.Passed == nil {
+		return // nobody goes on
+	}
+	for why, n := range x.stayed {
+		if x.tally.Skipped[why] -= n; x.tally.Skipped[why] == 0 {
+			delete(x.tally.Skipped, why)
+		}
+	}
+	x.tally.Left -= x.stayLeft
 }
 
 func (x *run) chunk(ctx context.Context, chunk []Kept) error {
@@ -93,7 +163,6 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 	group.SetLimit(keysAtOnce)
 	for _, name := range order {
 		group.Go(func() error {
-			defer x.forgetKey(name)
 			for _, k := range byKey[name] {
 				if err := x.letter(ctx, k); err != nil {
 					return err
@@ -102,11 +171,21 @@ func (x *run) chunk(ctx context.Context, chunk []Kept) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	err := group.Wait()
+	for range cap(x.deletes) { // what is still being deleted
+		x.deletes <- struct{}{}
+	}
+	for range cap(x.deletes) {
+		<-x.deletes
+	}
+	return err
 }
 
 // letter brings one letter to its end.
 func (x *run) letter(ctx context.Context, k *Kept) error {
+	if err := x.sameTerms(k.API); err != nil {
+		return err
+	}
 	terms, skip := x.exclude(k, time.Now())
 	if skip != "" {
 		x.skip(skip)
@@ -127,8 +206,16 @@ func (x *run) letter(ctx context.Context, k *Kept) error {
 	if x.opts.Unknown == FoundUnprocessed {
 		k.Billed, k.Keyed = NotBilled, ""
 	}
-	answer, err := x.publish(ctx, k.resubmission(terms, x.opts.Deadline))
-	if err != nil {
+	msg := k.resubmission(terms, x.opts.Deadline)
+	if x.opts.Edit != nil {
+		x.opts.Edit.apply(msg, k.Seq)
+	}
+	answer, err := x.publish(ctx, k.Seq, msg)
+	var own *letterError
+	switch {
+	case errors.As(err, &own):
+		return err
+	case err != nil:
 		return fmt.Errorf("letter %d: %w", k.Seq, err)
 	}
 	return x.settle(ctx, k, answer)
@@ -142,7 +229,7 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 		if err != nil && !errors.Is(err, ErrNoLetter) {
 			return false, err
 		}
-		if err != nil || !k.sameRequest(&other.Letter) {
+		if err != nil || !k.sameRequest(&other.Letter) && !editedFrom(other.Header, k.Seq) {
 			x.skip(SkipSameID)
 			return true, nil
 		}
@@ -158,11 +245,11 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 	return false, nil
 }
 
-func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++ }) }
+func (x *run) skip(why Skip) { x.note(func(t *Tally) { t.Skipped[why]++; x.stayed[why]++ }) }
 
 // publish hands a job to the intake and returns its answer. What is on its way is not given up when ctx ends: what
 // becomes of it decides about the letter.
-func (x *run) publish(ctx context.Context, msg *nats.Msg) ([]byte, error) {
+func (x *run) publish(ctx context.Context, seq uint64, msg *nats.Msg) ([]byte, error) {
 	for try := 1; ; try++ {
 		if !x.opts.Valid() {
 			return nil, ErrRightLost
@@ -174,7 +261,7 @@ func (x *run) publish(ctx context.Context, msg *nats.Msg) ([]byte, error) {
 		case errors.Is(err, nats.ErrNoResponders):
 			return nil, ErrNobody
 		case errors.Is(err, nats.ErrMaxPayload):
-			return nil, fmt.Errorf("with its headers it is larger than the server takes: raise the server's max_payload: %w", err)
+			return nil, &letterError{seq, fmt.Errorf("with its headers it is larger than the server takes: raise the server's max_payload: %w", err)}
 		case err != nil:
 			return nil, fmt.Errorf("%w (%w)", ErrUnanswered, err)
 		}
@@ -199,9 +286,12 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	var refusal *ingest.Refusal
 	switch {
 	case errors.As(err, &refusal) && refusal.LetterSeq == 0:
-		return fmt.Errorf("letter %d: refused without a letter, so that it stays: %w", k.Seq, refusal)
+		return &letterError{k.Seq, fmt.Errorf("refused without a letter, so that it stays: %w", refusal)}
 	case errors.As(err, &refusal) && refusal.Code == ingest.UnknownAPI:
 		x.delete(ctx, refusal.LetterSeq, func(t *Tally) { t.Skipped[SkipNoAPI]++ })
+	case errors.As(err, &refusal) && refusal.Code != ingest.Throttled && x.opts.Edit != nil:
+		x.delete(ctx, refusal.LetterSeq, func(t *Tally) { t.Refused++ })
+		return &letterError{k.Seq, fmt.Errorf("%w: %w", ErrEdit, refusal)}
 	case errors.As(err, &refusal) && refusal.Code == ingest.Throttled:
 		x.delete(ctx, k.Seq, func(t *Tally) { t.Overflowed++ })
 	case errors.As(err, &refusal):
@@ -209,7 +299,7 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	case err != nil:
 		return fmt.Errorf("letter %d: %w: %w", k.Seq, ErrUnanswered, err)
 	case receipt.Job != k.JobID:
-		return fmt.Errorf("letter %d of job %s: the intake took it for job %s: it is no weir of this version", k.Seq, k.JobID, receipt.Job)
+		return &letterError{k.Seq, fmt.Errorf("of job %s: the intake took it for job %s: it is no weir of this version", k.JobID, receipt.Job)}
 	case receipt.Duplicate:
 		x.delete(ctx, k.Seq, func(t *Tally) { t.Known++ })
 	default:
@@ -218,12 +308,17 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 	return nil
 }
 
-// delete deletes a letter and notes what for, or that it is left.
+// delete has a letter deleted and noted what for, or that it is left. The next letter of its key need not wait for that: the job has gone
+// on, whether its letter is there or not.
 func (x *run) delete(ctx context.Context, seq uint64, what func(*Tally)) {
-	if err := x.opts.Browser.Delete(context.WithoutCancel(ctx), seq); err != nil {
-		what = func(t *Tally) { t.Left++ }
-	}
-	x.note(what)
+	x.deletes <- struct{}{}
+	go func() {
+		defer func() { <-x.deletes }()
+		if err := x.opts.Browser.Delete(context.WithoutCancel(ctx), seq); err != nil {
+			what = func(t *Tally) { t.Left++; x.stayLeft++ }
+		}
+		x.note(what)
+	}()
 }
 
 func (x *run) note(what func(*Tally)) {

@@ -98,7 +98,7 @@ func TestExclude(t *testing.T) {
 		if c.letter.API == ingest.NoToken {
 			c.letter.API = ""
 		}
-		r := &Redrive{opts: RedriveOptions{Terms: func(api string) (Terms, bool) {
+		r := &Redrive{agreed: map[string]*Terms{}, opts: RedriveOptions{Terms: func(api string) (Terms, bool) {
 			return Terms{Idempotent: c.idempotent, Keyed: "Key@a", KeyInSubject: true}, api == "credit"
 		}}}
 		if _, got := r.exclude(readBack(&c.letter), now); got != c.want {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -51,6 +52,21 @@ func (b *Browser) Scope(ctx context.Context, s Selection) (*Scope, error) {
 	return scope, nil
 }
 
+// maxSeq is behind every letter.
+const maxSeq = math.MaxUint64
+
+// between is the scope's letters from a number on, and before another.
+func (s *Scope) between(from, before uint64) *Scope {
+	r := *s
+	r.walk = span{first: max(s.walk.first, from), last: min(s.walk.last, before-1)}
+	if s.seqs != nil {
+		first, _ := slices.BinarySearch(s.seqs, from)
+		end, _ := slices.BinarySearch(s.seqs, before)
+		r.seqs = s.seqs[first:end]
+	}
+	return &r
+}
+
 // Parts says what of the letters is read.
 type Parts int
 
@@ -62,7 +78,7 @@ const (
 
 // Bounds of what one chunk holds in memory.
 const (
-	chunkLetters = 256
+	chunkLetters = 2048
 	chunkBytes   = 8 << 20
 	headerChunk  = 4096 // letters without their bodies
 )
@@ -72,6 +88,7 @@ const (
 type Walk struct {
 	scope *Scope
 	parts Parts
+	most  int    // letters of a chunk; 0: as many as its bounds allow
 	next  uint64 // sequence
 	at    int    // in the scope's seqs
 	of    uint64 // letters that match the filter's subject, as counted when the walk began
@@ -85,16 +102,13 @@ func (s *Scope) Walk(parts Parts) *Walk { return &Walk{scope: s, parts: parts, n
 // Progress is how many letters were read, and how many there are to read.
 func (w *Walk) Progress() (read, of uint64) { return w.read, w.of }
 
-// Chunk is the next letters: at most 256, or 8 MiB, and a single one that is larger; without their bodies at most 4096.
+// Chunk is the next letters: at most 2048, or 8 MiB, and a single one that is larger; without their bodies at most 4096.
 // At the end it is empty. Letters that are gone are left out.
 func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	if w.scope.seqs != nil {
 		return w.named(ctx)
 	}
-	most := chunkLetters
-	if w.parts == HeadersOnly {
-		most = headerChunk
-	}
+	most := w.atMost()
 	var chunk []Kept
 	for len(chunk) == 0 && w.next <= w.scope.walk.last {
 		r, err := w.reader(ctx)
@@ -121,6 +135,18 @@ func (w *Walk) Chunk(ctx context.Context) ([]Kept, error) {
 	return chunk, nil
 }
 
+// atMost is how many letters a chunk may have.
+func (w *Walk) atMost() int {
+	most := chunkLetters
+	if w.parts == HeadersOnly {
+		most = headerChunk
+	}
+	if w.most > 0 {
+		most = min(most, w.most)
+	}
+	return most
+}
+
 func (w *Walk) reader(ctx context.Context) (*reader, error) {
 	r, err := w.scope.browser.reader(ctx, w.scope.filter, func(c *jetstream.ConsumerConfig) {
 		c.DeliverPolicy, c.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.next
@@ -130,7 +156,7 @@ func (w *Walk) reader(ctx context.Context) (*reader, error) {
 		return nil, err
 	}
 	if w.parts == Whole {
-		r.batch = w.scope.browser.wholeBatch()
+		r.batch = min(w.scope.browser.wholeBatch(), w.atMost())
 	}
 	if !w.begun {
 		w.begun, w.of = true, r.pending-min(r.pending, w.scope.walk.later)
@@ -142,7 +168,8 @@ func (w *Walk) reader(ctx context.Context) (*reader, error) {
 func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 	w.of = uint64(len(w.scope.seqs))
 	var chunk []Kept
-	for size := 0; w.at < len(w.scope.seqs) && len(chunk) < chunkLetters && size < chunkBytes; w.at++ {
+	for size, most := 0, w.atMost(); w.at < len(w.scope.seqs) && len(chunk) < most && size < chunkBytes; w.at++ {
+		w.next = w.scope.seqs[w.at] + 1
 		k, err := w.scope.browser.Get(ctx, w.scope.seqs[w.at])
 		if errors.Is(err, ErrNoLetter) {
 			continue
@@ -158,5 +185,5 @@ func (w *Walk) named(ctx context.Context) ([]Kept, error) {
 // wholeBatch is how many whole letters may be on their way at once: as many as chunkBytes holds if each is as large as
 // the server lets a message be.
 func (b *Browser) wholeBatch() int {
-	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), chunkLetters))
+	return int(min(max(1, 4*chunkBytes/max(1, b.js.Conn().MaxPayload())), batch))
 }

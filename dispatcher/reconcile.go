@@ -263,7 +263,7 @@ func (w *apiWorker) end(ctx context.Context, l *askedLetter, out Reconciled) (Re
 		out.End, err = w.handIn(ctx, l, &out)
 	}
 	if err == nil {
-		w.log.Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
+		ingest.TraceOf(l.Header).Log(w.log).Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
 	}
 	return out, err
 }
@@ -304,6 +304,7 @@ func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
 		ledger.HeaderAttempts: {strconv.Itoa(l.Attempts)}, ledger.HeaderCalls: {strconv.Itoa(l.calls())}, ledger.HeaderPrice: {price},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(l.taken.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
+	ingest.TraceOf(l.Header).AddTo(h)
 	if !called.IsZero() {
 		h[ledger.HeaderCalledAt] = []string{ledger.Stamp(called)}
 	}
@@ -328,7 +329,7 @@ func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled)
 		return EndedStays, err
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
-		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.redriveTerms, Calls: w.d.callsSince, Rate: redriveRate,
+		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.RedriveTerms, Calls: w.d.CallsSince, Rate: redriveRate,
 		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {
@@ -348,8 +349,8 @@ func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled)
 	return EndedStays, nil
 }
 
-// redriveTerms are what a redrive must know of an api that is dispatched here.
-func (d *Dispatcher) redriveTerms(api string) (deadletter.Terms, bool) {
+// RedriveTerms are what a redrive must know of an api that is dispatched here.
+func (d *Dispatcher) RedriveTerms(api string) (deadletter.Terms, bool) {
 	w := d.worker(api)
 	if w == nil {
 		return deadletter.Terms{}, false
@@ -363,14 +364,9 @@ func (d *Dispatcher) redriveTerms(api string) (deadletter.Terms, bool) {
 	}, true
 }
 
-// callsSince reads calls from the ledger.
-func (d *Dispatcher) callsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-	f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
-	_, err := ledger.Read(ctx, d.opts.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
-		take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Stored: c.Stored})
-		return nil
-	})
-	return err
+// CallsSince reads calls from the ledger, for a redrive.
+func (d *Dispatcher) CallsSince(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
+	return ledger.ReadSince(ctx, d.opts.JetStream, q, take)
 }
 
 // Bounds of what weir asks by itself.

@@ -8,49 +8,83 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 	"weir/bucket/stream"
 	"weir/ingest"
 )
 
-// Waiting gives the header of every unfinished job of an api, or of one of its keys where key is not empty. It reads no
-// bodies; its memory does not grow with the queue. An api without a queue has no jobs.
-func Waiting(ctx context.Context, js jetstream.JetStream, api, key string, take func(key string, h nats.Header)) error {
-	first, err := js.Stream(ctx, StreamName(api, 0))
+// Frontier is how far the streams of an api's queue were read, by partition.
+type Frontier []uint64
+
+// Asked says which of an api's unfinished jobs are asked for.
+type Asked struct {
+	API   string
+	Keys  []string // nil: all
+	After Frontier // that came behind it; nil: all
+}
+
+// readAtOnce is how many partitions are read side by side.
+const readAtOnce = 8
+
+// Arrivals gives the header of every unfinished job that is asked for, and returns up to where it has read: what comes later is behind
+// that. take is called by several goroutines. It reads no bodies; its memory does not grow with the queue. An api without a queue has no
+// jobs. A stream that does not reach as far any more as it was read has lost its end, and is read whole.
+func Arrivals(ctx context.Context, js jetstream.JetStream, of Asked, take func(key string, h nats.Header)) (Frontier, error) {
+	first, err := js.Stream(ctx, StreamName(of.API, 0))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
+		return nil, nil
 	} else if err != nil {
-		return fmt.Errorf("queue of api %s: %w", api, err)
+		return nil, fmt.Errorf("queue of api %s: %w", of.API, err)
 	}
 	partitions, err := strconv.Atoi(first.CachedInfo().Config.Metadata[metaPartitions])
 	if err != nil || partitions < 1 {
-		return fmt.Errorf("queue of api %s: stream %s does not say how many partitions there are", api, StreamName(api, 0))
+		return nil, fmt.Errorf("queue of api %s: stream %s does not say how many partitions there are", of.API, StreamName(of.API, 0))
 	}
+	place := make(Frontier, partitions)
+	copy(place, of.After)
+	reading, ctx := errgroup.WithContext(ctx)
+	reading.SetLimit(readAtOnce)
 	for p := range partitions {
-		token := "*"
-		if key != "" {
-			token = ingest.Token(key)
-			if p != PartitionOf(key, partitions) {
-				continue
-			}
+		subjects := of.subjects(p, partitions)
+		if len(subjects) == 0 {
+			continue
 		}
-		if err := waitingIn(ctx, js, StreamName(api, p), queueSubject(api, p, kindJob, token), take); err != nil {
+		reading.Go(func() (err error) {
+			place[p], err = arrivalsIn(ctx, js, StreamName(of.API, p), subjects, place[p], take)
 			return err
-		}
+		})
 	}
-	return nil
+	return place, reading.Wait()
 }
 
-func waitingIn(ctx context.Context, js jetstream.JetStream, name, subject string, take func(key string, h nats.Header)) error {
+// subjects are those of the jobs that are asked for of one partition.
+func (of *Asked) subjects(p, partitions int) []string {
+	if of.Keys == nil {
+		return []string{queueSubject(of.API, p, kindJob, "*")}
+	}
+	var subjects []string
+	for _, key := range of.Keys {
+		if PartitionOf(key, partitions) == p {
+			subjects = append(subjects, queueSubject(of.API, p, kindJob, ingest.Token(key)))
+		}
+	}
+	return subjects
+}
+
+func arrivalsIn(ctx context.Context, js jetstream.JetStream, name string, subjects []string, after uint64, take func(key string, h nats.Header)) (upTo uint64, err error) {
 	s, err := js.Stream(ctx, name)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return 0, fmt.Errorf("read %s: %w", name, err)
 	}
-	last, err := stream.LastOf(ctx, js.Conn(), name, subject)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+	last := s.CachedInfo().State.LastSeq
+	switch {
+	case last < after:
+		after = 0
+	case last == after:
+		return last, nil
 	}
-	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: s, Last: last, From: jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: true,
+	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: s, Last: last, Clear: true, From: jetstream.OrderedConsumerConfig{
+		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
 	}}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
 		if _, token, ok := parseQueueSubject(msg.Subject()); ok {
 			if key, err := ingest.ParseToken(token); err == nil {
@@ -60,9 +94,9 @@ func waitingIn(ctx context.Context, js jetstream.JetStream, name, subject string
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return 0, fmt.Errorf("read %s: %w", name, err)
 	}
-	return nil
+	return last, nil
 }
 
 // CountJobs counts the unfinished jobs in a stream, as they are now, without opening its queue. api is empty where the

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,19 +19,34 @@ func TestWaitingOnAReplicaThatLags(t *testing.T) {
 	p.publishJobs(t, 0, 40)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	found := 0
-	if err := Waiting(ctx, natstest.Lagging{JetStream: p.queue.js}, "pay", "", func(string, nats.Header) { found++ }); err != nil {
+	found := atomic.Int32{}
+	place, err := Arrivals(ctx, natstest.Lagging{JetStream: p.queue.js}, Asked{API: "pay"}, func(string, nats.Header) { found.Add(1) })
+	if err != nil {
 		t.Fatal(err)
 	}
-	if found != 40 {
-		t.Errorf("%d of 40 waiting jobs were found", found)
+	if found.Load() != 40 || len(place) != 1 || place[0] < 40 {
+		t.Errorf("%d of 40 waiting jobs were found, up to %v", found.Load(), place)
 	}
 	keys := map[string]int{}
-	if err := Waiting(ctx, p.queue.js, "pay", "k1", func(key string, _ nats.Header) { keys[key]++ }); err != nil || len(keys) != 1 || keys["k1"] == 0 {
+	if _, err := Arrivals(ctx, p.queue.js, Asked{API: "pay", Keys: []string{"k1"}}, func(key string, _ nats.Header) { keys[key]++ }); err != nil || len(keys) != 1 || keys["k1"] == 0 {
 		t.Errorf("of one key %v are found, %v", keys, err)
 	}
-	if err := Waiting(ctx, p.queue.js, "none", "", func(string, nats.Header) { t.Error("a job of no api is found") }); err != nil {
+	if _, err := Arrivals(ctx, p.queue.js, Asked{API: "none"}, func(string, nats.Header) { t.Error("a job of no api is found") }); err != nil {
 		t.Error(err)
+	}
+	p.publishJobs(t, 40, 47)
+	for _, c := range []struct {
+		what  string
+		after Frontier
+		want  int32
+	}{
+		{"only what came since is found", place, 7},
+		{"a stream that has lost what was read is read whole", Frontier{place[0] + 1000}, 47},
+	} {
+		found.Store(0)
+		if _, err := Arrivals(ctx, p.queue.js, Asked{API: "pay", After: c.after}, func(string, nats.Header) { found.Add(1) }); err != nil || found.Load() != c.want {
+			t.Errorf("%s: %d of %d, %v", c.what, found.Load(), c.want, err)
+		}
 	}
 }
 

@@ -11,30 +11,14 @@ import (
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
 )
 
 // planJSON is what a redrive would do, as --json prints it.
-type planJSON struct {
-	DryRun      bool                    `json:"dry_run"`
-	Letters     int                     `json:"letters"`
-	Keys        int                     `json:"keys"`
-	Oldest      *time.Time              `json:"oldest,omitempty"`
-	Cost        string                  `json:"cost"`
-	BilledOnce  int                     `json:"billed_before"`
-	BilledCost  string                  `json:"billed_before_cost"`
-	MaybeBilled int                     `json:"maybe_billed"`
-	DurationMS  int64                   `json:"duration_ms"`
-	Rate        string                  `json:"rate"`
-	Slowest     string                  `json:"slowest,omitempty"`
-	NoRoom      int64                   `json:"no_room_now"` // if all came at once
-	Overflow    int64                   `json:"overflow"`    // at the rate
-	RoomyRate   string                  `json:"roomy_rate,omitempty"`
-	Settled     int                     `json:"settled"`
-	Skipped     map[deadletter.Skip]int `json:"skipped"`
-}
+type planJSON = control.RedrivePlan
 
 // printPlan tells what would be done: on stdout where that is all that is asked for, and else as talk.
 func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
@@ -46,18 +30,7 @@ func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
 		if !f.dryRun {
 			return nil // the tally is the one object
 		}
-		j := planJSON{
-			DryRun: true, Letters: p.Letters, Keys: p.Keys, Cost: config.Money(p.Cost).String(), BilledOnce: p.BilledBefore,
-			BilledCost: config.Money(p.BilledBeforeCost).String(), MaybeBilled: p.MaybeBilled, DurationMS: p.Duration().Milliseconds(),
-			Rate: f.rate, Slowest: p.Slowest, NoRoom: p.NoRoom, Overflow: p.Overflow, Settled: p.Settled, Skipped: p.Skipped,
-		}
-		if p.Roomy != nil {
-			j.RoomyRate = config.FormatRate(*p.Roomy)
-		}
-		if !p.Oldest.IsZero() {
-			j.Oldest = new(p.Oldest.UTC())
-		}
-		return cli.PrintJSON(out, j)
+		return cli.PrintJSON(out, control.TellPlan(p, f.rate))
 	}
 	t := &cli.Table{}
 	if p.Letters > 0 {
@@ -135,23 +108,21 @@ func skippedText(skipped map[deadletter.Skip]int) string {
 }
 
 // tallyJSON is what a redrive did, as --json prints it.
-type tallyJSON struct {
-	Redriven   int                     `json:"redriven"`
-	Known      int                     `json:"known_already"`
-	Overflowed int                     `json:"overflowed"`
-	Refused    int                     `json:"refused"`
-	Settled    int                     `json:"settled"`
-	Skipped    map[deadletter.Skip]int `json:"skipped"`
-	Left       int                     `json:"not_deleted"`
-}
+type tallyJSON = deadletter.Tally
 
 // printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
 func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 	planned := f.planned
 	if f.as == cli.AsJSON {
-		return cli.PrintJSON(out, tallyJSON{t.Redriven, t.Known, t.Overflowed, t.Refused, t.Settled, t.Skipped, t.Left})
+		return cli.PrintJSON(out, t)
 	}
 	tab := &cli.Table{}
+	addTally(tab, t, planned)
+	return tab.Print(out)
+}
+
+// addTally tells what a redrive did, without the letters left alone that somebody has been told of.
+func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]int) {
 	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
 	for _, line := range []struct {
 		name string
@@ -172,5 +143,4 @@ func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
 			tab.Row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipText(skip))
 		}
 	}
-	return tab.Print(out)
 }

@@ -22,6 +22,10 @@ type redriveFlags struct {
 
 	includeUnknown bool
 	dropDeadline   bool
+	name           string
+	detach         bool
+	here           bool
+	edit           *deadletter.Edit // of the one letter that is named; nil: none
 	bar            *cli.ProgressBar
 	planned        map[deadletter.Skip]int // the letters to be left alone, once they were told
 }
@@ -35,8 +39,13 @@ func deadRedriveCommand() *cobra.Command {
 at their rates, and may overflow again. Those of a key go in their order. A letter is deleted once the queue has taken its
 job. One that is refused again leaves a new letter in place of the old one.
 
-A job keeps its id, and so its idempotency key; headers and body are as its producer sent them. It may be interrupted at any
-time and started again: what was redriven before is recognised, by the queue, the letters and the ledger.
+A job keeps its id, and so its idempotency key; headers and body are as its producer sent them. Letters that come after the plan
+are not part of it.
+
+A replica of weir works the redrive, and this command follows it: interrupted, it leaves the redrive going on. dead tasks lists the
+redrives, dead task shows one, dead stop and dead resume stop it and have it go on. Whatever is killed, what was redriven before is
+recognised, by the queue, the letters and the ledger. Where no replica works redrives (of an earlier version none does), or with
+--here, the command does it itself.
 
 Left alone are letters 'unknown', whose call may have been processed (--include-unknown redrives them, and the api may bill
 them twice; dead reconcile asks the api first); letters 'cancelled', unless they are named by --reason cancelled or their numbers;
@@ -58,6 +67,11 @@ Exit code 4: nothing was done without --yes, nothing could be redriven, or some 
 	}
 	f.addTo(cmd, "100/s", "letters per duration, as in 20/s or 500/h; their buckets bound the calls in any case", "only say what would be done")
 	cmd.Flags().BoolVar(&f.includeUnknown, "include-unknown", false, "also letters whose call may have been processed: the api may bill them twice")
+	cmd.Flags().StringVar(&f.name, "name", "", "the redrive's name (default one that says when it was begun)")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "do not wait for its end: print its name")
+	cmd.Flags().BoolVar(&f.here, "here", false, "redrive in this process and not in a replica: it ends when the command is interrupted")
+	cmd.MarkFlagsMutuallyExclusive("here", "detach")
+	cmd.MarkFlagsMutuallyExclusive("here", "name")
 	cmd.Flags().BoolVar(&f.dropDeadline, "drop-deadline", false, "forget the jobs' deadlines")
 	return cmd
 }
@@ -91,7 +105,16 @@ func (f *redriveFlags) redrive(ctx context.Context, cmd *cobra.Command, c *conne
 	if err := f.confirm.Insist(cmd, f.question(plan)); err != nil {
 		return err
 	}
+	if !f.here && control.RedrivesWorked(c) {
+		right.Give()
+		return f.start(ctx, cmd, c, r, plan)
+	}
+	if f.detach {
+		return cli.Unreachable(fmt.Errorf("no weir at %s works redrives: start `weir serve` of this version with the role dispatch, or leave --detach out", c.At))
+	}
 	tally, err := r.Run(ctx)
+	f.bar.Clear()
+	f.notify(cmd, c, tally)
 	return f.tell(cmd, c, tally, err)
 }
 
@@ -109,9 +132,12 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.fits(ctx, c, b, current); err != nil {
+		return nil, nil, err
+	}
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every,
+		Conn: c.Conn, Browser: b, Terms: worker.RedriveTerms(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
 		Valid: func() bool { return right != nil && right.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
@@ -139,51 +165,23 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	return r, plan, f.printPlan(cmd, plan)
 }
 
-// termsOf looks up what a redrive must know of an api.
-func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
-	return func(name string) (deadletter.Terms, bool) {
-		api, ok := current.API(name)
-		if !ok {
-			return deadletter.Terms{}, false
-		}
-		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: worker.DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
-		}, true
-	}
-}
-
 // tracesOf reads calls from a server's ledger.
-func tracesOf(c *connect.Connection) func(context.Context, deadletter.CallsQuery, func(deadletter.Trace)) error {
-	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) error {
-		f := ledger.Filter{API: q.API, Key: q.Key, Since: q.Since}
-		_, err := ledger.Read(ctx, c.JetStream, f, func(r *ledger.Record, _, _ uint64) error {
-			take(deadletter.Trace{Key: r.Key, Job: r.Job, Redrives: r.Redrives, Origin: r.Origin(), Stored: r.Stored})
-			return nil
-		})
-		if errors.Is(err, ledger.ErrNoLedger) {
-			return nil // no call, no trace
-		}
-		return err
+func tracesOf(c *connect.Connection) deadletter.CallsReader {
+	return func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
+		return ledger.ReadSince(ctx, c.JetStream, q, take)
 	}
 }
 
 // tell says what came of the redrive.
 func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadletter.Tally, failed error) error {
-	f.bar.Clear()
 	if err := f.printTally(cmd.OutOrStdout(), t); err != nil {
 		return err
-	}
-	if t.Redriven+t.Known+t.Overflowed+t.Refused > 0 {
-		e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
-			Who: cli.User(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
-		}}
-		if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)
-		}
 	}
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
 		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
+	case errors.Is(failed, deadletter.ErrEdit):
+		return cli.Refused(failed)
 	case errors.Is(failed, deadletter.ErrUnanswered):
 		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):
@@ -199,6 +197,19 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 		return noneRedriven(t.Skipped)
 	}
 	return nil
+}
+
+// notify publishes the event of a redrive that no replica has worked.
+func (f *redriveFlags) notify(cmd *cobra.Command, c *connect.Connection, t *deadletter.Tally) {
+	if t.Redriven+t.Known+t.Overflowed+t.Refused == 0 {
+		return
+	}
+	e := deadletter.Event{Type: deadletter.RedrivenEvent, API: f.api, Key: f.key, Data: deadletter.OperationData{
+		Who: cli.User(), Selection: f.said(), Letters: t.Redriven + t.Known, Overflowed: t.Overflowed, Refused: t.Refused,
+	}}
+	if err := e.Publish(context.WithoutCancel(cmd.Context()), c.JetStream); err != nil {
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "weir: redriven, but the notification could not be stored: %v\n", err)
+	}
 }
 
 func noneRedriven(skipped map[deadletter.Skip]int) error {

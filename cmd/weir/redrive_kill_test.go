@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// redriving starts a redrive in a process of its own, which can be killed.
+// redriving starts a redrive in a process of its own, which can be killed; it does the work itself.
 func (r *rig) redriving(args ...string) *exec.Cmd {
 	r.t.Helper()
-	cmd := exec.CommandContext(await.Context(r.t, "a redrive"), os.Args[0], append([]string{"dead", "redrive", "--yes"}, args...)...)
+	cmd := exec.CommandContext(await.Context(r.t, "a redrive"), os.Args[0], append([]string{"dead", "redrive", "--yes", "--here"}, args...)...)
 	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)

@@ -25,6 +25,7 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub 'weir.events.>' \
   --allow-pub 'weir.results.>' \
   --allow-pub 'weir.calls.>' \
+  --allow-pub 'weir.operator.redrive.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$KV.weir_leases.>' \
@@ -58,6 +59,7 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.events.redriven.>' \
   --allow-pub 'weir.events.purged.>' \
+  --allow-pub 'weir.dead.>' \
   --allow-pub 'weir.events.held.>' \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub '$KV.weir_config.>' \

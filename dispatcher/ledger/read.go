@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
+	"weir/deadletter"
 )
 
 // ErrNoLedger says that no call was ever recorded on a server.
@@ -152,4 +153,42 @@ func ReadCharges(ctx context.Context, js jetstream.JetStream, api string, after,
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil
+}
+
+// ReadSince gives the records that a redrive asks for, in the order they were stored, and returns a sequence up to which it has read them.
+// A ledger that does not reach to q.After has lost its end, and is read whole. Records that nobody can read are left out, and of a ledger
+// that is not there nothing. It blocks until all are read, or ctx ends.
+func ReadSince(ctx context.Context, js jetstream.JetStream, q deadletter.CallsQuery, take func(deadletter.Trace)) (upTo uint64, err error) {
+	source, err := js.Stream(ctx, CallsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	last := source.CachedInfo().State.LastSeq
+	if last == q.After && q.Since.IsZero() {
+		return last, nil
+	}
+	p := portion{since: q.Since, after: q.After}
+	if last < q.After {
+		p.after = 0
+	}
+	from := p.from()
+	from.FilterSubjects = []string{CallsOf(q.API)}
+	if q.Keys != nil {
+		from.FilterSubjects = nil
+		for _, key := range q.Keys {
+			from.FilterSubjects = append(from.FilterSubjects, (&Record{API: q.API, Key: key}).Subject())
+		}
+	}
+	err = stream.ReadUntil(ctx, stream.Until{Conn: js.Conn(), Stream: source, From: from, Last: last, Clear: true}, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		if c, err := readRecord(msg, meta); err == nil {
+			take(deadletter.Trace{Key: c.Key, Job: c.Job, Redrives: c.Redrives, Origin: c.Origin(), Stored: c.Stored})
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the ledger: %w", err)
+	}
+	return last, nil
 }

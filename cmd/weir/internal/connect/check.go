@@ -170,14 +170,32 @@ func (c *Check) streams(ctx context.Context, most int) error {
 // rights compares what the user may do with what a worker must. A server that does not say is taken at its word later:
 // what it refuses at the start ends the start.
 func (c *Check) rights(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, checkWait)
-	defer cancel()
-	ctx, done := c.Denied.Tolerate(ctx)
-	defer done()
-	reply, err := c.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+	user, may, err := askRights(ctx, c.Conn, c.Denied)
 	if err != nil {
 		c.Log.Warn("the server does not say what this user may do: what it may not shows when it is tried", "err", err)
 		return nil //nolint:nilerr // an older or closed server is no reason not to start
+	}
+	if may == nil {
+		return nil // it says it in other words
+	}
+	c.mayGate = len(may.missing(gateRights())) == 0
+	missing := may.missing(workerRights(c.Settings))
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the NATS user %s at %s may not %s: give it the role worker of deploy/nats", user, c.at(),
+		strings.Join(missing, ", nor "))
+}
+
+// askRights asks the server what this user may do; nil: it says so in words that nobody here knows.
+func askRights(ctx context.Context, nc *nats.Conn, denied *Denials) (user string, may *permissions, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	defer cancel()
+	ctx, done := denied.Tolerate(ctx)
+	defer done()
+	reply, err := nc.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
+	if err != nil {
+		return "", nil, err
 	}
 	var answer struct {
 		Data struct {
@@ -185,20 +203,20 @@ func (c *Check) rights(ctx context.Context) error {
 			Permissions *permissions `json:"permissions"`
 		} `json:"data"`
 	}
-	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return nil //nolint:nilerr // a server that says it in other words is no reason not to start
+	if json.Unmarshal(reply.Data, &answer) != nil {
+		return "", nil, nil
 	}
-	if answer.Data.Permissions == nil { // there are no bounds
-		c.mayGate = true
-		return nil
+	if may = answer.Data.Permissions; may == nil {
+		may = &permissions{} // there are no bounds
 	}
-	c.mayGate = len(answer.Data.Permissions.missing(gateRights())) == 0
-	missing := answer.Data.Permissions.missing(workerRights(c.Settings))
-	if len(missing) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the NATS user %s at %s may not %s: give it the role worker of deploy/nats", answer.Data.User, c.at(),
-		strings.Join(missing, ", nor "))
+	return answer.Data.User, may, nil
+}
+
+// MayPublish reports whether this user may publish on all subjects that a pattern matches, as far as the server says. It blocks for a
+// few seconds at most.
+func MayPublish(ctx context.Context, nc *nats.Conn, denied *Denials, pattern string) bool {
+	_, may, err := askRights(ctx, nc, denied)
+	return err != nil || may == nil || may.Publish.allows(pattern)
 }
 
 // ExplainStreams says what to do about an error that JetStream answered to the making of streams. Any other it leaves as it is.

@@ -30,6 +30,7 @@ type ServiceOptions struct {
 	Ready      func(ctx context.Context) error // whether a job could be taken and dispatched; it may write
 	Instance   string
 	Roles      []string
+	Redrives   bool // redrives are worked here
 }
 
 // errServiceEnds ends what is still being answered.
@@ -61,6 +62,9 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*")),
 		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*")),
 	)
+	if s.Redrives {
+		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject)))
+	}
 	if err != nil {
 		cancel(errServiceEnds)
 		return nil, errors.Join(fmt.Errorf("start the operators' service: %w", err), service.Stop())

@@ -14,6 +14,8 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
+	"weir/cmd/weir/internal/otlp"
+	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
 
@@ -49,7 +51,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Roles: w.roles(),
+		Ready: w.Ready, Roles: w.roles(), Redrives: w.redrives,
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -90,6 +92,24 @@ func (w *Worker) roles() (names []string) {
 	return names
 }
 
+// workRedrives works the redrives that stand in NATS. A user of a role that was made before replicas redrove may not hand letters in: then
+// the commands do it, as they did.
+func (w *Worker) workRedrives(ctx context.Context) {
+	if w.dispatch == nil {
+		return
+	}
+	if w.server == nil && !connect.MayPublish(ctx, w.nc, &w.denied, ingest.RedrivePrefix+">") {
+		w.log.Warn("redrives are not worked here: the NATS user may not publish to " + ingest.RedrivePrefix + ">: give it the role worker of deploy/nats")
+		return
+	}
+	w.redrives = true
+	tasks := deadletter.NewTaskWorker(deadletter.TaskWorkerOptions{
+		Conn: w.nc, JetStream: w.js, Control: w.control, Terms: w.dispatch.RedriveTerms, Calls: w.dispatch.CallsSince, Instance: w.settings.Instance,
+		Log: w.log,
+	})
+	w.lowerGo(func() error { return tasks.Run(w.soft) })
+}
+
 // takeJobs starts the intake.
 func (w *Worker) takeJobs() error {
 	if !w.settings.Has(config.RoleIngest) {
@@ -103,6 +123,7 @@ func (w *Worker) takeJobs() error {
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
 		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+		Answered: w.traceAnswers(),
 	})
 	if err != nil {
 		return err
@@ -154,7 +175,8 @@ func (w *Worker) answerHTTP() error {
 	}
 	asked := api.New(api.Options{
 		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
-		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load, Settings: w.settings, Log: w.log.With("component", "api"),
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load,
+		Terms: func() func(string) (deadletter.Terms, bool) { return RedriveTerms(w.follower.inForce.Load()) }, Settings: w.settings, Log: w.log.With("component", "api"),
 	})
 	w.onStop("api", asked.Close)
 	w.http.Add(asked.Routes()...)
@@ -190,6 +212,22 @@ func (w *Worker) Ready(ctx context.Context) error {
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
+	}
+	return nil
+}
+
+// openTraces sends traces where the environment asks for them.
+func (w *Worker) openTraces(ctx context.Context) {
+	w.traces = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
+	if w.traces != nil {
+		w.onStop("traces", w.traces.Close) // when all that writes them has ended
+	}
+}
+
+// traceAnswers is what writes the spans of the intake; nil where none are written.
+func (w *Worker) traceAnswers() func(*ingest.Answered) {
+	if t := w.traces.Tracer(); t != nil {
+		return t.Answered
 	}
 	return nil
 }

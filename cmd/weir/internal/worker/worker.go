@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -67,7 +68,9 @@ type Worker struct {
 	intake      *ingest.Service
 	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
-	reloads     chan func() // asks for one, and hears when it has ended
+	traces      *otlp.Sender // nil: none are sent
+	redrives    bool         // are worked here
+	reloads     chan func()  // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
 
@@ -116,6 +119,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.listenHTTP(); err != nil {
 		return nil, err
 	}
+	w.openTraces(ctx)
 	if err := w.connect(ctx, file); err != nil {
 		return nil, err
 	}
@@ -173,6 +177,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.runAPI(a)
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		guarded: s.Guarded,
@@ -204,6 +209,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })
+	w.workRedrives(ctx)
 	if err := w.answerOperators(); err != nil {
 		return nil, err
 	}
@@ -235,11 +241,15 @@ type Parts struct {
 	Levels     *limitstate.Levels
 	Foreign    *foreign.Watch
 	Denied     *connect.Denials // what the server refused
+	Routes     []console.Route  // the ways in over HTTP
 }
 
 // Parts gives them.
 func (w *Worker) Parts() Parts {
 	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
+	if w.http != nil {
+		p.Routes = w.http.Routes()
+	}
 	for _, a := range w.opened {
 		p.Queues = append(p.Queues, a.queue)
 	}

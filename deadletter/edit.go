@@ -1,0 +1,68 @@
+package deadletter
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+)
+
+// HeaderEdited tells of a job that was redriven with changes: the number of the letter that they were made to, and what was changed. It
+// stays with the job.
+const HeaderEdited = "Weir-Dead-Edited"
+
+// Edit is what is changed of the one letter that a redrive hands in.
+type Edit struct {
+	Body     []byte              `json:"body,omitempty"`
+	SetBody  bool                `json:"set_body,omitempty"` // the body is Body, which may be empty
+	Set      map[string][]string `json:"set,omitempty"`      // headers, with all their values
+	Unset    []string            `json:"unset,omitempty"`    // headers
+	EditedBy string              `json:"edited_by,omitempty"`
+}
+
+// Check says what cannot be edited: what weir itself writes, and what the job is known by.
+func (e *Edit) Check() error {
+	if !e.SetBody && len(e.Set) == 0 && len(e.Unset) == 0 {
+		return errors.New("nothing is edited: name a body, or a header")
+	}
+	for _, name := range append(slices.Sorted(maps.Keys(e.Set)), e.Unset...) {
+		lower := strings.ToLower(name)
+		switch {
+		case strings.HasPrefix(lower, "nats-"), strings.HasPrefix(lower, "weir-job-"), strings.HasPrefix(lower, "weir-dead-"), OfAnswer(name),
+			lower == "weir-redrives", lower == "weir-api", lower == "weir-key":
+			return fmt.Errorf("header %s is weir's own, or names the job: it cannot be edited", name)
+		}
+	}
+	return nil
+}
+
+// apply changes a job on its way, and notes on it what was changed.
+func (e *Edit) apply(msg *nats.Msg, seq uint64) {
+	var what []string
+	if e.SetBody {
+		msg.Data, what = e.Body, append(what, "body")
+	}
+	for _, name := range append(slices.Clone(e.Unset), slices.Sorted(maps.Keys(e.Set))...) {
+		for old := range msg.Header {
+			if strings.EqualFold(old, name) {
+				delete(msg.Header, old)
+			}
+		}
+		if values := e.Set[name]; len(values) > 0 {
+			msg.Header[name] = values
+		}
+		what = append(what, name)
+	}
+	slices.Sort(what)
+	msg.Header[HeaderEdited] = []string{cleanDetail(strconv.FormatUint(seq, 10) + " " + strings.Join(slices.Compact(what), " "))}
+}
+
+// editedFrom reports whether a job was redriven, with changes, from the letter of a number.
+func editedFrom(h nats.Header, seq uint64) bool {
+	of, _, _ := strings.Cut(h.Get(HeaderEdited), " ")
+	return of == strconv.FormatUint(seq, 10)
+}

@@ -1,0 +1,133 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// freshLook is how old a look for traces may be when a letter is published. Of what comes in between the queue itself tells where the
+// job was never taken: it knows the id.
+const freshLook = 250 * time.Millisecond
+
+// look reads what becomes of the jobs of one api: first all there is, and each time after what came since. It goes by the streams'
+// sequences, so that neither clocks nor the number of keys matter. All letters of an api wait for the same look.
+type look struct {
+	found   *histories
+	browser *Browser
+	calls   CallsReader
+	api     string
+	keys    []string  // nil: all
+	since   time.Time // when the first letter was stored: no trace is older
+
+	mu      sync.Mutex // guards what follows; it is held over a look
+	at      time.Time  // when the last look began
+	queue   queue.Frontier
+	letters uint64
+	ledger  uint64
+}
+
+// fresh looks again unless somebody did just now.
+func (l *look) fresh(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.at) < freshLook {
+		return nil
+	}
+	return l.lookLocked(ctx)
+}
+
+// look reads what came since it was last called.
+func (l *look) look(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lookLocked(ctx)
+}
+
+// lookLocked reads the queue, the letters and the ledger in this order: a job leaves the queue only once its letter or its record is
+// stored, so that none is missed in between.
+func (l *look) lookLocked(ctx context.Context) error {
+	began := time.Now()
+	waiting, mu := map[identity]int{}, sync.Mutex{}
+	place, err := queue.Arrivals(ctx, l.browser.js, queue.Asked{API: l.api, Keys: l.keys, After: l.queue}, func(key string, h nats.Header) {
+		id := identify(l.api, key, h.Get(ingest.HeaderJobID))
+		if l.found.knows(id) {
+			mu.Lock()
+			defer mu.Unlock()
+			waiting[id] = max(waiting[id], redrivesIn(h))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	letters, err := l.laterLetters(ctx)
+	if err != nil {
+		return err
+	}
+	q := CallsQuery{API: l.api, Keys: l.keys, After: l.ledger}
+	if l.ledger == 0 {
+		q.Since = l.since
+	}
+	ledger, err := l.calls(ctx, q, func(t Trace) { l.found.addCall(l.api, t) })
+	if err != nil {
+		return fmt.Errorf("what became of the jobs of api %s: %w", l.api, err)
+	}
+	for id, redrives := range waiting {
+		l.found.addProgress(id, redrives)
+	}
+	l.at, l.queue, l.letters, l.ledger = began, place, letters, ledger
+	return nil
+}
+
+// laterLetters finds letters of the same jobs that are not selected, and returns up to where it has read.
+func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
+	b := l.browser
+	info, err := b.stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("dead letters: %w", err)
+	}
+	last, after := info.State.LastSeq, l.letters
+	if last == after && last > 0 {
+		return last, nil
+	}
+	from := jetstream.OrderedConsumerConfig{HeadersOnly: true, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1}
+	if after == 0 || last < after { // the first time, or the stream has lost what was read
+		from.DeliverPolicy, from.OptStartSeq, from.OptStartTime = jetstream.DeliverByStartTimePolicy, 0, &l.since
+	}
+	f := Filter{API: l.api}
+	from.FilterSubjects = []string{f.subject()}
+	if l.keys != nil {
+		from.FilterSubjects = nil
+		for _, f.Key = range l.keys {
+			from.FilterSubjects = append(from.FilterSubjects, f.subject())
+		}
+	}
+	read := stream.Until{Conn: b.js.Conn(), Stream: b.stream, From: from, Last: last, Clear: true}
+	err = stream.ReadUntil(ctx, read, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
+		if k, ok := readKept(msg); ok {
+			l.found.addLater(identify(l.api, k.Key, k.JobID), &k)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the dead letters: %w", err)
+	}
+	return last, nil
+}
+
+// lookAgain reads what became of the jobs of a letter's api since that was last read.
+func (x *run) lookAgain(ctx context.Context, k *Kept) error {
+	l := x.looks[k.API]
+	if l == nil {
+		return errors.New("a letter of an api that nobody has looked up")
+	}
+	return l.fresh(ctx)
+}

@@ -1,0 +1,279 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+)
+
+// Tasks are kept in the control bucket, two entries each.
+const (
+	taskPrefix     = "task."
+	orderSuffix    = ".order"
+	progressSuffix = ".progress"
+)
+
+// What can be said of tasks.
+var (
+	ErrNoTask    = errors.New("there is no such task")
+	ErrTaskKnown = errors.New("a task of this name is there already")
+	ErrTaskDone  = errors.New("the task is done")
+	ErrManyTasks = fmt.Errorf("there are %d tasks that are neither done nor failed: finish some first", maxTasks)
+)
+
+// Tasks are the redrives that stand in NATS. They are safe for concurrent use.
+type Tasks struct{ kv jetstream.KeyValue }
+
+// NewTasks finds them in the control bucket.
+func NewTasks(control jetstream.KeyValue) *Tasks { return &Tasks{control} }
+
+// Start stores a task of a scope's letters, which some replica will work, and returns it. Its name is made up where the order gives none. It
+// fails with ErrTaskKnown where there is one of that name.
+func (t *Tasks) Start(ctx context.Context, scope *Scope, o TaskOrder) (Task, error) {
+	o.Created = time.Now().UTC().Truncate(time.Millisecond)
+	if o.Name == "" {
+		o.Name = newTaskName(o.Created)
+	}
+	if err := CheckTaskName(o.Name); err != nil {
+		return Task{}, err
+	}
+	o.Filter, o.Numbers, o.First, o.Last = scope.filter, scope.seqs, scope.walk.first, scope.walk.last
+	data := marshalTask(o)
+	if len(data) > maxTaskOrder {
+		return Task{}, errors.New("a task cannot hold so many numbers, or so large an edit: choose letters by flags, or fewer at a time")
+	}
+	if err := t.prune(ctx); err != nil {
+		return Task{}, err
+	}
+	revision, err := t.kv.Create(ctx, taskPrefix+o.Name+orderSuffix, data)
+	if errors.Is(err, jetstream.ErrKeyExists) {
+		return Task{}, ErrTaskKnown
+	} else if err != nil {
+		return Task{}, fmt.Errorf("task %s: %w", o.Name, err)
+	}
+	return Task{TaskOrder: o, orderRevision: revision}, nil
+}
+
+// prune makes room for one task more.
+func (t *Tasks) prune(ctx context.Context) error {
+	all, err := t.List(ctx)
+	if err != nil {
+		return err
+	}
+	left := len(all)
+	for i := range all {
+		if left < maxTasks {
+			return nil
+		}
+		if state := all[i].State(); state != TaskDone && state != TaskFailed {
+			continue
+		}
+		for _, suffix := range []string{orderSuffix, progressSuffix} {
+			if err := t.kv.Purge(ctx, taskPrefix+all[i].Name+suffix); err != nil {
+				return fmt.Errorf("forget task %s: %w", all[i].Name, err)
+			}
+		}
+		left--
+	}
+	if left >= maxTasks {
+		return ErrManyTasks
+	}
+	return nil
+}
+
+// List gives all tasks, the oldest first.
+func (t *Tasks) List(ctx context.Context) ([]Task, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var found []Task
+	err := t.Watch(ctx, func(all []Task) bool { found = all; return false })
+	return found, err
+}
+
+// Get reads one task. It fails with ErrNoTask.
+func (t *Tasks) Get(ctx context.Context, name string) (Task, error) {
+	if CheckTaskName(name) != nil {
+		return Task{}, ErrNoTask
+	}
+	var task Task
+	order, err := t.kv.Get(ctx, taskPrefix+name+orderSuffix)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return Task{}, ErrNoTask
+	case err != nil:
+		return Task{}, fmt.Errorf("task %s: %w", name, err)
+	}
+	if err := json.Unmarshal(order.Value(), &task.TaskOrder); err != nil {
+		return Task{}, fmt.Errorf("task %s cannot be read: %w", name, err)
+	}
+	task.orderRevision = order.Revision()
+	progress, err := t.kv.Get(ctx, taskPrefix+name+progressSuffix)
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return Task{}, fmt.Errorf("task %s: %w", name, err)
+	default:
+		if err := json.Unmarshal(progress.Value(), &task.Progress); err != nil {
+			return Task{}, fmt.Errorf("the progress of task %s cannot be read: %w", name, err)
+		}
+		task.progressRevision = progress.Revision()
+	}
+	return task, nil
+}
+
+// Watch gives all tasks to take, the oldest first, as they stand now and then whenever one changes, until take wants no more or ctx ends,
+// whose cause it returns then.
+func (t *Tasks) Watch(ctx context.Context, take func(all []Task) (more bool)) error {
+	watcher, err := t.kv.Watch(ctx, taskPrefix+">")
+	if err != nil {
+		return fmt.Errorf("watch the tasks: %w", err)
+	}
+	defer func() { _ = watcher.Stop() }()
+	book, complete := taskBook{}, false
+	for {
+		select {
+		case entry, open := <-watcher.Updates():
+			switch {
+			case !open && ctx.Err() == nil:
+				return errors.New("the watch of the tasks has ended")
+			case !open:
+				return context.Cause(ctx)
+			case entry == nil:
+				complete = true
+			default:
+				book.take(entry)
+			}
+			if complete && !take(book.list()) {
+				return nil
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// taskBook is tasks by their names, as entries tell of them.
+type taskBook map[string]*Task
+
+func (b taskBook) take(entry jetstream.KeyValueEntry) {
+	name, what, _ := strings.Cut(strings.TrimPrefix(entry.Key(), taskPrefix), ".")
+	task := b[name]
+	if task == nil {
+		task = &Task{}
+		b[name] = task
+	}
+	gone := entry.Operation() != jetstream.KeyValuePut
+	switch "." + what {
+	case orderSuffix:
+		order := TaskOrder{}
+		if !gone && json.Unmarshal(entry.Value(), &order) != nil || order.Name != name {
+			order = TaskOrder{}
+		}
+		task.TaskOrder, task.orderRevision = order, entry.Revision()
+	case progressSuffix:
+		progress := TaskProgress{}
+		if !gone && json.Unmarshal(entry.Value(), &progress) != nil {
+			progress = TaskProgress{}
+		}
+		task.Progress, task.progressRevision = progress, entry.Revision()
+	}
+}
+
+// list is the tasks whose orders are there.
+func (b taskBook) list() []Task {
+	all := make([]Task, 0, len(b))
+	for _, task := range b {
+		if task.Name != "" {
+			all = append(all, *task)
+		}
+	}
+	slices.SortFunc(all, func(x, y Task) int {
+		return cmp.Or(x.Created.Compare(y.Created), strings.Compare(x.Name, y.Name))
+	})
+	return all
+}
+
+// changeTries is how often a change of an order is tried again that somebody else has changed meanwhile.
+const changeTries = 5
+
+// Stop has a task rest until it is resumed. What it has handed in stays so; what it has not come to are letters still. It fails with
+// ErrNoTask, and with ErrTaskDone where nothing is left to stop.
+func (t *Tasks) Stop(ctx context.Context, name, by string) (Task, error) {
+	return t.change(ctx, name, func(task *Task) error {
+		if state := task.State(); state == TaskDone {
+			return ErrTaskDone
+		}
+		task.Stopped, task.StoppedBy = true, by
+		return nil
+	})
+}
+
+// Resume has a task go on that was stopped or has failed. It fails with ErrNoTask, and with ErrTaskDone where nothing is left to do.
+func (t *Tasks) Resume(ctx context.Context, name string) (Task, error) {
+	return t.change(ctx, name, func(task *Task) error {
+		switch task.State() {
+		case TaskDone:
+			return ErrTaskDone
+		case TaskStopped, TaskFailed:
+			task.Stopped, task.StoppedBy, task.Run = false, "", task.Run+1
+		case TaskWaiting, TaskRunning:
+		}
+		return nil
+	})
+}
+
+func (t *Tasks) change(ctx context.Context, name string, change func(*Task) error) (Task, error) {
+	for try := 1; ; try++ {
+		task, err := t.Get(ctx, name)
+		if err != nil {
+			return task, err
+		}
+		if err := change(&task); err != nil {
+			return task, err
+		}
+		task.orderRevision, err = t.kv.Update(ctx, taskPrefix+name+orderSuffix, marshalTask(task.TaskOrder), task.orderRevision)
+		if err == nil {
+			return task, nil
+		}
+		if !staleEntry(err) || try == changeTries {
+			return task, fmt.Errorf("task %s: %w", name, err)
+		}
+	}
+}
+
+// note stores how far a task is. It fails with stream.ErrStale where another replica has done so since.
+func (t *Tasks) note(ctx context.Context, task *Task) error {
+	task.Progress.Updated = time.Now().UTC().Truncate(time.Millisecond)
+	key, data := taskPrefix+task.Name+progressSuffix, marshalTask(task.Progress)
+	revision, err := t.kv.Update(ctx, key, data, task.progressRevision)
+	switch {
+	case err == nil:
+		task.progressRevision = revision
+		return nil
+	case staleEntry(err):
+		return stream.ErrStale
+	}
+	return fmt.Errorf("note how far task %s is: %w", task.Name, err)
+}
+
+func staleEntry(err error) bool {
+	var wrong *jetstream.APIError
+	return errors.As(err, &wrong) && (wrong.ErrorCode == stream.CodeWrongLastSeq || wrong.ErrorCode == stream.CodeWrongLastSeqConst) ||
+		errors.Is(err, jetstream.ErrKeyExists)
+}
+
+func marshalTask(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("deadletter: a task that JSON cannot carry: " + err.Error())
+	}
+	return data
+}
