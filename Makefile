@@ -11,7 +11,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench clean cc
+.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ MODULES := . deploy/bench
 
 notice: ## write NOTICE, the licences of what weir links
 	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir -run TestNotice -count=1
+
+manual: ## write pages of the manual and completions for shells into bin/manual, as packages have them
+	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir -run TestManual -count=1
 
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done

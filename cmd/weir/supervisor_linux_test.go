@@ -3,7 +3,10 @@ package main
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,4 +67,59 @@ func TestSupervisor(t *testing.T) {
 	signal(syscall.SIGTERM)
 	told("STOPPING=1")
 	await.Receive(t, "the end of weir", p.exited)
+}
+
+// TestUnitStartsWeirAgain: what weir ends with decides by the unit's rules whether systemd starts it anew: after a crash, as a segmentation
+// fault makes it, and after a kill; not where the configuration or the environment is wrong.
+func TestUnitStartsWeirAgain(t *testing.T) {
+	t.Parallel()
+	unit := mustRead(t, filepath.Join(deployDir, "systemd", "weir.service"))
+	rule := func(name string) string {
+		_, rest, _ := strings.Cut(unit, "\n"+name+"=")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	startsAgain := func(state *os.ProcessState) bool { // systemd.service(5), on-failure
+		status := state.Sys().(syscall.WaitStatus)
+		if status.Signaled() {
+			return !slices.Contains([]syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGPIPE}, status.Signal())
+		}
+		return status.ExitStatus() != 0 && !slices.Contains(strings.Fields(rule("RestartPreventExitStatus")), strconv.Itoa(status.ExitStatus()))
+	}
+	if rule("Restart") != "on-failure" || rule("SuccessExitStatus") != "" {
+		t.Fatalf("the unit says Restart=%s: mend this test", rule("Restart"))
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	writeFile(t, file, "apis:\n  a:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n")
+	env := []string{
+		"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(dir, "data"), "WEIR_NATS_LISTEN=127.0.0.1:0", "WEIR_HTTP_LISTEN=", "WEIR_NATS_URL=",
+	}
+	for _, c := range []struct {
+		signal syscall.Signal
+		again  bool
+	}{{syscall.SIGSEGV, true}, {syscall.SIGABRT, true}, {syscall.SIGKILL, true}, {syscall.SIGTERM, false}} {
+		p, err := startProcess(t, env...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.kill)
+		if err := p.cmd.Process.Signal(c.signal); err != nil {
+			t.Fatal(err)
+		}
+		await.Receive(t, "the end of weir", p.exited)
+		if state := p.cmd.ProcessState; startsAgain(state) != c.again {
+			t.Errorf("after %v weir ends with %v: it is started again: %v", c.signal, state, !c.again)
+		}
+	}
+	for what, wrong := range map[string]string{
+		"a configuration that is wrong": "WEIR_CONFIG=" + filepath.Join(deployDir, "systemd", "weir.service"), "one that is not there": "WEIR_CONFIG=/no/such",
+		"a variable that is wrong": "WEIR_REPLICAS=many", "a context that is not there": "WEIR_NATS_CONTEXT=none",
+	} {
+		cmd := exec.CommandContext(await.Context(t, "weir serve"), os.Args[0], "serve")
+		cmd.Env = append(append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...), wrong)
+		if err := cmd.Run(); err == nil || startsAgain(cmd.ProcessState) {
+			t.Errorf("%s: weir ends with %v, and is started again", what, cmd.ProcessState)
+		}
+	}
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+// manualIn writes what a package has beside the binary: a page of the manual for each command, and what shells complete by.
+func manualIn(dir string) error {
+	man, completions := filepath.Join(dir, "man"), filepath.Join(dir, "completions")
+	for _, d := range []string{man, completions} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	root := rootCommand()
+	undated(root)
+	if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEIR", Section: "1", Source: "weir", Manual: "weir"}, man); err != nil {
+		return err
+	}
+	for shell, write := range map[string]func(string) error{
+		"bash": func(path string) error { return root.GenBashCompletionFileV2(path, true) },
+		"zsh":  root.GenZshCompletionFile,
+		"fish": func(path string) error { return root.GenFishCompletionFile(path, true) },
+	} {
+		if err := write(filepath.Join(completions, "weir."+shell)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undated leaves the day on which the manual was made out of it: the same source makes the same package.
+func undated(cmd *cobra.Command) {
+	cmd.DisableAutoGenTag = true
+	for _, child := range cmd.Commands() {
+		undated(child)
+	}
+}
+
+// TestManual: every command that a user sees has a page, and each shell its completion. `make manual` writes them for a release.
+func TestManual(t *testing.T) {
+	dir := os.Getenv("WEIR_TEST_MANUAL")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	if err := manualIn(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rootCommand().Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		page := mustRead(t, filepath.Join(dir, "man", "weir-"+c.Name()+".1"))
+		if !strings.Contains(page, c.Short) {
+			t.Errorf("the page of %s does not say what it is for", c.Name())
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if text := mustRead(t, filepath.Join(dir, "completions", "weir."+shell)); !strings.Contains(text, "__complete") {
+			t.Errorf("%s is not asked to complete", shell)
+		}
+	}
+}
+
+// TestRelease holds what goreleaser is told against the repository: what is packed is there, the systems are those that make cross and the
+// topics know, and what a build says of itself is what make build says. goreleaser itself is not asked: it cannot be had everywhere.
+func TestRelease(t *testing.T) {
+	root := filepath.Join("..", "..")
+	release := documents(t, ".goreleaser.yaml", mustRead(t, filepath.Join(root, ".goreleaser.yaml")))[0]
+	for field := range release {
+		if !slices.Contains([]string{"version", "project_name", "before", "builds", "archives", "checksum", "nfpms", "snapshot", "changelog"}, field) {
+			t.Errorf("goreleaser's field %s is not one that this test knows", field)
+		}
+	}
+	packs := func(what, src string) {
+		t.Helper()
+		if strings.HasPrefix(src, "bin/manual/") {
+			return // TestManual has what make manual writes
+		}
+		if found, err := filepath.Glob(filepath.Join(root, strings.ReplaceAll(src, "**/", ""))); err != nil || len(found) == 0 {
+			t.Errorf("%s: there is no %s", what, src)
+		}
+	}
+	for _, f := range at(release["archives"].([]any)[0], "files").([]any) {
+		src, ok := f.(string)
+		if !ok {
+			src = at(f, "src").(string)
+		}
+		packs("the archive", src)
+	}
+	unit := mustRead(t, filepath.Join(deployDir, "systemd", "weir.service"))
+	for _, p := range release["nfpms"].([]any) {
+		for _, c := range at(p, "contents").([]any) {
+			packs("the package", at(c, "src").(string))
+		}
+		if bin := at(p, "bindir").(string); !strings.Contains(unit, "\nExecStart="+bin+"/weir ") {
+			t.Errorf("the package puts weir into %s, where the unit does not look", bin)
+		}
+	}
+	makefile := mustRead(t, filepath.Join(root, "Makefile"))
+	build := release["builds"].([]any)[0].(object)
+	said := fmt.Sprint(build["ldflags"])
+	for _, name := range regexp.MustCompile(`-X \$\(SAYS\)\.(\w+)=`).FindAllStringSubmatch(makefile, -1) {
+		if !strings.Contains(said, "-X weir/cmd/weir/internal/cli."+name[1]+"=") {
+			t.Errorf("a release does not say its %s", name[1])
+		}
+	}
+	for _, platform := range regexp.MustCompile(`(\w+)/(\w+)`).FindAllStringSubmatch(regexp.MustCompile(`(?m)^PLATFORMS \?= .*$`).FindString(makefile), -1) {
+		if !slices.Contains(build["goos"].([]any), any(platform[1])) || !slices.Contains(build["goarch"].([]any), any(platform[2])) {
+			t.Errorf("make cross builds for %s, a release does not", platform[0])
+		}
+	}
+	for _, hook := range at(release, "before", "hooks").([]any) {
+		target, is := strings.CutPrefix(hook.(string), "make ")
+		if !is || !strings.Contains(makefile, "\n"+target+":") {
+			t.Errorf("a release begins with %q, which make does not have", hook)
+		}
+	}
+}
