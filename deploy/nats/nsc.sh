@@ -59,9 +59,9 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.events.redriven.>' \
   --allow-pub 'weir.events.purged.>' \
-  --allow-pub 'weir.dead.>' \
   --allow-pub 'weir.events.held.>' \
   --allow-pub 'weir.events.resumed.>' \
+  --allow-pub 'weir.dead.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$KV.weir_leases.member.*' \
