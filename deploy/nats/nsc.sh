@@ -44,7 +44,8 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
-  --allow-pub 'weir.operator.>,$SRV.>' \
+  --allow-pub 'weir.operator.>' \
+  --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
   --allow-sub 'weir.jobs.>' \
   --allow-sub 'weir.operator.>' \
