@@ -44,7 +44,8 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-pub '$JS.API.CONSUMER.DELETE.*.*' \
   --allow-pub '$JS.FC.>' \
   --allow-pub '$SYS.REQ.USER.INFO' \
-  --allow-pub 'weir.operator.>,$SRV.>' \
+  --allow-pub 'weir.operator.>' \
+  --allow-pub '$SRV.>' \
   --allow-sub '_INBOX.worker.>' \
   --allow-sub 'weir.jobs.>' \
   --allow-sub 'weir.operator.>' \
@@ -59,9 +60,9 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.events.redriven.>' \
   --allow-pub 'weir.events.purged.>' \
-  --allow-pub 'weir.dead.>' \
   --allow-pub 'weir.events.held.>' \
   --allow-pub 'weir.events.resumed.>' \
+  --allow-pub 'weir.dead.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
   --allow-pub '$KV.weir_leases.member.*' \
