@@ -26,7 +26,7 @@ func schemaOf(t reflect.Type) map[string]any {
 	case t.Implements(reflect.TypeFor[json.Marshaler]()), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()):
 		return map[string]any{}
 	}
-	switch t.Kind() { //nolint:exhaustive // the rest is told as anything
+	switch t.Kind() {
 	case reflect.Pointer:
 		return schemaOf(t.Elem())
 	case reflect.Struct:

@@ -22,7 +22,7 @@ type client struct {
 	settings *settings
 	http     *http.Client
 	agent    string
-	closing  context.Context //nolint:containedctx // ends all requests when the process ends
+	closing  context.Context // ends all requests when the process ends
 	close    context.CancelFunc
 	refused  func(spans int) // told of spans that the receiver took and threw away
 }
