@@ -195,6 +195,7 @@ func (l *Letter) notice() *nats.Msg {
 	for name, value := range l.facts() {
 		h[name] = []string{value}
 	}
+	ingest.TraceOf(l.Header).AddTo(h)
 	return &nats.Msg{Subject: l.ReplyTo, Header: h}
 }
 

@@ -59,7 +59,7 @@ func identifyRefusal(r *ingest.Refused) (id refusalID, ok bool) {
 	}
 	names := make([]string, 0, len(r.Header))
 	for name := range r.Header {
-		if name != ingest.HeaderTrace && name != ingest.HeaderTraceState {
+		if !strings.EqualFold(name, ingest.HeaderTrace) && !strings.EqualFold(name, ingest.HeaderTraceState) {
 			names = append(names, name)
 		}
 	}
@@ -419,7 +419,7 @@ func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, c
 	o.letters.WriteTold(l.Message(), func(a stream.Answer) { result <- a })
 	told := <-result // every writer tells
 	if told.Err != nil || told.Duplicate {
-		o.log.Warn("a letter could not be written anew with the number of its refusals; it stays as it is", "api", l.API, "job_id", l.JobID, "err", told.Err)
+		o.logOf(&l).Warn("a letter could not be written anew with the number of its refusals; it stays as it is", "err", told.Err)
 		return old.Seq
 	}
 	e := w.event(told.Seq, count)
@@ -427,7 +427,7 @@ func (o *Writer) replaceRefused(ctx context.Context, j *refusedJob, old *Kept, c
 	sent := make(chan error, 1)
 	o.Send(e, func(err error) { sent <- err })
 	if err := <-sent; err != nil {
-		o.log.Warn("the event of a job that is refused again and again could not be stored", "api", l.API, "job_id", l.JobID, "err", err)
+		o.logOf(&l).Warn("the event of a job that is refused again and again could not be stored", "err", err)
 	}
 	o.refusals.mu.Lock()
 	j.life++

@@ -138,7 +138,7 @@ func (o *Writer) Bury(l *Letter, done func(seq uint64, err error)) {
 }
 
 func (o *Writer) deadEvent(l *Letter, seq uint64, refusals int) Event {
-	return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: DeadData{
+	return Event{Type: DeadEvent, API: l.API, Key: l.Key, Trace: ingest.TraceOf(l.Header).Parent, Data: DeadData{
 		Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Attempts: l.Attempts, Status: l.Status,
 		Billed: l.billed(), DeadLetterSeq: seq, Refusals: refusals,
 	}}
@@ -179,7 +179,7 @@ func (o *Writer) buryRefused(r ingest.Refused, done func(seq uint64, err error))
 	if r.Refusal.Code == ingest.Throttled {
 		l.Reason = Overflow
 		event = func(seq uint64, refusals int) Event {
-			return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: l.Header.Get(ingest.HeaderTrace), Data: ThrottledData{
+			return Event{Type: ThrottledEvent, API: l.API, Key: l.Key, Trace: ingest.TraceOf(l.Header).Parent, Data: ThrottledData{
 				Job: l.JobID, Reason: l.Reason, Detail: cleanDetail(l.Detail), Depth: r.Refusal.Depth, Capacity: r.Refusal.Capacity,
 				RetryAfterMS: r.Refusal.RetryAfterMS(), DeadLetterSeq: seq, Refusals: refusals,
 			}}
@@ -246,8 +246,13 @@ func (o *Writer) notify(l *Letter) {
 		return
 	}
 	if err := o.Reply(l.notice()); err != nil {
-		o.log.Warn("a notice could not be sent", "api", l.API, "job_id", l.JobID, "err", err)
+		o.logOf(l).Warn("a notice could not be sent", "err", err)
 	}
+}
+
+// logOf is for lines about a letter.
+func (o *Writer) logOf(l *Letter) *slog.Logger {
+	return ingest.TraceOf(l.Header).Log(o.log.With("api", l.API, "job_id", l.JobID))
 }
 
 // Send stores an event and calls done once.

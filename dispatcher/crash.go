@@ -49,7 +49,7 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	})
 	if c != nil {
 		w.tellCrash(j, c)
-		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data}
+		job = &ingest.Job{API: w.name, Key: j.Queue.Key, ID: e.Header.Get(ingest.HeaderJobID), Header: e.Header, Body: e.Data, Trace: ingest.TraceOf(e.Header)}
 		err = c
 	}
 	w.mu.Lock()
@@ -65,10 +65,10 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	return refusal, err
 }
 
-// send makes a job's call. Of one that crashes nobody knows whether it was sent.
-func (w *apiWorker) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall.Response {
+// send makes a job's call, with what the api is to be told. Of one that crashes nobody knows whether it was sent.
+func (w *apiWorker) send(ctx context.Context, j *job, m *ingest.Job, h httpcall.Hooks) httpcall.Response {
 	r := httpcall.Response{Started: time.Now()}
-	if c := contained(func() { r = j.terms.call.Call(ctx, j.message, h) }); c != nil {
+	if c := contained(func() { r = j.terms.call.Call(ctx, m, h) }); c != nil {
 		w.tellCrash(j, c)
 		j.crashes++
 		r = httpcall.Response{Sent: true, Err: c, Started: r.Started, Ended: time.Now()}
@@ -77,8 +77,7 @@ func (w *apiWorker) send(ctx context.Context, j *job, h httpcall.Hooks) httpcall
 }
 
 func (w *apiWorker) tellCrash(j *job, c *crash) {
-	w.log.Error("a bug in weir: the handling of a job crashed; please report it with this stack", "key", j.Queue.Key, "seq", j.Seq,
-		"err", c, "stack", string(c.stack))
+	w.logOf(j).Error("a bug in weir: the handling of a job crashed; please report it with this stack", "err", c, "stack", string(c.stack))
 }
 
 // crashed parks a job that has crashed too often instead of trying it again.

@@ -37,7 +37,7 @@ func TestCrashOfOneCallIsContained(t *testing.T) {
 		w, job := crashing(idempotent)
 		defer job.terms.call.Conns.Close()
 		for crashes := 1; crashes <= mostCrashes; crashes++ {
-			r := w.send(t.Context(), job, httpcall.Hooks{})
+			r := w.send(t.Context(), job, job.message, httpcall.Hooks{})
 			if !r.Sent || r.Status != 0 || r.Err == nil || !strings.Contains(r.Err.Error(), "planted") || job.crashes != crashes {
 				t.Fatalf("crash %d came to %+v, counted %d", crashes, r, job.crashes)
 			}

@@ -21,6 +21,7 @@ import (
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/trace"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,7 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail, Restored and Registerer are required.
+// Options of a Dispatcher. All but Control, Registry, MayBegin, SharedBy, Recorder, Tail, Restored, Tracer and Registerer are required.
 type Options struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream
@@ -55,7 +56,8 @@ type Options struct {
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
 	Tail       ledger.Bounds
-	Restored   *Restoration // nil: the streams are as weir left them
+	Restored   *Restoration  // nil: the streams are as weir left them
+	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
 }

@@ -34,10 +34,9 @@ func (w *apiWorker) rememberEnd(j *job) {
 // meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
 func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e queue.Entry) bool {
 	likeness := p.bucket.Duplicate(e)
-	id := e.Header.Get(ingest.HeaderJobID)
 	switch likeness {
 	case queue.Same:
-		w.logDuplicate(e.Key, id, e.Seq)
+		w.logDuplicate(e)
 		w.d.metrics.finished.WithLabelValues(w.name, Duplicate).Inc()
 		p.bucket.Finish(e.Key, e.Seq)
 		return true
@@ -56,7 +55,7 @@ func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *
 		j := jobLocked(w.s.Extract(q, e.Seq))
 		j.bind(w.terms)
 		j.Settle()
-		w.logDuplicate(q.Key, e.Header.Get(ingest.HeaderJobID), e.Seq)
+		w.logDuplicate(e)
 		w.running.Go(func() { w.finish(j, Duplicate) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
 		w.parkDuplicateLocked(ctx, q, e.Seq)
@@ -81,7 +80,7 @@ func (w *apiWorker) buryDuplicate(ctx context.Context, j *job) {
 	w.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
 }
 
-func (w *apiWorker) logDuplicate(key, id string, seq uint64) {
-	w.log.Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
-		"key", key, "job_id", id, "seq", seq)
+func (w *apiWorker) logDuplicate(e queue.Entry) {
+	ingest.TraceOf(e.Header).Log(w.log).Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
+		"key", e.Key, "job_id", e.Header.Get(ingest.HeaderJobID), "seq", e.Seq)
 }

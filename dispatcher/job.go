@@ -13,6 +13,7 @@ import (
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/schedule"
+	"weir/dispatcher/trace"
 	"weir/ingest"
 )
 
@@ -190,7 +191,7 @@ func (w *apiWorker) unprepared(ctx context.Context, j *job, err error) {
 		return
 	}
 	if ctx.Err() == nil {
-		w.log.Error("a job could not be made ready; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
+		w.logOf(j).Error("a job could not be made ready; trying again", "err", err)
 	}
 	w.update(func(s *schedule.Schedule) {
 		s.Unstage(j.Job)
@@ -416,18 +417,19 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	first := j.Calls == 1
 	tat := max(j.Grant.TAT, w.s.Floor(j.Queue))
 	w.mu.Unlock()
+	w.trace(j)
 	late := j.At.Until(w.now())
-	w.d.metrics.late.WithLabelValues(w.name).Observe(late.Seconds())
+	observe(w.d.metrics.late.WithLabelValues(w.name), late.Seconds(), j)
 	if first {
 		since := j.accepted
 		if at := j.message.NotBefore; !at.IsZero() {
 			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
 		}
-		w.d.metrics.wait.WithLabelValues(w.name).Observe(since.Until(w.now()).Seconds())
+		observe(w.d.metrics.wait.WithLabelValues(w.name), since.Until(w.now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
 	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
-	r = w.send(ctx, j, httpcall.Hooks{
+	r = w.send(ctx, j, w.outgoing(j), httpcall.Hooks{
 		Wrote: func() { fault.Pass(fault.CallSent); w.sent(j) }, MayWrite: j.part.mayCall, Begins: flight.begins, Left: flight.left,
 	})
 	if r.Barred && !r.Sent {
@@ -447,7 +449,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	w.sent(j)
 	j.answered(r)
 	j.terms.call.Conns.Release()
-	w.d.metrics.duration.WithLabelValues(w.name).Observe(r.Ended.Sub(r.Started).Seconds())
+	observe(w.d.metrics.duration.WithLabelValues(w.name), r.Ended.Sub(r.Started).Seconds(), j)
 	w.settleGrants(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true
@@ -497,6 +499,10 @@ type job struct {
 	intendedAt time.Time
 	markSeq    uint64   // of its retry mark, 0 for none
 	ends       []uint64 // of the marks that say that it ends
+
+	traced  *trace.Job    // its spans, once one was to be written since it was loaded; nil: none are
+	settled time.Time     // since when what became of its last call is being stored
+	rested  bucket.Micros // since when it waits for another call, 0: since it was accepted, or unknown
 
 	why     string        // an operator cancelled it
 	ended   chan struct{} // closed when the job has ended, if somebody waits for that

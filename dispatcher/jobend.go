@@ -30,6 +30,7 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 		ledger.HeaderPrice:      {ledger.Money(j.price())},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(j.accepted.Time())}, ledger.HeaderCalledAt: {ledger.Stamp(r.Started)}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
+	m.Trace.AddTo(h)
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
 		h["Content-Type"] = []string{v}
 	}
@@ -69,7 +70,7 @@ func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *l
 	}
 	c := &ledger.Record{
 		API: j.message.API, Key: j.message.Key, Job: j.message.ID, Dedupe: j.message.DedupeID, Stream: j.part.bucket.Name(), Seq: j.Seq,
-		Call: j.Calls, Attempt: j.attempts, Redrives: j.message.Redrives,
+		Call: j.Calls, Attempt: j.attempts, Redrives: j.message.Redrives, Trace: j.message.Trace.Parent,
 		Accepted: j.accepted.Time().UTC(), Planned: (j.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: r.Sent, Status: r.Status,
 		Outcome: out.Name(), Final: out.Verdict == httpcall.Delivered || out.Verdict == httpcall.Dead, Detail: ledger.Clip(out.Detail, ledger.MaxDetail),
 		Price: ledger.Money(j.terms.api.Price), Billed: out.Billed, Idempotency: j.terms.api.KeyIdentity(), TAT: tat,

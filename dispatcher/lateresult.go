@@ -53,6 +53,7 @@ func (w *apiWorker) endWithResult(ctx context.Context, j *job, at uint64) {
 		w.d.reply(j.message.ReplyTo, &nats.Msg{Header: header, Data: msg.Data})
 	}
 	if w.keepRecord(ctx, j, w.lostRecord(j, header)) {
+		w.traceEnd(j, nil)
 		w.finish(j, ledger.Done)
 	}
 }

@@ -73,6 +73,26 @@ func lateBounds() []float64 {
 	return []float64{0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1}
 }
 
+// observe counts what was measured of a job, and leads from it to the job's trace where that is recorded.
+func observe(o prometheus.Observer, seconds float64, j *job) {
+	if id := j.recordedTrace(); id != "" {
+		o.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id})
+		return
+	}
+	o.Observe(seconds)
+}
+
+// recordedTrace is the id of the job's trace, "" where nobody records it.
+func (j *job) recordedTrace() string {
+	if j.traced.Recorded() {
+		return j.traced.TraceID()
+	}
+	if !j.message.Trace.Sampled() {
+		return ""
+	}
+	return j.message.Trace.ID()
+}
+
 // limiterLost says how many workers ask for slots in vain.
 func (m *metrics) limiterLost(workers int32) {
 	if workers > 0 {

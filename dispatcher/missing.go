@@ -8,6 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
 )
 
 // A job whose message is found missing while weir runs ends as a letter of what is known of it, whatever took the message: it was accepted. A
@@ -44,7 +45,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 	} else if c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt); err == nil && c != nil && c.Stream == j.part.bucket.Name() && c.Seq == j.Seq {
 		l.JobID, l.Redrives, l.Accepted = c.Job, c.Redrives, c.Accepted
 	}
-	w.log.Error("an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
+	ingest.TraceOf(l.Header).Log(w.log).Error("an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
 	if w.persist(ctx, "dead letter", j, func() error {
 		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })

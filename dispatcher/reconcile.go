@@ -263,7 +263,7 @@ func (w *apiWorker) end(ctx context.Context, l *askedLetter, out Reconciled) (Re
 		out.End, err = w.handIn(ctx, l, &out)
 	}
 	if err == nil {
-		w.log.Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
+		ingest.TraceOf(l.Header).Log(w.log).Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
 	}
 	return out, err
 }
@@ -304,6 +304,7 @@ func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
 		ledger.HeaderAttempts: {strconv.Itoa(l.Attempts)}, ledger.HeaderCalls: {strconv.Itoa(l.calls())}, ledger.HeaderPrice: {price},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(l.taken.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
 	}
+	ingest.TraceOf(l.Header).AddTo(h)
 	if !called.IsZero() {
 		h[ledger.HeaderCalledAt] = []string{ledger.Stamp(called)}
 	}

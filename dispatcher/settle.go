@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -55,15 +56,16 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	}
 	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
 	if f.First {
-		w.log.Warn("a call failed", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "reason", out.Detail)
+		w.logOf(j).Warn("a call failed", "attempt", j.attempts, "reason", out.Detail)
 	}
 	w.announceHolds(f.News)
 	w.keepHold(j.part, f.Hold)
 	if f.Denied {
 		w.keepDenial(f.News[0].Until, f.News[0].Why)
 	}
-	w.log.Debug("call ended", "job_id", j.message.ID, "key", j.Queue.Key, "attempt", j.attempts, "status", r.Status,
-		"outcome", out.Name(), "reason", out.Detail)
+	if w.log.Enabled(ctx, slog.LevelDebug) {
+		w.logOf(j).Debug("call ended", "attempt", j.attempts, "status", r.Status, "outcome", out.Name(), "reason", out.Detail)
+	}
 
 	switch out.Verdict {
 	case httpcall.Delivered:
@@ -78,6 +80,18 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 	default:
 		panic(fmt.Sprintf("dispatcher: unknown verdict %d", out.Verdict)) // judge has a bug
 	}
+}
+
+// logOf is for lines about a job.
+func (w *apiWorker) logOf(j *job) *slog.Logger {
+	if j.message == nil {
+		return w.log.With("key", j.Queue.Key, "seq", j.Seq)
+	}
+	log := w.log.With("job_id", j.message.ID, "key", j.Queue.Key, "seq", j.Seq)
+	if j.message.Trace.Parent == "" && j.traced.Recorded() {
+		return log.With("trace_id", j.traced.TraceID())
+	}
+	return j.message.Trace.Log(log)
 }
 
 // keepResult stores the result, tells the one who waits for it, stores the ledger's record, and lets the job go.
@@ -100,6 +114,7 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 		w.d.reply(j.message.ReplyTo, msg)
 	}
 	if w.keepRecord(ctx, j, w.record(j, r, out)) {
+		w.traceEnd(j, nil)
 		w.finish(j, ledger.Done)
 	}
 }
@@ -113,8 +128,7 @@ func (w *apiWorker) writeResult(j *job, msg *nats.Msg) (at uint64, err error) {
 		if !errors.Is(err, stream.ErrTooLarge) || !lessen(msg) {
 			return at, err
 		}
-		w.log.Warn("a result is larger than its stream takes; less of it is kept", "job_id", j.message.ID, "key", j.Queue.Key,
-			"bytes", size, "err", err)
+		w.logOf(j).Warn("a result is larger than its stream takes; less of it is kept", "bytes", size, "err", err)
 	}
 }
 
@@ -129,8 +143,8 @@ func (w *apiWorker) bury(ctx context.Context, j *job, reason deadletter.Reason, 
 	}
 	letter := w.letter(j, reason, detail, status, j.doubt.known())
 	letter.Answer = answer
-	w.log.Info("job buried", "job_id", letter.JobID, "key", j.Queue.Key, "reason", letter.Reason, "detail", letter.Detail,
-		"billed", letter.Billed)
+	w.trace(j)
+	w.logOf(j).Info("job buried", "reason", letter.Reason, "detail", letter.Detail, "billed", letter.Billed)
 	var noted bool
 	if c == nil {
 		noted = w.keepEnd(ctx, j, letter)
@@ -176,6 +190,7 @@ func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.L
 		return err
 	}) {
 		fault.Pass(fault.LetterKept)
+		w.traceEnd(j, letter)
 		w.finish(j, string(letter.Reason))
 	}
 }
@@ -195,6 +210,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 		return
 	}
 	fault.Pass(fault.RetryStored)
+	w.traceRest(j, c)
 	w.update(func(s *schedule.Schedule) {
 		w.dropIntentsLocked(j)
 		if j.markSeq != 0 {
@@ -216,6 +232,7 @@ func (w *apiWorker) keepRecord(ctx context.Context, j *job, c *ledger.Record) bo
 		return false
 	}
 	w.d.metrics.spend.add(c)
+	w.traceCall(j, c)
 	if c.Status != 0 {
 		j.answeredAt = seq
 	}
@@ -253,15 +270,14 @@ func (w *apiWorker) persist(ctx context.Context, what string, j *job, write func
 			w.abandon(j)
 			return false
 		case ctx.Err() != nil:
-			w.log.Warn("stopped before it was stored; a restart will find the job again", "what", what, "key", j.Queue.Key,
-				"seq", j.Seq, "err", err)
+			w.logOf(j).Warn("stopped before it was stored; a restart will find the job again", "what", what, "err", err)
 			return false
 		case errors.Is(err, stream.ErrNotNow):
 			stream.Sleep(ctx, leaseCheck)
 		default:
 			// No more is paid for while what comes of it cannot be kept.
 			w.update(func(s *schedule.Schedule) { s.Hold(nil, w.now().Add(2*persistRetry), "outcomes cannot be stored") })
-			w.log.Error("could not be stored; trying again", "what", what, "key", j.Queue.Key, "seq", j.Seq, "err", err)
+			w.logOf(j).Error("could not be stored; trying again", "what", what, "err", err)
 			stream.Sleep(ctx, persistRetry)
 		}
 	}

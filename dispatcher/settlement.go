@@ -52,8 +52,8 @@ func (w *apiWorker) actual(j *job, r httpcall.Response) (actual []int64, silent 
 		w.d.metrics.unsettled.WithLabelValues(w.name).Inc()
 	}
 	if news {
-		w.log.Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
-			"job_id", j.message.ID, "key", j.Queue.Key, "limits", silent, "status", r.Status)
+		w.logOf(j).Warn("an answer does not say what its call used: it is charged as estimated, or as the most that one has said",
+			"limits", silent, "status", r.Status)
 	}
 	if slices.Equal(actual, j.Costs) {
 		return nil, silent

@@ -46,6 +46,7 @@ func (j *Job) readHeader(h nats.Header, rule *Rule, now time.Time, from source) 
 			first = refuse(Invalid, "header %s: %v", clip(name), err)
 		}
 	}
+	j.Trace = j.Trace.checked()
 	redrive := j.isRedrive(msgID)
 	if len(msgID) > MaxIDBytes && !redrive {
 		if first == nil {
@@ -96,6 +97,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 			err = j.forward(headerContentType, values)
 		}
 	case HeaderTrace, HeaderTraceState:
+		j.Trace.take(name, values)
 		if forwards(rule, name) && !j.forwardsTrace(name) {
 			err = j.forward(http.CanonicalHeaderKey(name), []string{strings.Join(values, ",")})
 		}

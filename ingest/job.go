@@ -57,6 +57,7 @@ type Job struct {
 	NotBefore time.Time // not called before it; zero, or in the past: at once
 	Cost      int64     // from Weir-Cost, 1 when absent
 	ReplyTo   string
+	Trace     Trace // none where it has no valid one
 	Redrives  int
 	OverSoft  bool // an admission limit let it in only within its soft part
 

@@ -68,8 +68,19 @@ type Options struct {
 	Bury func(r Refused, done func(letterSeq uint64, err error))
 	// MaxWaiting bounds the bytes of the jobs that wait for the handler, 0 for maxWaitingBytes.
 	MaxWaiting int64
+	// Answered is told of each job that was answered, if it is not nil. It must not block.
+	Answered   func(*Answered)
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Answered is a job that the intake has answered.
+type Answered struct {
+	Job     *Job      // as far as it could be read
+	API     string    // NoToken for one that is not configured
+	Arrived time.Time // at the handler
+	Stream  string    // where its key's jobs are kept, if it has a key
+	Answer
 }
 
 // Service is the intake: it reads jobs, has them stored, and answers when the stream has answered. It never waits for
@@ -79,9 +90,7 @@ type Service struct {
 	log        *slog.Logger
 	listing    *listing
 	unanswered unanswered // jobs not answered yet
-	accepted   *prometheus.CounterVec
-	refused    *prometheus.CounterVec
-	overSoft   *prometheus.CounterVec
+	metrics    *metrics
 	throttled  tally // as refused, for those who ask
 }
 
@@ -90,25 +99,9 @@ func Start(o Options) (*Service, error) {
 	if o.Conn == nil || o.APIs == nil || o.Bury == nil || o.Log == nil {
 		panic("ingest: Start without Conn, APIs, Bury or Log")
 	}
-	s := &Service{
-		opts: o, log: o.Log.With("component", "ingest"),
-		accepted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_accepted_total", Help: "Jobs stored and promised to their producers.",
-		}, []string{"api"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_throttled_total", Help: "Jobs refused because their bucket was full, would be late, or an admission limit said no.",
-		}, []string{"api"}),
-		overSoft: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_jobs_over_soft_total", Help: "Jobs stored above an admission limit, within its soft part.",
-		}, []string{"api"}),
-	}
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(s.accepted, s.refused, s.overSoft)
-	}
+	s := &Service{opts: o, log: o.Log.With("component", "ingest"), metrics: newMetrics(o.Registerer)}
 	for api := range o.APIs() {
-		s.accepted.WithLabelValues(api)
-		s.refused.WithLabelValues(api)
-		s.overSoft.WithLabelValues(api)
+		s.metrics.of(api)
 	}
 	waiting := maxWaitingBytes
 	if o.MaxWaiting > 0 {
@@ -167,12 +160,16 @@ func (in *submission) take(msg Message) {
 	s, name, now := in.service, in.apiName, in.arrived
 	delete(in.header, requestInfo)
 	in.posesAsRedrive = !msg.Redrive && saysRedrives(in.header)
+	apis := s.opts.APIs()
+	api, ok := apis[name]
+	if in.metrics = s.metrics.of(NoToken); ok {
+		in.metrics = s.metrics.of(name)
+	}
 	if !s.unanswered.enter() {
+		in.metrics.refused[Unavailable].Inc()
 		in.hear(denial(refuse(Unavailable, "weir is stopping: try again"), "", "", "", 0))
 		return
 	}
-	apis := s.opts.APIs()
-	api, ok := apis[name]
 	if !ok {
 		rule := anyRule
 		for _, other := range apis {
@@ -202,10 +199,10 @@ func (in *submission) take(msg Message) {
 			return
 		}
 		if !receipt.Duplicate {
-			s.accepted.WithLabelValues(name).Inc()
+			in.metrics.accepted.Inc()
 		}
 		if receipt.OverSoft {
-			s.overSoft.WithLabelValues(name).Inc()
+			in.metrics.overSoft.Inc()
 		}
 		in.answer(Answer{Data: receipt.Answer(time.Now()), Receipt: receipt})
 	})
@@ -238,6 +235,8 @@ type submission struct {
 	hear                                 func(Answer) // is told once; it does not block
 	apiName, key, jobID, stream, replyTo string
 	header                               nats.Header
+	job                                  *Job // as far as it could be read
+	metrics                              *apiMetrics
 	redrives                             int
 	posesAsRedrive                       bool // it counts redrives, on a producer's subject
 	fastBatch                            bool // of JetStream, whose publisher waits for other answers
@@ -245,7 +244,7 @@ type submission struct {
 
 // read notes whose job it is.
 func (in *submission) read(job *Job) {
-	in.key, in.jobID, in.replyTo, in.redrives = job.Key, job.ID, job.ReplyTo, job.Redrives
+	in.job, in.key, in.jobID, in.replyTo, in.redrives = job, job.Key, job.ID, job.ReplyTo, job.Redrives
 }
 
 // checkPromises refuses what a JetStream client asks for and weir does not do.
@@ -266,8 +265,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	case Unsure:
-		in.service.log.Error("a job is not answered: send it again under the same id", "api", in.apiName, "job_id", in.jobID,
-			"err", refusal.Description)
+		in.log().Error("a job is not answered: send it again under the same id", "err", refusal.Description)
 		unsure := *refusal
 		unsure.Job = in.jobID
 		in.answer(Answer{Refusal: &unsure})
@@ -283,8 +281,7 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 	}, func(letterSeq uint64, err error) {
 		if err != nil {
 			if !errors.Is(err, ErrTold) {
-				in.service.log.Error("a refused job could not be kept as a dead letter; its producer is told to try again",
-					"api", in.apiName, "job_id", in.jobID, "err", err)
+				in.log().Error("a refused job could not be kept as a dead letter; its producer is told to try again", "err", err)
 			}
 			refusal = refuse(Unavailable, "refused (%s), and its dead letter or event could not be stored: try again", refusal.Description)
 			in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
@@ -294,17 +291,30 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 			letterSeq = 0 // a redrive of an earlier version would delete its own letter for this one; told of none it stops
 		}
 		if refusal.Code == Throttled {
-			in.service.refused.WithLabelValues(in.apiName).Inc()
+			in.metrics.throttled.Inc()
 			in.service.throttled.add(in.apiName)
 		}
 		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
 }
 
+// log is for lines about the job.
+func (in *submission) log() *slog.Logger {
+	log := in.service.log.With("api", in.apiName, "job_id", in.jobID)
+	if in.job == nil { // it was turned away unread
+		return log
+	}
+	return in.job.Trace.Log(log)
+}
+
 // answer tells what became of a job that was let in.
 func (in *submission) answer(a Answer) {
 	defer in.service.unanswered.leave()
 	in.hear(a)
+	in.metrics.count(&a, in.arrived, in.job.Trace)
+	if in.service.opts.Answered != nil {
+		in.service.opts.Answered(&Answered{Job: in.job, API: in.metrics.label, Arrived: in.arrived, Stream: in.stream, Answer: a})
+	}
 }
 
 // send publishes straight to the reply subject: answers come when no message is being handled any more.
@@ -317,7 +327,7 @@ func (in *submission) send(reply string, a Answer) {
 		msg.Header = a.Refusal.Headers()
 	}
 	if err := in.service.opts.Conn.PublishMsg(msg); err != nil {
-		in.service.log.Warn("an answer could not be sent", "api", in.apiName, "job_id", in.jobID, "err", err)
+		in.log().Warn("an answer could not be sent", "err", err)
 	}
 }
 

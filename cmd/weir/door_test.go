@@ -515,7 +515,7 @@ func TestTenThousandPosts(t *testing.T) {
 			}
 		})
 	}
-	group.Wait()
+	await.Return(t, "all posts", group.Wait)
 	if made := doorConnections.Load() - before; made > 2*clients {
 		t.Errorf("%d connections were made", made)
 	}

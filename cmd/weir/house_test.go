@@ -38,7 +38,8 @@ var rooms = []struct{ room, imports string }{
 	{"dispatcher/ownership", "bucket bucket/stream bucket/lease bucket/queue"},
 	{"dispatcher/recorder", "bucket/fault"},
 	{"dispatcher/recovery", "dispatcher/recorder"},
-	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recorder dispatcher/recovery"},
+	{"dispatcher/trace", "ingest"},
+	{"dispatcher", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/schedule dispatcher/ledger dispatcher/httpcall dispatcher/ownership dispatcher/recorder dispatcher/recovery dispatcher/trace"},
 	{"cmd/internal/fakeapi", ""},
 	{"cmd/internal/machine", ""},
 	{"cmd/internal/child", "cmd/internal/machine"},
@@ -71,7 +72,8 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/witness", "bucket/stream"},
-	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/door cmd/weir/internal/history cmd/weir/internal/timeline"},
+	{"cmd/weir/internal/otlp", "dispatcher/trace"},
+	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp"},
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
@@ -129,6 +131,10 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
 		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
+		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/proto/":                              {"cmd/weir/internal/otlp/"},
+		"go.opentelemetry.io/otel/":                               {"cmd/weir/internal/otlp/", "dispatcher/trace/"},
 	}
 	seen := map[string]bool{}
 	eachImport(t, func(file, path string) {
@@ -243,6 +249,20 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 	for dependency := range homes {
 		if !strings.HasPrefix(dependency, "golang.org/") && strings.Contains(string(required), dependency) {
 			t.Errorf("go.mod requires %s", dependency)
+		}
+	}
+}
+
+// TestNoGRPC: what it takes to send traces over gRPC is larger than weir's own code.
+func TestNoGRPC(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "weir/cmd/weir").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(path, "google.golang.org/grpc") || strings.HasSuffix(path, "otlptracehttp") {
+			t.Errorf("weir links %s", path)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,11 +42,63 @@ func TestMetricsAndHealth(t *testing.T) {
 	}
 }
 
+// TestMetricsOfAFullHouse: when the letters' room is full producers are told 503, and the metrics say both.
+func TestMetricsOfAFullHouse(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\ndead_letters: {max_bytes: 1MiB}\n")
+	r.submit("weir.jobs.m.k", nil, nil)
+	r.awaitCalls(1)
+	r.eventually("an empty bucket", func() bool { return r.depth("m", "k") == 0 })
+	r.submit("weir.jobs.m.k", nil, nil) // waits
+	codes := map[int]int{}
+	for body := make([]byte, 64<<10); codes[503] < 3; {
+		a := r.submit("weir.jobs.m.k", body, nil)
+		if a.Error == nil || codes[429] > 100 {
+			t.Fatalf("answered %+v after %v", a, codes)
+		}
+		codes[a.Error.Code]++
+	}
+	r.submit("weir.jobs.nobody.k", nil, nil)
+	metrics := r.get("/metrics")
+	value := func(series string) float64 {
+		_, after, found := strings.Cut(metrics, "\n"+series+" ")
+		v, err := strconv.ParseFloat(strings.SplitN(after, "\n", 2)[0], 64)
+		if !found || err != nil {
+			t.Errorf("no series %s: %v", series, err)
+		}
+		return v
+	}
+	for series, want := range map[string]float64{
+		`weir_jobs_refused_total{api="m",code="503"}`: 3, `weir_jobs_refused_total{api="m",code="429"}`: float64(codes[429]),
+		`weir_jobs_throttled_total{api="m"}`: float64(codes[429]), `weir_jobs_refused_total{api="m",code="413"}`: 0,
+		`weir_intake_duration_seconds_count{api="m"}`: float64(2 + codes[429] + 3), `weir_intake_duration_seconds_count{api="_"}`: 1,
+	} {
+		if got := value(series); got != want {
+			t.Errorf("%s is %v, want %v", series, got, want)
+		}
+	}
+	if full := value(`weir_stream_used_ratio{stream="WEIR_DEAD"}`); full < 0.9 || full > 1 {
+		t.Errorf("the full stream of letters is %v full", full)
+	}
+	if used := value(`weir_store_used_ratio`); used <= 0 || used >= 1 {
+		t.Errorf("the store is %v full", used)
+	}
+}
+
 // get fetches a path of the worker's HTTP side: its status, and its body.
 func (r *rig) get(path string) string {
 	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.worker.HTTPAddr()+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return r.read(req)
+}
+
+// read makes a request: the status of its answer, and the body.
+func (r *rig) read(req *http.Request) string {
+	r.t.Helper()
 	client := http.Client{Timeout: patience}
-	res, err := client.Get("http://" + r.worker.HTTPAddr() + path)
+	res, err := client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -75,6 +75,8 @@ type Record struct {
 	Call     int `json:"call"`    // number of this call of the job, from 1
 	Attempt  int `json:"attempt"` // calls so far that counted
 	Redrives int `json:"redrives,omitempty"`
+	// Trace is the job's traceparent, as its producer sent it.
+	Trace string `json:"traceparent,omitempty"`
 
 	Accepted time.Time `json:"accepted"` // by the queue: the job's id is known for as long as dedupe says from then on
 	Planned  time.Time `json:"planned"`  // the granted slot

@@ -67,7 +67,7 @@ func Listen(o Options) (*Server, error) {
 	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Named)
 	s := &Server{opts: o, listener: listener, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)
-	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 	s.Add(
 		Route{Method: "GET", Path: "/metrics", Role: Viewer, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) { metrics.ServeHTTP(w, r) }},
 		Route{Method: "GET", Path: "/livez", Role: Anybody, Open: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) { answer(w, http.StatusOK, "ok") }},

@@ -39,9 +39,8 @@ func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 
 // unquoted reads a structured field's string, as the IETF's draft of the header has it; anything else is itself.
 func unquoted(id string) string {
-	inner, ok := strings.CutPrefix(id, `"`)
-	if inner, ok = strings.CutSuffix(inner, `"`); !ok || !strings.HasPrefix(id, `"`) {
+	if len(id) < 2 || id[0] != '"' || id[len(id)-1] != '"' {
 		return id
 	}
-	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(inner)
+	return strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(id[1 : len(id)-1])
 }

@@ -16,7 +16,8 @@ import (
 // results, records, events and letters have bounds of their own within it.
 type diskGuard struct {
 	js   jetstream.JetStream
-	most int64 // bytes that may be used for a job to be taken; 0: no bound is known
+	room int64 // bytes that all streams may take together; 0: no bound is known
+	most int64 // bytes that may be used for a job to be taken; 0 likewise
 	log  *slog.Logger
 
 	used  atomic.Int64 // when it was last looked at
@@ -32,7 +33,7 @@ const (
 )
 
 func newDiskGuard(js jetstream.JetStream, room int64, log *slog.Logger) *diskGuard {
-	return &diskGuard{js: js, most: room / 8 * 7, log: log.With("component", "store")}
+	return &diskGuard{js: js, room: room, most: room / 8 * 7, log: log.With("component", "store")}
 }
 
 // run looks how much is used until ctx ends.
@@ -71,6 +72,14 @@ func (g *diskGuard) look(ctx context.Context) {
 	case was && !full:
 		g.log.Info("there is room in the store again: jobs are taken", "used_bytes", g.used.Load(), "most_bytes", g.most)
 	}
+}
+
+// ratio is how much of the room is used, false where no bound is known.
+func (g *diskGuard) ratio() (float64, bool) {
+	if g.room == 0 {
+		return 0, false
+	}
+	return float64(g.used.Load()) / float64(g.room), true
 }
 
 // err says that no job can be taken for want of room, nil when one can.

@@ -14,6 +14,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
+	"weir/cmd/weir/internal/otlp"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -122,6 +123,7 @@ func (w *Worker) takeJobs() error {
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
 		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
+		Answered: w.traceAnswers(),
 	})
 	if err != nil {
 		return err
@@ -210,6 +212,22 @@ func (w *Worker) Ready(ctx context.Context) error {
 	}
 	if _, err := w.control.Put(ctx, "canary."+w.settings.Instance, []byte(time.Now().UTC().Format(time.RFC3339Nano))); err != nil {
 		return fmt.Errorf("JetStream does not store: %w", err)
+	}
+	return nil
+}
+
+// openTraces sends traces where the environment asks for them.
+func (w *Worker) openTraces(ctx context.Context) {
+	w.traces = otlp.Open(ctx, otlp.Options{Version: cli.Version(), Instance: w.settings.Instance, Log: w.log, Registerer: w.registry})
+	if w.traces != nil {
+		w.onStop("traces", w.traces.Close) // when all that writes them has ended
+	}
+}
+
+// traceAnswers is what writes the spans of the intake; nil where none are written.
+func (w *Worker) traceAnswers() func(*ingest.Answered) {
+	if t := w.traces.Tracer(); t != nil {
+		return t.Answered
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/foreign"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
+	"weir/cmd/weir/internal/otlp"
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -67,8 +68,9 @@ type Worker struct {
 	intake      *ingest.Service
 	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
 	http        *console.Server
-	redrives    bool        // are worked here
-	reloads     chan func() // asks for one, and hears when it has ended
+	traces      *otlp.Sender // nil: none are sent
+	redrives    bool         // are worked here
+	reloads     chan func()  // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
 
@@ -117,6 +119,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err := w.listenHTTP(); err != nil {
 		return nil, err
 	}
+	w.openTraces(ctx)
 	if err := w.connect(ctx, file); err != nil {
 		return nil, err
 	}
@@ -174,6 +177,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		w.runAPI(a)
 	}
 	w.guard = newDiskGuard(w.js, w.room, w.log)
+	w.registry.MustRegister(&storeMetrics{js: w.js, guard: w.guard})
 	w.follower = newFollower(followerOptions{
 		nc: w.nc, js: w.js, store: store, host: w, dispatch: w.dispatch, dedupe: w.dedupe, guard: w.guard, inbox: w.settings.NATSInbox,
 		guarded: s.Guarded,

@@ -1,0 +1,172 @@
+package otlp
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// client posts spans to the receiver. It is what otlptrace asks of one.
+type client struct {
+	settings *settings
+	http     *http.Client
+	agent    string
+	closing  context.Context //nolint:containedctx // ends all requests when the process ends
+	close    context.CancelFunc
+	refused  func(spans int) // told of spans that the receiver took and threw away
+}
+
+// A request that the receiver could not take is tried again after a pause, each twice as long; no longer than the batch may take
+// (OTEL_BSP_EXPORT_TIMEOUT, 30 s). Meanwhile spans wait, and are dropped.
+const (
+	firstPause = time.Second
+	mostPause  = 10 * time.Second
+	mostAnswer = 64 << 10 // bytes of an answer that are read
+)
+
+func newClient(s *settings, agent string, refused func(spans int)) *client {
+	c := &client{settings: s, agent: agent, refused: refused, http: &http.Client{
+		Transport: &http.Transport{
+			Proxy: http.ProxyFromEnvironment, TLSClientConfig: s.tls, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
+			ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would be told the headers
+		Timeout:       s.timeout,
+	}}
+	c.closing, c.close = context.WithCancel(context.Background())
+	return c
+}
+
+// Start implements otlptrace.Client.
+func (c *client) Start(context.Context) error { return nil }
+
+// Stop implements otlptrace.Client.
+func (c *client) Stop(context.Context) error {
+	c.close()
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// UploadTraces blocks until the receiver has the spans, refuses them for good, or ctx ends.
+func (c *client) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.closing, cancel)()
+	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans}) // the same bytes as the service's request
+	if err != nil {
+		return fmt.Errorf("spans that protobuf cannot carry: %w", err)
+	}
+	if c.settings.gzip {
+		if body, err = zipped(body); err != nil {
+			return err
+		}
+	}
+	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+		wait, err := c.post(ctx, body)
+		if err == nil || wait < 0 {
+			return err
+		}
+		select {
+		case <-time.After(max(wait, pause)):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// post makes one request. With an error it says how long to wait at least before the next, less than 0 where there is to be none.
+func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.settings.endpoint.String(), bytes.NewReader(body))
+	if err != nil {
+		return -1, c.plain(err)
+	}
+	req.Header = c.settings.header.Clone()
+	req.Header.Set("Content-Type", "application/x-protobuf")
+	req.Header.Set("User-Agent", c.agent)
+	if c.settings.gzip {
+		req.Header.Set("Content-Encoding", "gzip")
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return 0, c.plain(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
+	switch {
+	case res.StatusCode/100 == 2:
+		if n := rejectedSpans(answer); err == nil && n > 0 {
+			c.refused(n)
+		}
+		return 0, nil
+	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusBadGateway,
+		res.StatusCode == http.StatusServiceUnavailable, res.StatusCode == http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is as good as nothing
+		wait = time.Duration(min(max(seconds, 0), 60)) * time.Second
+	default:
+		wait = -1
+	}
+	return wait, fmt.Errorf("%s answers %s", c.settings.endpoint.Host, res.Status)
+}
+
+// plain is an error without the address, which may hold a token.
+func (c *client) plain(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return fmt.Errorf("%s: %w", c.settings.endpoint.Host, err)
+}
+
+func zipped(body []byte) ([]byte, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(body); err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// rejectedSpans reads an ExportTraceServiceResponse: partial_success (1) { rejected_spans (1) }. Its own package links gRPC.
+func rejectedSpans(answer []byte) int {
+	partial, _ := field(answer, 1)
+	_, n := field(partial, 1)
+	return int(min(n, 1<<20))
+}
+
+// field finds a field of a message: the bytes of one that has some, or its number.
+func field(message []byte, number protowire.Number) (data []byte, value uint64) {
+	for len(message) > 0 {
+		n, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return nil, 0
+		}
+		message = message[size:]
+		if n == number && kind == protowire.BytesType {
+			data, _ = protowire.ConsumeBytes(message)
+			return data, 0
+		}
+		if n == number && kind == protowire.VarintType {
+			value, _ = protowire.ConsumeVarint(message)
+			return nil, value
+		}
+		if size = protowire.ConsumeFieldValue(n, kind, message); size < 0 {
+			return nil, 0
+		}
+		message = message[size:]
+	}
+	return nil, 0
+}

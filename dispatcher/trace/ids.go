@@ -1,0 +1,59 @@
+package trace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"math/rand/v2"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// IDs makes the ids of spans: those that a Tracer has worked out, and random ones where it has not. A Tracer's provider is to have it as its
+// generator. It is safe for concurrent use.
+type IDs struct{}
+
+// ids are what the span that is started next is to have.
+type ids struct {
+	trace trace.TraceID
+	span  trace.SpanID
+}
+
+// idsKey is where the ids stand in a context: a generator is given nothing else.
+type idsKey struct{}
+
+func withIDs(ctx context.Context, want ids) context.Context {
+	return context.WithValue(ctx, idsKey{}, want)
+}
+
+// NewIDs makes the ids of a span without a parent.
+func (IDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if want, ok := ctx.Value(idsKey{}).(ids); ok {
+		return want.trace, want.span
+	}
+	var id trace.TraceID
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // no id is zero
+	return id, randomSpanID()
+}
+
+// NewSpanID makes the id of a span in a trace that there is.
+func (IDs) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	if want, ok := ctx.Value(idsKey{}).(ids); ok {
+		return want.span
+	}
+	return randomSpanID()
+}
+
+func randomSpanID() (id trace.SpanID) {
+	binary.NativeEndian.PutUint64(id[:], rand.Uint64()|1)
+	return id
+}
+
+// idsFrom works ids out of a text that names what the span is of.
+func idsFrom(name []byte) (w ids) {
+	sum := sha256.Sum256(name)
+	copy(w.trace[:], sum[:16])
+	copy(w.span[:], sum[16:24])
+	return w
+}
