@@ -6,11 +6,12 @@ SEED          ?=
 GOLANGCI      := v2.15.0
 GOVULNCHECK   := v1.1.4
 GOTESTSUM     := v1.13.0
+HELM          := v3.22.0
 NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet tidy unit simulation fuzz simulate slowdisk lint vuln redis promtool natscli build torture bench clean cc
+.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,12 +37,12 @@ test: ## pass every check, and say how long each took: what CI runs
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
 
-# What compiles for these compiles for their sisters on the other processor: vet for each would take minutes, and find what it finds here.
-PLATFORMS ?= linux/arm64 darwin/arm64
+# What compiles for these compiles for their sisters on the other processor. Vet looks at what is shipped: tests are at home on Linux.
+PLATFORMS ?= linux/arm64 darwin/arm64 windows/amd64
 
-cross: ## build for the other systems that weir runs on: PLATFORMS=darwin/amd64 for another
-	@for platform in $(PLATFORMS); do echo "$$platform"; \
-	  CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -o /dev/null ./cmd/weir || exit 1; done
+cross: $(TOOLS)/golangci-lint-$(GOLANGCI) ## build and vet for the other systems that weir runs on: PLATFORMS=freebsd/amd64 for another
+	@for platform in $(PLATFORMS); do echo "$$platform"; export CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
+	  $(GO) build -trimpath -o /dev/null ./cmd/weir && $< run --tests=false --enable-only=govet ./cmd/weir/... || exit 1; done
 
 CHECKOUT = @git rev-parse -q --git-dir >/dev/null 2>&1 || { echo "$@ needs a git checkout: it asks git for the files"; exit 1; }
 
@@ -55,19 +56,22 @@ vet:
 # What weir is compared with is in a module of its own, so that whoever looks at go.mod sees what weir needs.
 MODULES := . deploy/bench
 
+notice: ## write NOTICE, the licences of what weir links
+	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir -run TestNotice -count=1
+
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool cc natscli $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool chromium cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
-slowdisk: redis promtool $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
+slowdisk: redis promtool chromium $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
 	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 30m $(or $(PACKAGES),./...)
 
@@ -101,6 +105,15 @@ $(TOOLS)/gotestsum-$(GOTESTSUM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install gotest.tools/gotestsum@$(GOTESTSUM)
 	mv $(TOOLS)/gotestsum $@
 
+helm: $(TOOLS)/helm-$(HELM) # the chart is rendered by Helm itself
+
+chart: helm ## check the chart of deploy/helm
+	$(GO) test -trimpath ./cmd/weir -run TestChart -count=1
+
+$(TOOLS)/helm-$(HELM):
+	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
+	mv $(TOOLS)/helm $@
+
 # Where the tool cannot be installed or its database not be reached, the check says so and passes: it found nothing out.
 vuln: ## look for known vulnerabilities, where their database can be reached
 	@mkdir -p $(TOOLS); GOFLAGS= GOBIN=$(TOOLS) $(GO) install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK) >/dev/null 2>&1 \
@@ -127,6 +140,12 @@ promtool: # the alerts are tested by Prometheus' own tool
 	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends prometheus) >/dev/null \
 	  || sudo apt-get install -y --no-install-recommends prometheus; \
 	  else echo "install prometheus, for its promtool, to run the tests"; exit 1; fi; }
+
+chromium: # the console is tested in a real browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends chromium) >/dev/null \
+	  || sudo apt-get install -y --no-install-recommends chromium; \
+	  else echo "install Chromium to run the tests of the console"; exit 1; fi; }
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
 	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture

@@ -26,6 +26,7 @@ type Kept struct {
 	Stored    time.Time // the server's clock
 	Size      int       // of the body, in bytes
 	Published string    // the subject
+	Imported  time.Time // when it was stored where it was exported; zero: it was not imported
 }
 
 // Filter chooses letters. The zero value of a field chooses all.

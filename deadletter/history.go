@@ -80,8 +80,11 @@ const maxScopeKeys = 16
 func (p historyScope) add(k *Kept) {
 	at := p[k.API]
 	if at == nil {
-		at = &apiScope{keys: map[string]struct{}{}, since: k.Stored}
+		at = &apiScope{keys: map[string]struct{}{}, since: k.FirstStored()}
 		p[k.API] = at
+	}
+	if first := k.FirstStored(); first.Before(at.since) {
+		at.since = first
 	}
 	if at.keys != nil {
 		at.keys[k.Key] = struct{}{}
@@ -102,7 +105,7 @@ func (r *histories) add(k *Kept) {
 func (r *histories) addLetterLocked(id identity, k *Kept) {
 	s, known := r.jobs[id]
 	if !known || k.Redrives > s.redrives || k.Redrives == s.redrives && k.Seq > s.seq {
-		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.Stored.UnixNano(), origin: hashed(k.Origin), since: s.since}
+		r.jobs[id] = jobHistory{seq: k.Seq, redrives: k.Redrives, stored: k.FirstStored().UnixNano(), origin: hashed(k.Origin), since: s.since}
 	}
 }
 

@@ -142,6 +142,9 @@ func (l *Letter) facts() map[string]string {
 		facts[HeaderReplaces] = strconv.FormatUint(l.Replaces, 10)
 	}
 	l.Call.facts(facts)
+	if edited := l.Header.Get(HeaderEdited); edited != "" && l.Redrives > 0 {
+		facts[HeaderEdited] = edited
+	}
 	if l.BodyLeftOut {
 		facts[HeaderBody] = bodyLeftOut
 	}
@@ -201,6 +204,7 @@ func (l *Letter) notice() *nats.Msg {
 
 // readLetter reads what Message wrote. What somebody else published on a letter's subject it reads as far as it goes.
 func readLetter(subject string, h nats.Header) Kept {
+	h, imported := unfold(h)
 	number := func(name string) int {
 		n, err := strconv.Atoi(h.Get(name))
 		if err != nil {
@@ -235,7 +239,7 @@ func readLetter(subject string, h nats.Header) Kept {
 			l.AskedAPI = asked
 		}
 	}
-	return Kept{Letter: l, Published: subject}
+	return Kept{Letter: l, Published: subject, Imported: imported}
 }
 
 // ours reports a header that weir itself writes on letters: one that the job has comes from an earlier letter.

@@ -28,6 +28,7 @@ var (
 	ErrNobody     = errors.New("nobody takes redrives")
 	ErrUnanswered = errors.New("the intake did not answer, so that nobody knows whether it took a job; its letter stays, and the next redrive finds out")
 	ErrTerms      = errors.New("the configuration has changed meanwhile")
+	ErrEdit       = errors.New("it stays, since it was refused as it was edited")
 	ErrRightLost  = errors.New("another process may redrive or purge by now")
 )
 
@@ -228,7 +229,7 @@ func (x *run) settled(ctx context.Context, k *Kept) (done bool, err error) {
 		if err != nil && !errors.Is(err, ErrNoLetter) {
 			return false, err
 		}
-		if err != nil || !k.sameRequest(&other.Letter) {
+		if err != nil || !k.sameRequest(&other.Letter) && !editedFrom(other.Header, k.Seq) {
 			x.skip(SkipSameID)
 			return true, nil
 		}
@@ -288,6 +289,9 @@ func (x *run) settle(ctx context.Context, k *Kept, answer []byte) error {
 		return &letterError{k.Seq, fmt.Errorf("refused without a letter, so that it stays: %w", refusal)}
 	case errors.As(err, &refusal) && refusal.Code == ingest.UnknownAPI:
 		x.delete(ctx, refusal.LetterSeq, func(t *Tally) { t.Skipped[SkipNoAPI]++ })
+	case errors.As(err, &refusal) && refusal.Code != ingest.Throttled && x.opts.Edit != nil:
+		x.delete(ctx, refusal.LetterSeq, func(t *Tally) { t.Refused++ })
+		return &letterError{k.Seq, fmt.Errorf("%w: %w", ErrEdit, refusal)}
 	case errors.As(err, &refusal) && refusal.Code == ingest.Throttled:
 		x.delete(ctx, k.Seq, func(t *Tally) { t.Overflowed++ })
 	case errors.As(err, &refusal):

@@ -70,6 +70,9 @@ func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
 	if l.Billed == BilledYes || l.Billed == BilledUnknown {
 		h[HeaderBilled] = []string{string(l.Billed)}
 	}
+	if edited := l.Header.Get(HeaderEdited); edited != "" {
+		h[HeaderEdited] = []string{edited}
+	}
 	if l.Keyed != "" && l.Keyed == terms.Keyed {
 		h[HeaderKeyed] = []string{l.Keyed} // it is safe to call only as long as the api's calls are told apart so
 	}

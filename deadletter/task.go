@@ -14,7 +14,7 @@ import (
 
 // A task is a redrive that stands in NATS, so that it outlives whoever began it and whoever works it. Two entries hold it: its order,
 // which operators write, and its progress, which the replica writes that works it. Which letters it means is frozen in the order. The
-// progress is a hint, written about once a second: what keeps a letter from being redriven twice is what keeps any redrive from it.
+// progress is a hint, written a few times a second: what keeps a letter from being redriven twice is what keeps any redrive from it.
 
 // TaskState is how a task is: a closed set.
 type TaskState string

@@ -38,7 +38,7 @@ type TaskWorker struct {
 
 // Times of a worker of tasks.
 const (
-	noteEvery   = time.Second      // how far a task is
+	noteEvery   = time.Second / 4  // how far a task is
 	rightRetry  = 2 * time.Second  // until the right is asked for again that somebody has
 	firstRetry  = time.Second      // until a task is tried again that something stood in the way of; twice as long each time
 	longestWait = 30 * time.Second // between two tries

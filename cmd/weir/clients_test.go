@@ -84,16 +84,16 @@ func TestDocsClientInGo(t *testing.T) {
 	holdToClient(t, t.TempDir(), goProgram(t, program(t, "clients", "go")))
 }
 
-func TestDocsClientInJavaScript(t *testing.T) {
-	t.Parallel()
+// npmInstalled is a directory with packages of npm, or the end of the test where they cannot be had.
+func npmInstalled(t *testing.T, packages string) string {
+	t.Helper()
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s here", tool)
 		}
 	}
 	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "package.json"), `{"name":"client","private":true,"type":"module","dependencies":{"@nats-io/transport-node":"3.4.0"}}`)
-	writeFile(t, filepath.Join(dir, "client.js"), program(t, "clients", "js"))
+	writeFile(t, filepath.Join(dir, "package.json"), `{"name":"client","private":true,"type":"module","dependencies":{`+packages+`}}`)
 	ctx, cancel := context.WithTimeout(t.Context(), npmWithin)
 	defer cancel()
 	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=0")
@@ -101,7 +101,45 @@ func TestDocsClientInJavaScript(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("npm cannot install the client from here: %v\n%s", err, out)
 	}
+	return dir
+}
+
+func TestDocsClientInJavaScript(t *testing.T) {
+	t.Parallel()
+	dir := npmInstalled(t, `"@nats-io/transport-node":"3.4.0"`)
+	writeFile(t, filepath.Join(dir, "client.js"), program(t, "clients", "js"))
 	holdToClient(t, dir, "node", "client.js")
+}
+
+// TestJavaScriptPublishes: both generations of NATS' JavaScript client publish to weir as to a stream, and read a refusal from the body
+// of the answer, whatever its headers are.
+func TestJavaScriptPublishes(t *testing.T) {
+	dir := npmInstalled(t, `"@nats-io/transport-node":"3.4.0","@nats-io/jetstream":"3.4.0","nats":"2.29.3"`)
+	writeFile(t, filepath.Join(dir, "publish.js"), mustRead(t, "testdata/js/publish.js"))
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  credit-check:
+    url: %s
+    bucket: {rate: 1/h, capacity: 1}
+`)
+	if said, code := r.command("pause", "credit-check"); code != 0 {
+		t.Fatal(said)
+	}
+	out, err := r.clientRun(dir, "node", "publish.js", "weir.jobs.credit-check.k")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"nats-io 3", "nats 2"} {
+		for _, line := range []string{
+			": one is stored as ",
+			": two is refused: bucket full: credit-check/k holds 1 of 1; try again in ",
+			": a request is answered 429, and in its header 429",
+		} {
+			if !strings.Contains(out, name+line) {
+				t.Errorf("%q is not in\n%s", name+line, out)
+			}
+		}
+	}
 }
 
 // TestDocsClientInPython runs the program with nats-py where it is installed, and else with testdata/python/nats.py, which has as

@@ -27,8 +27,8 @@ them. They are read straight from the stream WEIR_DEAD, whether or not a weir ru
 		Example: "  weir dead ls --api credit-check --since 2h\n  weir dead show 17\n  weir dead redrive --reason overflow --dry-run",
 		RunE:    group,
 	}
-	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadReconcileCommand(),
-		deadPurgeCommand(), deadExportCommand(), deadTasksCommand(), deadTaskCommand(), deadStopCommand(), deadResumeCommand())
+	cmd.AddCommand(deadListCommand(), deadShowCommand(), deadStatsCommand(), deadTailCommand(), deadRedriveCommand(), deadEditCommand(), deadReconcileCommand(),
+		deadPurgeCommand(), deadExportCommand(), deadImportCommand(), deadTasksCommand(), deadTaskCommand(), deadStopCommand(), deadResumeCommand())
 	return cmd
 }
 

@@ -7,28 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
 )
-
-// exportedLetter is a letter as export prints it: complete, so that it could be published again.
-type exportedLetter struct {
-	Seq     uint64              `json:"seq"`
-	Stored  time.Time           `json:"stored"`
-	Subject string              `json:"subject"`
-	Headers map[string][]string `json:"headers"`
-	// HeadersBase64 are those with a value that is no text.
-	HeadersBase64 map[string][][]byte `json:"headers_base64,omitempty"`
-	timeline.Body
-}
 
 func deadExportCommand() *cobra.Command {
 	flags, out, as, raw := letterFlags{}, "", cli.AsJSON, false
@@ -36,7 +23,7 @@ func deadExportCommand() *cobra.Command {
 		Use:   "export [SEQ...]",
 		Short: "Write dead letters out, whole",
 		Long: `Writes dead letters out as JSON, one a line, the oldest first: number, time, subject, every header and the body, as text or,
-where it is none, in base64. --raw writes nothing but the bodies, each with a line break behind it. It deletes nothing.`,
+where it is none, in base64. dead import stores them again, here or on another server. --raw writes nothing but the bodies, each with a line break behind it. It deletes nothing.`,
 		Example: "  weir dead export --api credit-check --out letters.jsonl\n  weir dead export --reason invalid | jq .headers",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			selection, err := flags.selection(args, time.Now())
@@ -94,24 +81,7 @@ func exportLetters(ctx context.Context, c *connect.Connection, cmd *cobra.Comman
 	}
 }
 
-func printExported(w io.Writer, k *deadletter.Kept) error {
-	e := exportedLetter{
-		Seq: k.Seq, Stored: k.Stored.UTC(), Subject: k.Published, Headers: map[string][]string{}, Body: timeline.BodyOf(k.Body),
-	}
-	for name, values := range k.Header {
-		if utf8.ValidString(strings.Join(values, "")) {
-			e.Headers[name] = values
-			continue
-		}
-		if e.HeadersBase64 == nil {
-			e.HeadersBase64 = map[string][][]byte{}
-		}
-		for _, v := range values {
-			e.HeadersBase64[name] = append(e.HeadersBase64[name], []byte(v))
-		}
-	}
-	return cli.PrintJSON(w, e)
-}
+func printExported(w io.Writer, k *deadletter.Kept) error { return cli.PrintJSON(w, letters.Export(k)) }
 
 func printBody(w io.Writer, k *deadletter.Kept) error {
 	if _, err := w.Write(k.Body); err != nil {

@@ -132,6 +132,9 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := f.fits(ctx, c, b, current); err != nil {
+		return nil, nil, err
+	}
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
 		Conn: c.Conn, Browser: b, Terms: worker.RedriveTerms(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
@@ -177,6 +180,8 @@ func (f *redriveFlags) tell(cmd *cobra.Command, c *connect.Connection, t *deadle
 	switch {
 	case errors.Is(failed, deadletter.ErrNobody):
 		return cli.Unreachable(fmt.Errorf("nobody takes redrives at %s: start `weir serve` of this version with the role ingest; what was not redriven is still a letter", c.At))
+	case errors.Is(failed, deadletter.ErrEdit):
+		return cli.Refused(failed)
 	case errors.Is(failed, deadletter.ErrUnanswered):
 		return cli.Unreachable(failed)
 	case errors.Is(failed, context.Canceled):

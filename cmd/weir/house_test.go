@@ -45,6 +45,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/internal/child", "cmd/internal/machine"},
 	{"cmd/internal/serving", "cmd/internal/child"},
 	{"cmd/weir/internal/help", ""},
+	{"cmd/weir/internal/schema", "cmd/weir/internal/help"},
 	{"cmd/weir/internal/terminal", ""},
 	{"cmd/weir/internal/cli", "cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/clock", "bucket"},
@@ -57,7 +58,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/bench", "cmd/internal/machine cmd/internal/child cmd/internal/serving cmd/weir/internal/cli"},
 	{"cmd/weir/internal/limitstate", "bucket bucket/fault bucket/redisstore bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config"},
 	{"cmd/weir/internal/history", "dispatcher dispatcher/schedule"},
-	{"cmd/weir/internal/control", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/history"},
+	{"cmd/weir/internal/control", "ingest bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate cmd/weir/internal/history bucket"},
 	{"cmd/weir/internal/plan", "ingest bucket dispatcher/schedule cmd/weir/internal/config"},
 	{"cmd/weir/internal/verify", "bucket deadletter dispatcher/httpcall dispatcher/ledger cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate cmd/weir/internal/terminal"},
 	{"cmd/weir/internal/spend", "bucket dispatcher/ledger cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/limitstate"},
@@ -66,14 +67,16 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/timeline", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control"},
 	{"cmd/weir/internal/letters", "ingest deadletter cmd/weir/internal/config cmd/weir/internal/timeline bucket bucket/lease cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/proposal", "cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/limitstate"},
+	{"cmd/weir/internal/api", "ingest bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline cmd/weir/internal/history bucket cmd/weir/internal/proposal"},
 	{"cmd/weir/internal/door", "ingest cmd/weir/internal/console cmd/weir/internal/timeline"},
-	{"cmd/weir/internal/api", "ingest bucket bucket/stream deadletter dispatcher dispatcher/ledger dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/doctor cmd/weir/internal/history cmd/weir/internal/letters cmd/weir/internal/limitstate cmd/weir/internal/proposal cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/timeline"},
-	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded"},
+	{"cmd/weir/internal/witness", "bucket/stream"},
+	{"cmd/weir/internal/move", "bucket/lease bucket/stream dispatcher/ownership cmd/weir/internal/cli cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/witness"},
 	{"cmd/weir/internal/submission", "ingest cmd/weir/internal/config"},
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
-	{"cmd/weir/internal/witness", "bucket/stream"},
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
 	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp"},
+	{"cmd/weir/internal/top", "dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/terminal"},
+	{"cmd/weir/internal/witness", "bucket/stream"},
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
@@ -156,6 +159,16 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 			t.Errorf("nobody imports %s any more: mend this test", used)
 		}
 	}
+}
+
+// TestOneFileDrivesTheBrowser: of what drives Chromium only the tests know, and of them those of the console.
+func TestOneFileDrivesTheBrowser(t *testing.T) {
+	homes := []string{"cmd/weir/browser_test.go", "cmd/weir/console_test.go"}
+	eachImport(t, func(file, path string) {
+		if strings.HasPrefix(path, "github.com/chromedp/") && !slices.Contains(homes, file) {
+			t.Errorf("%s imports %s, whose home is %v", file, path, homes)
+		}
+	})
 }
 
 // TestTortureIsNotShipped: what spoils networks and orders deaths is in weir-torture, and in nothing that users run.

@@ -8,6 +8,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/status"
 	"weir/cmd/weir/internal/timeline"
 
 	"github.com/spf13/cobra"
@@ -110,7 +111,7 @@ func printJob(out io.Writer, j *timeline.Job) error {
 	t.Row("job", cli.Visible(j.Job)+" of "+orDash(j.API)+"/"+orDash(cli.Visible(j.Key)))
 	t.Row("state", j.Text())
 	if j.Queue != nil && j.Queue.Waits != nil {
-		t.Row("its bucket waits for", waitingText(*j.Queue.Waits))
+		t.Row("its bucket waits for", status.WaitingText(*j.Queue.Waits))
 	}
 	t.Row("spent", spentText(j.Spent, j.Doubt))
 	if err := t.Print(out); err != nil {

@@ -12,6 +12,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/status"
 	"weir/dispatcher/schedule"
 
 	"github.com/spf13/cobra"
@@ -106,7 +107,7 @@ func keysTable(out io.Writer, buckets []schedule.KeyState) error {
 	t.Row("KEY", "DEPTH", "CAPACITY", "IN FLIGHT", "RATE", "WAIT", "WAITS FOR")
 	for _, k := range buckets {
 		t.Row(k.Key, strconv.Itoa(k.Depth), strconv.FormatInt(k.Capacity, 10),
-			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), waitText(k.WaitMS), waitingText(k.Waits))
+			fmt.Sprintf("%d/%d", k.InFlight, k.MaxInFlight), rateText(k.Rate), waitText(k.WaitMS), status.WaitingText(k.Waits))
 	}
 	return t.Print(out)
 }
@@ -123,49 +124,4 @@ func waitText(wait int64) string {
 		return "-"
 	}
 	return cli.Brief(ms(wait))
-}
-
-// waitingText says in words what a bucket's next job waits for.
-func waitingText(w schedule.Waiting) string {
-	until := ""
-	if w.Until != nil {
-		until = " until " + cli.ClockTime(*w.Until)
-	}
-	because := ""
-	if w.Why != "" {
-		because = " because " + w.Why
-	}
-	switch w.For {
-	case schedule.WaitNothing:
-		return "nothing: every job is being called"
-	case schedule.WaitRate:
-		return "rate" + until
-	case schedule.WaitInFlight:
-		return "in_flight: a running call must end"
-	case schedule.WaitLimit:
-		return "limit " + w.Limit + until
-	case schedule.WaitHeld:
-		return "held" + until + because
-	case schedule.WaitAPIHeld:
-		return "the api is held" + until + because
-	case schedule.WaitPaused:
-		return "`weir resume`: " + cli.Visible(w.Why)
-	case schedule.WaitSlowed:
-		return "slowed" + until + ": the api has pushed back"
-	case schedule.WaitNotBefore:
-		return "the time that its jobs asked for" + until
-	case schedule.WaitRetry:
-		return "retry" + until + because
-	case schedule.WaitLimiter:
-		return "the limiter, which does not answer"
-	case schedule.WaitRoom:
-		return "room: as many calls run as the process may make"
-	case schedule.WaitReading:
-		return "the queue to be read after a start"
-	case schedule.WaitClearing:
-		return "finished jobs to be deleted"
-	case schedule.WaitStop:
-		return "a restart: weir is stopping"
-	}
-	return string(w.For)
 }

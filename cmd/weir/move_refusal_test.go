@@ -59,6 +59,9 @@ func TestMoveRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	refuse("streams at the target", cli.ExitRefused, "streams of weir already", "--from", data, "--to", url)
+	copied := filepath.Join(t.TempDir(), "copy")
+	copyTree(t, data, copied)
+	refuse("a copy of the data", cli.ExitRefused, "is a copy of the one in which weir was last started", "--from", copied, "--to", startTarget(t))
 	r.start() // it was not told to be left
 }
 

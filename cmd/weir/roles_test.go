@@ -47,6 +47,9 @@ func roleServer(t *testing.T, file string) func(user string) string {
 // startNATS runs a nats-server until the test ends.
 func startNATS(t *testing.T, opts *server.Options) *server.Server {
 	t.Helper()
+	if opts.JetStreamMaxStore == 0 {
+		opts.JetStreamMaxStore = 100 << 30 // not what this disk has left, which streams' bounds are held against
+	}
 	ns, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +246,7 @@ func TestRolesMayDoNoMore(t *testing.T) {
 	const all = "producer worker operator viewer mover"
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
-		"weir.dead.pay.rejected.k": "worker", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
+		"weir.dead.pay.rejected.k": "worker operator", "weir.results.pay.k": "worker", "weir.calls.pay.k": "worker", "weir.events.dead.pay.k": "worker",
 		"weir.events.config._._": "worker operator", "weir.operator.keys.pay": "operator viewer", "weir.operator.show.pay.k": "operator viewer",
 		"weir.operator.status": "operator viewer", "weir.operator.find.pay": "operator viewer",
 		"weir.operator.pause.pay": "operator", "weir.operator.cancel.pay": "operator", "weir.operator.redrive.pay.k": "worker operator",

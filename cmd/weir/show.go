@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/status"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 
@@ -63,7 +64,7 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 		t.Row("gets", getsText(d.Gets))
 	}
 	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
-	t.Row("waits for", waitingText(d.Waits))
+	t.Row("waits for", status.WaitingText(d.Waits))
 	for i := range d.Limits {
 		t.Row("limit "+d.Limits[i].Limit, d.Limits[i].Text())
 	}

@@ -59,6 +59,7 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.events.redriven.>' \
   --allow-pub 'weir.events.purged.>' \
+  --allow-pub 'weir.dead.>' \
   --allow-pub 'weir.events.held.>' \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub '$KV.weir_config.>' \

@@ -94,7 +94,7 @@ func (p *Process) Kill() {
 // Stop ends the process in order, also one that was stopped by a signal, or by force after limit: then with an error. It returns when
 // the process is gone.
 func (p *Process) Stop(limit time.Duration) error {
-	p.Signal(syscall.SIGCONT)
+	p.wake()
 	p.Signal(syscall.SIGTERM)
 	if p.Gone(context.Background(), limit) {
 		return nil

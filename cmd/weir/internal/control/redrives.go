@@ -46,7 +46,7 @@ func TellTask(t *deadletter.Task) RedriveTask {
 	p := &t.Progress
 	told := RedriveTask{
 		Name: t.Name, State: t.State(), By: t.By, Created: t.Created, Selection: t.Said, Rate: config.FormatRate(t.Rate()), Letters: t.Letters,
-		Total: t.Total, Cost: config.Money(t.Cost).String(), Done: p.Tally.Done(), Tally: p.Tally, Gone: t.Gone(), Worker: p.Worker,
+		Total: t.Total, Cost: config.Money(t.Cost).String(), Done: p.Tally.Done() + t.Gone(), Tally: p.Tally, Gone: t.Gone(), Worker: p.Worker,
 		StoppedBy: t.StoppedBy, Edited: t.Edit != nil,
 	}
 	if told.Skipped == nil {

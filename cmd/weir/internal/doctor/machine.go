@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -52,12 +51,10 @@ func (e *examination) dataDirectory() {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		e.watch("chmod 700 "+dir, "others on this machine may look into the data directory %s (mode %o): jobs, results and letters stand there", dir, mode)
 	}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(dir, &disk); err == nil {
-		if kind := unfitFileSystem(int64(disk.Type)); kind != "" { //nolint:unconvert // it is another type elsewhere
+	if number, free, known := diskOf(dir); known {
+		if kind := unfitFileSystem(number); kind != "" {
 			e.bad("put WEIR_DATA_DIR on a local disk", "the data directory %s is on %s: what is promised may be gone after a power cut", dir, kind)
 		}
-		free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:unconvert // they are other types elsewhere
 		if free < leastFree {
 			e.bad("make room, or move WEIR_DATA_DIR to a larger disk", "%d MiB are free on the disk of %s: the store is full before its limit", free>>20, dir)
 		} else {

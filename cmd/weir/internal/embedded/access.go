@@ -68,6 +68,9 @@ func publicKey(path string, log *slog.Logger) (string, error) {
 		return makeCredentials(path)
 	case err != nil:
 		return "", fmt.Errorf("credentials: %w", err)
+	case info.Size() == 0: // a version before wrote it, and the power was cut
+		log.Warn("this file of credentials is empty: new ones take their place", "file", path)
+		return makeCredentials(path)
 	case info.Mode().Perm()&0o077 != 0:
 		log.Warn("others could read these credentials: new ones take their place", "file", path, "mode", info.Mode().Perm().String())
 		return makeCredentials(path)
@@ -100,13 +103,26 @@ func makeCredentials(path string) (string, error) {
 		return "", fmt.Errorf("credentials: %w", err)
 	}
 	text := fmt.Sprintf("-----BEGIN USER NKEY SEED-----\n%s\n------END USER NKEY SEED------\n", seed)
-	if err := os.WriteFile(fresh, []byte(text), 0o600); err != nil {
+	if err := writeSynced(fresh, []byte(text)); err != nil {
 		return "", fmt.Errorf("credentials: %w", err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
 		return "", fmt.Errorf("credentials: %w", err)
 	}
 	return pair.PublicKey()
+}
+
+// writeSynced writes a file that only its user may read, and has it on disk: a power cut would leave an empty one.
+func writeSynced(path string, data []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // Access is how this process connects: as an operator, where credentials are asked for.

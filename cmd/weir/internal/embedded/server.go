@@ -64,6 +64,9 @@ type Server struct {
 	disk     *Disk
 }
 
+// ErrNotHere says that the server inside does not run on this system.
+var ErrNotHere = errors.New("the server inside weir runs on Linux, macOS and FreeBSD only: set WEIR_NATS_URL to a nats-server")
+
 // Start runs the server and returns when it takes clients, or when ctx ends before.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	host, port, err := net.SplitHostPort(o.Listen)
@@ -262,6 +265,10 @@ func (s *Server) ReplyPrefix() string {
 		return ""
 	}
 	return gate.ReplyPrefix
+}
+
+func notWritable(err error) error {
+	return fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
 }
 
 // Shutdown stops the server and returns when its store is closed.

@@ -15,6 +15,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/witness"
 )
 
 // How long a move waits for what must show itself.
@@ -41,6 +42,20 @@ func Streams(ctx context.Context, js jetstream.JetStream) ([]*jetstream.StreamIn
 	}
 	slices.SortFunc(all, func(a, b *jetstream.StreamInfo) int { return strings.Compare(a.Config.Name, b.Config.Name) })
 	return all, nil
+}
+
+// refuseCopied fails for a data directory that is not the one in which weir was last started: the jobs of a backup may have been called
+// since, and at the other end nothing would tell any more.
+func refuseCopied(f Options) error {
+	if f.Abandon {
+		return nil
+	}
+	found, _, err := witness.ExamineDirectory(f.From)
+	if err != nil || found == nil {
+		return err
+	}
+	return cli.Refused(fmt.Errorf("%s: start weir there first, with --restored if it was put back from a backup, or with --moved if it is that of the weir which was stopped; stop it, and move then",
+		found.What))
 }
 
 // refuseRunning fails when a weir is connected to a server, or was until a moment ago.

@@ -129,6 +129,9 @@ func (m *mover) openSource(ctx context.Context, f Options, settings *config.Sett
 		if _, err := os.Stat(filepath.Join(f.From, "jetstream")); err != nil {
 			return nil, cli.NotFound(fmt.Errorf("%s is no data directory of weir: there is nothing of a nats-server in it", f.From))
 		}
+		if err := refuseCopied(f); err != nil {
+			return nil, err
+		}
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: "127.0.0.1:0", Dir: f.From, SyncAlways: true, MaxPayload: connect.MaxPayload(nil), Log: slog.New(slog.DiscardHandler),
 			Auth: embedded.Required,

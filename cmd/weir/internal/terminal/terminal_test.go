@@ -24,8 +24,15 @@ func TestCut(t *testing.T) {
 		most int
 		want string
 	}{
-		{"customer", 0, "customer"}, {"customer", 8, "customer"}, {"customer", 5, "cust…"}, {"顧客番号", 8, "顧客番号"}, {"顧客番号", 7, "顧客番…"},
-		{"顧客番号", 6, "顧客…"}, {"Zoe\u0308Zoe\u0308", 4, "Zoe\u0308…"}, {"👩‍🚀👩‍🚀", 3, "👩‍🚀…"}, {"ab", 1, "…"},
+		{"customer", 0, "customer"},
+		{"customer", 8, "customer"},
+		{"customer", 5, "cust…"},
+		{"顧客番号", 8, "顧客番号"},
+		{"顧客番号", 7, "顧客番…"},
+		{"顧客番号", 6, "顧客…"},
+		{"Zoe\u0308Zoe\u0308", 4, "Zoe\u0308…"},
+		{"👩‍🚀👩‍🚀", 3, "👩‍🚀…"},
+		{"ab", 1, "…"},
 	} {
 		if got := terminal.Cut(c.text, c.most); got != c.want || c.most > 0 && terminal.Columns(got) > c.most {
 			t.Errorf("%q in %d columns is %q, want %q", c.text, c.most, got, c.want)

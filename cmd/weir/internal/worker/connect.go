@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -58,7 +59,9 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
 			MaxClients: clients(s), Auth: serverAuth(s.NATSAuth),
 		})
-		if err != nil {
+		if errors.Is(err, embedded.ErrNotHere) {
+			return cli.Usage(err)
+		} else if err != nil {
 			return err
 		}
 		w.server = server

@@ -1,3 +1,5 @@
+//go:build unix
+
 package embedded
 
 import (
@@ -71,10 +73,6 @@ func (l *dirLock) Close() error {
 		return l.dir.Close()
 	}
 	return errors.Join(l.file.Close(), l.dir.Close())
-}
-
-func notWritable(err error) error {
-	return fmt.Errorf("data directory: %w: set WEIR_DATA_DIR to one that this user may write to", err)
 }
 
 func taken(path string) error {

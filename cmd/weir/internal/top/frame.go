@@ -1,0 +1,167 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/status"
+	"weir/dispatcher/schedule"
+)
+
+// Bounds of a frame.
+const (
+	mostBuckets = 200 // of each api
+	mostStops   = 20  // paused and held keys of each api
+)
+
+// Frame is how weir is at one time.
+type Frame struct {
+	*status.Status
+	Buckets []Bucket `json:"buckets"` // the deepest of each api, and paused ones without jobs
+	Rates   []Rates  `json:"rates"`   // of each api, in the order of APIs; empty in the first frame
+}
+
+// Bucket is a key's, as `weir keys` tells it.
+type Bucket struct {
+	API string `json:"api"`
+	schedule.KeyState
+	ComePerS *float64 `json:"come_per_s,omitempty"` // jobs, since the frame before
+}
+
+// Rates are what happened a second since the frame before.
+type Rates struct {
+	API      string  `json:"api"`
+	Come     float64 `json:"come_per_s"`
+	Called   float64 `json:"called_per_s"`
+	Throttle float64 `json:"throttled_per_s"`
+}
+
+// Source asks for frames. It is used by one goroutine.
+type Source struct {
+	c     *connect.Connection
+	api   string // only of this one; "": of all
+	spent map[string]spend.Group
+	read  time.Time // the ledger
+	last  *Frame
+}
+
+// NewSource makes a source of a connection, of one api or, with "", of all.
+func NewSource(c *connect.Connection, api string) *Source { return &Source{c: c, api: api} }
+
+// spendEvery is how often the ledger is read, spendWait for how long: of a busy day it is long.
+const (
+	spendEvery = 30 * time.Second
+	spendWait  = 5 * time.Second
+)
+
+// Next asks all replicas. It blocks for some seconds at most. What was spent stays out where the ledger could not be read in time.
+func (s *Source) Next(ctx context.Context) (*Frame, error) {
+	all, err := status.Gather(ctx, s.c, mostStops)
+	if err != nil {
+		return nil, err
+	}
+	f := &Frame{Status: all, Buckets: []Bucket{}, Rates: []Rates{}}
+	f.keepOnly(s.api)
+	if s.api != "" && len(f.APIs) == 0 && len(f.Replicas) > 0 {
+		return nil, cli.NotFound(errNoAPI(s.api))
+	}
+	s.readSpent(ctx, f)
+	for _, a := range f.APIs {
+		if g, ok := s.spent[a.API]; ok {
+			a.Spent, a.InDoubt = g.Spent, g.InDoubt
+		}
+		keys, err := control.Keys(s.c, a.API, mostBuckets)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys.Buckets {
+			f.Buckets = append(f.Buckets, Bucket{API: a.API, KeyState: k})
+		}
+		for _, k := range keys.Resting {
+			f.Buckets = append(f.Buckets, Bucket{API: a.API, KeyState: k})
+		}
+	}
+	f.since(s.last)
+	s.last = f
+	return f, nil
+}
+
+func (s *Source) readSpent(ctx context.Context, f *Frame) {
+	if time.Since(s.read) < spendEvery {
+		return
+	}
+	s.read = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, spendWait)
+	defer cancel()
+	a, err := spend.Of(ctx, s.c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, f.At), Now: f.At})
+	if err != nil {
+		return // what was read before stands
+	}
+	s.spent = map[string]spend.Group{}
+	for _, api := range f.APIs {
+		s.spent[api.API] = spend.Group{Spent: "0.00", InDoubt: "0.00"}
+		if g := a.Group(api.API); g != nil {
+			s.spent[api.API] = *g
+		}
+	}
+}
+
+// keepOnly leaves out what is of other apis.
+func (f *Frame) keepOnly(api string) {
+	if api == "" {
+		return
+	}
+	var apis []*status.API
+	for _, a := range f.APIs {
+		if a.API == api {
+			apis = append(apis, a)
+		}
+	}
+	var letters []status.Letters
+	for _, l := range f.Letters {
+		if l.API == api {
+			letters = append(letters, l)
+		}
+	}
+	f.APIs, f.Letters = apis, letters
+}
+
+// since reckons the rates from the frame before.
+func (f *Frame) since(before *Frame) {
+	if before == nil {
+		return
+	}
+	seconds := f.At.Sub(before.At).Seconds()
+	if seconds <= 0 {
+		return
+	}
+	counted := map[string]*status.API{}
+	for _, a := range before.APIs {
+		counted[a.API] = a
+	}
+	for _, a := range f.APIs {
+		was := counted[a.API]
+		if was == nil {
+			was = a
+		}
+		f.Rates = append(f.Rates, Rates{a.API, grown(was.Accepted, a.Accepted) / seconds, grown(was.Called, a.Called) / seconds, grown(was.Throttled, a.Throttled) / seconds})
+	}
+	arrived := map[[2]string]uint64{}
+	for i := range before.Buckets {
+		arrived[[2]string{before.Buckets[i].API, before.Buckets[i].Key}] = before.Buckets[i].Arrived
+	}
+	for i := range f.Buckets {
+		b := &f.Buckets[i]
+		if was, ok := arrived[[2]string{b.API, b.Key}]; ok {
+			rate := grown(was, b.Arrived) / seconds
+			b.ComePerS = &rate
+		}
+	}
+}
+
+// grown is by how much a counter has grown; one that began anew meanwhile has not.
+func grown(was, is uint64) float64 { return float64(max(was, is) - was) }

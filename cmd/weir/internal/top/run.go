@@ -1,0 +1,257 @@
+package top
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+
+	"golang.org/x/term"
+)
+
+// Options of Run.
+type Options struct {
+	In, Out    *os.File // a terminal
+	Connection *connect.Connection
+	Source     *Source
+	View       View
+	Every      time.Duration // between frames
+}
+
+// errNoAPI is of a name that no replica dispatches.
+func errNoAPI(api string) error { return fmt.Errorf("no replica dispatches an api %q", api) }
+
+// ErrPanic wraps what a part of Run panicked with.
+var ErrPanic = errors.New("weir top has a defect: please report it")
+
+// resizeEvery is how often the terminal is asked for its size: not every system tells of a change.
+const resizeEvery = 250 * time.Millisecond
+
+// Run shows frames until its user quits, ctx ends, or the terminal does. It blocks, and puts the terminal back as it was, also when it
+// panics.
+func Run(ctx context.Context, o Options) (err error) {
+	restore, err := takeTerminal(o.In, o.Out)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &screen{Options: o, frames: make(chan answer, 1), said: make(chan string, 1), failed: make(chan error, 1), wake: make(chan struct{}, 1)}
+	keys := make(chan rune)
+	s.goes(func() { s.readKeys(ctx, keys) })
+	s.goes(func() { s.ask(ctx) })
+	return s.loop(ctx, keys)
+}
+
+// answer is a frame, or why there is none.
+type answer struct {
+	frame *Frame
+	err   error
+}
+
+// screen is what Run holds.
+type screen struct {
+	Options
+	frames chan answer
+	said   chan string // what became of a word
+	failed chan error
+	wake   chan struct{} // has the next frame asked for at once
+	frame  *Frame
+	busy   bool // a word is being said
+	drawn  string
+}
+
+// goes runs a part of the screen. A panic ends Run, which puts the terminal back.
+func (s *screen) goes(part func()) {
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				s.fail(fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack()))
+			}
+		}()
+		part()
+	}()
+}
+
+func (s *screen) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // another was first
+	}
+}
+
+func (s *screen) loop(ctx context.Context, keys <-chan rune) error {
+	resize := time.NewTicker(resizeEvery)
+	defer resize.Stop()
+	for {
+		if err := s.draw(); err != nil {
+			return err
+		}
+		select {
+		case key := <-keys:
+			if word := s.View.Press(key); word.Deed == Quit {
+				return nil
+			} else if word.Deed != Nothing {
+				s.say(ctx, word)
+			}
+		case a := <-s.frames:
+			if s.View.Trouble = ""; a.err != nil {
+				s.View.Trouble = a.err.Error()
+			} else {
+				s.frame = a.frame
+			}
+		case s.View.Said = <-s.said:
+			s.busy = false
+			select {
+			case s.wake <- struct{}{}:
+			default:
+			}
+		case <-resize.C:
+		case err := <-s.failed:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ask brings frames until ctx ends.
+func (s *screen) ask(ctx context.Context) {
+	for {
+		f, err := s.Source.Next(ctx)
+		select {
+		case s.frames <- answer{f, err}:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(s.Every):
+		case <-s.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sayWait bounds how long all replicas are waited for.
+const sayWait = 30 * time.Second
+
+// say pauses or resumes, in a goroutine of its own: replicas may take seconds.
+func (s *screen) say(ctx context.Context, w Word) {
+	if s.busy {
+		s.View.Said = "one thing at a time: the last is still being put in force"
+		return
+	}
+	s.busy, s.View.Said = true, fmt.Sprintf("%s %s …", w.Deed, w.about())
+	s.goes(func() {
+		ctx, cancel := context.WithTimeout(ctx, sayWait)
+		defer cancel()
+		text := fmt.Sprintf("%s %s: done", w.Deed, w.about())
+		if err := s.tell(ctx, w); err != nil {
+			text = fmt.Sprintf("%s %s: %s", w.Deed, w.about(), visible(err.Error()))
+		}
+		select {
+		case s.said <- text:
+		case <-ctx.Done():
+		}
+	})
+}
+
+func (s *screen) tell(ctx context.Context, w Word) error {
+	o, err := control.NewOperatorCommand(ctx, s.Connection, cli.User(), w.API, w.Key)
+	if err != nil {
+		return err
+	}
+	if w.Deed == Pause {
+		return o.Pause(ctx, s.Connection, io.Discard, control.Pausing{Why: "weir top"})
+	}
+	return o.Resume(ctx, s.Connection, io.Discard)
+}
+
+// draw writes the lines in one piece, where they have changed.
+func (s *screen) draw() error {
+	width, height, err := term.GetSize(int(s.Out.Fd()))
+	if err != nil || width < 1 || height < 1 {
+		width, height = 80, 24
+	}
+	lines := s.View.Draw(s.frame, width, height)
+	text := "\x1b[H" + strings.Join(lines[:min(len(lines), height)], "\x1b[K\r\n") + "\x1b[K\x1b[J"
+	if text == s.drawn {
+		return nil
+	}
+	s.drawn = text
+	if _, err := s.Out.WriteString(text); err != nil {
+		return fmt.Errorf("write to the terminal: %w", err)
+	}
+	return nil
+}
+
+// readKeys gives keys until ctx ends or there are no more.
+func (s *screen) readKeys(ctx context.Context, keys chan<- rune) {
+	in := bufio.NewReader(s.In)
+	for {
+		key, err := readKey(in)
+		if err != nil {
+			s.fail(nil) // the terminal has gone: nobody looks any more
+			return
+		}
+		select {
+		case keys <- key:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// sequences are what terminals send for keys without a letter, behind ESC[ or ESC O.
+var sequences = map[string]rune{
+	"A": keyUp, "B": keyDown, "H": keyHome, "F": keyEnd, "5~": keyPageUp, "6~": keyPageDown, "1~": keyHome, "4~": keyEnd, "7~": keyHome, "8~": keyEnd,
+}
+
+// readKey reads one key. A terminal sends a sequence in one piece: an escape behind which nothing stands is the key Esc.
+func readKey(in *bufio.Reader) (rune, error) {
+	key, _, err := in.ReadRune()
+	if err != nil || key != keyEscape || in.Buffered() == 0 {
+		return key, err
+	}
+	if begins, err := in.ReadByte(); err != nil || begins != '[' && begins != 'O' {
+		return 0, err // Alt and a letter
+	}
+	var sequence strings.Builder
+	for in.Buffered() > 0 && sequence.Len() < 16 {
+		b, err := in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if sequence.WriteByte(b); b >= '@' {
+			break
+		}
+	}
+	return sequences[sequence.String()], nil
+}
+
+// takeTerminal has keys come one by one and gives weir a screen of its own; restore puts both back.
+func takeTerminal(in, out *os.File) (restore func(), err error) {
+	was, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("weir top needs a terminal to read from: %w", err)
+	}
+	if _, err := out.WriteString("\x1b[?1049h\x1b[?25l"); err != nil {
+		_ = term.Restore(int(in.Fd()), was)
+		return nil, fmt.Errorf("write to the terminal: %w", err)
+	}
+	return func() {
+		_, _ = out.WriteString("\x1b[0m\x1b[?25h\x1b[?1049l") // it has gone, or takes it
+		_ = term.Restore(int(in.Fd()), was)
+	}, nil
+}

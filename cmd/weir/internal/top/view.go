@@ -1,0 +1,237 @@
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Order is how buckets are sorted.
+type Order string
+
+// The orders.
+const (
+	ByDepth Order = "depth"
+	ByLevel Order = "level" // how full they are
+	ByEmpty Order = "empty" // how long until they are
+	ByCome  Order = "in"    // how many jobs come
+	ByKey   Order = "key"
+)
+
+// Orders are all of them, in the order in which the key s goes through them.
+func Orders() []Order { return []Order{ByDepth, ByLevel, ByEmpty, ByCome, ByKey} }
+
+// View is what the user has chosen to see. Its zero value sorts by depth and shows all.
+type View struct {
+	Order    Order
+	Filter   string // only keys and apis that hold it
+	Color    bool
+	selected place
+	typing   bool    // the filter
+	asked    *Word   // waits for y or n
+	Said     string  // of the last thing that was done, for one line
+	Trouble  string  // why the frame is old; "": it is not
+	shown    []place // buckets, as they were drawn last
+}
+
+// place is a bucket among all.
+type place struct{ api, key string }
+
+// Deed is what a key asks for beside a change of the view: a closed set.
+type Deed string
+
+// The deeds.
+const (
+	Nothing Deed = ""
+	Quit    Deed = "quit"
+	Pause   Deed = "pause"
+	Resume  Deed = "resume"
+)
+
+// Word is a deed and what it is about.
+type Word struct {
+	Deed     Deed
+	API, Key string // Key "": the whole api
+}
+
+// about names what a word is about.
+func (w *Word) about() string {
+	if w.Key == "" {
+		return "all of " + visible(w.API)
+	}
+	return visible(w.API) + "/" + visible(w.Key)
+}
+
+// The keys that are no letters, as Keys reads them.
+const (
+	keyUp = rune(0xe000 + iota) // of the private use area: nobody types them
+	keyDown
+	keyPageUp
+	keyPageDown
+	keyHome
+	keyEnd
+	keyEnter  = '\r'
+	keyEscape = '\x1b'
+	keyErase  = '\x7f'
+	keyBreak  = '\x03' // Ctrl-C
+)
+
+// mostFilter bounds what can be typed.
+const mostFilter = 128
+
+// Press takes a key and returns what is to be done.
+func (v *View) Press(key rune) Word {
+	v.Said = ""
+	switch {
+	case key == keyBreak:
+		return Word{Deed: Quit}
+	case v.asked != nil:
+		asked := *v.asked
+		v.asked = nil
+		if key == 'y' || key == 'Y' {
+			return asked
+		}
+		v.Said = "nothing was changed"
+	case v.typing:
+		v.typed(key)
+	default:
+		return v.command(key)
+	}
+	return Word{}
+}
+
+func (v *View) typed(key rune) {
+	switch {
+	case key == keyEnter:
+		v.typing = false
+	case key == keyEscape:
+		v.typing, v.Filter = false, ""
+	case key == keyErase || key == '\b':
+		_, size := utf8.DecodeLastRuneInString(v.Filter)
+		v.Filter = v.Filter[:len(v.Filter)-size]
+	case unicode.IsPrint(key) && len(v.Filter) < mostFilter:
+		v.Filter += string(key)
+	}
+}
+
+func (v *View) command(key rune) Word {
+	switch key {
+	case 'q', 'Q':
+		return Word{Deed: Quit}
+	case 's':
+		v.Order = next(Orders(), v.order(), 1)
+	case 'S':
+		v.Order = next(Orders(), v.order(), -1)
+	case '/':
+		v.typing = true
+	case keyEscape:
+		v.Filter = ""
+	case 'p':
+		v.ask(Pause, v.selected.key)
+	case 'P':
+		v.ask(Pause, "")
+	case 'r':
+		v.ask(Resume, v.selected.key)
+	case 'R':
+		v.ask(Resume, "")
+	default:
+		v.move(key)
+	}
+	return Word{}
+}
+
+// ask has a deed confirmed.
+func (v *View) ask(deed Deed, key string) {
+	if v.selected.api == "" {
+		v.Said = "no bucket is selected"
+		return
+	}
+	v.asked = &Word{deed, v.selected.api, key}
+}
+
+func (v *View) move(key rune) {
+	if len(v.shown) == 0 {
+		return
+	}
+	at := slices.Index(v.shown, v.selected)
+	switch key {
+	case keyUp, 'k':
+		at--
+	case keyDown, 'j':
+		at++
+	case keyPageUp:
+		at -= 10
+	case keyPageDown:
+		at += 10
+	case keyHome, 'g':
+		at = 0
+	case keyEnd, 'G':
+		at = len(v.shown) - 1
+	default:
+		return
+	}
+	v.selected = v.shown[min(max(at, 0), len(v.shown)-1)]
+}
+
+func (v *View) order() Order { return cmp.Or(v.Order, ByDepth) }
+
+func next[T comparable](all []T, of T, by int) T {
+	return all[(max(0, slices.Index(all, of))+by+len(all))%len(all)]
+}
+
+// choose are the buckets of a frame that the view shows, in its order. The selected one goes with the first that is shown where it is
+// gone.
+func (v *View) choose(f *Frame) []*Bucket {
+	var chosen []*Bucket
+	for i := range f.Buckets {
+		if b := &f.Buckets[i]; strings.Contains(b.Key, v.Filter) || strings.Contains(b.API, v.Filter) {
+			chosen = append(chosen, b)
+		}
+	}
+	slices.SortStableFunc(chosen, func(a, b *Bucket) int {
+		by := 0
+		switch v.order() {
+		case ByLevel:
+			by = cmp.Compare(b.level(), a.level())
+		case ByEmpty:
+			by = cmp.Compare(b.wait(), a.wait())
+		case ByCome:
+			by = cmp.Compare(b.come(), a.come())
+		case ByDepth:
+			by = cmp.Compare(b.Depth, a.Depth)
+		case ByKey:
+		}
+		return cmp.Or(by, cmp.Compare(a.Key, b.Key), cmp.Compare(a.API, b.API))
+	})
+	v.shown = v.shown[:0]
+	for _, b := range chosen {
+		v.shown = append(v.shown, place{b.API, b.Key})
+	}
+	if !slices.Contains(v.shown, v.selected) {
+		v.selected = place{}
+		if len(v.shown) > 0 {
+			v.selected = v.shown[0]
+		}
+	}
+	return chosen
+}
+
+// level is how full a bucket is, from 0 on; more than 1 where its capacity was lowered.
+func (b *Bucket) level() float64 { return float64(b.Depth) / float64(max(1, b.Capacity)) }
+
+// wait is until it is empty; that of one of which nobody can say is the longest.
+func (b *Bucket) wait() int64 {
+	if b.WaitMS < 0 {
+		return 1<<63 - 1
+	}
+	return b.WaitMS
+}
+
+func (b *Bucket) come() float64 {
+	if b.ComePerS == nil {
+		return 0
+	}
+	return *b.ComePerS
+}

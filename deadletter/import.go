@@ -1,0 +1,262 @@
+package deadletter
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"weir/bucket/stream"
+	"weir/ingest"
+)
+
+// A letter that was exported can be stored again, on the same server or on another: as a letter, never as a job. It is the same to the
+// byte: subject, headers, body. What a stream gives by itself it cannot be told: a number, a time, and whether it knows the message id. So
+// the message carries an id of its own and, in HeaderImported, the time and the id that were the letter's. Whoever reads letters sees those.
+
+// HeaderImported tells of a letter that was imported when it was stored first, and under which message id. Readers never see it.
+const HeaderImported = "Weir-Dead-Imported"
+
+// importPrefix begins the message ids of imported letters.
+const importPrefix = "import."
+
+// Copy is a letter as it was exported.
+type Copy struct {
+	Stored  time.Time
+	Subject string
+	Header  nats.Header
+	Body    []byte
+}
+
+// FirstStored is when a letter was stored first: by the server's clock or, of one that was imported, by that of the server it came from.
+func (k *Kept) FirstStored() time.Time {
+	if !k.Imported.IsZero() && k.Imported.Before(k.Stored) {
+		return k.Imported
+	}
+	return k.Stored
+}
+
+// unfold gives the headers of a letter as they were before it was imported, and when it was stored then; zero: it was not imported.
+func unfold(h nats.Header) (nats.Header, time.Time) {
+	stamp, id, _ := strings.Cut(h.Get(HeaderImported), " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil || !strings.HasPrefix(h.Get(ingest.HeaderMsgID), importPrefix) {
+		return h, time.Time{}
+	}
+	h = maps.Clone(h)
+	delete(h, HeaderImported)
+	delete(h, ingest.HeaderMsgID)
+	if id != "" {
+		h[ingest.HeaderMsgID] = []string{id}
+	}
+	return h, at
+}
+
+// copyID is what tells letters apart, wherever they stand: 16 bytes, so that many fit into memory.
+type copyID [16]byte
+
+// identifyCopy is made of all but the body, of which only the size counts: of two letters with the same headers that were stored in the same
+// nanosecond.
+func identifyCopy(stored time.Time, subject string, h nats.Header, size int) (id copyID) {
+	sum := sha256.New()
+	part := func(text string) {
+		_ = binary.Write(sum, binary.BigEndian, uint64(len(text))) // a hash takes all
+		_, _ = io.WriteString(sum, text)
+	}
+	part(strconv.FormatInt(stored.UnixNano(), 10))
+	part(subject)
+	part(strconv.Itoa(size))
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if name == headerSize {
+			continue
+		}
+		part(name)
+		part(strconv.Itoa(len(h[name])))
+		for _, value := range h[name] {
+			part(value)
+		}
+	}
+	copy(id[:], sum.Sum(nil))
+	return id
+}
+
+// Check says why a copy cannot be stored as it is.
+func (c *Copy) Check() error {
+	tokens := strings.Split(c.Subject, ".")
+	if len(tokens) != 5 || tokens[0] != "weir" || tokens[1] != "dead" || !slices.Contains(Reasons(), Reason(tokens[3])) {
+		return fmt.Errorf("subject %q is not weir.dead.<api>.<reason>.<key>", c.Subject)
+	}
+	for _, token := range []string{tokens[2], tokens[4]} {
+		if _, err := ingest.ParseToken(token); err != nil {
+			return fmt.Errorf("subject %q: %w", c.Subject, err)
+		}
+	}
+	if c.Stored.IsZero() {
+		return errors.New("it does not say when it was stored")
+	}
+	for name, values := range c.Header {
+		if name == HeaderImported || len(c.Header[ingest.HeaderMsgID]) > 1 {
+			return fmt.Errorf("header %s cannot be that of an exported letter", name)
+		}
+		if name == "" || strings.ContainsAny(name, ": \t\r\n") {
+			return fmt.Errorf("%q is no name of a header", name)
+		}
+		if strings.HasPrefix(strings.ToLower(name), "nats-") && name != ingest.HeaderMsgID {
+			return fmt.Errorf("header %s is an order to the server, not a letter's", name)
+		}
+		for _, value := range values {
+			if strings.ContainsAny(value, "\r\n") || textproto.TrimString(value) != value {
+				return fmt.Errorf("header %s has a value that no message can carry", name)
+			}
+		}
+	}
+	return nil
+}
+
+// message is the copy on its way into the stream.
+func (c *Copy) message(id string) *nats.Msg {
+	h := maps.Clone(c.Header)
+	if h == nil {
+		h = nats.Header{}
+	}
+	h[HeaderImported] = []string{textproto.TrimString(c.Stored.UTC().Format(time.RFC3339Nano) + " " + c.Header.Get(ingest.HeaderMsgID))}
+	h[ingest.HeaderMsgID] = []string{id}
+	return &nats.Msg{Subject: c.Subject, Header: h, Data: c.Body}
+}
+
+// Bounds of an import.
+const (
+	importAtOnce = 256       // letters on their way
+	mostImported = 5_000_000 // letters that are told apart, 16 bytes and a place in a map each
+)
+
+// Import is letters on their way into the stream. It is used by one goroutine.
+type Import struct {
+	browser *Browser
+	known   map[copyID]struct{}
+	waiting []sentCopy
+
+	Stored int // so far
+	Known  int // that were there already
+}
+
+type sentCopy struct {
+	copy Copy
+	ack  jetstream.PubAckFuture
+}
+
+// NewImport reads which letters are there. It blocks until all are read.
+func (b *Browser) NewImport(ctx context.Context) (*Import, error) {
+	i := &Import{browser: b, known: map[copyID]struct{}{}}
+	scope, err := b.Scope(ctx, Selection{})
+	if err != nil {
+		return nil, err
+	}
+	walk := scope.Walk(HeadersOnly)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return i, err
+		}
+		for at := range chunk {
+			k := &chunk[at]
+			stored := k.Stored
+			if !k.Imported.IsZero() {
+				stored = k.Imported
+			}
+			if err := i.note(identifyCopy(stored, k.Published, k.Header, k.Size)); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func (i *Import) note(id copyID) error {
+	if len(i.known) >= mostImported {
+		return fmt.Errorf("there are more than %d letters", mostImported)
+	}
+	i.known[id] = struct{}{}
+	return nil
+}
+
+// Add stores one letter, unless it is there. It may return before the stream has it; Flush waits. It fails where the letter is none, or an
+// earlier one could not be stored.
+func (i *Import) Add(ctx context.Context, c Copy) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	id := identifyCopy(c.Stored, c.Subject, c.Header, len(c.Body))
+	if _, known := i.known[id]; known {
+		i.Known++
+		return nil
+	}
+	if err := i.note(id); err != nil {
+		return err
+	}
+	ack, err := i.browser.js.PublishMsgAsync(c.message(fmt.Sprintf("%s%x", importPrefix, id)))
+	if err != nil {
+		return fmt.Errorf("store a letter: %w", err)
+	}
+	if i.waiting = append(i.waiting, sentCopy{c, ack}); len(i.waiting) >= importAtOnce {
+		return i.settle(ctx)
+	}
+	return nil
+}
+
+// Flush waits until all letters are stored.
+func (i *Import) Flush(ctx context.Context) error {
+	for len(i.waiting) > 0 {
+		if err := i.settle(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle waits for the oldest letter on its way.
+func (i *Import) settle(ctx context.Context) error {
+	sent := i.waiting[0]
+	i.waiting = i.waiting[1:]
+	select {
+	case ack := <-sent.ack.Ok():
+		if !ack.Duplicate {
+			i.Stored++
+			return nil
+		}
+		return i.again(ctx, sent.copy, ack.Sequence)
+	case err := <-sent.ack.Err():
+		return fmt.Errorf("store a letter: %w", err)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// again stores a letter whose id the stream knows, unless it has the letter: it may have been purged since it was imported.
+func (i *Import) again(ctx context.Context, c Copy, seq uint64) error {
+	there, err := i.browser.Get(ctx, seq)
+	switch {
+	case err == nil && there.Published == c.Subject:
+		i.Known++
+		return nil
+	case err != nil && !errors.Is(err, ErrNoLetter):
+		return err
+	}
+	waiting, cancel := context.WithTimeout(ctx, stream.AnswerWait)
+	defer cancel()
+	if _, err := i.browser.js.PublishMsg(waiting, c.message(importPrefix+nuid.Next())); err != nil {
+		return fmt.Errorf("store a letter: %w", err)
+	}
+	i.Stored++
+	return nil
+}
