@@ -61,6 +61,16 @@ func TestDeepest(t *testing.T) {
 			t.Errorf("chose %v, want %v", got, want)
 		}
 	}
+	var paged []KeyPlace
+	for wanted := (KeysWanted{Limit: 30}); len(paged) < limit; wanted.After = &paged[len(paged)-1] {
+		paged = append(paged, w.deepestKeys(wanted)...)
+	}
+	if !slices.Equal(paged[:limit], want) {
+		t.Errorf("pages hold %v, want %v", paged[:limit], want)
+	}
+	if got := w.deepestKeys(KeysWanted{Limit: limit, Match: "k4999"}); len(got) != 11 { // itself, and what it begins
+		t.Errorf("%d keys contain k4999, want 11: %v", len(got), got)
+	}
 	close(stop)
 	await.Return(t, "the end of the changes", changing.Wait)
 	t.Logf("the lock was waited for at most %s", longest)

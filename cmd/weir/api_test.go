@@ -284,10 +284,14 @@ func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 func TestHTTPAnswersAsCommandsDo(t *testing.T) {
 	r := overHTTP(t)
 	for _, c := range []struct{ path, list, command string }{
-		{"/api/v1/dead", "letters", "dead ls --json"}, {"/api/v1/dead/stats", "causes", "dead stats --json"},
-		{"/api/v1/config", "", "config show --json"}, {"/api/v1/config/history", "versions", "config history --json"},
-		{"/api/v1/version", "", "version --json"}, {"/api/v1/jobs/done?api=a&key=one", "", "job done --api a --key one --json"},
-		{"/api/v1/results", "results", "results ls --json"}, {"/api/v1/apis/a/keys", "keys", "keys a --json"},
+		{"/api/v1/dead", "letters", "dead ls --json"},
+		{"/api/v1/dead/stats", "causes", "dead stats --json"},
+		{"/api/v1/config", "", "config show --json"},
+		{"/api/v1/config/history", "versions", "config history --json"},
+		{"/api/v1/version", "", "version --json"},
+		{"/api/v1/jobs/done?api=a&key=one", "", "job done --api a --key one --json"},
+		{"/api/v1/results", "results", "results ls --json"},
+		{"/api/v1/apis/a/keys", "keys", "keys a --json"},
 		{"/api/v1/spend?by=key", "", "spend --by key --json"},
 	} {
 		r.eventually(c.path+" to answer as weir "+c.command+" prints", func() bool { // levels are looked at once a second

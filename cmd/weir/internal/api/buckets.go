@@ -36,7 +36,8 @@ func bucketRoutes() []route {
 			method: "GET", path: "/apis/{api}/keys", name: "listKeys", role: console.Viewer, answer: keyList{}, atOnce: 2 * readsAtOnce,
 			summary: "An api's buckets that hold unfinished jobs, the deepest first (weir keys). Depths change between two pages: a key may be on both, or on neither",
 			query: []parameter{
-				keysLimit, {name: "after", summary: "next of the page before", kind: text},
+				keysLimit,
+				{name: "after", summary: "next of the page before", kind: text},
 				{name: "match", summary: "only keys that contain this", kind: text},
 			},
 			serve: (*API).listKeys,

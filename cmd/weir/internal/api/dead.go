@@ -33,7 +33,9 @@ func choosing(more ...parameter) []parameter {
 		reason.words = append(reason.words, string(r))
 	}
 	return append([]parameter{
-		{name: "api", summary: "only of this api; _ for jobs of unknown apis", kind: text}, {name: "key", summary: "only of this key", kind: text}, reason, since,
+		{name: "api", summary: "only of this api; _ for jobs of unknown apis", kind: text},
+		{name: "key", summary: "only of this key", kind: text},
+		reason, since,
 		{name: "until", summary: "only before this time, or until this long ago", kind: instant},
 		{name: "status", summary: "only with this last answer, as in 503 or 5xx; 0 for none", kind: text},
 		{name: "job", summary: "only of the job with this id; all letters are looked through for it", kind: text},

@@ -60,7 +60,7 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) {
 	g := &KeyList{Partitions: 1, Missing: 1}
 	owned, failed := 0, error(nil)
-	question := inquiry{Limit: q.Limit, After: q.After, Match: q.Match}
+	question := inquiry(q)
 	err := askFor(c, keysSubject+api, marshal(question), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
 		var a keysAnswer
 		switch {
