@@ -11,7 +11,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool natscli helm build torture bench clean cc
+.PHONY: help run test cross vet notice tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build torture bench clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -65,13 +65,13 @@ tidy: ## tidy the go.mod of each module
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool chromium cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
-slowdisk: redis promtool $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
+slowdisk: redis promtool chromium $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
 	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 30m $(or $(PACKAGES),./...)
 
@@ -140,6 +140,12 @@ promtool: # the alerts are tested by Prometheus' own tool
 	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends prometheus) >/dev/null \
 	  || sudo apt-get install -y --no-install-recommends prometheus; \
 	  else echo "install prometheus, for its promtool, to run the tests"; exit 1; fi; }
+
+chromium: # the console is tested in a real browser
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { \
+	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends chromium) >/dev/null \
+	  || sudo apt-get install -y --no-install-recommends chromium; \
+	  else echo "install Chromium to run the tests of the console"; exit 1; fi; }
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
 	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture

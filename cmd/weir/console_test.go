@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,5 +162,39 @@ func TestConsoleObeysNothingStored(t *testing.T) {
 		if eval[bool](b, `document.body.dataset.hit !== undefined || document.querySelector("main img, main script, main iframe") !== null`) {
 			t.Errorf("%s obeys what was stored", path)
 		}
+	}
+}
+
+// TestConsoleLogin: who shows no token sees nothing but the login, a wrong one says so, a viewer sees everything and is offered nothing that
+// changes something, and whoever logs out is out.
+func TestConsoleLogin(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "viewer")
+	writeFile(t, file, "a-viewer-of-weir")
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  pay: {url: %s, bucket: {rate: 4/s, capacity: 6}}
+http: {tokens: {ann: {role: viewer, token: "${file:`+file+`}"}}}
+`)
+	r.submit("weir.jobs.nobody.a", nil, nil)
+	b := newBrowser(t, r.worker.HTTPAddr())
+	b.open("/letters")
+	b.wait("the login", `document.querySelector("#token") && document.querySelector("nav") === null`)
+	b.click("#token")
+	b.press("nobodys-token-0123\r")
+	b.wait("what is wrong", `document.querySelector("[role=alert].told")?.innerText.includes("Nobody has this token")`)
+	eval[any](b, `document.querySelector("#token").select(), null`)
+	b.press("a-viewer-of-weir\r")
+	b.wait("the page that was asked for", `document.querySelectorAll("tbody tr").length === 1 && document.querySelector("footer time")`)
+	for _, path := range []string{"/letters", "/", "/letter?seq=1", "/configuration"} {
+		b.visit(path)
+		b.wait(path, `document.querySelector("main h1") && !document.querySelector("main").innerText.includes("Asking for")`)
+		if offered := eval[[]string](b, `[...document.querySelectorAll("main button")].map((b) => b.textContent).filter((b) => /Pause|Redrive|Purge|Reveal|Roll back/.test(b))`); len(offered) > 0 {
+			t.Errorf("%s offers a viewer %v", path, offered)
+		}
+	}
+	eval[any](b, `[...document.querySelectorAll(".tools button")].find((b) => b.textContent === "Log out").click(), null`)
+	b.wait("the login again", `document.querySelector("#token") && document.querySelector("nav") === null`)
+	if b.text("#token") != "" || eval[string](b, `document.querySelector("#token").value`) != "" {
+		t.Error("the token stands in the field still")
 	}
 }

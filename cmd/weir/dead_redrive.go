@@ -137,7 +137,7 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 	}
 	f.bar = cli.NewProgressBar(cmd.ErrOrStderr(), "redriven", 0)
 	o := deadletter.RedriveOptions{
-		Conn: c.Conn, Browser: b, Terms: termsOf(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
+		Conn: c.Conn, Browser: b, Terms: worker.RedriveTerms(current), Calls: tracesOf(c), Rate: *f.every, Edit: f.edit,
 		Valid: func() bool { return right != nil && right.Valid() },
 		Told:  func(t *deadletter.Tally) { f.bar.Show(t.Done()) },
 	}
@@ -163,19 +163,6 @@ func (f *redriveFlags) plan(ctx context.Context, cmd *cobra.Command, c *connect.
 		return r, plan, nil // the tally says as much
 	}
 	return r, plan, f.printPlan(cmd, plan)
-}
-
-// termsOf looks up what a redrive must know of an api.
-func termsOf(current *config.Config) func(api string) (deadletter.Terms, bool) {
-	return func(name string) (deadletter.Terms, bool) {
-		api, ok := current.API(name)
-		if !ok {
-			return deadletter.Terms{}, false
-		}
-		return deadletter.Terms{
-			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: worker.DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
-		}, true
-	}
 }
 
 // tracesOf reads calls from a server's ledger.

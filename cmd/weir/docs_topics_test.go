@@ -443,7 +443,11 @@ func TestDocsOfEvents(t *testing.T) {
 	}
 	sameNames(t, "events", valuesOf(t, "EventType", "deadletter"), named)
 	sameNames(t, "events", jsonNames(declared(t, "message", "deadletter", func(f *ast.FuncDecl) bool {
-		return f.Recv != nil && f.Recv.List[0].Type.(*ast.Ident).Name == "Event"
+		if f.Recv == nil {
+			return false
+		}
+		of, ok := f.Recv.List[0].Type.(*ast.Ident)
+		return ok && of.Name == "Event"
 	})), namedIn(tableRows(t, "events", "field")))
 }
 

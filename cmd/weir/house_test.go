@@ -132,7 +132,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/console/", "cmd/weir/internal/help/"},
+		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
 		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
@@ -159,6 +159,16 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 			t.Errorf("nobody imports %s any more: mend this test", used)
 		}
 	}
+}
+
+// TestOneFileDrivesTheBrowser: of what drives Chromium only the tests know, and of them those of the console.
+func TestOneFileDrivesTheBrowser(t *testing.T) {
+	homes := []string{"cmd/weir/browser_test.go", "cmd/weir/console_test.go"}
+	eachImport(t, func(file, path string) {
+		if strings.HasPrefix(path, "github.com/chromedp/") && !slices.Contains(homes, file) {
+			t.Errorf("%s imports %s, whose home is %v", file, path, homes)
+		}
+	})
 }
 
 // TestTortureIsNotShipped: what spoils networks and orders deaths is in weir-torture, and in nothing that users run.

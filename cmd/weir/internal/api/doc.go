@@ -6,6 +6,7 @@
 //	buckets.go    an api's keys, one bucket
 //	jobs.go       what became of a job; results
 //	dead.go       dead letters: listed, counted, one of them
+//	redrives.go   redrives: planned, begun, looked at, stopped, resumed
 //	events.go     events that are kept
 //	config.go     the configuration: in force, before, compared
 //	words.go      what operators say: pause, resume, cancel, reveal, reconcile, purge, check, apply, roll back

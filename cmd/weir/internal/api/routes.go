@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
 
 	"golang.org/x/sync/singleflight"
 )
@@ -21,8 +22,10 @@ type Options struct {
 	Connection *connect.Connection
 	Config     func() *config.Config      // in force here
 	Scope      func() *config.SecretScope // of what a configuration may refer to here
-	Settings   *config.Settings
-	Log        *slog.Logger
+	// Terms are what a redrive must know of the apis in force.
+	Terms    func() func(api string) (deadletter.Terms, bool)
+	Settings *config.Settings
+	Log      *slog.Logger
 }
 
 // API answers requests. It is safe for concurrent use. Close it when nobody asks any more.
@@ -77,7 +80,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
 		all = append(all, part...)
 	}
 	return all

@@ -216,7 +216,7 @@ func (a *API) serveStream(w http.ResponseWriter, r *request) {
 	if !s.send(fmt.Sprintf("retry: %d\n\n", comeBack.Milliseconds())) {
 		return
 	}
-	if after > 0 && !a.tellMissed(r.Context(), &s) {
+	if r.Header.Get("Last-Event-ID") != "" && !a.tellMissed(r.Context(), &s) {
 		return
 	}
 	s.tellAll(r.Context(), l)

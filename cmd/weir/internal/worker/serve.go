@@ -175,7 +175,8 @@ func (w *Worker) answerHTTP() error {
 	}
 	asked := api.New(api.Options{
 		Connection: &connect.Connection{Conn: nc, JetStream: js, At: at, Denied: denied},
-		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load, Settings: w.settings, Log: w.log.With("component", "api"),
+		Config:     w.follower.inForce.Load, Scope: w.follower.scope.Load,
+		Terms: func() func(string) (deadletter.Terms, bool) { return RedriveTerms(w.follower.inForce.Load()) }, Settings: w.settings, Log: w.log.With("component", "api"),
 	})
 	w.onStop("api", asked.Close)
 	w.http.Add(asked.Routes()...)

@@ -242,11 +242,15 @@ type Parts struct {
 	Levels     *limitstate.Levels
 	Foreign    *foreign.Watch
 	Denied     *connect.Denials // what the server refused
+	Routes     []console.Route  // the ways in over HTTP
 }
 
 // Parts gives them.
 func (w *Worker) Parts() Parts {
 	p := Parts{Dispatcher: w.dispatch, Levels: &w.levels, Foreign: w.foreign, Denied: &w.denied}
+	if w.http != nil {
+		p.Routes = w.http.Routes()
+	}
 	for _, a := range w.opened {
 		p.Queues = append(p.Queues, a.queue)
 	}

@@ -30,6 +30,8 @@ const app = {
   history,
 };
 
+const gap = 10_000; // milliseconds without a snapshot after which the past is asked for anew
+
 let due = false, page = null, stream = null;
 
 function draw() {
@@ -66,6 +68,7 @@ function moved({ back }) {
 }
 
 function take(snapshot) {
+  if (app.newest && Date.parse(snapshot.at) - Date.parse(app.newest.at) > gap) app.past = new Past();
   app.newest = snapshot;
   app.past.take(snapshot);
   if (app.frozen) return;
@@ -80,6 +83,7 @@ function take(snapshot) {
 function turn(state) {
   if (app.live === "live" && state !== "live") announce("Live updates have stopped; trying again", { urgent: true });
   if (app.live !== "live" && state === "live" && app.snapshot) announce("Live updates go on");
+  if (state !== "live") app.asked.clear(); // what was missed meanwhile weir has kept
   app.live = state;
   if (state === "ended") know();
   draw();

@@ -71,34 +71,41 @@ const name = (api, key) => JSON.stringify(key === undefined ? [api] : [api, key]
  */
 export function slots(line, now, while_ = span, parts = 90) {
   const width = while_ / parts;
+  const begin = Math.floor(now / width) * width + width - while_; // parts stay where they are as time goes on
   const all = Array.from({ length: parts }, () => null);
-  const begin = Math.floor((now - while_) / width) * width + width;
   for (let i = 1; i < line.length; i++) {
-    const a = line[i - 1], b = line[i];
-    const at = Math.floor((b.at - begin) / width);
-    const passed = (b.at - a.at) / 1000;
-    if (at < 0 || at >= parts || passed <= 0 || passed > 60) continue;
-    const grown = (what) => (b[what] === null || a[what] === null ? 0 : b[what] >= a[what] ? b[what] - a[what] : b[what]);
-    const came = grown("came");
-    const left = b.left === null ? Math.max(0, came - (b.level - a.level)) : grown("left");
-    const slot = (all[at] ??= { at: begin + at * width, level: 0, seconds: 0, came: 0, left: 0, refused: 0 });
-    slot.level = b.level;
-    slot.seconds += passed;
-    slot.came += came;
-    slot.left += left;
-    slot.refused += grown("refused");
+    const at = Math.floor((line[i].at - begin) / width);
+    if (at < 0 || at >= parts || line[i].at - line[i - 1].at > longest) continue;
+    add((all[at] ??= nothing(begin + at * width)), line[i - 1], line[i]);
   }
-  for (const slot of all) {
-    if (!slot) continue;
-    for (const what of ["came", "left", "refused"]) slot[what] /= slot.seconds;
-  }
+  for (const slot of all) if (slot) perSecond(slot);
   return all;
 }
 
-/** pace is what came, left and was refused in a second, over the last seconds. */
-export function pace(line, seconds = 10) {
+/** pace is what came, left and was refused in a second, over the last while; null where that is not known. */
+export function pace(line, while_ = 10_000) {
   if (line.length < 2) return null;
-  const last = line.at(-1);
-  const [slot] = slots(line.filter((s) => s.at >= last.at - seconds * 1000 - 500), last.at + 1, seconds * 1000 + 1000, 1);
-  return slot;
+  const sum = nothing(0), since = line.at(-1).at - while_;
+  for (let i = line.length - 1; i > 0 && line[i - 1].at >= since && line[i].at - line[i - 1].at <= longest; i--) add(sum, line[i - 1], line[i]);
+  return sum.seconds > 0 ? perSecond(sum) : null;
+}
+
+const longest = 60_000; // milliseconds between two samples: beyond that nobody knows when something was
+
+const nothing = (at) => ({ at, level: 0, seconds: 0, came: 0, left: 0, refused: 0 });
+
+// add puts what happened between two samples to a sum. What has become less has begun anew: all of it is new then.
+function add(sum, a, b) {
+  const grown = (what) => (b[what] === null || a[what] === null ? 0 : b[what] >= a[what] ? b[what] - a[what] : b[what]);
+  const came = grown("came");
+  sum.level = b.level;
+  sum.seconds += (b.at - a.at) / 1000;
+  sum.came += came;
+  sum.left += b.left === null ? Math.max(0, came - (b.level - a.level)) : grown("left");
+  sum.refused += grown("refused");
+}
+
+function perSecond(sum) {
+  for (const what of ["came", "left", "refused"]) sum[what] /= sum.seconds;
+  return sum;
 }

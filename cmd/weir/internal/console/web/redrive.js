@@ -26,13 +26,17 @@ const skips = {
   no_body: "whose body was too large to keep: their producer must send them again",
   no_api: "of apis that are not configured: configure the api again, or purge them",
   no_key: "without a key: their producer must send them again",
-  foreign: "that weir did not write",
+  not_a_letter: "that weir did not write",
 };
 
-async function redrive(app, picked, title) {
-  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, why: "", plan: null, error: null, count: "", asked: 0 };
+/** redriveEdited redrives one letter with another body. text is the one that it has. */
+export const redriveEdited = (app, l, text) => h("button", { type: "button", on: { click: () => redrive(app, { seqs: [l.seq] }, `Edit and redrive letter ${l.seq}`, text) } }, "Edit and redrive …");
+
+async function redrive(app, picked, title, text) {
+  const state = { rate: usualRate, include_unknown: false, drop_deadline: false, why: "", body: text, plan: null, error: null, count: "", asked: 0 };
   let begun = null;
   const wants = () => ({ ...asWords(picked), rate: state.rate, include_unknown: state.include_unknown, drop_deadline: state.drop_deadline });
+  const order = () => ({ ...wants(), ...(state.why ? { why: state.why } : {}), ...(text === undefined ? {} : { edit: { body: state.body } }) });
   const think = async (draw) => {
     const turn = ++state.asked;
     state.plan = state.error = null;
@@ -56,6 +60,7 @@ async function redrive(app, picked, title) {
         queueMicrotask(() => think(draw));
       }
       return [
+        text !== undefined && h("div.field", {}, h("label", { for: "plan-body" }, "The body that is handed in"), h("textarea", { id: "plan-body", value: s.body, spellcheck: "false", on: { input: (e) => { s.body = e.target.value; } } })),
         s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? planned(app, s.plan) : h("p.quiet", { role: "status" }, "Looking at the letters …"),
         h("div.filters", {},
           h("div.field", { class: "narrow" }, h("label", { for: "plan-rate" }, "At most"), h("input", { id: "plan-rate", value: s.rate, pattern: "[0-9]+/[0-9a-z]+", on: { change: (e) => { s.rate = e.target.value.trim() || usualRate; think(draw); } } })),
@@ -67,12 +72,12 @@ async function redrive(app, picked, title) {
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "plan-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "plan-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),
       ];
     },
-    act: async (s) => { begun = await post("redrives", s.why ? { ...wants(), why: s.why } : wants()); },
+    act: async () => { begun = await post("redrives", order()); },
   });
   if (!done) return;
   announce("The redrive has begun");
   app.answers.again("dead");
-  go(link("/redrives", { id: begun?.id ?? begun?.name }));
+  go(link("/redrives", { id: begun.name }));
 }
 
 function planned(app, p) {

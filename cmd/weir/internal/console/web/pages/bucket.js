@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { brief, clock, count, perSecond, rate, timeOfDay } from "../format.js";
+import { brief, count, perSecond, rate, timeOfDay } from "../format.js";
 import { pace, slots } from "../past.js";
 import { flow, legend } from "../flow.js";
 import { vessel } from "../vessel.js";

@@ -3,7 +3,7 @@ import { change, go, link } from "../route.js";
 import { count, things } from "../format.js";
 import { list } from "../ask.js";
 import { bucketTable } from "../buckettable.js";
-import { empty, failed, waits, command, quoted } from "../said.js";
+import { empty, failed, waits, command } from "../said.js";
 import { pauseButton } from "../pause.js";
 import { stateOf } from "./overview.js";
 import { filterField, sorted, sortHead } from "../table.js";

@@ -6,7 +6,7 @@ import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
 
 const types = ["throttled", "dead", "held", "resumed", "budget", "config", "redriven", "purged", "revealed", "unhealthy", "healthy"];
-const most = 200;
+const most = 100;
 
 /** events are what weir has told lately. */
 export const events = {

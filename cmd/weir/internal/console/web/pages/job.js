@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
 import { go, link } from "../route.js";
-import { brief, bytes, clock, count, price, timeOfDay } from "../format.js";
+import { brief, clock, count, price } from "../format.js";
 import { empty, failed, waits, command, quoted } from "../said.js";
 import { shade, short, waiting } from "../wait.js";
 import { cancelButton } from "../cancel.js";
@@ -52,12 +52,11 @@ function steps(app, j) {
   const now = app.now();
   let before = null;
   const all = j.timeline.map((s) => {
-    const gap = before === null ? "" : "+" + brief(Date.parse(s.at) - before);
+    const gap = before === null ? "" : (s.what === "call" ? "waited " : "+") + brief(Date.parse(s.at) - before);
     before = Date.parse(s.ended ?? s.at);
     return h("li", { key: `${s.stream}${s.seq}${s.what}`, class: shadeOf(s) },
       h("div", {}, h("time", { title: clock(s.at) }, clock(s.at)), gap && h("span.gap", {}, gap)),
-      h("p", {}, h("b", {}, titles[s.what] ?? s.what), s.call > 0 && ` ${s.call}`, " ", s.status > 0 && h("span.chip", { class: s.status < 300 ? "good" : "dead" }, String(s.status)), " ", s.text),
-      s.what === "call" && h("p.quiet", {}, [s.outcome, s.ended && `took ${brief(Date.parse(s.ended) - Date.parse(s.at))}`, s.price && `price ${s.price}`, s.billed && `billed: ${s.billed}`].filter(Boolean).join(" · ")));
+      h("p", {}, h("span.chip", { class: shadeOf(s) || "calm" }, titles[s.what] ?? s.what), " ", s.text));
   });
   const q = j.queue;
   if (j.state === "queued" && q) {
@@ -70,7 +69,7 @@ function steps(app, j) {
   return all;
 }
 
-const titles = { accepted: "Accepted", call: "Call", result: "Answered", letter: "Dead letter", event: "Told" };
+const titles = { accepted: "accepted", call: "called", result: "answered", letter: "dead letter", event: "told" };
 
 function shadeOf(s) {
   if (s.what === "letter") return "dead";

@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
-import { change, link } from "../route.js";
-import { count, things } from "../format.js";
+import { link } from "../route.js";
+import { things } from "../format.js";
 import { limitLine, lasting, shareOf } from "../limit.js";
 import { choice } from "../table.js";
 import { empty, waits, command } from "../said.js";

@@ -1,7 +1,7 @@
 import { h } from "../dom.js";
 import { link } from "../route.js";
-import { clock, count, since, things, brief } from "../format.js";
-import { list, remove } from "../ask.js";
+import { brief, clock, count, price, since, things } from "../format.js";
+import { list, post, remove } from "../ask.js";
 import { ask } from "../dialog.js";
 import { empty, failed, waits, command } from "../said.js";
 
@@ -24,19 +24,17 @@ function all(app) {
         : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Redrives, the newest first"),
           h("thead", {}, h("tr", {}, ["Redrive", "State", "Begun", "By", "What", "Progress"].map((name) => h("th", { scope: "col" }, name)))),
           h("tbody", {}, tasks.map((t) => row(app, t))))),
-    command("weir dead redrive --help"),
+    command("weir dead tasks"),
   ];
 }
 
-const idOf = (t) => t.id ?? t.name;
-
 function row(app, t) {
-  return h("tr", { key: idOf(t) },
-    h("td.code", { "data-name": "Redrive" }, h("a", { href: link("/redrives", { id: idOf(t) }) }, idOf(t))),
+  return h("tr", { key: t.name },
+    h("td.code", { "data-name": "Redrive" }, h("a", { href: link("/redrives", { id: t.name }) }, t.name)),
     h("td.fit", { "data-name": "State" }, stateChip(t)),
-    h("td.nowrap", { "data-name": "Begun", title: clock(t.started) }, since(t.started, app.now())),
-    h("td", { "data-name": "By" }, t.who ?? "–"),
-    h("td.long", { "data-name": "What" }, t.selection || "all letters", t.why && h("span.quiet", {}, `: ${t.why}`)),
+    h("td.nowrap", { "data-name": "Begun", title: clock(t.created) }, since(t.created, app.now())),
+    h("td", { "data-name": "By" }, t.by || "–"),
+    h("td.long", { "data-name": "What" }, t.selection || "all letters"),
     h("td.draw", { "data-name": "Progress" }, bar(t)));
 }
 
@@ -44,17 +42,18 @@ function one(app, id) {
   const asked = app.answers.use("redrives/" + encodeURIComponent(id), 700), t = asked.value;
   const title = h("h1", {}, h("a", { href: "/redrives" }, "Redrives"), " / ", id);
   if (!t) return [title, asked.error?.status === 404 ? empty("There is no such redrive", "It is too old, or was never begun.") : asked.error ? failed(asked.error) : waits("the redrive")];
-  const n = figures(t), running = t.state === "running";
+  const n = figures(t), going = t.state === "running" || t.state === "waiting";
   return [
-    h("div.bar", {}, title, app.operator() && running && h("div.actions", {}, h("button.danger", { type: "button", on: { click: () => cancel(app, id, n) } }, "Cancel …"))),
+    h("div.bar", {}, title, app.operator() && h("div.actions", {}, going && h("button.danger", { type: "button", on: { click: () => stop(app, id, n) } }, "Stop …"), (t.state === "stopped" || t.state === "failed") && h("button.main", { type: "button", on: { click: () => resume(app, id, n) } }, "Go on …"))),
     asked.error && failed(asked.error),
     h("section.card", { "aria-label": "Progress" },
-      h("p", {}, stateChip(t), " ", h("b.n", { "data-field": "redriven" }, count(n.redriven)), ` of ${things(n.all, "letter")} redriven`, running && n.eta !== null && h("span.quiet", {}, `, about ${brief(n.eta)} more`)),
+      h("p", {}, stateChip(t), " ", h("b.n", { "data-field": "redriven" }, count(n.redriven)), ` of ${things(n.all, "letter")} redriven`, going && t.left_ms > 0 && h("span.quiet", {}, `, about ${brief(t.left_ms)} more`)),
+      t.why && t.state !== "done" && h("p", {}, t.why),
       bar(t, "tall"),
-      h("dl.figures", {}, [["redriven", n.redriven], ["overflowed again", n.overflowed], ["refused again", n.refused], ["settled", n.settled], ["left alone", n.skipped], ["to do", n.todo]].map(([name, v]) => h("div", {}, h("dt", {}, name), h("dd", {}, count(v)))))),
+      h("dl.figures", {}, [["redriven", n.redriven], ["overflowed again", n.overflowed], ["refused again", n.refused], ["gone on since", n.settled], ["left alone", n.skipped], ["to do", n.todo]].map(([name, v]) => h("div", {}, h("dt", {}, name), h("dd", {}, count(v)))))),
     h("section.card", { class: "spaced", "aria-label": "What it is" }, h("dl.facts", {},
-      fact("begun", clock(t.started), h("span.quiet", {}, ` (${since(t.started, app.now())})`)), t.ended && fact("ended", clock(t.ended)), t.who && fact("by", t.who), t.why && fact("why", t.why),
-      fact("what", t.selection || "all letters"), t.rate && fact("at most", t.rate), t.error && fact("error", t.error))),
+      fact("begun", clock(t.created), h("span.quiet", {}, ` (${since(t.created, app.now())})`)), t.ended && fact("ended", clock(t.ended)), t.stopped_by && fact("stopped by", t.stopped_by), t.by && fact("by", t.by),
+      fact("what", t.selection || "all letters"), fact("at most", t.rate), fact("cost", price(t.cost)), t.worker && fact("worked by", t.worker))),
     n.overflowed + n.refused > 0 && h("p", {}, `${count(n.overflowed + n.refused)} became letters again: `, h("a", { href: "/letters" }, "look at them"), ". Redrive them slower, or when their buckets have room."),
     h("p.related", {}, h("a", { href: "/letters" }, "Dead letters"), " · ", h("a", { href: "/buckets" }, "Watch the buckets")),
   ];
@@ -62,17 +61,9 @@ function one(app, id) {
 
 const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
-/** figures are a task's, whatever they are called. */
 function figures(t) {
-  const d = t.did ?? t.tally ?? t;
-  const skipped = typeof d.skipped === "object" && d.skipped !== null ? Object.values(d.skipped).reduce((a, b) => a + b, 0) : d.skipped ?? 0;
-  const n = { redriven: (d.redriven ?? 0) + (d.known_already ?? 0), overflowed: d.overflowed ?? 0, refused: d.refused ?? 0, settled: d.settled ?? 0, skipped };
-  const did = n.redriven + n.overflowed + n.refused + n.settled + n.skipped;
-  n.all = t.letters ?? t.total ?? did;
-  n.todo = Math.max(0, n.all - did);
-  const passed = Date.now() - Date.parse(t.started);
-  n.eta = did > 0 && n.todo > 0 ? (passed / did) * n.todo : null;
-  return n;
+  const skipped = Object.values(t.skipped ?? {}).reduce((a, b) => a + b, 0);
+  return { redriven: t.redriven + t.known_already, overflowed: t.overflowed, refused: t.refused, settled: t.settled + (t.gone ?? 0), skipped, all: t.total, todo: Math.max(0, t.total - t.done) };
 }
 
 function bar(t, shape = "") {
@@ -82,15 +73,24 @@ function bar(t, shape = "") {
 }
 
 function stateChip(t) {
-  const shade = { running: "calm", done: "good", cancelled: "held", failed: "dead" }[t.state] ?? "calm";
+  const shade = { done: "good", stopped: "held", failed: "dead" }[t.state] ?? "calm";
   return h("span.chip", { class: shade, "data-state": t.state }, t.state);
 }
 
-async function cancel(app, id, n) {
+async function stop(app, name, n) {
   await ask({
-    title: "Cancel this redrive?", does: "Cancel the redrive", grave: true,
-    view: () => h("p", {}, `${things(n.redriven, "letter")} have been redriven and stay so. The other ${count(n.todo)} stay letters; nothing is lost.`),
-    act: () => remove("redrives/" + encodeURIComponent(id)),
+    title: "Stop this redrive?", does: "Stop the redrive", grave: true,
+    view: () => h("p", {}, `${things(n.redriven, "letter")} ${n.redriven === 1 ? "has" : "have"} been redriven and ${n.redriven === 1 ? "stays" : "stay"} so. The other ${count(n.todo)} stay letters; nothing is lost, and it can be gone on with.`),
+    act: () => remove("redrives/" + encodeURIComponent(name)),
+  });
+  app.answers.again("redrives");
+}
+
+async function resume(app, name, n) {
+  await ask({
+    title: "Go on with this redrive?", does: `Redrive ${things(n.todo, "letter")}`,
+    view: () => h("p", {}, `${things(n.todo, "letter")} ${n.todo === 1 ? "is" : "are"} left of it.`),
+    act: () => post("redrives/" + encodeURIComponent(name) + "/resume"),
   });
   app.answers.again("redrives");
 }

@@ -1,6 +1,6 @@
 import { h } from "../dom.js";
 import { change } from "../route.js";
-import { count, price, things, timeOfDay } from "../format.js";
+import { count, price, timeOfDay } from "../format.js";
 import { meter } from "../meter.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";

@@ -1,0 +1,436 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/console"
+	"weir/ingest/await"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Secrets of the rig that is asked over HTTP: the api's, and one token of each role.
+const (
+	canaryHeader   = "canary-of-the-api-0123456789"
+	canaryProducer = "canary-of-producer-0123456789"
+	canaryViewer   = "canary-of-viewer-0123456789"
+	canaryOperator = "canary-of-operator-0123456789"
+	canaryBody     = "canary-of-a-body <script>alert(1)</script>"
+)
+
+const askedYAML = `
+apis:
+  a:
+    url: %s
+    price: 0.10
+    headers: {Authorization: "Bearer ${env:WEIR_TEST_CANARY}"}
+    forward_headers: [X-Key, X-Secret]
+    bucket: {rate: 50/s, capacity: 2}
+    limits: [{name: all, rate: 100/s}, {name: spend, budget: 10.00/day}]
+http:
+  tokens:
+    shop: {role: producer, token: "${env:WEIR_TEST_PRODUCER}"}
+    wall: {role: viewer, token: "${env:WEIR_TEST_VIEWER}"}
+    anna: {role: operator, token: "${env:WEIR_TEST_OPERATOR}"}
+`
+
+// overHTTP is a weir with tokens, a job that is done, one that waits and a letter.
+func overHTTP(t *testing.T) *rig {
+	t.Helper()
+	for name, secret := range map[string]string{
+		"WEIR_TEST_CANARY": canaryHeader, "WEIR_TEST_PRODUCER": canaryProducer, "WEIR_TEST_VIEWER": canaryViewer, "WEIR_TEST_OPERATOR": canaryOperator,
+	} {
+		t.Setenv(name, secret)
+	}
+	r := newRig(t, fakeapi.Options{}, askedYAML)
+	r.submit("weir.jobs.a.one", []byte("x"), map[string]string{"Nats-Msg-Id": "done", "Weir-Header-X-Key": "one"})
+	r.awaitCalls(1)
+	r.eventually("the result", func() bool { return r.messages("WEIR_RESULTS") == 1 })
+	if status, body := r.say("POST", "/api/v1/apis/a/keys/k%2F2/pause", canaryOperator, `{"why": "a test"}`); status != http.StatusOK {
+		t.Fatalf("a pause: %d %s", status, body)
+	}
+	for _, id := range []string{"waits", "waits-too", "overflows"} {
+		r.submit("weir.jobs.a.k%2F2", []byte(canaryBody), map[string]string{"Nats-Msg-Id": id, "Weir-Header-X-Secret": canaryBody, "Weir-Query": "token=" + url.QueryEscape(canaryBody)})
+	}
+	r.eventually("the letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
+	return r
+}
+
+// say makes one request.
+func (r *rig) say(method, path, token, body string) (status int, answer string) {
+	r.t.Helper()
+	q, err := http.NewRequestWithContext(await.Context(r.t, method+" "+path), method, "http://"+r.worker.HTTPAddr()+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		q.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := http.DefaultClient.Do(q)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	data, err := io.ReadAll(res.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return res.StatusCode, string(data)
+}
+
+// paths of the rig's questions, by what the document calls them.
+var askedPaths = map[string]string{
+	"/api/v1/apis/{api}/keys": "/api/v1/apis/a/keys?limit=1", "/api/v1/apis/{api}/keys/{key}": "/api/v1/apis/a/keys/k%2F2", "/api/v1/jobs/{id}": "/api/v1/jobs/waits",
+	"/api/v1/results/{api}/{id}": "/api/v1/results/a/done?key=one", "/api/v1/dead/{seq}": "/api/v1/dead/1", "/api/v1/config/versions/{version}": "/api/v1/config/versions/1",
+	"/api/v1/config/diff": "/api/v1/config/diff?from=1&to=1", "/api/v1/history": "/api/v1/history?api=a", "/v1/jobs/{api}/{id}": "/v1/jobs/a/done?key=one",
+	"/api/v1/redrives/{name}": "", "/api/v1/stream": "",
+}
+
+// words of an operator that the rig is told, in this order.
+var askedWords = []struct{ template, path, body string }{
+	{"/api/v1/apis/{api}/pause", "/api/v1/apis/a/pause", `{"for": "1h"}`},
+	{"/api/v1/apis/{api}/resume", "/api/v1/apis/a/resume", ""},
+	{"/api/v1/apis/{api}/keys/{key}/pause", "/api/v1/apis/a/keys/k%2F2/pause", ""},
+	{"/api/v1/dead/{seq}/reveal", "/api/v1/dead/1/reveal", ""},
+	{"/api/v1/dead/redrive/plan", "/api/v1/dead/redrive/plan", `{"reason": "overflow"}`},
+	{"/api/v1/apis/{api}/jobs/{id}/cancel", "/api/v1/apis/a/jobs/waits/cancel", `{"why": "a test"}`},
+	{"/api/v1/redrives", "/api/v1/redrives", `{"seqs": [1], "name": "again", "why": "a test"}`},
+	{"/api/v1/dead/purge", "/api/v1/dead/purge", `{"all": true, "dry_run": true}`},
+	{"/api/v1/config/check", "/api/v1/config/check", `{"yaml": "apis: {x: 1}"}`},
+	{"/api/v1/config/rollback", "", ""},
+	{"/api/v1/apis/{api}/keys/{key}/resume", "/api/v1/apis/a/keys/k%2F2/resume", ""},
+}
+
+// document is the OpenAPI document of the rig.
+type document struct {
+	Paths map[string]map[string]struct {
+		Responses map[string]struct {
+			Content map[string]struct {
+				Schema json.RawMessage `json:"schema"`
+			} `json:"content"`
+		} `json:"responses"`
+	} `json:"paths"`
+	compiler *jsonschema.Compiler
+}
+
+func (r *rig) document() *document {
+	r.t.Helper()
+	status, text := r.say("GET", "/api/v1/openapi.json", canaryViewer, "")
+	if status != http.StatusOK {
+		r.t.Fatalf("the document: %d %s", status, text)
+	}
+	d := &document{compiler: jsonschema.NewCompiler()}
+	if err := json.Unmarshal([]byte(text), d); err != nil {
+		r.t.Fatal(err)
+	}
+	// What the document does not name must not be answered either.
+	strict := regexp.MustCompile(`"properties": \{`).ReplaceAllString(text, `"additionalProperties": false, "properties": {`)
+	whole, err := jsonschema.UnmarshalJSON(strings.NewReader(strict))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := d.compiler.AddResource("weir:openapi.json", whole); err != nil {
+		r.t.Fatal(err)
+	}
+	return d
+}
+
+// check holds an answer against what the document says of it.
+func (d *document) check(t *testing.T, method, template, answer string) {
+	t.Helper()
+	pointer := fmt.Sprintf("weir:openapi.json#/paths/%s/%s/responses/200/content/application~1json/schema",
+		url.PathEscape(strings.NewReplacer("~", "~0", "/", "~1").Replace(template)), strings.ToLower(method))
+	schema, err := d.compiler.Compile(pointer)
+	if err != nil {
+		t.Errorf("%s %s: %v", method, template, err)
+		return
+	}
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(answer))
+	if err != nil {
+		t.Errorf("%s %s answers no JSON: %v", method, template, err)
+		return
+	}
+	if err := schema.Validate(value); err != nil {
+		t.Errorf("%s %s is not answered as the document says: %v\n%s", method, template, err, answer)
+	}
+}
+
+// TestOpenAPIDocument: every way in is described and nothing else, every answer is as it is described, and no secret stands in any.
+func TestOpenAPIDocument(t *testing.T) {
+	r := overHTTP(t)
+	d := r.document()
+	var routes, described []string
+	for _, route := range r.worker.Parts().Routes {
+		if strings.HasPrefix(route.Path, "/api/v1/") || strings.HasPrefix(route.Path, "/v1/") {
+			routes = append(routes, strings.ToLower(route.Method)+" "+route.Path)
+		}
+	}
+	for path, item := range d.Paths {
+		for method := range item {
+			described = append(described, method+" "+path)
+		}
+	}
+	slices.Sort(routes)
+	slices.Sort(described)
+	if !slices.Equal(routes, described) {
+		t.Errorf("the ways in are\n%s\nthe document has\n%s", strings.Join(routes, "\n"), strings.Join(described, "\n"))
+	}
+	clean := func(what, answer string, allowed ...string) {
+		t.Helper()
+		for _, secret := range []string{canaryHeader, canaryProducer, canaryViewer, canaryOperator, "canary-of-a-body"} {
+			if strings.Contains(answer, secret) && !slices.Contains(allowed, secret) {
+				t.Errorf("%s tells %s: %s", what, secret, answer)
+			}
+		}
+	}
+	for template, item := range d.Paths {
+		if _, asks := item["get"]; !asks {
+			continue
+		}
+		path, named := askedPaths[template]
+		if !named {
+			path = template
+		}
+		if path == "" {
+			continue
+		}
+		token := canaryViewer
+		if strings.HasPrefix(path, "/v1/") {
+			token = canaryProducer
+		}
+		status, answer := r.say("GET", path, token, "")
+		if status != http.StatusOK {
+			t.Errorf("GET %s answers %d %s", path, status, answer)
+			continue
+		}
+		if template != "/api/v1/openapi.json" {
+			d.check(t, "get", template, answer)
+		}
+		clean("GET "+path, answer)
+	}
+	_, metrics := r.say("GET", "/metrics", canaryViewer, "")
+	clean("/metrics", metrics)
+	for _, word := range askedWords {
+		if word.path == "" {
+			continue
+		}
+		status, answer := r.say("POST", word.path, canaryOperator, word.body)
+		if status != http.StatusOK {
+			t.Errorf("POST %s answers %d %s", word.path, status, answer)
+			continue
+		}
+		d.check(t, "post", word.template, answer)
+		if strings.HasSuffix(word.path, "/reveal") {
+			clean("POST "+word.path, answer, "canary-of-a-body")
+			if !strings.Contains(answer, "canary-of-a-body") {
+				t.Errorf("a letter is revealed without its body: %s", answer)
+			}
+		} else {
+			clean("POST "+word.path, answer)
+		}
+	}
+	status, answer := r.say("GET", "/api/v1/redrives/again", canaryViewer, "")
+	if d.check(t, "get", "/api/v1/redrives/{name}", answer); status != http.StatusOK || !strings.Contains(answer, "anna, over HTTP") {
+		t.Errorf("the redrive is %d %s", status, answer)
+	}
+	if _, events := r.say("GET", "/api/v1/events?type=revealed", canaryViewer, ""); !strings.Contains(events, `"who":"anna, over HTTP"`) {
+		t.Errorf("nobody is told who looked at a body: %s", events)
+	}
+	status, answer = r.say("POST", "/api/v1/config/apply", canaryOperator, `{"yaml": "apis: {}\n", "dry_run": true}`)
+	if d.check(t, "post", "/api/v1/config/apply", answer); status != http.StatusOK {
+		t.Errorf("a dry run: %d %s", status, answer)
+	}
+}
+
+// TestNobodyDoesMoreThanHisRole: every way in is closed to who shows nothing, and to the roles that it is not for.
+func TestNobodyDoesMoreThanHisRole(t *testing.T) {
+	r := overHTTP(t)
+	tokens := map[console.Role]string{console.Anybody: "", console.Producer: canaryProducer, console.Viewer: canaryViewer}
+	for _, route := range r.worker.Parts().Routes {
+		if route.Role == console.Anybody {
+			continue
+		}
+		path := strings.NewReplacer("{api}", "a", "{key}", "one", "{id}", "done", "{seq}", "1", "{version}", "1", "{name}", "again", "{$}", "").Replace(route.Path)
+		for role, token := range tokens {
+			if route.Role == role || role != console.Anybody && route.Role == console.Known {
+				continue
+			}
+			want := http.StatusForbidden
+			if role == console.Anybody {
+				want = http.StatusUnauthorized
+			}
+			if status, answer := r.say(route.Method, path, token, ""); status != want {
+				t.Errorf("%s %s by %s answers %d %s, want %d", route.Method, path, role, status, answer, want)
+			}
+		}
+	}
+	if letters := r.messages("WEIR_DEAD"); letters != 1 {
+		t.Errorf("%d letters are left: somebody without the right did something", letters)
+	}
+}
+
+// TestHTTPAnswersAsCommandsDo: the same fields with the same values.
+func TestHTTPAnswersAsCommandsDo(t *testing.T) {
+	r := overHTTP(t)
+	for _, c := range []struct{ path, list, command string }{
+		{"/api/v1/dead", "letters", "dead ls --json"}, {"/api/v1/dead/stats", "causes", "dead stats --json"},
+		{"/api/v1/config", "", "config show --json"}, {"/api/v1/config/history", "versions", "config history --json"},
+		{"/api/v1/version", "", "version --json"}, {"/api/v1/jobs/done?api=a&key=one", "", "job done --api a --key one --json"},
+		{"/api/v1/results", "results", "results ls --json"}, {"/api/v1/apis/a/keys", "keys", "keys a --json"},
+		{"/api/v1/spend?by=key", "", "spend --by key --json"},
+	} {
+		r.eventually(c.path+" to answer as weir "+c.command+" prints", func() bool { // levels are looked at once a second
+			_, answer := r.say("GET", c.path, canaryOperator, "")
+			printed, code := r.command(strings.Fields(c.command)...)
+			if code != 0 {
+				t.Fatalf("weir %s ends with %d", c.command, code)
+			}
+			got, want := sameShape(t, answer, c.list), sameShape(t, printed, "")
+			if !bytes.Equal(got, want) {
+				t.Logf("%s answers\n%s\nweir %s prints\n%s", c.path, got, c.command, want)
+			}
+			return bytes.Equal(got, want)
+		})
+	}
+}
+
+// sameShape writes JSON as a list: what stands in a field of an object, or the lines that a command printed.
+func sameShape(t *testing.T, text, field string) []byte {
+	t.Helper()
+	var all []any
+	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
+		var one any
+		if err := decoder.Decode(&one); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if fields, ok := one.(map[string]any); ok && field != "" {
+			all, _ = fields[field].([]any)
+			break
+		}
+		all = append(all, one)
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestPagesOfLetters: pages hold every letter once, the newest first, also where a filter chooses few.
+func TestPagesOfLetters(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  a: {url: %s, bucket: {rate: 1/h, capacity: 1}}
+`)
+	for i := range 24 {
+		r.submit(fmt.Sprintf("weir.jobs.a.k%d", i%3), []byte("x"), map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+	}
+	r.eventually("the letters", func() bool { return r.messages("WEIR_DEAD") == 18 })
+	for query, want := range map[string]int{"": 18, "&key=k1": 6, "&reason=overflow": 18} {
+		var seqs []uint64
+		for before := ""; ; {
+			_, answer := r.say("GET", "/api/v1/dead?limit=4"+query+before, "", "")
+			var page struct {
+				Letters []struct{ Seq uint64 }
+				Next    uint64
+			}
+			if err := json.Unmarshal([]byte(answer), &page); err != nil || len(page.Letters) > 4 {
+				t.Fatalf("a page is %s", answer)
+			}
+			for _, l := range page.Letters {
+				seqs = append(seqs, l.Seq)
+			}
+			if page.Next == 0 {
+				break
+			}
+			before = fmt.Sprintf("&before=%d", page.Next)
+		}
+		newest := slices.Clone(seqs)
+		slices.Sort(newest)
+		slices.Reverse(newest)
+		if len(seqs) != want || !slices.Equal(seqs, newest) || len(slices.Compact(newest)) != want {
+			t.Errorf("pages of %q hold %v, want %d letters", query, seqs, want)
+		}
+	}
+}
+
+// TestStreamTellsWhatHappens: a snapshot comes by itself, events come as they are, and who comes back hears what he has missed.
+func TestStreamTellsWhatHappens(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `
+apis:
+  a: {url: %s, bucket: {rate: 1/h, capacity: 1}}
+`)
+	open := func(last string) *bufio.Reader {
+		q, err := http.NewRequestWithContext(await.Context(t, "the stream"), http.MethodGet, "http://"+r.worker.HTTPAddr()+"/api/v1/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != "" {
+			q.Header.Set("Last-Event-ID", last)
+		}
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+			t.Fatalf("the stream is %d %s", res.StatusCode, kind)
+		}
+		return bufio.NewReader(res.Body)
+	}
+	next := func(in *bufio.Reader, kind string) (id, data string) {
+		t.Helper()
+		for name := ""; ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				t.Fatalf("the stream ends before a %s: %v", kind, err)
+			}
+			field, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			switch field {
+			case "event":
+				name, id = value, ""
+			case "id":
+				id = value
+			case "data":
+				if name == kind {
+					return id, value
+				}
+			}
+		}
+	}
+	in := open("")
+	if _, data := next(in, "snapshot"); !strings.Contains(data, `"healthy":true`) || !strings.Contains(data, `"deepest":{`) {
+		t.Errorf("the snapshot is %s", data)
+	}
+	r.submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "1"})
+	r.eventually("the call", func() bool { return len(r.api.All()) > 0 && r.waiting("a") == 0 })
+	r.submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "2"})
+	r.submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "3"})
+	id, data := next(in, "event")
+	if id == "" || !strings.Contains(data, "weir.throttled.v1") || !strings.Contains(data, `"job":"3"`) {
+		t.Errorf("the event is %s: %s", id, data)
+	}
+	if again, _ := next(open("0"), "event"); again == "" {
+		t.Errorf("who has heard nothing is told event %q", again)
+	}
+	r.submit("weir.jobs.a.k", []byte("x"), map[string]string{"Nats-Msg-Id": "4"})
+	if later, data := next(open(id), "event"); later == id || !strings.Contains(data, `"job":"4"`) {
+		t.Errorf("who comes back after %s is told %s: %s", id, later, data)
+	}
+	for {
+		if _, data := next(in, "snapshot"); strings.Contains(data, `"deepest":{"a":[{"key":"k","depth":1`) {
+			return
+		}
+	}
+}

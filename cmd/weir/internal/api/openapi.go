@@ -1,0 +1,26 @@
+package api
+
+import (
+	_ "embed"
+	"net/http"
+
+	"weir/cmd/weir/internal/console"
+)
+
+// document describes everything under /api/v1 and /v1 (OpenAPI 3.1). It is written by TestDocumentIsUpToDate from the table of routes and
+// the types of their answers, whose comments become its descriptions: UPDATE_OPENAPI=1 go test ./cmd/weir/internal/api.
+//
+//go:embed openapi.json
+var document []byte
+
+// serveDocument answers with the document.
+func serveDocument(_ *API, w http.ResponseWriter, _ *request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(document) // the client has gone
+}
+
+func documentRoutes() []route {
+	return []route{{
+		method: "GET", path: "/openapi.json", name: "getDocument", role: console.Known, answer: map[string]any{}, summary: "This document", stream: serveDocument,
+	}}
+}
