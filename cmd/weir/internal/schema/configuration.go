@@ -223,6 +223,8 @@ func scalarShape(values string) object {
 		return pattern(source)
 	case starts("1 to 16 HTTP methods"), strings.HasPrefix(values, "at most ") && (strings.Contains(values, " names") || strings.Contains(values, " patterns")):
 		return atMost(values, "maxItems", list(object{"type": "string"}))
+	case starts("a list of `"):
+		return list(object{"enum": words})
 	case values == "a list":
 		return list(object{})
 	case starts("a mapping, at most"):
@@ -231,7 +233,7 @@ func scalarShape(values string) object {
 		return object{"type": []string{"string", "integer"}, "pattern": name64}
 	case starts("scheme"):
 		return object{"type": "string", "pattern": "^https?://"}
-	case starts("a header's name", "an IANA zone", "a path", "a JSON pointer", "one `${", "1 to 8 bytes"):
+	case starts("an address", "a header's name", "an IANA zone", "a path", "a JSON pointer", "one `${", "1 to 8 bytes"):
 		return object{"type": "string"}
 	}
 	return nil
