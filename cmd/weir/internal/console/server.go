@@ -105,11 +105,19 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Close stops listening and serving and returns when the server has ended. Only the first one does.
 func (s *Server) Close() error { return s.close() }
 
+// closeGrace is how long answers that are being written may take when the server closes: a job may be stored whose receipt is among them.
+const closeGrace = 250 * time.Millisecond
+
 func (s *Server) closeNow() error {
 	if !s.serving {
 		return s.listener.Close()
 	}
-	err := s.http.Close()
+	grace, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	err := s.http.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) { // a stream of events has no end
+		err = s.http.Close()
+	}
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
