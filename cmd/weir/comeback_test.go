@@ -15,6 +15,7 @@ apis:
   pay:
     url: %s
     price: 0.50
+    jitter: 300ms
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 200/s, capacity: 500, in_flight: 4}
 `
