@@ -165,7 +165,7 @@ func (s *screen) invite(natsAddr, httpAddr string) {
 	if natsAddr != s.nats || os.Getenv("WEIR_NATS_URL") != "" {
 		setting = "WEIR_NATS_URL=" + url + " "
 	}
-	s.say("weir keeps running until Ctrl-C; its metrics and health are at http://%s.", httpAddr)
+	s.say("weir keeps running until Ctrl-C; its console is at http://%s/.", httpAddr)
 	s.say("In another terminal, try:\n")
 	s.say(`  nats request%s weir.jobs.demo.you '{"hello":"weir"}'`, server)
 	s.say(`  %s%s submit demo you --data '{"hello":"weir"}' --wait`, setting, os.Args[0])
