@@ -311,7 +311,7 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		"weir.q.>", "weir.o.>", "weir.results.>", "weir.dead.>", "$KV.weir_leases.>", "$JS.API.STREAM.CREATE.*", "$JS.API.DIRECT.GET.>", "weir.jobs.>", "$SRV.>",
 	} {
 		begin, end := strings.Index(whole, "user: worker"), strings.Index(whole, "user: operator")
-		role := strings.Replace(whole[begin:end], `"`+subject+`"`, `"nothing.at.all"`, 1)
+		role := strings.ReplaceAll(whole[begin:end], `"`+subject+`"`, `"nothing.at.all"`)
 		if role == whole[begin:end] {
 			t.Fatalf("the worker has no right %s: mend this test", subject)
 		}
