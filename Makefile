@@ -69,18 +69,18 @@ manual: ## write pages of the manual and completions for shells into bin/manual,
 tidy: ## tidy the go.mod of each module
 	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy) || exit 1; done
 
-# Each test is shown when it ends, with what it took; of one that hangs the stack is shown after half an hour.
+# Each test is shown when it ends, with what it took; of one that hangs the stack is shown after fifty minutes.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
 unit: redis promtool chromium cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
-	$(GOTEST) -race -p 1 -parallel 4 -timeout 30m ./... # what runs in parallel mostly waits
+	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./... # what runs in parallel mostly waits
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
 slowdisk: redis promtool chromium $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
-	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 30m $(or $(PACKAGES),./...)
+	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 50m $(or $(PACKAGES),./...)
 
 SEEDS ?= 100000
 
