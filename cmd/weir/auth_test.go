@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,20 @@ func TestServerInsideAsksWho(t *testing.T) {
 	}()
 	if nc, err := nats.Connect(w.NATSURL()); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a connection without credentials: %v %v", nc, err)
+	}
+	for path, want := range map[string]int{"/api/v1/status": http.StatusUnauthorized, "/metrics": http.StatusUnauthorized, "/livez": http.StatusOK} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+w.HTTPAddr()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s without a token: %d, want %d", path, answer.StatusCode, want)
+		}
 	}
 	address := strings.TrimPrefix(w.NATSURL(), "nats://")
 	own := []string{"WEIR_NATS_LISTEN=" + address, "WEIR_DATA_DIR=" + s.DataDir}

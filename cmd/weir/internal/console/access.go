@@ -70,7 +70,7 @@ const rereadTokens = time.Second
 type Access struct {
 	own      digest // of the environment's token
 	hasOwn   bool
-	loopback bool                // only this machine can connect
+	loopback bool                // only this machine can connect, and need not say who it is
 	named    func() *config.HTTP // in force; its answer may be nil
 	sessions sessions
 	failures failures

@@ -16,13 +16,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options of a Server. All but Token and Named are required.
+// Options of a Server. All but Token, Named and AsksAll are required.
 type Options struct {
 	Listen string // host:port
 	// Token is what a request may bear to do everything (Authorization: Bearer …). Empty: there is none.
 	Token string
 	// Named is the configuration in force of the HTTP side. It may answer nil; it is asked for each request.
-	Named    func() *config.HTTP
+	Named func() *config.HTTP
+	// AsksAll has whoever shows no token refused everything but the probes, on a loopback address too.
+	AsksAll  bool
 	Gatherer prometheus.Gatherer
 	Version  string
 	// Ready reports whether a job could be taken and dispatched now.
@@ -64,7 +66,7 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
 	}
-	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Named)
+	access := newAccess(o.Token, config.IsLoopback(o.Listen) && !o.AsksAll, o.Named)
 	s := &Server{opts: o, listener: listener, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})

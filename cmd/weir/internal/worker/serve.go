@@ -142,7 +142,7 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
-		Named: w.configuredHTTP,
+		Named: w.configuredHTTP, AsksAll: w.settings.Embedded() && w.settings.NATSAuth == config.AuthRequired,
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)
