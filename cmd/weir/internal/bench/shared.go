@@ -12,8 +12,7 @@ const limitedAPI = `apis:
   limited:
     url: URL
     idempotency: {header: Idempotency-Key}
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: 64}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
     limits:
       - {name: account, in_flight: 100000}
 `
