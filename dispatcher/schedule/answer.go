@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -104,21 +105,24 @@ func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
 	}
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == w.Limit {
-			return l.Quota != nil && l.Quota.Window != bucket.Sliding
-		}
+	_, l := s.shared(w.Limit)
+	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+}
+
+// shared is the shared limit of a name, and where it stands; nil when there is none.
+func (s *Schedule) shared(name string) (int, *bucket.Limit) {
+	i := slices.IndexFunc(s.rules.Shared, func(l bucket.Limit) bool { return l.Name == name })
+	if i < 0 {
+		return i, nil
 	}
-	return false
+	return i, &s.rules.Shared[i]
 }
 
 // costOf is what a job takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
 // job of an api the same.
 func (s *Schedule) costOf(j *Job, limit string) int64 {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(j.Costs) {
-			return j.Costs[i]
-		}
+	if i, l := s.shared(limit); l != nil && l.Budget == nil && i < len(j.Costs) {
+		return j.Costs[i]
 	}
 	return 0
 }
@@ -212,7 +216,7 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 const LongWait = 250 * time.Millisecond
 
 func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
-	s.noProbe(j)
+	s.breaker.withdraw(j)
 	s.cleared(j)
 	j.Phase, j.NotBefore, j.limited = resting, until.Add(-s.pace.PrepareLead), true
 	j.unload()

@@ -46,7 +46,7 @@ func (m *simulation) expire(tasks []*Job) {
 
 // checkLapsed holds the schedule to ending jobs when their deadlines pass, whatever keeps them from being called.
 func (m *simulation) checkLapsed() {
-	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapsing >= maxLapsing {
+	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapses.ending >= maxLapsing {
 		return
 	}
 	for _, q := range m.s.byKey {

@@ -66,25 +66,17 @@ func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int 
 // onBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
 // so in the store, which is asked all the same; what is kept here is what to tell.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
+	_, l := s.shared(a.Wait.Limit)
 	switch {
 	case len(a.Grants) > 0 && s.spent != 0:
 		s.spent = 0
 		return HoldChange{Why: "there is money again"}, true
-	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && s.isBudget(a.Wait.Limit):
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && l != nil && l.Budget != nil:
 		former := s.spent
 		s.spent = a.Wait.Until
 		return HoldChange{Until: s.spent, Why: "the budget " + a.Wait.Limit + " is spent"}, former == 0
 	}
 	return HoldChange{}, false
-}
-
-func (s *Schedule) isBudget(limit string) bool {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == limit {
-			return l.Budget != nil
-		}
-	}
-	return false
 }
 
 // lastGranted is the latest slot that a job of the queue waits for, 0 if none.

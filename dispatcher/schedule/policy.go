@@ -33,7 +33,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.until, s.by, s.levels = 0, "", nil
 	s.habits.costs, s.habits.tats = nil, nil
 	if next.Breaker.Failures == 0 && !s.breaker.denied {
-		s.breaker, s.probe = breaker{}, nil
+		s.breaker = breaker{}
 	}
 	s.reseat()
 }
@@ -43,7 +43,7 @@ func (s *Schedule) Adopt(next *Policy) {
 func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	gap := false
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap || j.Policy != s.policy || !s.mayCall(j)) {
+		if j.Phase == ready && (gap || j.Policy != s.policy || !s.breaker.mayCall(j)) {
 			s.withdraw(j, now)
 			s.Touch(q)
 			fx.Stale = append(fx.Stale, j)

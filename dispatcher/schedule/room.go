@@ -9,7 +9,7 @@ import (
 // room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
 func (s *Schedule) room() bool {
 	if !s.breaker.closed() {
-		return s.probe == nil
+		return s.breaker.probe == nil
 	}
 	return s.staged < s.pace.MaxStaged
 }

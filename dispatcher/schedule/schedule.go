@@ -28,9 +28,8 @@ type Schedule struct {
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
 	awaitingRoom roundRobin  // queues that wait for room to make a job ready
-	lapses       []*KeyQueue // queues with more jobs past their deadlines than may end at once
-	lapsing      int         // jobs that end so now
-	blocked      fairQueue   // queues that wait for a shared limit or for a call to end
+	lapses       lapses
+	blocked      fairQueue // queues that wait for a shared limit or for a call to end
 	tenants      map[string]*tenant
 	units        []float64     // of the shared limits; see unitsOf
 	until        bucket.Micros // when the shared limit is to be asked again
@@ -48,7 +47,6 @@ type Schedule struct {
 	uses         []rateUse      // of the shared limits
 	levels       []bucket.Level // of the shared limits, when they were last looked at
 	suspects     suspects
-	probe        *Job                   // the one call that may be made while the breaker is not closed
 	governor     governor               // of the api, where pushback holds it
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
@@ -179,7 +177,9 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		fx.Resumed = append(fx.Resumed, nil)
 	}
 	s.unblock(now)
-	s.lapseMore(now, &fx)
+	for s.lapses.goOn() {
+		s.advance(s.lapses.next(), now, &fx)
+	}
 	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
 		q := s.awaitingRoom.pop()
 		q.queued = false
@@ -268,7 +268,7 @@ func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effe
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (j != s.probe || until > now.Add(LongWait)) {
+		if j.Phase == ready && (j != s.breaker.probe || until > now.Add(LongWait)) {
 			s.withdraw(j, until)
 			fx.Stale = append(fx.Stale, j)
 		}
@@ -295,7 +295,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			s.awaitRoom(q)
 			return Never
 		}
-		if j != nil && s.yields(j) {
+		if j != nil && s.breaker.yields(j) {
 			s.awaitRoom(q)
 			return Never
 		}
@@ -304,7 +304,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		}
 		j.Phase, j.limited = staging, false
 		if !s.breaker.closed() {
-			s.probe = j
+			s.breaker.probe = j
 		}
 		s.suspects.call(j)
 		s.staged++
@@ -339,7 +339,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.hasNext() && (at > by || s.hasTried(j)) {
+	if passable && q.hasNext() && (at > by || s.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
@@ -413,7 +413,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 
 // Next is when step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.mayLapseMore() {
+	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.lapses.goOn() {
 		return now
 	}
 	next := s.timers.next()

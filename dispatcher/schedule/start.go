@@ -23,7 +23,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		if j.Phase != granted || j.At > now {
 			continue
 		}
-		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.mayCall(j) || s.outdated(j) {
+		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.breaker.mayCall(j) || s.outdated(j) {
 			s.giveBack(q, j, fx)
 			return
 		}
@@ -79,7 +79,7 @@ func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 }
 
 func (s *Schedule) expire(j *Job, fx *Effects) {
-	s.noProbe(j)
+	s.breaker.withdraw(j)
 	j.Phase = settling
 	s.staged--
 	fx.Expire = append(fx.Expire, j)

@@ -52,7 +52,7 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 		return s.paused.of(q.Key).waiting()
 	case q.early != nil && q.Depth()-q.early.size == running:
 		return waitUntil(WaitNotBefore, q.early.next(), "")
-	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
+	case !s.breaker.closed() && s.breaker.probe != nil && s.breaker.halfOpen(now):
 		return Waiting{For: WaitAPIHeld, Why: s.breaker.trying()}
 	case s.breaker.until > max(now, q.held, s.held):
 		return waitUntil(WaitAPIHeld, s.breaker.until, s.breaker.reason())
