@@ -73,8 +73,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+		Clock: o.Clock,
 	}, w.knownLocked)
-	w.clock, w.s.Clock = o.Clock, o.Clock
+	w.clock = o.Clock
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
 	if hold, held := w.holdRestoredLocked(); held {
 		w.tellHold(hold)

@@ -59,8 +59,8 @@ func (b *breaker) yields(j *Job) bool {
 // mayCall reports whether the breaker lets a job be called.
 func (b *breaker) mayCall(j *Job) bool { return b.closed() || b.probe == j }
 
-// withdraw takes in that a job will not be called now.
-func (b *breaker) withdraw(j *Job) {
+// letGo takes in that a job will not be called now.
+func (b *breaker) letGo(j *Job) {
 	if b.probe == j {
 		b.probe = nil
 	}

@@ -8,7 +8,7 @@ import (
 // were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
 func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
 	retry, b, probe := &j.Policy.Retry, &s.breaker, s.breaker.probe == j
-	s.breaker.withdraw(j)
+	s.breaker.letGo(j)
 	j.denials++
 	j.tripped = true
 	f.NotBefore = max(e.Now, b.until)

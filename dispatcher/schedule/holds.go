@@ -42,7 +42,7 @@ func (s *Schedule) Holds(limit int, now bucket.Micros) (holds []HoldState, keys 
 }
 
 // LimiterDown reports whether the store of the limits did not answer when it was asked last: calls hold.
-func (s *Schedule) LimiterDown() bool { return s.failures > 0 }
+func (s *Schedule) LimiterDown() bool { return s.store.failures > 0 }
 
 // apiHold is what holds the whole api.
 func (s *Schedule) apiHold(now bucket.Micros) (h HoldState, held bool) {

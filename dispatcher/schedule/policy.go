@@ -65,7 +65,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	}
 	full := now.Add(s.DrainTime(q.Limits))
 	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
-	if theirs := s.offset.theirs(full); theirs != 0 {
+	if theirs := s.store.offset.theirs(full); theirs != 0 {
 		q.floor = min(q.floor, theirs)
 	}
 	q.askAt = 0

@@ -20,7 +20,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 
 // Unstage takes a staging job back out, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
-	s.breaker.withdraw(j)
+	s.breaker.letGo(j)
 	j.Phase = settling
 	s.staged--
 	s.Touch(j.Queue)
@@ -62,7 +62,7 @@ func (s *Schedule) byInFlight() bool {
 
 // Rest lets a job wait for its retry. Its message is dropped from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
-	s.breaker.withdraw(j)
+	s.breaker.letGo(j)
 	s.cleared(j)
 	s.settled(j)
 	if j.tripped && j.judged <= s.tried { // what it was to wait for was ended while its outcome was stored

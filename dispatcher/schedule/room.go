@@ -35,11 +35,11 @@ const maxSettling = 512
 // number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
 // cheaper calls of others, asked for behind it, would take for ever what it waits for.
 func (s *Schedule) unblock(now bucket.Micros) {
-	if s.full() || now < s.until || s.rounds > 0 {
+	if s.full() || now < s.until || s.store.rounds > 0 {
 		return
 	}
 	most := maxAsks
-	if s.failures > 0 || s.governor.slows() {
+	if s.store.failures > 0 || s.governor.slows() {
 		most = 1 // it tries whether the store is there again; or no more than one may go on
 	}
 	for range most {

@@ -13,6 +13,7 @@ type Pace struct {
 	PrepareLead  time.Duration // how long before its slot a job is made ready
 	ReserveAhead time.Duration // how long before its time a slot is asked for
 	GrantTTL     time.Duration // how long after its time a slot may still be used
+	Clock        StoreClock    // by which the store counts
 
 	MaxStaged int // jobs made ready at once, over all keys
 	MaxCalls  int // calls running at once, over all keys
@@ -50,6 +51,7 @@ type Schedule struct {
 	governor     governor               // of the api, where pushback holds it
 	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
 	paused       pauses
+	store        storeLink
 	unfinished   int    // unfinished
 	early        int    // of them, those that are not to be called yet
 	kept         int    // queues without jobs
@@ -61,22 +63,12 @@ type Schedule struct {
 	drain        bool   // nothing new may start
 	barred       bool   // this process has not the right to call now
 
-	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
-	tatOf func(key string) bucket.Micros
-
-	Clock    StoreClock
-	offset   offset        // of our clock to the store's, where that is another
-	trip     time.Duration // to that store and back, lately
-	rounds   int           // of asks under way
-	failures int           // rounds in a row without an answer
-	downAt   bucket.Micros // when the first of them failed
-
 	Forfeited int64
 }
 
 // New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
-	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, tatOf: tatOf}
+	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, store: storeLink{clock: p.Clock, tatOf: tatOf}}
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
 	s.reseat()
@@ -193,7 +185,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		s.advance(q, now, &fx)
 	}
 	if len(fx.Asks) > 0 {
-		s.rounds++
+		s.store.rounds++
 	}
 	return fx
 }
@@ -226,7 +218,7 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 				due = min(due, hold.Add(-s.pace.PrepareLead))
 			}
 		case q.blocked:
-		case s.until > now.Add(LongWait) && !q.costly, s.failures > 0 && s.until > now:
+		case s.until > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.until > now:
 			s.withdrawReady(q, s.until, now, fx)
 			s.block(q) // nothing is made ready for a slot that is far
 		default:
@@ -385,7 +377,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
 	}
-	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !q.called {
+	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
 		s.block(q)
 		return Never
 	}
@@ -423,14 +415,14 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if s.spent != 0 {
 		next = min(next, s.spent)
 	}
-	if s.blocked.size > 0 && !s.full() && s.rounds == 0 {
+	if s.blocked.size > 0 && !s.full() && s.store.rounds == 0 {
 		next = min(next, s.until)
 	}
 	return next
 }
 
 // Asking reports whether a round of asks is under way.
-func (s *Schedule) Asking() bool { return s.rounds > 0 }
+func (s *Schedule) Asking() bool { return s.store.rounds > 0 }
 
 // Queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
 // them, a queue that came or went meanwhile may be among them or not.
