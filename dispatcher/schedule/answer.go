@@ -77,7 +77,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		default:
 			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
 			if q.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.block(q)
+				s.blocked.push(q)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 		}
 		s.blocked.took(q, 0)
 		q.binds, q.askAt = storeDown, 0
-		s.block(q)
+		s.blocked.push(q)
 		s.Touch(q)
 	}
 	var out Refused

@@ -61,7 +61,7 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	q.Limits = s.LimitsOf(q.Key)
 	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {
 		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent = false, false, false, 0, 0, 0
-		s.join(q)
+		s.tenants.join(q, s.rules.Tenant(q.Key))
 	}
 	full := now.Add(s.DrainTime(q.Limits))
 	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)

@@ -14,14 +14,6 @@ func (s *Schedule) room() bool {
 	return s.staged < s.pace.MaxStaged
 }
 
-// awaitRoom lets a queue wait for room to make a job ready.
-func (s *Schedule) awaitRoom(q *KeyQueue) {
-	if !q.queued {
-		q.queued = true
-		s.awaitingRoom.push(q)
-	}
-}
-
 // full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
 // stored no more is paid for.
 func (s *Schedule) full() bool {
@@ -47,19 +39,11 @@ func (s *Schedule) unblock(now bucket.Micros) {
 		if q == nil {
 			return
 		}
-		q.blocked, q.called = false, true
+		q.called = true
 		s.Touch(q)
 		if q.costly {
 			return
 		}
-	}
-}
-
-// block lets a queue wait for the shared limit.
-func (s *Schedule) block(q *KeyQueue) {
-	if !q.blocked {
-		q.blocked = true
-		s.blocked.push(q)
 	}
 }
 

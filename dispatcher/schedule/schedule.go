@@ -31,7 +31,7 @@ type Schedule struct {
 	awaitingRoom roundRobin  // queues that wait for room to make a job ready
 	lapses       lapses
 	blocked      fairQueue // queues that wait for a shared limit or for a call to end
-	tenants      map[string]*tenant
+	tenants      tenants
 	units        []float64     // of the shared limits; see unitsOf
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
@@ -45,7 +45,7 @@ type Schedule struct {
 	took         time.Duration // to make a job ready, lately
 	callTime     time.Duration // usual, of the api's calls
 	habits       habits
-	uses         []rateUse      // of the shared limits
+	uses         usage
 	levels       []bucket.Level // of the shared limits, when they were last looked at
 	suspects     suspects
 	governor     governor               // of the api, where pushback holds it
@@ -95,7 +95,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
 		q.cold = q.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
 		_, q.paused = s.paused.keys[key]
-		s.join(q)
+		s.tenants.join(q, s.rules.Tenant(key))
 		s.byKey[key] = q
 	}
 	return q
@@ -173,9 +173,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		s.advance(s.lapses.next(), now, &fx)
 	}
 	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
-		q := s.awaitingRoom.pop()
-		q.queued = false
-		s.advance(q, now, &fx)
+		s.advance(s.awaitingRoom.pop(), now, &fx)
 	}
 	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
 		q := s.active[0]
@@ -220,7 +218,7 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		case q.blocked:
 		case s.until > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.until > now:
 			s.withdrawReady(q, s.until, now, fx)
-			s.block(q) // nothing is made ready for a slot that is far
+			s.blocked.push(q) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
 		}
@@ -235,7 +233,8 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 	s.timers.set(q, due)
 	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
-		s.leave(q)
+		s.blocked.lend(q, 0)
+		s.tenants.leave(q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
 	s.countKept(q)
@@ -284,11 +283,11 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			return Never // a call of this queue that ends will touch it
 		}
 		if !s.room() {
-			s.awaitRoom(q)
+			s.awaitingRoom.push(q)
 			return Never
 		}
 		if j != nil && s.breaker.yields(j) {
-			s.awaitRoom(q)
+			s.awaitingRoom.push(q)
 			return Never
 		}
 		if j == nil {
@@ -303,7 +302,7 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		ungranted++
 		fx.Load = append(fx.Load, j)
 		if s.awaitingRoom.size > 0 {
-			s.awaitRoom(q) // a job a turn
+			s.awaitingRoom.push(q) // a job a turn
 			return Never
 		}
 	}
@@ -378,7 +377,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return again
 	}
 	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
-		s.block(q)
+		s.blocked.push(q)
 		return Never
 	}
 	if q.askAt > now {

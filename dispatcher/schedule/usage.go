@@ -39,11 +39,14 @@ func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	return int(part % usedSlots)
 }
 
-// countUse counts a call that starts.
-func (s *Schedule) countUse(costs []int64, now bucket.Micros) {
-	for i := range min(len(s.uses), len(costs)) {
-		if r := s.rules.Shared[i].Rate; r != nil {
-			s.uses[i].units[s.uses[i].at(r, now)] += costs[i]
+// usage is what calls use of the shared limits, as they stand in the rules.
+type usage []rateUse
+
+// count counts a call that starts.
+func (u usage) count(shared []bucket.Limit, costs []int64, now bucket.Micros) {
+	for i := range min(len(u), len(costs)) {
+		if r := shared[i].Rate; r != nil {
+			u[i].units[u[i].at(r, now)] += costs[i]
 		}
 	}
 }
