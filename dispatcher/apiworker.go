@@ -313,7 +313,7 @@ func (w *apiWorker) counts() workerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.Count(w.now(), ours)}
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours)}
 	for _, p := range w.partitions {
 		if p != nil && p.Open {
 			n.owned++
@@ -326,14 +326,14 @@ func (w *apiWorker) counts() workerCounts {
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.ETA(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
+	return w.s.At(w.now()).ETA(schedule.Place(p))
 }
 
 // NextFree implements queue.Forecaster.
 func (w *apiWorker) NextFree(key string) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.PlaceFree(key, w.s.KnownTAT(key), w.now())
+	return w.s.At(w.now()).PlaceFree(key)
 }
 
 // Position implements queue.Forecaster.

@@ -40,7 +40,7 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 		w.add(t.Context(), p, jobEntry("a", 1))
 		w.open(p)
 		var until time.Time
-		if wait := w.s.Inspect(w.s.Find("a"), w.now()).Waits; wait.Until != nil {
+		if wait := w.s.At(w.now()).Inspect(w.s.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until
 		}
 		if most := w.now().Add(schedule.MostHold).Time(); until.After(most) || until.Before(most.Add(-time.Hour)) {

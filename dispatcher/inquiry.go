@@ -65,7 +65,7 @@ func (e *noSlotError) Error() string { return e.why }
 func (w *apiWorker) closedFor(key string) error {
 	w.mu.Lock()
 	now := w.now()
-	until := w.s.ClosedUntil(key, now)
+	until := w.s.At(now).ClosedUntil(key)
 	w.mu.Unlock()
 	switch until {
 	case 0:

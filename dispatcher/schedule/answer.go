@@ -54,7 +54,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 				q.TAT, q.cold = j.Grant.TAT+shift, false
 				j.asked = r.Sent
 				s.paced(j)
-				s.learnGrant(j.Costs, at)
+				s.habits.learnGrant(j.Costs, s.units, at)
 				continue
 			}
 			s.refuse(j, &a.Wait, r.Came, &out)
