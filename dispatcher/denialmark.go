@@ -47,10 +47,10 @@ func (w *apiWorker) markDenialLocked(m holdMark) {
 }
 
 // replayDenialLocked takes up what a mark says that was found in a partition.
-func (w *apiWorker) replayDenialLocked(p *partition, mark queue.RetryMark, e queue.Entry) {
-	until := w.heldAtMostLocked(mark.NotBefore)
-	w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
-	w.markDenialLocked(holdMark{p, e.Seq, until})
+func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
+	until := p.w.heldAtMostLocked(mark.NotBefore)
+	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	p.w.markDenialLocked(holdMark{p, e.Seq, until})
 }
 
 // dropDenialsLocked takes the marks back when the api accepts weir again.
