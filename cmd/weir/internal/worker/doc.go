@@ -1,7 +1,7 @@
 // Package worker is what `weir serve` starts: the one place where everything is wired.
 //
 // Start takes everything up in an order in which nothing that others see changes, and no call begins, before all that can refuse the
-// start has had its say. Whatever a start that fails has taken up is taken down again. Stopping goes the other way round (shutdown.go):
+// start has had its say. Whatever a start that fails has taken up is taken down again. Stopping goes the other way round (lifetime.go):
 // first the intake, then the calls, then what stores their ends, then the server.
 //
 // While it runs, the worker follows the configuration in NATS (follow.go), reads its file anew when it is asked to (reload.go),
