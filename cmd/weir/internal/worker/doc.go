@@ -6,7 +6,7 @@
 //
 // While it runs, the worker follows the configuration in NATS (follow.go), reads its file anew when it is asked to (reload.go),
 // guards the room on disk and in memory that ends need (diskguard.go, memory.go, memorywatch.go), leaves a node that is cut off
-// (nodewatch.go), and begins to call under a new lease only when all that was said before is in force (begin.go).
+// (nodewatch.go), and begins to call under a new lease only when all that was said before is in force (open.go).
 //
 // What always holds: when one part ends, the worker ends, since half a worker is worse than none. A configuration that this worker
 // cannot run by changes nothing.
