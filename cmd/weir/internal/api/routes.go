@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"golang.org/x/sync/singleflight"
@@ -35,12 +36,13 @@ type API struct {
 	once   singleflight.Group // of what is worked out for several requests at a time
 	status sharedStatus
 	today  today
+	tally  *letters.Tally
 	hub    hub
 }
 
 // New makes an API that is ready to answer.
 func New(o Options) *API {
-	a := &API{Options: o}
+	a := &API{Options: o, tally: letters.NewTally()}
 	a.hub.api = a
 	return a
 }
@@ -48,6 +50,7 @@ func New(o Options) *API {
 // Close ends the streams, and returns when nothing of the API runs any more.
 func (a *API) Close() error {
 	a.hub.close()
+	a.tally.Close()
 	return nil
 }
 
