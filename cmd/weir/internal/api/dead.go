@@ -67,11 +67,16 @@ func deadRoutes() []route {
 	}
 }
 
-// chosen is the filter of a request's parameters.
-func chosen(r *request) (deadletter.Filter, error) {
-	c := letters.Choice{
+// choice is what a request's parameters choose.
+func (r *request) choice() letters.Choice {
+	return letters.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
+}
+
+// chosen is the filter of a request's parameters.
+func chosen(r *request) (deadletter.Filter, error) {
+	c := r.choice()
 	f, err := c.Filter(r.asked)
 	if err == nil {
 		f.Before, err = r.seq("before")

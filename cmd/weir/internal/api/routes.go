@@ -61,8 +61,10 @@ type route struct {
 	summary      string
 	role         console.Role
 	query        []parameter
-	body         any // an example of what a request says, nil: nothing
-	answer       any // an example of what is answered
+	body         any    // an example of what a request says, nil: nothing
+	bodyType     string // "": JSON
+	answer       any    // an example of what is answered
+	answerType   string // "": JSON
 	maxBody      int64
 	time         time.Duration // 0: usual
 	atOnce       int
@@ -83,7 +85,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), transferRoutes(), whatIfRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
 		all = append(all, part...)
 	}
 	return all
@@ -111,6 +113,9 @@ func (r *route) mostBody() int64 {
 
 func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who console.Actor) {
 	asked, err := r.parse(q, who)
+	if err == nil {
+		asked.connection = http.NewResponseController(w)
+	}
 	if err == nil && r.stream != nil {
 		r.stream(a, w, asked)
 		return
