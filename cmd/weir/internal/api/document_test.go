@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -128,6 +129,7 @@ func (w *writer) described(r *route) object {
 	if r.name == "stream" {
 		kind = "text/event-stream"
 	}
+	kind = cmp.Or(r.answerType, kind)
 	op := object{
 		"operationId": r.name, "summary": r.summary, "x-weir-role": string(r.role),
 		"responses": object{"200": answered("OK", kind, w.schema(reflect.TypeOf(r.answer))), "default": object{"$ref": "#/components/responses/Problem"}},
@@ -150,7 +152,7 @@ func (w *writer) described(r *route) object {
 		op["parameters"] = []any{object{"name": "Last-Event-ID", "in": "header", "description": "the id of the last event that was heard", "schema": object{"type": "string"}}}
 	}
 	if r.body != nil {
-		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": w.schema(reflect.TypeOf(r.body))}}}
+		op["requestBody"] = object{"required": true, "content": object{cmp.Or(r.bodyType, "application/json"): object{"schema": w.schema(reflect.TypeOf(r.body))}}}
 	}
 	return op
 }

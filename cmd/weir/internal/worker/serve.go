@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/otlp"
+	"weir/cmd/weir/internal/webhook"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -250,4 +251,13 @@ func newRegistry() *prometheus.Registry {
 	info.Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
 	return r
+}
+
+// postEvents begins to post events to the webhook of the configuration in force, if this replica is the one that does.
+func (w *Worker) postEvents() {
+	sender := webhook.New(webhook.Options{
+		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
+		Configured: func() *config.Webhook { return w.follower.inForce.Load().Notifications.Webhook },
+	})
+	w.lowerGo(func() error { return sender.Run(w.soft) })
 }
