@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +48,25 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 	t.Cleanup(api.Close)
 	yaml := strings.ReplaceAll("apis:\n  pay:\n    url: URL\n    tls: {ca_file: CA}\n    bucket: {rate: 4/s, capacity: 1000}\n    retry: {min: 100ms, max: 1s}\n# %s\n", "URL", api.URL)
 	yaml = strings.ReplaceAll(yaml, "CA}", a.File+"}")
-	r := newKillRig(t, fakeapi.Options{}, yaml)
+	httpAddr := freePort(t)
+	r := newKillRig(t, fakeapi.Options{}, yaml, "WEIR_HTTP_LISTEN="+httpAddr)
+	expiry := func() float64 {
+		res, err := http.Get("http://" + httpAddr + "/metrics") //nolint:noctx // this machine's
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = res.Body.Close() }()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "\nweir_certificate_expiry_timestamp_seconds{api=\"pay\"} ")
+		value, err := strconv.ParseFloat(strings.SplitN(after, "\n", 2)[0], 64)
+		if err != nil {
+			t.Errorf("no metric of the certificate: %v", err)
+		}
+		return value
+	}
 	const jobs = 48 // for six seconds
 	for i := range jobs {
 		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k.%d", i%2), fmt.Sprint("job-", i), fmt.Append(nil, "job-", i))
@@ -61,10 +80,16 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 			t.Fatalf("weir status says\n%s%s", got.stdout, got.stderr)
 		}
 	}
+	if got := expiry(); got != float64(ends.Unix()) {
+		t.Errorf("the certificate that has ended ends at %f, want %d", got, ends.Unix())
+	}
 	mu.Lock()
 	cert = a.Sign(time.Now().Add(time.Hour))
 	mu.Unlock()
 	r.awaitEmpty()
+	if got := expiry(); got < float64(ends.Unix()+60) {
+		t.Errorf("the new certificate ends at %f", got)
+	}
 	ended := r.outcomes()
 	for i := range jobs {
 		if id := fmt.Sprint("job-", i); len(ended[id]) != 1 || ended[id][0] != "done" {
