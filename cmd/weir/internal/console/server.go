@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -24,9 +25,14 @@ type Options struct {
 	// Named is the configuration in force of the HTTP side. It may answer nil; it is asked for each request.
 	Named func() *config.HTTP
 	// AsksAll has whoever shows no token refused everything but the probes, on a loopback address too.
-	AsksAll  bool
-	Gatherer prometheus.Gatherer
-	Version  string
+	AsksAll bool
+	// Connections is how many may be open at a time; at one more, the one ends that has waited longest for its next request.
+	Connections int
+	// HeaderBytes bounds what all requests' headers hold at a time beyond 4 KiB each. Connections that ask for more are closed.
+	HeaderBytes int64
+	Log         *slog.Logger // of what net/http tells
+	Gatherer    prometheus.Gatherer
+	Version     string
 	// Ready reports whether a job could be taken and dispatched now.
 	Ready func(context.Context) error
 }
@@ -67,7 +73,8 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
 	}
 	access := newAccess(o.Token, config.IsLoopback(o.Listen) && !o.AsksAll, o.Named)
-	s := &Server{opts: o, listener: listener, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
+	bounded := &connections{Listener: listener, most: o.Connections, headers: o.HeaderBytes}
+	s := &Server{opts: o, listener: bounded, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 	s.Add(
@@ -79,7 +86,7 @@ func Listen(o Options) (*Server, error) {
 	s.Add(SessionRoutes(access)...)
 	s.http = &http.Server{
 		Handler: protect(s.routed()), ReadHeaderTimeout: headerTime, ReadTimeout: usualTime, WriteTimeout: usualTime + writeGrace,
-		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders, ConnState: bounded.state, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
 	return s, nil
 }

@@ -142,6 +142,7 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
 		Named: w.configuredHTTP, AsksAll: w.settings.Embedded() && w.settings.NATSAuth == config.AuthRequired,
 	})
 	if err == nil {
