@@ -66,6 +66,20 @@ func (f *Filter) subject() string {
 	return strings.Join(tokens, ".")
 }
 
+// filtered is the subject as a consumer is given it: none for all letters, since the server compares each message with a wildcard.
+func (f *Filter) filtered() string {
+	if f.API == "" && f.Reason == "" && f.Key == "" {
+		return ""
+	}
+	return f.subject()
+}
+
+// ChoosesCause reports whether it may choose a letter of this cause, by its api, reason and status; api is "" for unknown ones.
+func (f *Filter) ChoosesCause(api string, reason Reason, status int) bool {
+	return (f.API == "" || f.API == api || f.API == ingest.NoToken && api == "") && (f.Reason == "" || f.Reason == reason) &&
+		(f.Status == StatusRange{} || status >= f.Status.From && status <= f.Status.To)
+}
+
 // chooses is the other part.
 func (f *Filter) chooses(k *Kept) bool {
 	return (f.Job == "" || k.JobID == f.Job) && (f.Status == StatusRange{} || k.Status >= f.Status.From && k.Status <= f.Status.To) &&

@@ -27,7 +27,7 @@ const (
 	PurgedEvent    EventType = "purged"    // an operator deleted letters
 	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
 	HealthyEvent   EventType = "healthy"   // it is ready again
-	RevealedEvent  EventType = "revealed"  // somebody has looked at a letter's body over HTTP
+	RevealedEvent  EventType = "revealed"  // somebody has looked at letters' bodies over HTTP
 )
 
 // EventTypes returns all of them.
@@ -84,11 +84,12 @@ type OperationData struct {
 	Task       string `json:"task,omitempty"` // the redrive's name
 }
 
-// RevealData is what revealed events tell.
+// RevealData is what revealed events tell: of one letter that somebody looked at, or of letters that were exported.
 type RevealData struct {
 	Who           string `json:"who"`
 	Job           string `json:"job,omitempty"`
-	DeadLetterSeq uint64 `json:"dead_letter_seq"`
+	DeadLetterSeq uint64 `json:"dead_letter_seq,omitempty"`
+	Selection     string `json:"selection,omitempty"` // the filter as it was given; "all letters" where nothing was
 }
 
 // HoldData is what held and resumed events tell.

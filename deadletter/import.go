@@ -137,14 +137,19 @@ func (c *Copy) publication(id string) *nats.Msg {
 
 // Bounds of an import.
 const (
-	importAtOnce = 256       // letters on their way
-	mostImported = 5_000_000 // letters that are told apart, 16 bytes and a place in a map each
+	importAtOnce = 256 // letters on their way
+	// MostImported are letters that are told apart, 16 bytes and a place in a map each.
+	MostImported = 5_000_000
 )
+
+// ErrTooManyLetters says that there are more letters than an import tells apart.
+var ErrTooManyLetters = errors.New("too many letters are there to tell new ones from them")
 
 // Import is letters on their way into the stream. It is used by one goroutine.
 type Import struct {
 	browser *Browser
 	known   map[copyID]struct{}
+	most    int // that are known
 	waiting []sentCopy
 
 	Stored int // so far
@@ -156,9 +161,10 @@ type sentCopy struct {
 	ack  jetstream.PubAckFuture
 }
 
-// NewImport reads which letters are there. It blocks until all are read.
-func (b *Browser) NewImport(ctx context.Context) (*Import, error) {
-	i := &Import{browser: b, known: map[copyID]struct{}{}}
+// NewImport reads which letters are there, of which there may be so many with those to come; else it fails with ErrTooManyLetters. It blocks
+// until all are read.
+func (b *Browser) NewImport(ctx context.Context, most int) (*Import, error) {
+	i := &Import{browser: b, known: map[copyID]struct{}{}, most: most}
 	scope, err := b.Scope(ctx, Selection{})
 	if err != nil {
 		return nil, err
@@ -183,8 +189,8 @@ func (b *Browser) NewImport(ctx context.Context) (*Import, error) {
 }
 
 func (i *Import) note(id copyID) error {
-	if len(i.known) >= mostImported {
-		return fmt.Errorf("there are more than %d letters", mostImported)
+	if len(i.known) >= i.most {
+		return fmt.Errorf("%w: more than %d", ErrTooManyLetters, i.most)
 	}
 	i.known[id] = struct{}{}
 	return nil

@@ -12,7 +12,6 @@ import (
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -73,8 +72,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+		Clock: o.Clock,
 	}, w.knownLocked)
-	w.clock, w.s.Clock = o.Clock, o.Clock
+	w.clock = o.Clock
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
 	if hold, held := w.holdRestoredLocked(); held {
 		w.tellHold(hold)
@@ -221,46 +221,6 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.wakeUp()
 }
 
-// add books in a job that the reader found.
-func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
-	if w.addOne(ctx, p, e) {
-		w.resumeKeys(p)
-	}
-}
-
-func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (resume bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case p.replay == nil:
-		if w.meetDuplicateLocked(ctx, p, e) {
-			return false
-		}
-		w.pushLocked(p, e)
-		w.wakeUp()
-	case !p.closing: // otherwise it is the next owner's
-		q := w.pushLocked(p, e)
-		return w.takeFoundLocked(ctx, p, q, e)
-	}
-	return false
-}
-
-// pushLocked lets a job wait that was read, and keeps its message where it may be called soon.
-func (w *apiWorker) pushLocked(p *partition, e queue.Entry) *schedule.KeyQueue {
-	w.expectLocked(p, e)
-	notBefore := bucket.Micros(0)
-	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
-		notBefore = bucket.MicrosOf(at)
-	}
-	if notBefore <= w.now().Add(keepAhead) {
-		p.keepLocked(e)
-	}
-	return w.s.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
-}
-
-// keepAhead is how long a message is kept at most for a job that is not to be called yet: the room is that of jobs that may be.
-const keepAhead = time.Minute
-
 // eachLocked does something for each of many queues under the lock, and lets others at the lock between every few: a partition with a
 // million jobs must not keep the calls of the others. It is called without the lock. Go's range over a map goes on rightly when the map
 // has changed meanwhile.
@@ -291,11 +251,11 @@ func (w *apiWorker) stop(hard context.Context) {
 	for _, p := range w.partitions {
 		if p != nil {
 			read := p.replay == nil
-			w.removePartition(p)
+			p.remove()
 			p.stopMarkers()
 			_ = p.writer.Wait() // what waits was answered
 			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
-				w.giveUp(hard, p)
+				p.giveUp(hard)
 			}
 		}
 	}
@@ -312,7 +272,7 @@ func (w *apiWorker) counts() workerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.Count(w.now(), ours)}
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours)}
 	for _, p := range w.partitions {
 		if p != nil && p.Open {
 			n.owned++
@@ -325,14 +285,14 @@ func (w *apiWorker) counts() workerCounts {
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.ETA(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
+	return w.s.At(w.now()).ETA(schedule.Place(p))
 }
 
 // NextFree implements queue.Forecaster.
 func (w *apiWorker) NextFree(key string) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.PlaceFree(key, w.s.KnownTAT(key), w.now())
+	return w.s.At(w.now()).PlaceFree(key)
 }
 
 // Position implements queue.Forecaster.

@@ -35,7 +35,7 @@
 //
 // An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
 // the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
-// sent in time, over a connection that then stalled, may still arrive: fence.go keeps such a result out. Calls of a lost
+// sent in time, over a connection that then stalled, may still arrive: lateresult.go keeps such a result out. Calls of a lost
 // partition run on to their end. They count as calls in flight of its next owner (orphanedcalls.go): a process that is known to have
 // ended has none, since the kernel closes its connections, as a timeout does to a call, and a restart of a single weir
 // relies on that.

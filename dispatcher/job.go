@@ -321,7 +321,7 @@ func (w *apiWorker) intentFailed(p *partition, err error) {
 		w.mu.Lock()
 		p.Open = false
 		w.mu.Unlock()
-		w.broken(p, err)
+		p.broken(err)
 		return
 	}
 	w.log.Error("an intent could not be stored; its calls wait", "err", err)

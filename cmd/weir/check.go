@@ -95,7 +95,7 @@ func (l *checkLimits) thresholds(flags *pflag.FlagSet) (t status.Thresholds, err
 func check(cmd *cobra.Command, t status.Thresholds, format checkFormat, as cli.Format) error {
 	var checks []status.Check
 	err := connect.With(func(c *connect.Connection) error {
-		s, err := status.Gather(cmd.Context(), c, 1)
+		s, err := status.Gather(cmd.Context(), c, 1, nil)
 		if err == nil {
 			checks = s.Checks(t)
 		}

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,21 +48,13 @@ Letters that are there already are left out, so that an import can be started ag
 	return cmd
 }
 
-// importedJSON is what an import did, as --json prints it.
-type importedJSON struct {
-	DryRun  bool `json:"dry_run"`
-	Letters int  `json:"letters"`
-	Stored  int  `json:"stored"`
-	Known   int  `json:"known_already"`
-}
-
 func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser, in io.Reader, as cli.Format, dryRun bool) error {
-	i, err := b.NewImport(ctx)
+	i, err := b.NewImport(ctx, deadletter.MostImported)
 	if err != nil {
 		return c.Explain(err)
 	}
-	did, bar := importedJSON{DryRun: dryRun}, cli.NewProgressBar(cmd.ErrOrStderr(), "imported", 0)
-	err = eachExported(in, func(line int, letter deadletter.Copy) error {
+	did, bar := letters.Imported{DryRun: dryRun}, cli.NewProgressBar(cmd.ErrOrStderr(), "imported", 0)
+	err = letters.ReadExported(in, mostLine, func(line int, letter deadletter.Copy) error {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -95,38 +83,4 @@ func importLetters(ctx context.Context, cmd *cobra.Command, c *connect.Connectio
 		t.Row("known", fmt.Sprintf("%d were there already", did.Known))
 	}
 	return t.Print(cmd.OutOrStdout())
-}
-
-// eachExported gives the letters of a file to take, in order.
-func eachExported(in io.Reader, take func(line int, letter deadletter.Copy) error) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 1<<16), mostLine)
-	n := 0
-	for lines.Scan() {
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
-			continue
-		}
-		n++
-		var e letters.Exported
-		decoder := json.NewDecoder(bytes.NewReader(lines.Bytes()))
-		decoder.DisallowUnknownFields()
-		err := decoder.Decode(&e)
-		var letter deadletter.Copy
-		if err == nil {
-			letter, err = e.Copy()
-		}
-		if err == nil {
-			err = take(n, letter)
-		}
-		if err != nil {
-			return fmt.Errorf("letter %d of the file: %w", n, err)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read the letters: %w", err)
-	}
-	if n == 0 {
-		return cli.NotFound(errors.New("there are no letters in the file"))
-	}
-	return nil
 }

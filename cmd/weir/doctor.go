@@ -38,7 +38,7 @@ reached; the rest is told all the same.`,
 				defer c.Close()
 				o.Connection = c
 				o.Config, _ = control.RunningConfig(cmd.Context(), c)
-				if o.Status, err = status.Gather(cmd.Context(), c, 1); err != nil {
+				if o.Status, err = status.Gather(cmd.Context(), c, 1, nil); err != nil {
 					return err
 				}
 			} else if settings.Config != "" {

@@ -131,7 +131,7 @@ func (f *planFlags) read(stdin io.Reader) (*plan.Trace, error) {
 		defer file.Close()
 		in, name = file, f.trace
 	}
-	t, err := plan.ReadTrace(in, name)
+	t, err := plan.ReadTrace(in, name, plan.MostJobs)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}

@@ -97,7 +97,7 @@ func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.O
 		return nil, c.Explain(err)
 	}
 	if len(a.Budgets) > 0 {
-		if replicas, err := control.Status(c, 1); err == nil { // else the ledger tells what it can
+		if replicas, err := control.Status(c, 1, nil); err == nil { // else the ledger tells what it can
 			hearBudgets(a, replicas)
 		}
 	}

@@ -64,7 +64,7 @@ var errSpendLong = errors.New("reading the ledger took too long")
 
 // gatherStatus is the status with what was spent today, as far as the ledger can be read in time.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
-	s, err := status.Gather(ctx, c, limit)
+	s, err := status.Gather(ctx, c, limit, nil)
 	if err != nil {
 		return nil, err
 	}

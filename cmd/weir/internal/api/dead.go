@@ -50,7 +50,7 @@ func deadRoutes() []route {
 		},
 		{
 			method: "GET", path: "/dead/stats", name: "countLetters", role: console.Viewer, answer: causeList{}, atOnce: 2, time: longRead,
-			summary: "Dead letters counted by api, reason, status and bill (weir dead stats). The headers of all of them are read", query: choosing(),
+			summary: "Dead letters counted by api, reason, status and bill (weir dead stats). The first question reads the headers of all of them, as does each that asks for a key or a job", query: choosing(),
 			serve: (*API).countLetters,
 		},
 		{
@@ -67,11 +67,16 @@ func deadRoutes() []route {
 	}
 }
 
-// chosen is the filter of a request's parameters.
-func chosen(r *request) (deadletter.Filter, error) {
-	c := letters.Choice{
+// choice is what a request's parameters choose.
+func (r *request) choice() letters.Choice {
+	return letters.Choice{
 		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
 	}
+}
+
+// chosen is the filter of a request's parameters.
+func chosen(r *request) (deadletter.Filter, error) {
+	c := r.choice()
 	f, err := c.Filter(r.asked)
 	if err == nil {
 		f.Before, err = r.seq("before")
@@ -136,7 +141,7 @@ func (a *API) countLetters(ctx context.Context, r *request) (any, error) {
 	if err != nil || b == nil {
 		return list, err
 	}
-	counts, err := letters.CountByCause(ctx, b, f, nil)
+	counts, err := a.tally.Count(ctx, b, f)
 	if err != nil {
 		return nil, a.Connection.Explain(err)
 	}

@@ -7,6 +7,8 @@
 //	jobs.go       what became of a job; results
 //	dead.go       dead letters: listed, counted, one of them
 //	redrives.go   redrives: planned, begun, looked at, stopped, resumed
+//	transfer.go   letters, whole: exported and imported
+//	whatif.go     plans and verifications, within bounds
 //	events.go     events that are kept
 //	config.go     the configuration: in force, before, compared
 //	words.go      what operators say: pause, resume, cancel, reveal, reconcile, purge, check, apply, roll back

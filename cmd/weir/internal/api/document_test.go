@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"go/ast"
 	"go/parser"
@@ -72,7 +73,7 @@ func newDocument(t *testing.T) object {
 	t.Helper()
 	w := &writer{t: t, paths: object{}, schemas: object{}, names: map[reflect.Type]string{}, said: map[string]string{}, words: map[string][]string{}}
 	w.readSources("../../../..")
-	w.words["console.Role"] = []string{string(console.Anybody), string(console.Producer), string(console.Viewer), string(console.Operator)}
+	w.words["console.Role"] = []string{string(console.Anybody), string(console.Producer), string(console.Viewer), string(console.Operator), string(console.Local)}
 	w.schema(reflect.TypeOf(console.Problem{}))
 	for _, r := range table() {
 		w.operation(r.method, base+r.path, w.described(&r))
@@ -128,6 +129,7 @@ func (w *writer) described(r *route) object {
 	if r.name == "stream" {
 		kind = "text/event-stream"
 	}
+	kind = cmp.Or(r.answerType, kind)
 	op := object{
 		"operationId": r.name, "summary": r.summary, "x-weir-role": string(r.role),
 		"responses": object{"200": answered("OK", kind, w.schema(reflect.TypeOf(r.answer))), "default": object{"$ref": "#/components/responses/Problem"}},
@@ -150,7 +152,7 @@ func (w *writer) described(r *route) object {
 		op["parameters"] = []any{object{"name": "Last-Event-ID", "in": "header", "description": "the id of the last event that was heard", "schema": object{"type": "string"}}}
 	}
 	if r.body != nil {
-		op["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": w.schema(reflect.TypeOf(r.body))}}}
+		op["requestBody"] = object{"required": true, "content": object{cmp.Or(r.bodyType, "application/json"): object{"schema": w.schema(reflect.TypeOf(r.body))}}}
 	}
 	return op
 }

@@ -8,6 +8,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/doctor"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/spend"
@@ -130,7 +131,7 @@ func (a *API) statusNow(ctx context.Context) (*status.Status, error) {
 	waiting := a.once.DoChan("status", func() (any, error) {
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // others wait for it, too
 		defer cancel()
-		s, err := status.Gather(working, a.Connection, statusKeys)
+		s, err := status.Gather(working, a.Connection, statusKeys, a.roster(working))
 		if err != nil {
 			return nil, err
 		}
@@ -150,6 +151,15 @@ func (a *API) statusNow(ctx context.Context) (*status.Status, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// roster knows who dispatches, so that nobody is waited for who is not there.
+func (a *API) roster(ctx context.Context) control.Roster {
+	here := ""
+	if a.Settings.Embedded() && a.Settings.Has(config.RoleDispatch) {
+		here = a.Settings.Instance
+	}
+	return control.MemberRoster(ctx, a.Connection, here)
 }
 
 // spentWait is how long a status waits for what was spent today. After a start the ledger of the whole day is read, which goes on

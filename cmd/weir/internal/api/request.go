@@ -22,9 +22,10 @@ import (
 type request struct {
 	*http.Request
 
-	who   console.Actor
-	asked time.Time
-	given url.Values
+	who        console.Actor
+	connection *http.ResponseController
+	asked      time.Time
+	given      url.Values
 }
 
 // parameter is one of a query. Each may be given once.

@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"golang.org/x/sync/singleflight"
@@ -35,12 +36,13 @@ type API struct {
 	once   singleflight.Group // of what is worked out for several requests at a time
 	status sharedStatus
 	today  today
+	tally  *letters.Tally
 	hub    hub
 }
 
 // New makes an API that is ready to answer.
 func New(o Options) *API {
-	a := &API{Options: o}
+	a := &API{Options: o, tally: letters.NewTally()}
 	a.hub.api = a
 	return a
 }
@@ -48,6 +50,7 @@ func New(o Options) *API {
 // Close ends the streams, and returns when nothing of the API runs any more.
 func (a *API) Close() error {
 	a.hub.close()
+	a.tally.Close()
 	return nil
 }
 
@@ -58,8 +61,10 @@ type route struct {
 	summary      string
 	role         console.Role
 	query        []parameter
-	body         any // an example of what a request says, nil: nothing
-	answer       any // an example of what is answered
+	body         any    // an example of what a request says, nil: nothing
+	bodyType     string // "": JSON
+	answer       any    // an example of what is answered
+	answerType   string // "": JSON
 	maxBody      int64
 	time         time.Duration // 0: usual
 	atOnce       int
@@ -80,7 +85,7 @@ const (
 // table is every way in but those of sessions, which are the console's.
 func table() []route {
 	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
+	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), transferRoutes(), whatIfRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
 		all = append(all, part...)
 	}
 	return all
@@ -108,6 +113,9 @@ func (r *route) mostBody() int64 {
 
 func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who console.Actor) {
 	asked, err := r.parse(q, who)
+	if err == nil {
+		asked.connection = http.NewResponseController(w)
+	}
 	if err == nil && r.stream != nil {
 		r.stream(a, w, asked)
 		return

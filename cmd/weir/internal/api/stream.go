@@ -57,6 +57,9 @@ type message struct {
 	data []byte
 }
 
+// snapshotMessage is what a snapshot is called.
+const snapshotMessage = "snapshot"
+
 // hub works out what all listeners are told. Nothing is worked out while nobody listens. It is safe for concurrent use.
 type hub struct {
 	api *API
@@ -66,6 +69,8 @@ type hub struct {
 	stop      context.CancelFunc // ends the working out; nil: nobody listens
 	closed    bool
 	running   sync.WaitGroup
+	last      message // the newest snapshot, and when it was told: who joins is told it at once
+	told      time.Time
 }
 
 // listener is one stream.
@@ -86,6 +91,9 @@ func (h *hub) join() *listener {
 		h.listeners = map[*listener]bool{}
 	}
 	h.listeners[l] = true
+	if h.last.data != nil && time.Since(h.told) < 2*snapshotEvery {
+		l.messages <- h.last
+	}
 	if h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
@@ -124,6 +132,9 @@ func (h *hub) close() {
 func (h *hub) tell(m message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if m.name == snapshotMessage {
+		h.last, h.told = m, time.Now()
+	}
 	for l := range h.listeners {
 		select {
 		case l.messages <- m:
@@ -139,7 +150,7 @@ func (h *hub) tellSnapshots(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		if s, err := h.api.snapshot(ctx); err == nil {
-			h.tellJSON("snapshot", s)
+			h.tellJSON(snapshotMessage, s)
 		} else if ctx.Err() == nil {
 			h.tellJSON("problem", problemOf(err))
 		}

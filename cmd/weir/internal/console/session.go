@@ -106,7 +106,7 @@ func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	token := digestOf(strings.TrimSpace(given.Token))
-	who := Actor{Role: Operator}
+	who := Actor{Role: a.byUser(r)}
 	if !a.open() {
 		who = a.bearer(token, now)
 	}

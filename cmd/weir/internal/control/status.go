@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"weir/bucket/lease"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
@@ -29,6 +31,9 @@ type ReplicaStatus struct {
 	Config   ConfigState `json:"config"`
 	APIs     []APIStatus `json:"apis"`
 }
+
+// TakesJobs reports whether it has the role ingest as well.
+func (r *ReplicaStatus) TakesJobs() bool { return slices.Contains(r.Roles, string(config.RoleIngest)) }
 
 // APIStatus is one api as a replica sees it, with how much of its shared limits is used: of rates and calls in flight by this replica
 // alone.
@@ -99,9 +104,42 @@ var statusWaits = answerWaits{firstAnswer, 250 * time.Millisecond}
 // ErrNoDispatcher says that no replica that dispatches answers.
 var ErrNoDispatcher = errors.New("no dispatching weir answers")
 
-// Status asks every replica, and returns their answers by name. At most limit paused and held keys of each api are told. It fails
-// with ErrNoDispatcher where nobody answers, and blocks for five seconds at most.
-func Status(c *connect.Connection, limit int) ([]ReplicaStatus, error) {
+// Roster says whether these are all the replicas that dispatch.
+type Roster func(answered []ReplicaStatus) bool
+
+// MemberRoster knows who dispatches by the leases, which it reads; instance, where it is not "", is one that need not have one: on the
+// server inside nobody has. nil where the leases cannot be read: then nobody knows.
+func MemberRoster(ctx context.Context, c *connect.Connection, instance string) Roster {
+	ctx, cancel := context.WithTimeout(ctx, rosterWait)
+	defer cancel()
+	registry, err := lease.FindRegistry(ctx, c.JetStream)
+	if err != nil || registry == nil {
+		return nil
+	}
+	members, err := registry.Members(ctx)
+	if err != nil || len(members) == 0 && instance == "" {
+		return nil
+	}
+	return func(answered []ReplicaStatus) bool {
+		there := func(is func(*ReplicaStatus) bool) bool {
+			return slices.ContainsFunc(answered, func(s ReplicaStatus) bool { return is(&s) })
+		}
+		for _, m := range members {
+			if !there(func(s *ReplicaStatus) bool { return s.Session == m.Session }) {
+				return false
+			}
+		}
+		return instance == "" || there(func(s *ReplicaStatus) bool { return s.Instance == instance })
+	}
+}
+
+// rosterWait is how long the leases may take to be read.
+const rosterWait = time.Second
+
+// Status asks every replica, and returns their answers by name. At most limit paused and held keys of each api are told. complete may say
+// that nobody need be waited for any more; without it stragglers are. It fails with ErrNoDispatcher where nobody answers, and blocks for
+// five seconds at most.
+func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus, error) {
 	var all []ReplicaStatus
 	failed := error(nil)
 	err := askFor(c, statusSubject, marshal(inquiry{Limit: limit}), statusWaits, func(data []byte, wrong *operatorError) bool {
@@ -110,11 +148,11 @@ func Status(c *connect.Connection, limit int) ([]ReplicaStatus, error) {
 		case wrong != nil:
 			failed = wrong
 		case json.Unmarshal(data, &s) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			failed = errUnreadable
 		default:
 			all = append(all, s)
 		}
-		return false
+		return complete != nil && complete(all)
 	})
 	slices.SortFunc(all, func(a, b ReplicaStatus) int { return strings.Compare(a.Instance, b.Instance) })
 	switch {

@@ -1,13 +1,18 @@
 package letters
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 	"unicode/utf8"
 
+	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/timeline"
 	"weir/deadletter"
 
@@ -47,6 +52,52 @@ func Export(k *deadletter.Kept) Exported {
 		}
 	}
 	return e
+}
+
+// Imported is what an import did.
+type Imported struct {
+	DryRun  bool `json:"dry_run"`
+	Letters int  `json:"letters"`
+	Stored  int  `json:"stored"`
+	Known   int  `json:"known_already"`
+}
+
+// ReadExported gives the letters of a file to take, in order, until take fails. A line has at most so many bytes. The error names the letter
+// by its place.
+func ReadExported(in io.Reader, mostLine int, take func(line int, letter deadletter.Copy) error) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 1<<16), mostLine)
+	n := 0
+	for lines.Scan() {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		n++
+		letter, err := readExported(lines.Bytes())
+		if err == nil {
+			err = take(n, letter)
+		}
+		if err != nil {
+			return fmt.Errorf("letter %d of the file: %w", n, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the letters: %w", err)
+	}
+	if n == 0 {
+		return cli.NotFound(errors.New("there are no letters in the file"))
+	}
+	return nil
+}
+
+func readExported(line []byte) (deadletter.Copy, error) {
+	var e Exported
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&e); err != nil {
+		return deadletter.Copy{}, err
+	}
+	return e.Copy()
 }
 
 // Copy is an exported letter, to be imported.

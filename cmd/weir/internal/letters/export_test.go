@@ -102,7 +102,7 @@ func exported(t *testing.T, b *deadletter.Browser) (lines []string) {
 func imported(t *testing.T, b *deadletter.Browser, lines []string) (stored, known int) {
 	t.Helper()
 	ctx := await.Context(t, "an import")
-	i, err := b.NewImport(ctx)
+	i, err := b.NewImport(ctx, deadletter.MostImported)
 	if err != nil {
 		t.Fatal(err)
 	}

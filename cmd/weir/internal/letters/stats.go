@@ -3,6 +3,7 @@ package letters
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -48,8 +49,13 @@ func CountByCause(ctx context.Context, b *deadletter.Browser, f deadletter.Filte
 	if err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(causes), func(a, b *Count) int {
+	return byFrequency(maps.Values(causes)), nil
+}
+
+// byFrequency has the most frequent cause first.
+func byFrequency(counts iter.Seq[*Count]) []*Count {
+	return slices.SortedFunc(counts, func(a, b *Count) int {
 		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.API, b.API), cmp.Compare(a.Reason, b.Reason),
 			cmp.Compare(a.Status, b.Status), cmp.Compare(a.Billed, b.Billed))
-	}), nil
+	})
 }

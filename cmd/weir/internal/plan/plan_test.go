@@ -201,7 +201,7 @@ func TestReadTrace(t *testing.T) {
 		"RFC 3339":   "time,key\n2001-09-09T01:46:40Z,a\n2001-09-09T03:46:40.25+02:00,b\n",
 		"json times": "{\"time\":\"2001-09-09T01:46:40Z\",\"key\":\"a\"}\n{\"time\":\"1000000000.25\",\"key\":\"b\"}",
 	} {
-		got, err := ReadTrace(strings.NewReader(text), "t")
+		got, err := ReadTrace(strings.NewReader(text), "t", MostJobs)
 		if err != nil || got.Jobs() != 2 || got.Keys() != 2 || got.keys[got.arrivals[0].key] != "a" ||
 			got.arrivals[0].at.Until(got.arrivals[1].at) != 250*time.Millisecond || got.arrivals[0].cost != 1 {
 			t.Errorf("%s: %+v %v", name, got, err)
@@ -218,7 +218,7 @@ func TestReadTrace(t *testing.T) {
 		"{\"time\":0}\n{\"key\":\"a\"}\nx":         "t:1: it has no time or no key\nt:2: it has no time or no key\nt:3: it is no JSON object",
 		"time,key\n" + strings.Repeat("x,a\n", 30): "t: and 20 more bad lines",
 	} {
-		if _, err := ReadTrace(strings.NewReader(text), "t"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadTrace(strings.NewReader(text), "t", MostJobs); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}

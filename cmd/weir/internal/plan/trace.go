@@ -50,15 +50,16 @@ type readings struct {
 	name  string
 	trace Trace
 	index map[string]uint32
+	most  int // arrivals
 	bad   []error
 	more  int // bad lines beyond those that are told
 }
 
 // ReadTrace reads arrivals: CSV whose first line names its columns, time, key and perhaps cost, or JSON objects with these fields, one a
 // line. A time is a number of seconds or an RFC 3339 time; a cost is a whole number from 1, 1 where there is none. Lines may stand in any
-// order. The error tells of the first bad lines by their numbers; name is the file's in it.
-func ReadTrace(in io.Reader, name string) (*Trace, error) {
-	r := &readings{name: name, index: map[string]uint32{}}
+// order. At most so many are read. The error tells of the first bad lines by their numbers; name is the file's in it.
+func ReadTrace(in io.Reader, name string, most int) (*Trace, error) {
+	r := &readings{name: name, index: map[string]uint32{}, most: most}
 	lines := bufio.NewReaderSize(in, 64<<10)
 	first, err := firstByte(lines)
 	if errors.Is(err, io.EOF) {
@@ -115,8 +116,8 @@ func (r *readings) fail(line int, format string, args ...any) {
 
 // add takes one arrival. It reports false when no more may come.
 func (r *readings) add(line int, at, key, cost string) bool {
-	if len(r.trace.arrivals) >= MostJobs {
-		r.fail(line, "a trace has at most %d arrivals: take a part of it", MostJobs)
+	if len(r.trace.arrivals) >= r.most {
+		r.fail(line, "a trace has at most %d arrivals here: take a part of it", r.most)
 		return false
 	}
 	when, err := parseTime(at)

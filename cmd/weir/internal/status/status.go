@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/cmd/weir/internal/connect"
@@ -81,11 +82,22 @@ type Letters struct {
 	Letters uint64            `json:"letters"`
 }
 
-// Gather asks all replicas, and counts the letters. At most limit paused and held keys of each api are told. Nobody who dispatches is a
-// problem, not an error. It blocks for some seconds at most.
-func Gather(ctx context.Context, c *connect.Connection, limit int) (*Status, error) {
+// Gather asks all replicas, and counts the letters. At most limit paused and held keys of each api are told. complete may say of answers
+// that nobody need be waited for any more; nil: stragglers are. Nobody who dispatches is a problem, not an error. It blocks for some
+// seconds at most.
+func Gather(ctx context.Context, c *connect.Connection, limit int, complete control.Roster) (*Status, error) {
 	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}}
-	replicas, err := control.Status(c, limit)
+	var replicas []control.ReplicaStatus
+	var err, intakesErr error
+	var asking sync.WaitGroup // two questions are waited for, each for stragglers
+	takeJobs := make(chan int, 1)
+	asking.Go(func() {
+		if replicas, err = control.Status(c, limit, complete); complete != nil {
+			takeJobs <- takingJobs(replicas)
+		}
+	})
+	s.Intakes, intakesErr = intakes(ctx, c, takeJobs)
+	asking.Wait()
 	switch {
 	case errors.Is(err, control.ErrNoDispatcher):
 		s.problem("nobody dispatches: no weir with the role dispatch answers", "start `weir serve`, or look whether it is stopped or its machine overloaded")
@@ -99,8 +111,8 @@ func Gather(ctx context.Context, c *connect.Connection, limit int) (*Status, err
 		a.cut(limit)
 	}
 	slices.SortFunc(s.APIs, func(a, b *API) int { return strings.Compare(a.API, b.API) })
-	if s.Intakes, err = intakes(ctx, c); err != nil {
-		return nil, c.Explain(err)
+	if intakesErr != nil {
+		return nil, c.Explain(intakesErr)
 	}
 	if err := s.countLetters(ctx, c); err != nil {
 		return nil, c.Explain(err)
@@ -183,15 +195,28 @@ func (a *API) cut(limit int) {
 	a.Holds = a.Holds[:min(len(a.Holds), limit)]
 }
 
-// intakeWait is how long further intakes are waited for.
-const intakeWait = 250 * time.Millisecond
+// intakeWait is how long further intakes are waited for; intakeGrace where as many have answered as are known of.
+const (
+	intakeWait  = 250 * time.Millisecond
+	intakeGrace = 25 * time.Millisecond
+)
 
-// intakes counts the replicas that take jobs; -1 where this user may not ask.
-func intakes(ctx context.Context, c *connect.Connection) (n int, err error) {
+// takingJobs is how many of the replicas take jobs.
+func takingJobs(replicas []control.ReplicaStatus) (n int) {
+	for i := range replicas {
+		if replicas[i].TakesJobs() {
+			n++
+		}
+	}
+	return n
+}
+
+// intakes counts the replicas that take jobs; -1 where this user may not ask. known tells, if anything, how many there are at least.
+func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n int, err error) {
 	ctx, done := c.Denied.Tolerate(ctx)
 	defer done()
-	inbox := c.Conn.NewRespInbox()
-	sub, err := c.Conn.SubscribeSync(inbox)
+	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
+	sub, err := c.Conn.ChanSubscribe(inbox, answers)
 	if err != nil {
 		return 0, err
 	}
@@ -203,22 +228,33 @@ func intakes(ctx context.Context, c *connect.Connection) (n int, err error) {
 	if err := c.Conn.PublishRequest(subject, inbox, nil); err != nil {
 		return 0, err
 	}
-	for wait := connect.RequestTimeout; ; wait = intakeWait {
-		asking, cancel := context.WithTimeout(ctx, wait)
-		_, err := sub.NextMsgWithContext(asking)
-		cancel()
-		switch {
-		case err == nil:
+	wait, least := time.NewTimer(connect.RequestTimeout), -1
+	defer wait.Stop()
+	for {
+		select {
+		case msg := <-answers:
+			if msg.Header.Get("Status") == noResponders {
+				return n, nil
+			}
 			n++
-		case ctx.Err() != nil:
-			return -1, nil //nolint:nilerr // it was refused
-		case errors.Is(err, nats.ErrNoResponders), errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+			wait.Reset(intakeWait)
+		case least = <-known:
+		case <-wait.C:
 			return n, nil
-		default:
-			return 0, err
+		case <-ctx.Done():
+			return -1, nil // it was refused
+		}
+		if least > 0 && n >= least {
+			wait.Reset(intakeGrace)
 		}
 	}
 }
+
+// noResponders is how a server says that nobody listens; mostIntakes is how many answers may wait here.
+const (
+	noResponders = "503"
+	mostIntakes  = 1024
+)
 
 // mostLetterKeys is of how many keys letters are told apart: the server tells them by subject, all of them.
 const mostLetterKeys = 200_000

@@ -60,7 +60,7 @@ const (
 
 // Next asks all replicas. It blocks for some seconds at most. What was spent stays out where the ledger could not be read in time.
 func (s *Source) Next(ctx context.Context) (*Frame, error) {
-	all, err := status.Gather(ctx, s.c, mostStops)
+	all, err := status.Gather(ctx, s.c, mostStops, nil)
 	if err != nil {
 		return nil, err
 	}

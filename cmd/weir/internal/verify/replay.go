@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"slices"
 	"time"
 
@@ -26,8 +27,9 @@ type replay struct {
 	changed time.Time // since is when the limits were changed, if not zero
 	jitter  time.Duration
 
-	keys   map[string]*keyReplay
-	shared []*bucket.Checking // as the api's limits
+	keys     map[string]*keyReplay
+	mostKeys int                // 0: any number
+	shared   []*bucket.Checking // as the api's limits
 
 	account *bucket.Account // of what quotas and budgets have used; nil where not all calls are read
 	rules   bucket.Rules    // that calls are made by
@@ -76,10 +78,10 @@ const (
 	recordDelay = time.Minute // until a call that has ended is in the ledger
 )
 
-func newReplay(a *config.API, since time.Time) *replay {
+func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 	r := &replay{
-		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{},
-		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}},
+		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{}, mostKeys: most.Keys,
+		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}, most: cmp.Or(most.Jobs, mostJobs)},
 	}
 	for _, l := range a.Rules.Shared {
 		r.shared = append(r.shared, bucket.NewChecking(bucket.Expectation{Limit: l, Jitter: r.jitter}))
@@ -192,7 +194,7 @@ func (r *replay) arrival(c *ledger.Record) keyedArrival {
 
 // check checks the calls that started before a time.
 func (r *replay) check(before int64) {
-	for len(r.early) > 0 && r.early[0].at < before {
+	for len(r.early) > 0 && r.early[0].at < before && !r.tooManyKeys() {
 		a := heap.Pop(&r.early).(keyedArrival)
 		if a.at < r.settled {
 			r.Late++
@@ -208,6 +210,17 @@ func (r *replay) check(before int64) {
 			}
 		}
 	}
+}
+
+// tooManyKeys reports whether there are more keys than may be kept: then nothing is proven.
+func (r *replay) tooManyKeys() bool { return r.mostKeys > 0 && len(r.keys) > r.mostKeys }
+
+// within fails where there are too many keys.
+func (r *replay) within() error {
+	if r.tooManyKeys() {
+		return fmt.Errorf("%w: %s has more than %d keys", ErrTooMuch, r.api.Name, r.mostKeys)
+	}
+	return nil
 }
 
 func (r *replay) key(name string) *keyReplay {
@@ -265,21 +278,22 @@ type jobSeen struct {
 	identity string // of its keys, where one of its calls carried one
 }
 
-// jobsSeen remembers the last mostJobs jobs.
+// jobsSeen remembers the last jobs, as many as most.
 type jobsSeen struct {
 	last  map[jobID]jobSeen
 	order []jobID
+	most  int
 	next  int // to be forgotten
 }
 
 func (j *jobsSeen) note(id jobID, seen jobSeen) {
 	if _, known := j.last[id]; !known {
-		if len(j.order) < mostJobs {
+		if len(j.order) < j.most {
 			j.order = append(j.order, id)
 		} else {
 			delete(j.last, j.order[j.next])
 			j.order[j.next] = id
-			j.next = (j.next + 1) % mostJobs
+			j.next = (j.next + 1) % j.most
 		}
 	}
 	j.last[id] = seen

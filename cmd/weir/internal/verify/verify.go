@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -25,17 +26,61 @@ type Options struct {
 	As    cli.Format
 	Out   io.Writer // the findings
 	Talk  io.Writer // all else
+	Most  Bounds
+}
+
+// Bounds are what a verification may keep in memory; 0: no bound but that of replay.
+type Bounds struct {
+	Calls int // that are read
+	Keys  int // of one api, 500 bytes each
+	Jobs  int // of one api that are remembered, some 130 bytes each: a second call is found among those
+}
+
+// ErrTooMuch says that the bounds did not hold.
+var ErrTooMuch = errors.New("too much to verify at once")
+
+// Findings is what was found.
+type Findings struct {
+	Reports []Report `json:"reports"` // of each api with calls, by name
+	// Strangers are calls of apis that are not configured any more, Unreadable records that cannot be read: none of them was checked.
+	Strangers  int `json:"strangers,omitempty"`
+	Unreadable int `json:"unreadable,omitempty"`
+}
+
+// Find is Run for who does not read texts: it fails only where nothing can be said. ErrTooMuch says that the options' bounds were reached.
+func Find(ctx context.Context, c *connect.Connection, o Options) (*Findings, error) {
+	replays, err := newReplays(ctx, c, &o)
+	if err != nil {
+		return nil, err
+	}
+	found := &Findings{Reports: []Report{}}
+	if found.Strangers, found.Unreadable, err = readLedger(ctx, c, &o, replays); err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(replays)) {
+		if v := replays[name].verdict(); v.Calls+v.Unplaced+v.Unsent > 0 {
+			found.Reports = append(found.Reports, v)
+		}
+	}
+	return found, nil
 }
 
 // Run holds the recorded calls against the limits of the running configuration and writes what it finds. It blocks until the
 // ledger is read. It fails where a limit did not hold, where a job was called twice that must not be, and where there are no such calls.
 func Run(ctx context.Context, c *connect.Connection, o Options) error {
-	replays, err := newReplays(ctx, c, o.API, o.Since)
+	replays, err := newReplays(ctx, c, &o)
 	if err != nil {
 		return err
 	}
-	if err := readLedger(ctx, c, o, replays); err != nil {
+	strangers, unreadable, err := readLedger(ctx, c, &o, replays)
+	if err != nil {
 		return err
+	}
+	if strangers > 0 {
+		_, _ = fmt.Fprintf(o.Talk, "weir: %s of apis that are not configured any more: not checked\n", cli.Count(strangers, "call"))
+	}
+	if unreadable > 0 {
+		_, _ = fmt.Fprintf(o.Talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
 	}
 	return tellVerdicts(o, replays)
 }
@@ -47,8 +92,9 @@ const recordsShown = 10_000
 const followGrace = 2 * time.Second
 
 // newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
-// from does not say.
-func newReplays(ctx context.Context, c *connect.Connection, only string, from time.Time) (map[string]*replay, error) {
+// Since does not say.
+func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
+	only, from := o.API, o.Since
 	current, err := control.CurrentVersion(ctx, c)
 	if err != nil {
 		return nil, err
@@ -73,11 +119,11 @@ func newReplays(ctx context.Context, c *connect.Connection, only string, from ti
 			continue
 		}
 		if !from.IsZero() {
-			replays[a.Name] = newReplay(a, from)
+			replays[a.Name] = newReplay(a, from, o.Most)
 			continue
 		}
 		changed := inForceSince(versions, a.Name)
-		r := newReplay(a, changed)
+		r := newReplay(a, changed, o.Most)
 		r.changed, r.account = changed, bucket.NewAccount(a.Rules)
 		replays[a.Name] = r
 	}
@@ -99,37 +145,41 @@ func inForceSince(versions []*control.Version, api string) time.Time {
 }
 
 // readLedger reads the ledger.
-func readLedger(ctx context.Context, c *connect.Connection, o Options, replays map[string]*replay) error {
-	talk, strangers, shown := o.Talk, 0, false
-	unreadable, err := ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: o.Since},
+func readLedger(ctx context.Context, c *connect.Connection, o *Options, replays map[string]*replay) (strangers, unreadable int, err error) {
+	talk, shown := o.Talk, false
+	unreadable, err = ledger.Read(ctx, c.JetStream, ledger.Filter{API: o.API, Since: o.Since},
 		func(call *ledger.Record, read, of uint64) error {
+			if o.Most.Calls > 0 && max(read, of) > uint64(o.Most.Calls) {
+				return fmt.Errorf("%w: %d calls are more than %d", ErrTooMuch, max(read, of), o.Most.Calls)
+			}
 			if read%recordsShown == 0 && terminal.Watched(talk) {
 				shown = true
 				_, _ = fmt.Fprintf(talk, "\r%d of %d calls", read, of)
 			}
-			if r := replays[call.API]; r != nil {
-				r.take(call)
-			} else {
+			r := replays[call.API]
+			if r == nil {
 				strangers++
+				return nil
 			}
-			return nil
+			r.take(call)
+			return r.within()
 		})
 	if shown {
 		_, _ = fmt.Fprint(talk, "\r\x1b[K")
 	}
-	if errors.Is(err, ledger.ErrNoLedger) {
-		return cli.NotFound(err)
-	} else if err != nil {
-		return c.Explain(err)
+	switch {
+	case errors.Is(err, ledger.ErrNoLedger):
+		return 0, 0, cli.NotFound(err)
+	case errors.Is(err, ErrTooMuch):
+		return 0, 0, err
+	case err != nil:
+		return 0, 0, c.Explain(err)
 	}
 	for _, r := range replays {
 		r.check(math.MaxInt64)
+		if err := r.within(); err != nil {
+			return 0, 0, err
+		}
 	}
-	if strangers > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %s of apis that are not configured any more: not checked\n", cli.Count(strangers, "call"))
-	}
-	if unreadable > 0 {
-		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not checked\n", cli.Count(unreadable, "record"))
-	}
-	return nil
+	return strangers, unreadable, nil
 }

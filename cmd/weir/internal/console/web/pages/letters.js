@@ -18,22 +18,31 @@ export const letters = {
     const picked = selection(query), before = query.get("before") ?? "";
     const stats = app.answers.use("dead/stats?" + asQuery(picked), 15000), rows = app.answers.use("dead?" + asQuery(picked, { limit: perPage, before }), 15000);
     fresh(app);
-    const counts = list(stats.value, "causes"), shown = list(rows.value, "letters");
+    const counted = stats.value !== undefined, counts = counted ? list(stats.value, "causes") : outlined(app, picked), shown = list(rows.value, "letters");
     const total = counts.reduce((n, c) => n + c.letters, 0), any = Object.keys(picked).length > 0;
-    if (stats.value === undefined) return [h("h1", {}, "Dead letters"), filters(app, picked), stats.error ? failed(stats.error) : waits("the letters")];
+    if (!counted && rows.value === undefined) return [h("h1", {}, "Dead letters"), filters(app, picked), stats.error ? failed(stats.error) : waits("the letters")];
     return [
       h("div.bar", {}, h("h1", {}, total > 0 ? `${things(total, "letter")}, ${things(counts.length, "cause")}` : "Dead letters"),
-        app.operator() && total > 0 && !picked.job && h("div.actions", {}, redriveButton(app, picked, total), purgeButton(app, picked, total))),
+        app.operator() && counted && total > 0 && !picked.job && h("div.actions", {}, redriveButton(app, picked, total), purgeButton(app, picked, total))),
       counts.length > 0 && h("section", { "aria-label": "Causes" }, h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
+      !counted && (stats.error ? failed(stats.error) : h("p.quiet", { role: "status" }, "Counting by status and bill …")),
       filters(app, picked),
+      rows.value === undefined && !rows.error && waits("the letters"),
       rows.error && failed(rows.error),
       shown.length > 0 ? [table(app, shown, total), pages(before, rows.value.next)]
-        : any ? empty("No letter matches", h("button", { type: "button", on: { click: () => change(Object.fromEntries(Object.keys(picked).map((k) => [k, ""]))) } }, "Show all letters"))
+        : rows.value === undefined ? null : any ? empty("No letter matches", h("button", { type: "button", on: { click: () => change(Object.fromEntries(Object.keys(picked).map((k) => [k, ""]))) } }, "Show all letters"))
           : empty("No dead letters", "What weir gives up, or does not take because a bucket is full, is kept here with its cause until somebody redrives or purges it. Nothing has been lost."),
       command(["weir dead ls", ...asFlags(picked)].join(" ")),
     ];
   },
 };
+
+// outlined are the causes as every snapshot has them, by api and reason: what is shown until all letters have been counted.
+function outlined(app, picked) {
+  if (Object.keys(picked).some((name) => name !== "api" && name !== "reason")) return [];
+  return (app.snapshot?.status.letters ?? []).filter((c) => (!picked.api || (c.api || "_") === picked.api) && (!picked.reason || c.reason === picked.reason))
+    .map((c) => ({ ...c, status: 0 })).sort((a, b) => b.letters - a.letters);
+}
 
 // fresh has the letters asked for anew when some have come or gone, though not more than every few seconds: all of them are read for it.
 const known = { all: null, at: 0 };
@@ -51,7 +60,7 @@ function causeCard(app, c, picked) {
   return h("div.card.cause", { key: JSON.stringify([c.api, c.reason, c.status, c.billed]), "data-reason": c.reason },
     h("h3", {}, h("a", { href: link("/letters", query), "aria-current": at ? "true" : null }, things(c.letters, "letter")), " ", h("span.chip", { class: shadeOf(c.reason) }, c.reason), c.status > 0 && [" ", h("span.chip", {}, String(c.status))]),
     h("p", {}, c.api || "no configured api", ": ", causeText(c.reason)),
-    h("p.quiet", {}, `billed: ${c.billed}`, " · ", c.letters === 1 ? since(c.newest, app.now()) : `${since(c.oldest, app.now())} to ${since(c.newest, app.now())}`),
+    c.billed && h("p.quiet", {}, `billed: ${c.billed}`, " · ", c.letters === 1 ? since(c.newest, app.now()) : `${since(c.oldest, app.now())} to ${since(c.newest, app.now())}`),
     h("p.quiet", {}, remedy(c.reason)));
 }
 

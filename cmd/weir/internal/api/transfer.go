@@ -1,0 +1,199 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/letters"
+	"weir/deadletter"
+)
+
+// Bounds of letters that go out and come in whole. A chunk of them is in memory at a time (deadletter.Walk), or a line.
+const (
+	exportsAtOnce = 2
+	transferLasts = time.Hour        // of all of it
+	transferStall = 30 * time.Second // that a client may take for a piece
+	mostImport    = 4 << 30          // bytes of a request
+	mostKnown     = 500_000          // letters that are there and that come, some 40 bytes each
+	exportBuffer  = 64 << 10
+)
+
+// jsonLines is one JSON object a line.
+const jsonLines = "application/jsonl"
+
+func transferRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: letters.Exported{}, answerType: jsonLines,
+			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
+			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). It is told in an event who took them. " +
+				"An export that cannot go on breaks the connection off",
+			stream: (*API).exportLetters,
+		},
+		{
+			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: letters.Exported{}, bodyType: jsonLines, maxBody: mostImport,
+			answer: letters.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
+			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are there are left out", serve: (*API).importLetters,
+		},
+	}
+}
+
+// exportLetters sends the letters that a filter chooses. That somebody takes them is told before the first is sent.
+func (a *API) exportLetters(w http.ResponseWriter, r *request) {
+	ctx, cancel := context.WithTimeout(r.Context(), transferLasts)
+	defer cancel()
+	walk, err := a.beginExport(ctx, r)
+	if err != nil {
+		problemOf(err).Write(w)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", jsonLines)
+	h.Set("Content-Disposition", `attachment; filename="letters-`+r.asked.UTC().Format("20060102-150405")+`.jsonl"`)
+	if r.Method == http.MethodHead {
+		return
+	}
+	if err := writeExport(ctx, http.NewResponseController(w), w, walk); err != nil {
+		a.Log.Warn("an export of dead letters was broken off", "by", r.who.String(), "err", a.Connection.Explain(err))
+		panic(http.ErrAbortHandler) // so that nobody takes it for complete
+	}
+}
+
+// beginExport ends the selection at what is there now, and tells who takes it.
+func (a *API) beginExport(ctx context.Context, r *request) (*deadletter.Walk, error) {
+	f, err := chosen(r)
+	if err != nil {
+		return nil, err
+	}
+	b, err := a.browse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, cli.NotFound(errNoLetters)
+	}
+	scope, err := b.Scope(ctx, deadletter.Selection{Filter: f})
+	if err != nil {
+		return nil, a.Connection.Explain(err)
+	}
+	some := scope.Walk(deadletter.HeadersOnly)
+	switch first, err := some.Chunk(ctx); {
+	case err != nil:
+		return nil, a.Connection.Explain(err)
+	case len(first) == 0:
+		return nil, cli.NotFound(errNoLetters)
+	}
+	if r.Method != http.MethodHead {
+		words := r.choice()
+		selection := words.String()
+		if selection == "" {
+			selection = "all letters"
+		}
+		taken := deadletter.Event{Type: deadletter.RevealedEvent, API: f.API, Key: f.Key, Data: deadletter.RevealData{Who: r.who.String(), Selection: selection}}
+		if err := taken.Publish(ctx, a.Connection.JetStream); err != nil { // nobody takes bodies without that being told
+			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, since that could not be told: %w", err))
+		}
+	}
+	return scope.Walk(deadletter.Whole), nil
+}
+
+// writeExport writes until the walk's end. Who does not read for a while is cut off.
+func writeExport(ctx context.Context, connection *http.ResponseController, w io.Writer, walk *deadletter.Walk) error {
+	out := bufio.NewWriterSize(w, exportBuffer)
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil || len(chunk) == 0 {
+			return errors.Join(err, out.Flush())
+		}
+		for i := range chunk {
+			if err := connection.SetWriteDeadline(time.Now().Add(transferStall)); err != nil {
+				return err
+			}
+			if err := lines.Encode(letters.Export(&chunk[i])); err != nil {
+				return err
+			}
+			chunk[i] = deadletter.Kept{} // it has gone out
+		}
+	}
+}
+
+// importLetters stores the letters of the request's body.
+func (a *API) importLetters(ctx context.Context, r *request) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, transferLasts)
+	defer cancel()
+	b, err := a.browse(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, cli.Refused(errors.New("there is no stream of dead letters: weir has not run on this server"))
+	}
+	i, err := b.NewImport(ctx, mostKnown)
+	if err != nil {
+		return nil, a.importFailed(err, 0)
+	}
+	did := letters.Imported{DryRun: r.word("dry_run") == "true"}
+	err = letters.ReadExported(&steady{r.Body, r.connection}, a.mostLine(), func(line int, letter deadletter.Copy) error {
+		did.Letters = line
+		if did.DryRun {
+			return letter.Check()
+		}
+		return i.Add(ctx, letter)
+	})
+	if flushErr := i.Flush(ctx); err == nil {
+		err = flushErr
+	}
+	did.Stored, did.Known = i.Stored, i.Known
+	if did.Stored > 0 {
+		a.Log.Info("dead letters were imported", "by", r.who.String(), "stored", did.Stored, "known", did.Known)
+	}
+	if err != nil {
+		return nil, a.importFailed(err, did.Stored)
+	}
+	return did, nil
+}
+
+// mostLine bounds a line: a body in base64, and headers that JSON may write with six bytes for each, of the largest message.
+func (a *API) mostLine() int { return int(a.Connection.Conn.MaxPayload())*3 + 1<<20 }
+
+// importFailed says how far an import came. What is wrong with a line is the client's.
+func (a *API) importFailed(err error, stored int) error {
+	var large *http.MaxBytesError
+	var exit *cli.Exit
+	told := fmt.Sprintf("%s (%d were stored; send it again to go on)", a.Connection.Explain(err), stored)
+	switch {
+	case errors.As(err, &large):
+		return console.NewProblem(http.StatusRequestEntityTooLarge, "the body is over %d bytes (%d letters were stored); split it", large.Limit, stored)
+	case errors.Is(err, deadletter.ErrTooManyLetters):
+		return console.NewProblem(http.StatusConflict, "%s: use weir dead import, which has memory of its own", told)
+	case errors.As(err, &exit), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return console.NewProblem(http.StatusServiceUnavailable, "%s", told)
+	}
+	return badRequest("%s", told)
+}
+
+// steady reads a body whose client may take so long for each piece.
+type steady struct {
+	body       io.Reader
+	connection *http.ResponseController
+}
+
+// Read implements io.Reader.
+func (s *steady) Read(into []byte) (int, error) {
+	if err := s.connection.SetReadDeadline(time.Now().Add(transferStall)); err != nil {
+		return 0, err
+	}
+	return s.body.Read(into)
+}

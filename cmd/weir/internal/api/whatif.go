@@ -1,0 +1,186 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/verify"
+)
+
+// Bounds of what is worked out in the process that makes the calls: each runs once at a time, and keeps at most some 150 MB for a verification
+// and 100 MB for a plan. What is more is for the commands, which have memory of their own.
+const (
+	mostVerifiedCalls = 1_000_000
+	mostVerifiedKeys  = 100_000
+	mostVerifiedJobs  = 200_000
+	verifyTime        = 2 * longRead
+	mostTrace         = 64 << 20 // bytes
+	mostArrivals      = 1_000_000
+	planTime          = longRead
+)
+
+// asOf are the parameters of a plan. Those that are not given are as the api's limits, or as in a configuration that does not name them.
+var (
+	planCapacity = parameter{name: "capacity", summary: "unfinished jobs that a key may have", kind: number, most: 10_000_000}
+	planBurst    = parameter{name: "burst", summary: "calls that may leave together after idling", kind: number, most: 1_000_000}
+	planInFlight = parameter{name: "in_flight", summary: "calls of one key running at once", kind: number, most: 1_000_000}
+)
+
+func whatIfRoutes() []route {
+	return []route{
+		{
+			method: "POST", path: "/plan", name: "plan", role: console.Operator, body: "time,key\n0,customer-1\n", bodyType: "text/csv", maxBody: mostTrace,
+			answer: &plan.Outcome{}, atOnce: 1, time: planTime,
+			query: []parameter{
+				{name: "api", summary: "begin with the limits of this api; without it rate and capacity are needed", kind: text},
+				{name: "rate", summary: "the bucket's rate, as in 10/s", kind: text},
+				planCapacity, planBurst, planInFlight,
+				{name: "counts", summary: "how the api counts", kind: text, words: []string{string(bucket.ByWindow), string(bucket.ByTokens)}},
+				{name: "call_time", summary: "how long every call takes, as in 200ms", kind: text},
+				{name: "suggest", summary: "seek the smallest capacity at which nothing overflows", kind: yes},
+				{name: "longest_wait", summary: "with suggest: seek the slowest rate at which no job waits longer, as in 30s", kind: text},
+			},
+			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and perhaps cost, " +
+				"or as JSON lines, of at most " + strconv.Itoa(mostArrivals) + " arrivals. It changes nothing",
+			serve: (*API).rehearse,
+		},
+		{
+			method: "POST", path: "/verify", name: "verify", role: console.Operator, answer: &verify.Findings{}, atOnce: 1, time: verifyTime,
+			query: []parameter{{name: "api", summary: "only of this api", kind: text}, {name: "since", summary: "only calls from then on; absent: since the limits were last changed", kind: instant}},
+			summary: "Hold every recorded call against the limits (weir verify), of at most " + strconv.Itoa(mostVerifiedCalls) + " calls and " + strconv.Itoa(mostVerifiedKeys) +
+				" keys; a second call of a job is found among the last " + strconv.Itoa(mostVerifiedJobs) + " jobs. It changes nothing",
+			serve: (*API).verify,
+		},
+	}
+}
+
+func (a *API) verify(ctx context.Context, r *request) (any, error) {
+	if name := r.word("api"); name != "" {
+		if _, err := a.named(name); err != nil {
+			return nil, err
+		}
+	}
+	found, err := verify.Find(ctx, a.Connection, verify.Options{
+		API: r.word("api"), Since: r.time("since"), Talk: io.Discard,
+		Most: verify.Bounds{Calls: mostVerifiedCalls, Keys: mostVerifiedKeys, Jobs: mostVerifiedJobs},
+	})
+	if errors.Is(err, verify.ErrTooMuch) {
+		return nil, cli.Refused(fmt.Errorf("%w: ask for one api or a later since, or use weir verify, which has memory of its own", err))
+	}
+	return found, err
+}
+
+func (a *API) rehearse(ctx context.Context, r *request) (any, error) {
+	bound, err := r.duration("longest_wait")
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.candidate(r, bound > 0)
+	if err != nil {
+		return nil, err
+	}
+	trace, err := plan.ReadTrace(r.Body, "trace", mostArrivals)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, console.NewProblem(http.StatusRequestEntityTooLarge, "the trace is over %d bytes: take a part of it, or use weir plan", large.Limit)
+	case err != nil:
+		return nil, badRequest("%v", err)
+	}
+	silent := func(int) {}
+	var o *plan.Outcome
+	if r.word("suggest") == "true" {
+		o, err = plan.Suggest(ctx, trace, *c, bound, silent)
+	} else {
+		o, err = plan.Run(ctx, trace, c, silent)
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, console.NewProblem(http.StatusConflict, "it takes longer than %s: take a part of the trace, or use weir plan", planTime)
+	case err != nil && ctx.Err() == nil:
+		return nil, badRequest("%v", err)
+	}
+	return o, err
+}
+
+// candidate is what a request would have tried. With sought its rate may be left open.
+func (a *API) candidate(r *request, sought bool) (*plan.Candidate, error) {
+	c := &plan.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
+	if name := r.word("api"); name != "" {
+		api, err := a.named(name)
+		if err != nil {
+			return nil, err
+		}
+		c.Rules, c.Price = api.CallRules(), int64(api.Price)
+	}
+	var err error
+	if c.CallTime, err = r.duration("call_time"); err != nil {
+		return nil, err
+	}
+	key := &c.Rules.Key
+	if text := r.word("rate"); text != "" {
+		rate, err := config.ParseRate(text)
+		if err != nil {
+			return nil, badRequest("rate: %v", err)
+		}
+		key.Rate.Count, key.Rate.Per = rate.Count, rate.Per
+	}
+	for _, p := range []struct {
+		of   parameter
+		into *int64
+	}{{planCapacity, &key.Capacity}, {planBurst, &key.Rate.Burst}, {planInFlight, &key.InFlight}} {
+		if n := r.number(p.of); n > 0 {
+			*p.into = int64(n)
+		}
+	}
+	if text := r.word("counts"); text != "" {
+		key.Rate.Counts = bucket.Counting(text)
+	}
+	return c, checkCandidate(c, r.word("suggest") == "true", sought)
+}
+
+func checkCandidate(c *plan.Candidate, suggest, sought bool) error {
+	key := &c.Rules.Key
+	if key.Rate.Count == 0 && suggest && sought {
+		key.Rate.Count, key.Rate.Per = 1, time.Second
+	}
+	switch {
+	case sought && !suggest:
+		return badRequest("longest_wait is what suggest seeks a rate for: say suggest=true too")
+	case key.Rate.Count == 0:
+		return badRequest("rate is missing, as in 10/s; or name an api")
+	case key.Rate.Burst > key.Rate.Count && key.Rate.Counts != bucket.ByTokens:
+		return badRequest("burst %d is more than %s may see in any period: say counts=token_bucket, or a smaller burst", key.Rate.Burst, config.FormatRate(key.Rate))
+	case key.Capacity < 1 && !suggest:
+		return badRequest("capacity is missing, a whole number from 1; or name an api")
+	case key.Capacity < 1:
+		key.Capacity = 1 // it is sought
+	}
+	if err := c.Rules.Validate(); err != nil {
+		return badRequest("%v", err)
+	}
+	return nil
+}
+
+// duration is a parameter that is a duration, 0 where none is given.
+func (r *request) duration(name string) (time.Duration, error) {
+	text := r.word(name)
+	if text == "" {
+		return 0, nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, badRequest("%s %q is not a duration such as 200ms or 30s", name, text)
+	}
+	return d, nil
+}

@@ -1,0 +1,186 @@
+package letters
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"weir/deadletter"
+)
+
+// Bounds of a tally: letters that are kept in mind, 24 bytes each, and how long when nobody asks.
+const (
+	mostTallied = 1_000_000
+	tallyRests  = 10 * time.Minute
+)
+
+// errTooMany says that there are more letters than a tally takes on.
+var errTooMany = errors.New("more letters than are kept in mind")
+
+// Tally counts letters by their cause for many who ask. It remembers the cause of each letter, so that the next question reads only what
+// came since. It is safe for concurrent use; whoever asks waits for whoever reads. Close it when nobody asks any more.
+type Tally struct {
+	turn    chan struct{} // of what follows; who reads letters has it
+	created time.Time     // of the stream that was read
+	last    uint64        // sequence that was read
+	known   []tallied     // by sequence
+	causes  []Cause
+	index   map[Cause]uint32
+	rest    *time.Timer // forgets when nobody asks
+}
+
+// NewTally makes one that knows of no letter.
+func NewTally() *Tally { return &Tally{turn: make(chan struct{}, 1)} }
+
+// tallied is one letter.
+type tallied struct {
+	seq    uint64
+	stored int64 // nanoseconds of Unix
+	cause  uint32
+}
+
+// Count counts the letters that a filter chooses, the most frequent cause first. It blocks while letters are read: the headers of all at
+// first, or where the filter asks for what is not kept in mind (a key, a job, a page), or where there are more than a million.
+func (t *Tally) Count(ctx context.Context, b *deadletter.Browser, f deadletter.Filter) ([]*Count, error) {
+	if f.Key != "" || f.Job != "" || f.Before != 0 {
+		return CountByCause(ctx, b, f, nil)
+	}
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := t.catchUpLocked(ctx, b); errors.Is(err, errTooMany) {
+		t.forgetLocked()
+		return CountByCause(ctx, b, f, nil)
+	} else if err != nil {
+		return nil, err
+	}
+	return t.countLocked(&f), nil
+}
+
+// catchUpLocked reads what came since the last time, and lets go of what has gone.
+func (t *Tally) catchUpLocked(ctx context.Context, b *deadletter.Browser) error {
+	s, err := b.Standing(ctx, false)
+	if err != nil {
+		return err
+	}
+	if s.Letters > mostTallied {
+		return errTooMany
+	}
+	if !s.Created.Equal(t.created) || s.Last < t.last {
+		t.forgetLocked()
+		t.created = s.Created
+	}
+	t.restLocked()
+	if s.Last > t.last && s.Letters > 0 {
+		if err := b.After(ctx, t.last, s.Last, t.noteLocked); err != nil {
+			return err
+		}
+	}
+	t.last = s.Last
+	first, _ := slices.BinarySearchFunc(t.known, s.First, func(k tallied, seq uint64) int { return cmp.Compare(k.seq, seq) })
+	t.known = slices.Delete(t.known, 0, first)
+	if uint64(len(t.known)) == s.Letters {
+		return nil
+	}
+	if !s.Listable() {
+		return errTooMany
+	}
+	if s, err = b.Standing(ctx, true); err != nil { // some have gone in between
+		return err
+	}
+	t.dropLocked(s)
+	return nil
+}
+
+func (t *Tally) noteLocked(k deadletter.Kept) error {
+	if len(t.known) >= mostTallied {
+		return errTooMany
+	}
+	of := Cause{k.API, k.Reason, k.Status, k.Billed}
+	n, known := t.index[of]
+	if !known {
+		if t.index == nil {
+			t.index = map[Cause]uint32{}
+		}
+		n = uint32(len(t.causes))
+		t.index[of], t.causes = n, append(t.causes, of)
+	}
+	t.known = append(t.known, tallied{k.Seq, k.Stored.UnixNano(), n})
+	t.last = k.Seq // where reading breaks off, the next one goes on
+	return nil
+}
+
+// dropLocked lets go of the letters that the stream has not any more.
+func (t *Tally) dropLocked(s deadletter.Standing) {
+	gone := s.Deleted
+	t.known = slices.DeleteFunc(t.known, func(k tallied) bool {
+		for len(gone) > 0 && gone[0] < k.seq {
+			gone = gone[1:]
+		}
+		return k.seq < s.First || len(gone) > 0 && gone[0] == k.seq
+	})
+}
+
+func (t *Tally) countLocked(f *deadletter.Filter) []*Count {
+	counts := map[uint32]*Count{}
+	wanted := make([]bool, len(t.causes))
+	for i, c := range t.causes {
+		wanted[i] = f.ChoosesCause(c.API, c.Reason, c.Status)
+	}
+	since, until := int64(0), int64(1<<63-1)
+	if !f.Since.IsZero() {
+		since = f.Since.UnixNano()
+	}
+	if !f.Until.IsZero() {
+		until = f.Until.UnixNano()
+	}
+	for _, k := range t.known {
+		if !wanted[k.cause] || k.stored < since || k.stored >= until {
+			continue
+		}
+		n := counts[k.cause]
+		if n == nil {
+			n = &Count{Cause: t.causes[k.cause], Oldest: time.Unix(0, k.stored).UTC()}
+			counts[k.cause] = n
+		}
+		n.Letters++
+		n.Newest = time.Unix(0, k.stored).UTC()
+	}
+	return byFrequency(maps.Values(counts))
+}
+
+// restLocked has everything forgotten when nobody asks for a while.
+func (t *Tally) restLocked() {
+	if t.rest != nil {
+		t.rest.Reset(tallyRests)
+		return
+	}
+	t.rest = time.AfterFunc(tallyRests, func() {
+		select {
+		case t.turn <- struct{}{}:
+			t.forgetLocked()
+			<-t.turn
+		default: // somebody asks
+		}
+	})
+}
+
+func (t *Tally) forgetLocked() {
+	t.created, t.last, t.known, t.causes, t.index = time.Time{}, 0, nil, nil, nil
+}
+
+// Close forgets everything, once nobody reads any more.
+func (t *Tally) Close() {
+	t.turn <- struct{}{}
+	defer func() { <-t.turn }()
+	if t.rest != nil {
+		t.rest.Stop()
+	}
+	t.forgetLocked()
+}
