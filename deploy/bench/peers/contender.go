@@ -226,8 +226,9 @@ func bullPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 	return all, nil
 }
 
-// bullWorkers is how many processes BullMQ's workers are: its documentation recommends several.
-const bullWorkers = 2
+// bullWorkers is how many processes BullMQ's workers are. Its documentation has several on many cores; on two, which the store, the producer
+// and the api share, one made as many calls with a fifth less CPU.
+const bullWorkers = 1
 
 // staffBull starts BullMQ's workers.
 func (c *contender) staffBull(ctx context.Context, s *stage, program string, at settings) error {

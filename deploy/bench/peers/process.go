@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -177,8 +178,11 @@ func done(ctx context.Context, c command) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: c.as}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		last := out[max(0, len(out)-600):]
-		return "", fmt.Errorf("%s: %w: %s", c.name, errors.Join(err, context.Cause(ctx)), strings.TrimSpace(string(last)))
+		err = fmt.Errorf("%s: %w", c.name, errors.Join(err, context.Cause(ctx)))
+		if last := bytes.TrimSpace(out[max(0, len(out)-600):]); len(last) > 0 {
+			err = fmt.Errorf("%w: %s", err, last)
+		}
+		return "", err
 	}
 	return strings.TrimSpace(string(out)), nil
 }
