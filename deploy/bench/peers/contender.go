@@ -10,6 +10,7 @@ import (
 // contender is one that takes jobs and calls the api.
 type contender struct {
 	name       string
+	peer       string // of which it is one
 	durability string // when what it took is on disk
 	durable    bool   // before it says that it has taken it
 	path       string // of its calls

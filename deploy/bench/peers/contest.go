@@ -20,7 +20,7 @@ func (s *stage) contest(ctx context.Context, what string, all []*contender, do m
 	found := make([]*Found, len(all))
 	out := make([]bool, len(all))
 	for i, c := range all {
-		found[i] = &Found{Name: c.name, Durability: c.durability, Durable: c.durable}
+		found[i] = &Found{Name: c.name, Peer: c.peer, Durability: c.durability, Durable: c.durable}
 	}
 	turn := func(i, jobs int, to *Found) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, roundWithin, fmt.Errorf("a round did not end within %v", roundWithin))

@@ -194,6 +194,9 @@ func (r *Report) fill(ctx context.Context, o options) (err error) {
 		case p.without != "":
 			r.Unlimited = append(r.Unlimited, LeftOut{more[0].name, p.without})
 		}
+		for _, c := range more {
+			c.peer = p.name
+		}
 		started = append(started, p.name)
 		all = append(all, more...)
 	}
@@ -203,6 +206,7 @@ func (r *Report) fill(ctx context.Context, o options) (err error) {
 			return err
 		}
 		compare(r.EndToEnd)
+		r.Best = best(r.EndToEnd, o.Rounds)
 	}
 	if slices.Contains(o.Measures, intake) {
 		if r.Intake, err = s.contest(ctx, "intake", all, taken, r); err != nil {

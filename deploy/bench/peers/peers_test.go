@@ -52,10 +52,13 @@ func TestRun(t *testing.T) {
 			t.Fatalf("%s: %d were measured of %v: %+v", what, len(all), names, r.LeftOut)
 		}
 		for i, f := range all {
-			if f.Name != names[i] || len(f.Jobs.Each) != o.Rounds || f.Jobs.Least <= 0 || len(f.Weir.Each) != o.Rounds || f.Repeated != 0 {
+			if f.Name != names[i] || f.Peer == "" || len(f.Jobs.Each) != o.Rounds || f.Jobs.Least <= 0 || len(f.Weir.Each) != o.Rounds || f.Repeated != 0 {
 				t.Errorf("%s: %+v", what, f)
 			}
 		}
+	}
+	if r.Best == nil || len(r.Best.Peer.Each) != o.Rounds {
+		t.Errorf("weir by the best peer: %+v", r.Best)
 	}
 	if len(r.Paces) != 2 || r.Paces[0].Name != "weir" || r.Paces[0].Use.Median <= 0 || r.Paces[0].Fullest == 0 {
 		t.Errorf("rates: %+v, left out: %+v", r.Paces, r.LeftOut)
@@ -135,6 +138,21 @@ func TestCompareIsOfTheSameRound(t *testing.T) {
 		t.Errorf("weir by the other is %+v", got)
 	}
 	compare(all[:1]) // weir is out: nothing is compared, and nothing falls over
+}
+
+// TestBestIsOfTheRound: the best peer is another one in each round, and neither weir nor a bare queue is one.
+func TestBestIsOfTheRound(t *testing.T) {
+	all := []*Found{{Name: "weir", Peer: "weir"}, {Name: "weir, interval", Peer: "weir"}, {Peer: "nats", Durable: true}, {Peer: "a", Durable: true}, {Peer: "b"}}
+	for i, each := range [][]float64{{10, 10}, {900, 900}, {900, 900}, {20, 5}, {5, 40}} {
+		all[i].Jobs.Each = each
+	}
+	got := best(all, 2)
+	if got == nil || !slices.Equal(got.Peer.Each, []float64{0.5, 0.25}) || !slices.Equal(got.DurablePeer.Each, []float64{0.5, 2}) {
+		t.Errorf("%+v", got)
+	}
+	if best(all[1:], 2) != nil || best(all[:3], 2) != nil {
+		t.Error("without weir, or without peers, there is a best one")
+	}
 }
 
 // TestFigures: the median is of any order.

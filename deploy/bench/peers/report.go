@@ -24,6 +24,7 @@ type Report struct {
 	Body      int               `json:"body_bytes"`
 	Seconds   int               `json:"rate_seconds"`
 	EndToEnd  []*Found          `json:"end_to_end,omitempty"`
+	Best      *Best             `json:"end_to_end_weir_by_best,omitempty"`
 	Intake    []*Found          `json:"intake,omitempty"`
 	Paces     []*Pace           `json:"rates,omitempty"`
 	Unlimited []LeftOut         `json:"without_a_limiter,omitempty"`
@@ -45,6 +46,7 @@ func (r *Report) leaveOut(name string, why error) {
 // Found is what was found of a contender.
 type Found struct {
 	Name        string  `json:"name"`
+	Peer        string  `json:"peer"`
 	Durability  string  `json:"durability"`
 	Durable     bool    `json:"durable_before_the_answer"`
 	Jobs        Figures `json:"jobs_per_s"`     // from the first publish to the last call; of intake, to the last acknowledgement
@@ -113,6 +115,41 @@ func compare(all []*Found) {
 	}
 }
 
+// Best is weir's jobs/s by those of the best peer of the same round. Weir itself is no peer, nor is a bare queue, which lacks what the others do.
+type Best struct {
+	Peer        Figures `json:"peer"`
+	DurablePeer Figures `json:"durable_peer"` // of those that have a job on disk before they say so
+}
+
+// best holds weir against whoever was best in a round; nil where no peer was measured in every round.
+func best(all []*Found, rounds int) *Best {
+	weir := slices.IndexFunc(all, func(f *Found) bool { return f.Name == "weir" })
+	if weir < 0 {
+		return nil
+	}
+	b := &Best{}
+	for i := range rounds {
+		most, durable := 0.0, 0.0
+		for _, f := range all {
+			if f.Peer == "weir" || f.Peer == "nats" {
+				continue
+			}
+			most = max(most, f.Jobs.Each[i])
+			if f.Durable {
+				durable = max(durable, f.Jobs.Each[i])
+			}
+		}
+		if durable == 0 {
+			return nil
+		}
+		b.Peer.add(all[weir].Jobs.Each[i] / most)
+		b.DurablePeer.add(all[weir].Jobs.Each[i] / durable)
+	}
+	b.Peer.sum()
+	b.DurablePeer.sum()
+	return b
+}
+
 // print writes the report as tables in Markdown.
 func (r *Report) print(w io.Writer, asJSON bool) error {
 	if asJSON {
@@ -136,6 +173,9 @@ func (r *Report) print(w io.Writer, asJSON bool) error {
 			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s µs | %s µs | %s |\n", f.Name, f.Durability, f.Jobs, short(f.Calls.Median), short(f.CPU.Median),
 				short(f.ProducerCPU.Median), f.Weir)
 		}
+	}
+	if r.Best != nil {
+		fmt.Fprintf(&b, "\nweir by the best peer of a round: %s; by the best that has a job on disk before it says so: %s\n", r.Best.Peer, r.Best.DurablePeer)
 	}
 	if len(r.Intake) > 0 {
 		b.WriteString("\n| intake | on disk | jobs/s | CPU a job: store | producer | weir by it |\n|---|---|---|---|---|---|\n")
