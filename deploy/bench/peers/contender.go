@@ -15,6 +15,7 @@ type contender struct {
 	durable    bool   // before it says that it has taken it
 	path       string // of its calls
 	busy       string // the queue that its workers look into
+	callsOnly  bool   // it takes jobs as another does
 	producer   *process
 	workers    []*process // none: the store calls
 	stores     []*process
@@ -90,7 +91,7 @@ func weirPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 		first,
 		{
 			name: "weir, api not idempotent", durability: "the same, and an intent before each call", durable: true,
-			path: "/weir-once-always", busy: "once", producer: producer, stores: []*process{synced.process},
+			path: "/weir-once-always", busy: "once", callsOnly: true, producer: producer, stores: []*process{synced.process},
 		},
 		{
 			name: "weir, interval", durability: "within 1 s",

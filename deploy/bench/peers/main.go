@@ -209,7 +209,8 @@ func (r *Report) fill(ctx context.Context, o options) (err error) {
 		r.Best = best(r.EndToEnd, o.Rounds)
 	}
 	if slices.Contains(o.Measures, intake) {
-		if r.Intake, err = s.contest(ctx, "intake", all, taken, r); err != nil {
+		takers := slices.DeleteFunc(slices.Clone(all), func(c *contender) bool { return c.callsOnly })
+		if r.Intake, err = s.contest(ctx, "intake", takers, taken, r); err != nil {
 			return err
 		}
 		compare(r.Intake)

@@ -48,6 +48,10 @@ func TestRun(t *testing.T) {
 	}
 	names := []string{"weir", "weir, api not idempotent", "weir, interval", "Asynq, appendfsync always", "Asynq, appendfsync everysec"}
 	for what, all := range map[string][]*Found{"end to end": r.EndToEnd, "intake": r.Intake} {
+		names := names
+		if what == "intake" { // the same queue of the same weir
+			names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "weir, api not idempotent" })
+		}
 		if len(all) != len(names) {
 			t.Fatalf("%s: %d were measured of %v: %+v", what, len(all), names, r.LeftOut)
 		}
