@@ -23,11 +23,11 @@
 // ns. A hold that no job's retry mark speaks of has a mark of its own in the partition (holdmark.go).
 //
 // A store of slots on another machine is asked in the background, one round at a time, while calls start. Ends of grants are told until
-// they are heard (limiter.go).
+// they are heard (grantends.go).
 //
 // # Where a thing happens
 //
-//	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, metrics.go, spending.go
+//	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
 //	a job's way              job.go, jobmemory.go, messagecache.go, flight.go, spans.go, settle.go, settlement.go, jobend.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go, orphanedcalls.go
 //	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unrecorded.go, duplicate.go, doubt.go
