@@ -187,7 +187,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// orderAll has done what a step decided of single jobs.
+// orderAll carries out what a step decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

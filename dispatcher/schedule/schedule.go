@@ -340,7 +340,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
 	s.unready(q, now, fx)
 	free, again := q.free(now)
-	var tasks []*Job
+	var jobs []*Job
 	for _, j := range q.Jobs {
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
@@ -362,12 +362,12 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 			s.expire(j, fx)
 			continue
 		}
-		if int64(len(tasks)) >= min(free, maxAsks) {
+		if int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
-		tasks = append(tasks, j)
+		jobs = append(jobs, j)
 	}
-	if len(tasks) == 0 {
+	if len(jobs) == 0 {
 		return again
 	}
 	if hold := s.heldUntil(q); hold > now {
@@ -387,18 +387,18 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return slot.Add(-s.pace.ReserveAhead)
 	}
 	if len(s.rules.Shared) > 0 || s.slows(q) {
-		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
+		jobs = jobs[:1] // keys take turns under a shared limit, a call a turn
 	}
-	for _, j := range tasks {
+	for _, j := range jobs {
 		j.Phase = asking
 	}
-	s.takeTurn(q, tasks)
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
+	s.takeTurn(q, jobs)
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}
 	fx.Asks = append(fx.Asks, ask)
-	fx.asked = append(fx.asked, tasks)
+	fx.asked = append(fx.asked, jobs)
 	return Never // the answer touches the queue
 }
 
