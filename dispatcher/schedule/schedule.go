@@ -22,48 +22,55 @@ type Pace struct {
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
 // out as effects. Its owner locks it.
 type Schedule struct {
-	pace         Pace
-	rules        *bucket.Rules
-	policy       *Policy // what jobs are made ready by; the rules are its
-	byKey        map[string]*KeyQueue
+	pace    Pace
+	policy  *Policy       // what jobs are made ready by
+	rules   *bucket.Rules // of the policy
+	drain   bool          // nothing new may start
+	barred  bool          // this process has not the right to call now
+	store   storeLink
+	byKey   map[string]*KeyQueue
+	tenants tenants
+
+	// What is to be done.
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
-	awaitingRoom roundRobin  // queues that wait for room to make a job ready
 	lapses       lapses
-	blocked      fairQueue // queues that wait for a shared limit or for a call to end
-	tenants      tenants
-	units        []float64     // of the shared limits; see unitsOf
+	awaitingRoom roundRobin    // queues that wait for room to make a job ready
+	blocked      fairQueue     // queues that wait for a shared limit or for a call to end
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
-	held         bucket.Micros // no call of the api before
-	why          string
-	spent        bucket.Micros // a budget that is spent begins anew then; 0: none is
-	pushes       int16         // pushbacks in a row
-	tried        bucket.Micros // when the breaker's probe was last brought forward
-	breaker      breaker       // of the api
-	welcome      bucket.Micros // when the last call started that the api answered in order
-	took         time.Duration // to make a job ready, lately
-	callTime     time.Duration // usual, of the api's calls
-	habits       habits
-	uses         usage
-	levels       []bucket.Level // of the shared limits, when they were last looked at
+	units        []float64     // of the shared limits; see unitsOf
 	suspects     suspects
-	governor     governor               // of the api, where pushback holds it
-	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
-	paused       pauses
-	store        storeLink
-	unfinished   int    // unfinished
-	early        int    // of them, those that are not to be called yet
-	kept         int    // queues without jobs
-	staged       int    // jobs from staging to granted
-	calls        int    // jobs calling
-	settling     int    // of the calls that ended, those whose outcome is not stored yet
-	arrived      uint64 // jobs that came since this began; those that stood in a partition when it was read came before
-	ended        uint64 // calls that have ended since
-	drain        bool   // nothing new may start
-	barred       bool   // this process has not the right to call now
 
-	Forfeited int64
+	// What holds calls.
+	paused   pauses
+	held     bucket.Micros // no call of the api before
+	why      string
+	heldKeys map[*KeyQueue]struct{} // with a hold that may still last
+	pushes   int16                  // pushbacks in a row
+	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
+	breaker  breaker                // of the api
+	tried    bucket.Micros          // when the breaker's probe was last brought forward
+	welcome  bucket.Micros          // when the last call started that the api answered in order
+	governor governor               // of the api, where pushback holds it
+
+	// What was seen lately.
+	took     time.Duration // to make a job ready
+	callTime time.Duration // usual, of the api's calls
+	habits   habits
+	uses     usage
+	levels   []bucket.Level // of the shared limits, when they were last looked at
+
+	// Counts.
+	unfinished int    // jobs that have not ended
+	early      int    // of them, those that are not to be called yet
+	kept       int    // queues without jobs
+	staged     int    // jobs from staging to granted
+	calls      int    // jobs calling
+	settling   int    // of the calls that ended, those whose outcome is not stored yet
+	arrived    uint64 // jobs that came since this began; those that stood in a partition when it was read came before
+	ended      uint64 // calls that have ended since
+	Forfeited  int64  // slots that were given back
 }
 
 // New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
