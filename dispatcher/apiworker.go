@@ -267,14 +267,15 @@ func (w *apiWorker) stop(hard context.Context) {
 // workerCounts are what a worker has to do.
 type workerCounts struct {
 	schedule.Counts
-	owned int // partitions
+	owned   int       // partitions
+	expires time.Time // the first certificate; zero where there is none
 }
 
 func (w *apiWorker) counts() workerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.At(w.now()).Count(ours)}
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours), expires: w.terms.call.Conns.Expires()}
 	for _, p := range w.partitions {
 		if p != nil && p.Open {
 			n.owned++

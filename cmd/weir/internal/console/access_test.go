@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,6 +35,7 @@ func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server
 	named := &atomic.Pointer[config.HTTP]{}
 	s, err := Listen(Options{
 		Listen: listen, Token: token, Auth: auth, Named: named.Load, Gatherer: prometheus.NewRegistry(), Version: "1",
+		Connections: 100, HeaderBytes: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		Ready: func(context.Context) error { return errors.New("the store is full") },
 	})
 	if err != nil {
@@ -292,8 +294,8 @@ func TestWrongTokensAreBounded(t *testing.T) {
 		t.Errorf("after %d wrong tokens another one is answered %d %s", failuresAtOnce, res.StatusCode, body)
 	}
 	login.body = fmt.Sprintf(`{"token": %q}`, token)
-	if res, _ := ask(t, s, login); res.StatusCode != 429 {
-		t.Errorf("who tries tokens hears that one is right: %d", res.StatusCode)
+	if res, _ := ask(t, s, login); res.StatusCode != 200 {
+		t.Errorf("who has the token cannot log in since somebody else, behind the same proxy, has none: %d", res.StatusCode)
 	}
 	if got, _ := get(t, s, "/metrics", "Bearer wrong"); got != 429 {
 		t.Errorf("a wrong bearer then gets %d", got)

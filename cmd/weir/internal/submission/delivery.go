@@ -25,6 +25,7 @@ const (
 	againAfter   = time.Second      // a job that could not be stored, or that nobody took
 	patience     = time.Minute      // without an answer that is of any use
 	lastAnswers  = 5 * time.Second  // for the answers that are under way when a run is ended
+	lastLine     = time.Second      // for the line that is being read then
 )
 
 // Options of a delivery. Conn, Lines, Told and Progress are required.
@@ -118,7 +119,7 @@ type delivery struct {
 }
 
 // Deliver hands in the jobs of a file and returns when every line has ended, or ctx ends; then it still waits a little for the
-// answers that are under way. It blocks.
+// answers that are under way, and for the line that is being read. It blocks. What of Lines does not come is still read for afterwards.
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
@@ -138,7 +139,10 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	}()
 	err = d.run(ctx, read)
 	stop()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(lastLine): // a pipe in which nothing comes: only the end of the process ends that read
+	}
 	d.tally.Unsettle = d.flying
 	return d.tally, errors.Join(err, d.Journal.sync())
 }

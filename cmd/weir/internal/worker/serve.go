@@ -143,6 +143,7 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
 		Named: w.configuredHTTP, Auth: w.httpAuth(),
 	})
 	if err == nil {
