@@ -109,7 +109,7 @@ var consolePages = []string{
 
 // TestConsoleAsAReaderHearsIt: what a screen reader is given. Each page has one main region, one heading of the first level, one navigation
 // and a search with names; every control, figure and table has a name; headings leave no level out; what changes by itself is announced; the
-// focus goes through the page in its order, and never nowhere. WEIR_SCREENSHOTS names a directory for pictures of all pages.
+// focus goes through the page in its order, and never nowhere; a narrow window holds each page. WEIR_SCREENSHOTS names a directory for pictures of all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
 	_, b := consoleRig(t)
 	b.open("/")
@@ -120,10 +120,28 @@ func TestConsoleAsAReaderHearsIt(t *testing.T) {
 		b.checkTree(page)
 		b.checkFocus(page)
 	}
+	b.do("a narrow window", chromedp.EmulateViewport(400, 900))
+	for _, page := range consolePages {
+		b.visit(page)
+		b.wait(page+" narrow", `!document.querySelector("main").innerText.includes("Asking for")`)
+		if wide := eval[string](b, tooWide); wide != "" {
+			t.Errorf("%s is wider than a narrow window: %s", page, wide)
+		}
+	}
 	if dir := os.Getenv("WEIR_SCREENSHOTS"); dir != "" {
 		b.screenshots(dir)
 	}
 }
+
+// tooWide tells the texts that reach out of a window that is narrower than its page.
+const tooWide = `(() => {
+  const out = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+  while (document.documentElement.scrollWidth > innerWidth && walk.nextNode()) {
+    range.selectNodeContents(walk.currentNode);
+    if (range.getBoundingClientRect().right > innerWidth + 1 && !walk.currentNode.parentElement.closest("nav ul")) out.push(walk.currentNode.data);
+  }
+  return out.join("; ");
+})()`
 
 // namedRoles are those that must have a name.
 var namedRoles = []string{"button", "link", "textbox", "searchbox", "combobox", "checkbox", "img", "image", "table", "navigation", "search", "progressbar", "meter", "region", "group", "dialog"}

@@ -25,7 +25,7 @@ export const letters = {
     return [
       h("div.bar", {}, h("h1", {}, total > 0 ? `${things(total, "letter")}, ${things(counts.length, "cause")}` : "Dead letters"),
         app.operator() && h("div.actions", {}, counted && total > 0 && !picked.job && [redriveButton(app, picked, total), reconcileButton(app, picked, total), exportLink(picked), purgeButton(app, picked, total)], importButton(app))),
-      counts.length > 0 && h("section", { "aria-label": "Causes" }, h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
+      counts.length > 0 && h("section", { "aria-label": "Causes" }, h("h2.unseen", {}, "Causes"), h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
       !counted && (stats.error ? failed(stats.error) : h("p.quiet", { role: "status" }, "Counting by status and bill …")),
       filters(app, picked),
       rows.value === undefined && !rows.error && waits("the letters"),
