@@ -12,7 +12,6 @@ import (
 	"weir/bucket/queue"
 	"weir/dispatcher/ownership"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -31,6 +30,7 @@ type apiWorker struct {
 	tat func(key string) bucket.Micros
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
 	checkpoint func()
+	grants     *grantEnds // tells the store what became of them
 
 	changes     chan configChange // to be adopted by the loop
 	probes      atomic.Bool       // whether the api is reached is to be found out
@@ -44,7 +44,6 @@ type apiWorker struct {
 	partitions []*partition  // by number, nil where it is not this process's
 	down       time.Time     // since when the store does not answer, zero while it does
 	contact    contact       // with the api and its limits
-	ended      []bucket.Use  // to be told to a store that is elsewhere
 	marks      map[string]holdMark
 	// shortTold says that it has been told that the ledger begins too late for slow keys.
 	shortTold  bool
@@ -54,7 +53,6 @@ type apiWorker struct {
 	unrecorded map[*job]struct{}
 	unlogged   int
 	wake       chan struct{}
-	tell       chan struct{} // there is something in ended
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of jobs
@@ -68,13 +66,17 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w := &apiWorker{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
+		Clock: o.Clock,
 	}, w.knownLocked)
-	w.clock, w.s.Clock = o.Clock, o.Clock
+	w.clock = o.Clock
+	w.grants = &grantEnds{
+		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), freed: func() { w.update((*schedule.Schedule).PermitFreed) },
+	}
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
 	if hold, held := w.holdRestoredLocked(); held {
 		w.tellHold(hold)
@@ -85,7 +87,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
 // the worker has.
 func (w *apiWorker) run(soft, hard context.Context) error {
-	teller := w.startTelling(hard)
+	teller := w.grants.run(hard)
 	var opening errgroup.Group
 	ctx, cancel := context.WithCancelCause(soft)
 	defer cancel(nil)
@@ -165,7 +167,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		if forfeited > 0 {
 			w.d.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
 		}
-		w.settleGrants(ctx, fx.Unused)
+		w.grants.settle(ctx, fx.Unused)
 		w.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
 			w.forgetHold(q)
@@ -185,7 +187,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// orderAll has done what a step decided of single jobs.
+// orderAll carries out what a step decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,46 +223,6 @@ func (w *apiWorker) update(do func(s *schedule.Schedule)) {
 	w.wakeUp()
 }
 
-// add books in a job that the reader found.
-func (w *apiWorker) add(ctx context.Context, p *partition, e queue.Entry) {
-	if w.addOne(ctx, p, e) {
-		w.resumeKeys(p)
-	}
-}
-
-func (w *apiWorker) addOne(ctx context.Context, p *partition, e queue.Entry) (resume bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case p.replay == nil:
-		if w.meetDuplicateLocked(ctx, p, e) {
-			return false
-		}
-		w.pushLocked(p, e)
-		w.wakeUp()
-	case !p.closing: // otherwise it is the next owner's
-		q := w.pushLocked(p, e)
-		return w.takeFoundLocked(ctx, p, q, e)
-	}
-	return false
-}
-
-// pushLocked lets a job wait that was read, and keeps its message where it may be called soon.
-func (w *apiWorker) pushLocked(p *partition, e queue.Entry) *schedule.KeyQueue {
-	w.expectLocked(p, e)
-	notBefore := bucket.Micros(0)
-	if at := ingest.NotBeforeOf(e.Header, e.Time); !at.IsZero() {
-		notBefore = bucket.MicrosOf(at)
-	}
-	if notBefore <= w.now().Add(keepAhead) {
-		p.keepLocked(e)
-	}
-	return w.s.PushEarly(e.Key, e.Seq, &p.Partition, bucket.MicrosOf(e.Time), notBefore)
-}
-
-// keepAhead is how long a message is kept at most for a job that is not to be called yet: the room is that of jobs that may be.
-const keepAhead = time.Minute
-
 // eachLocked does something for each of many queues under the lock, and lets others at the lock between every few: a partition with a
 // million jobs must not keep the calls of the others. It is called without the lock. Go's range over a map goes on rightly when the map
 // has changed meanwhile.
@@ -285,17 +247,17 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.mu.Lock()
 	unused := w.s.Stop()
 	w.mu.Unlock()
-	w.settleGrants(hard, unused)
+	w.grants.settle(hard, unused)
 	w.running.Wait()
 	w.withdrawIntents(hard)
 	for _, p := range w.partitions {
 		if p != nil {
 			read := p.replay == nil
-			w.removePartition(p)
+			p.remove()
 			p.stopMarkers()
 			_ = p.writer.Wait() // what waits was answered
 			if read && hard.Err() == nil && p.bucket.Unswept() == 0 {
-				w.giveUp(hard, p)
+				p.giveUp(hard)
 			}
 		}
 	}
@@ -305,14 +267,15 @@ func (w *apiWorker) stop(hard context.Context) {
 // workerCounts are what a worker has to do.
 type workerCounts struct {
 	schedule.Counts
-	owned int // partitions
+	owned   int       // partitions
+	expires time.Time // the first certificate; zero where there is none
 }
 
 func (w *apiWorker) counts() workerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.Count(w.now(), ours)}
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours), expires: w.terms.call.Conns.Expires()}
 	for _, p := range w.partitions {
 		if p != nil && p.Open {
 			n.owned++
@@ -325,14 +288,14 @@ func (w *apiWorker) counts() workerCounts {
 func (w *apiWorker) ETA(p queue.Place) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.ETA(schedule.Place(p), w.s.KnownTAT(p.Key), w.now())
+	return w.s.At(w.now()).ETA(schedule.Place(p))
 }
 
 // NextFree implements queue.Forecaster.
 func (w *apiWorker) NextFree(key string) bucket.Micros {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.PlaceFree(key, w.s.KnownTAT(key), w.now())
+	return w.s.At(w.now()).PlaceFree(key)
 }
 
 // Position implements queue.Forecaster.

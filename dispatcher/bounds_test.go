@@ -17,16 +17,16 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 	forged := bucket.MicrosOf(time.Date(2255, 1, 1, 0, 0, 0, 0, time.UTC))
 	for what, plant := range map[string]func(w *apiWorker, p *partition){
 		"a hold of the api": func(w *apiWorker, p *partition) {
-			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
+			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true}))
 		},
 		"a hold of the key": func(w *apiWorker, p *partition) {
-			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
+			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Key: "a", NotBefore: forged, Pushback: true}))
 		},
 		"a denial": func(w *apiWorker, p *partition) {
-			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
+			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{NotBefore: forged, Pushback: true, Denied: true}))
 		},
 		"a retry mark": func(w *apiWorker, p *partition) {
-			w.takeMarker(p, markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true}))
+			p.takeMarker(markerEntry(t, queue.RetryEntry, 9, queue.RetryMark{Seq: 1, Calls: 1, NotBefore: forged, Pushback: true}))
 		},
 		"a record": func(w *apiWorker, p *partition) {
 			readLedger(t, w.d, []ledger.Record{{
@@ -36,11 +36,11 @@ func TestWhatIsReadBackIsBounded(t *testing.T) {
 	} {
 		w, p := takingOver(t, d, q, false, nil)
 		plant(w, p)
-		w.markersLoaded(p)
-		w.add(t.Context(), p, jobEntry("a", 1))
-		w.open(p)
+		p.markersLoaded()
+		p.add(t.Context(), jobEntry("a", 1))
+		p.open()
 		var until time.Time
-		if wait := w.s.Inspect(w.s.Find("a"), w.now()).Waits; wait.Until != nil {
+		if wait := w.s.At(w.now()).Inspect(w.s.Find("a")).Waits; wait.Until != nil {
 			until = *wait.Until
 		}
 		if most := w.now().Add(schedule.MostHold).Time(); until.After(most) || until.Before(most.Add(-time.Hour)) {

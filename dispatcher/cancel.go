@@ -78,9 +78,9 @@ func (w *apiWorker) inspectJob(e queue.Entry) QueuedJob {
 	if q == nil || q.Empty() {
 		return j
 	}
-	state := w.s.Inspect(q, w.now())
+	state := w.s.At(w.now()).Inspect(q)
 	j.Depth, j.Waits = state.Depth, &state.Waits
-	for _, s := range w.s.FirstJobs(q, MaxInspected, w.now()) {
+	for _, s := range w.s.At(w.now()).FirstJobs(q, MaxInspected) {
 		if s.Seq == e.Seq {
 			j.State = &s
 		}

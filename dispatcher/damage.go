@@ -44,60 +44,60 @@ type ends struct {
 
 // damaged looks for what a partition's stream has lost, until the worker stops. The reader calls it while what markers say is known. What
 // was not told before the stop, the next start finds again.
-func (w *apiWorker) damaged(ctx context.Context, p *partition) {
+func (p *partition) damaged(ctx context.Context) {
 	begun := map[uint64]bool{}
 	for seq, f := range p.replay.found {
 		begun[seq] = len(f.intents) > 0
 	}
-	w.running.Go(func() {
+	p.w.running.Go(func() {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
 			select {
-			case <-w.stopping:
+			case <-p.w.stopping:
 				cancel()
 			case <-ctx.Done():
 			}
 		}()
 		for ctx.Err() == nil && !p.lost.Load() {
-			err := w.tellDamage(ctx, p, begun)
+			err := p.tellDamage(ctx, begun)
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			w.log.Error("what a queue's store has lost cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
+			p.w.log.Error("what a queue's store has lost cannot be looked up or told; trying again", "stream", p.bucket.Name(), "err", err)
 			stream.Sleep(ctx, loadRetry)
 		}
 	})
 }
 
 // tellDamage tells what is lost and was not told before. It may be called again where it fails.
-func (w *apiWorker) tellDamage(ctx context.Context, p *partition, begun map[uint64]bool) error {
+func (p *partition) tellDamage(ctx context.Context, begun map[uint64]bool) error {
 	d, err := p.bucket.Damage(ctx)
 	if err != nil || d.None() {
 		return err
 	}
-	known, err := w.endsOf(ctx, p.bucket.Name(), d.Seqs)
+	known, err := p.endsOf(ctx, d.Seqs)
 	if err != nil {
 		return err
 	}
-	if err := w.tellUnnamed(ctx, p, &d); err != nil {
+	if err := p.tellUnnamed(ctx, &d); err != nil {
 		return err
 	}
 	all := lostJobs(&d, known)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		jobs := all[key]
-		told := w.toldOf(p, key)
+		told := p.toldOf(key)
 		for i := told.n; i < len(jobs); i++ {
 			jobs[i].begun = mayHaveBegun(jobs[i].seq, begun)
-			if err := w.tellLost(ctx, p, &jobs[i], i, &d); err != nil {
+			if err := p.tellLost(ctx, &jobs[i], i, &d); err != nil {
 				return err
 			}
-			if err := w.noteTold(ctx, p, key, func(int) int { return i + 1 }); err != nil {
+			if err := p.noteTold(ctx, key, func(int) int { return i + 1 }); err != nil {
 				return err
 			}
 		}
 		if told.n >= len(jobs) {
-			w.log.Info("the queue's store still counts lost jobs; this was told before", "stream", p.bucket.Name(), "key", key, "jobs", len(jobs))
+			p.w.log.Info("the queue's store still counts lost jobs; this was told before", "stream", p.bucket.Name(), "key", key, "jobs", len(jobs))
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func mayHaveBegun(seq uint64, begun map[uint64]bool) bool {
 }
 
 // tellLost stores the letter of one lost job and its event, and counts it.
-func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, number int, d *queue.Damage) error {
+func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *queue.Damage) error {
 	name := p.bucket.Name()
 	which := fmt.Sprintf("message %d of %s", j.seq, name)
 	origin := ledger.OriginOf(name, j.seq, 0)
@@ -170,12 +170,12 @@ func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, numb
 		origin = fmt.Sprintf("%s.lost.%d-%d", name, queue.KeySum(j.key), number)
 	}
 	l := &deadletter.Letter{
-		API: w.name, Key: j.key, Origin: origin, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
+		API: p.w.name, Key: j.key, Origin: origin, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
 		Detail: fmt.Sprintf("lost: the store of its queue is damaged: %s is counted and cannot be read any more; its producer has to hand the job in again", which),
 	}
-	w.mu.Lock()
+	p.w.mu.Lock()
 	untold := p.untold // calls may have begun of which no intent tells
-	w.mu.Unlock()
+	p.w.mu.Unlock()
 	if j.begun || d.Markers > 0 || untold {
 		l.Billed = deadletter.BilledUnknown
 	}
@@ -183,43 +183,43 @@ func (w *apiWorker) tellLost(ctx context.Context, p *partition, j *lostJob, numb
 		l.JobID, l.Attempts, l.Status, l.Redrives, l.Accepted = c.Job, c.Attempt, c.Status, c.Redrives, c.Accepted
 		l.Billed = l.Billed.Worst(c.Billed)
 	}
-	w.log.Error("an accepted job is lost: the store of its queue is damaged", "stream", name, "seq", j.seq, "key", j.key, "job_id", l.JobID,
+	p.w.log.Error("an accepted job is lost: the store of its queue is damaged", "stream", name, "seq", j.seq, "key", j.key, "job_id", l.JobID,
 		"billed", l.Billed)
-	err := w.persistOf(ctx, p, func() error {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })
+	err := p.persistOf(ctx, func() error {
+		_, err := awaitWrite(func(done func(uint64, error)) { p.w.d.opts.Letters.Bury(l, done) })
 		return err
 	})
 	if err == nil {
-		w.d.metrics.finished.WithLabelValues(w.name, Lost).Inc()
+		p.w.d.metrics.finished.WithLabelValues(p.w.name, Lost).Inc()
 	}
 	return err
 }
 
 // tellUnnamed tells of what is lost without a name: what the server threw away, markers, and all of a queue that is too large to look into.
-func (w *apiWorker) tellUnnamed(ctx context.Context, p *partition, d *queue.Damage) error {
+func (p *partition) tellUnnamed(ctx context.Context, d *queue.Damage) error {
 	n := int(min(d.Dropped, 1<<40)) + d.Markers
 	if d.Unsure {
 		n++
 	}
-	if n == 0 || w.toldOf(p, "").n == n {
+	if n == 0 || p.toldOf("").n == n {
 		return nil
 	}
 	name := p.bucket.Name()
 	if d.Dropped > 0 {
-		w.log.Error("the server found a damaged block of a queue's store and threw messages away: jobs that were accepted may be lost, and nobody knows which",
+		p.w.log.Error("the server found a damaged block of a queue's store and threw messages away: jobs that were accepted may be lost, and nobody knows which",
 			"stream", name, "bytes", d.Dropped)
 	}
 	if d.Markers > 0 {
-		w.log.Error("marks of calls are lost, the store of the queue is damaged: a job that was being called may be called again",
+		p.w.log.Error("marks of calls are lost, the store of the queue is damaged: a job that was being called may be called again",
 			"stream", name, "marks", d.Markers)
 	}
 	if d.Unsure {
-		w.log.Error("a queue's store counts more than it gives, and is too large to look for what is lost", "stream", name)
+		p.w.log.Error("a queue's store counts more than it gives, and is too large to look for what is lost", "stream", name)
 	}
-	if err := w.noteTold(ctx, p, "", func(int) int { return n }); err != nil {
+	if err := p.noteTold(ctx, "", func(int) int { return n }); err != nil {
 		return err
 	}
-	w.d.metrics.damages.WithLabelValues(w.name).Inc()
+	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
 	return nil
 }
 
@@ -230,18 +230,18 @@ type toldMark struct {
 }
 
 // toldOf is what was told of a key, or with "" of what has no name.
-func (w *apiWorker) toldOf(p *partition, key string) toldMark {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (p *partition) toldOf(key string) toldMark {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
 	return p.told[key]
 }
 
 // replayToldLocked takes up a note that was found in a partition.
-func (w *apiWorker) replayToldLocked(p *partition, mark queue.RetryMark, seq uint64) {
-	w.keepToldLocked(p, mark.Key, toldMark{mark.Calls, seq})
+func (p *partition) replayToldLocked(mark queue.RetryMark, seq uint64) {
+	p.keepToldLocked(mark.Key, toldMark{mark.Calls, seq})
 }
 
-func (w *apiWorker) keepToldLocked(p *partition, key string, now toldMark) {
+func (p *partition) keepToldLocked(key string, now toldMark) {
 	if p.told == nil {
 		p.told = map[string]toldMark{}
 	}
@@ -252,23 +252,23 @@ func (w *apiWorker) keepToldLocked(p *partition, key string, now toldMark) {
 }
 
 // noteTold stores how many losses of a key were told, by how many it were.
-func (w *apiWorker) noteTold(ctx context.Context, p *partition, key string, count func(was int) int) error {
+func (p *partition) noteTold(ctx context.Context, key string, count func(was int) int) error {
 	p.telling.Lock()
 	defer p.telling.Unlock()
-	n := count(w.toldOf(p, key).n)
-	return w.persistOf(ctx, p, func() error {
+	n := count(p.toldOf(key).n)
+	return p.persistOf(ctx, func() error {
 		seq, err := awaitWrite(func(done func(uint64, error)) { p.markers.NoteLost(key, n, done) })
 		if err == nil {
-			w.mu.Lock()
-			w.keepToldLocked(p, key, toldMark{n, seq})
-			w.mu.Unlock()
+			p.w.mu.Lock()
+			p.keepToldLocked(key, toldMark{n, seq})
+			p.w.mu.Unlock()
 		}
 		return err
 	})
 }
 
 // persistOf writes for a partition once the right to it is sure, or fails where ctx ends before.
-func (w *apiWorker) persistOf(ctx context.Context, p *partition, write func() error) error {
+func (p *partition) persistOf(ctx context.Context, write func() error) error {
 	for !p.mayCall() {
 		if p.lost.Load() || !stream.Sleep(ctx, leaseCheck) {
 			return cmp.Or(context.Cause(ctx), errLetGo)
@@ -293,10 +293,10 @@ func sequences(all []uint64) string {
 	return strings.Join(text, ", ")
 }
 
-// endsOf looks for what became of jobs by their sequences: in the ledger, the results and the letters of the api, from their beginning on.
+// endsOf looks for what became of jobs by their sequences in the partition's stream: in the ledger, the results and the letters of the api, from their beginning on.
 // Without sequences it asks nothing.
-func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (ends, error) {
-	known := ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
+func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
+	name, known := p.bucket.Name(), ends{ended: map[uint64]string{}, last: map[uint64]*ledger.Record{}, told: map[uint64]bool{}}
 	if len(seqs) == 0 {
 		return known, nil
 	}
@@ -304,7 +304,7 @@ func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (end
 	for _, seq := range seqs {
 		wanted[seq] = true
 	}
-	err := w.readFrom(ctx, ledger.CallsStream, ledger.CallsOf(w.name), func(msg jetstream.Msg) {
+	err := p.readFrom(ctx, ledger.CallsStream, ledger.CallsOf(p.w.name), func(msg jetstream.Msg) {
 		var c ledger.Record
 		switch {
 		case json.Unmarshal(msg.Data(), &c) != nil || c.Stream != name || !wanted[c.Seq]:
@@ -323,7 +323,7 @@ func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (end
 			known.ended[seq] = key
 		}
 	}
-	err = w.readFrom(ctx, ledger.ResultsStream, ledger.ResultsPrefix+ingest.Token(w.name)+".>", func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, ledger.ResultsStream, ledger.ResultsPrefix+ingest.Token(p.w.name)+".>", func(msg jetstream.Msg) {
 		if of, seq, _, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID)); ok {
 			note(msg, of, seq)
 		}
@@ -331,7 +331,7 @@ func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (end
 	if err != nil {
 		return known, err
 	}
-	err = w.readFrom(ctx, deadletter.Stream, "weir.dead."+ingest.Token(w.name)+".>", func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, deadletter.Stream, "weir.dead."+ingest.Token(p.w.name)+".>", func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
 		switch {
 		case ok && accepted != 0:
@@ -344,13 +344,13 @@ func (w *apiWorker) endsOf(ctx context.Context, name string, seqs []uint64) (end
 }
 
 // readFrom reads all that a stream's leader holds of some subjects, without bodies but for the ledger. It blocks until it has.
-func (w *apiWorker) readFrom(ctx context.Context, name, subject string, take func(jetstream.Msg)) error {
-	source, err := w.d.opts.JetStream.Stream(ctx, name)
+func (p *partition) readFrom(ctx context.Context, name, subject string, take func(jetstream.Msg)) error {
+	source, err := p.w.d.opts.JetStream.Stream(ctx, name)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	last := source.CachedInfo().State.LastSeq
-	err = stream.ReadUntil(ctx, stream.Until{Conn: w.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
+	err = stream.ReadUntil(ctx, stream.Until{Conn: p.w.d.opts.Conn, Stream: source, Last: last, From: jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverAllPolicy, HeadersOnly: name != ledger.CallsStream,
 	}}, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error { take(msg); return nil })
 	if err != nil {

@@ -32,33 +32,33 @@ func (w *apiWorker) rememberEnd(j *job) {
 }
 
 // meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
-func (w *apiWorker) meetDuplicateLocked(ctx context.Context, p *partition, e queue.Entry) bool {
+func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool {
 	likeness := p.bucket.Duplicate(e)
 	switch likeness {
 	case queue.Same:
-		w.logDuplicate(e)
-		w.d.metrics.finished.WithLabelValues(w.name, Duplicate).Inc()
+		p.w.logDuplicate(e)
+		p.w.d.metrics.finished.WithLabelValues(p.w.name, Duplicate).Inc()
 		p.bucket.Finish(e.Key, e.Seq)
 		return true
 	case queue.Another:
 		return false
 	}
-	q := w.pushLocked(p, e)
-	w.parkDuplicateLocked(ctx, q, e.Seq)
+	q := p.pushLocked(e)
+	p.w.parkDuplicateLocked(ctx, q, e.Seq)
 	return true
 }
 
 // resumeDuplicateLocked does the same with a job that was found when a partition was taken over, and was never called.
-func (w *apiWorker) resumeDuplicateLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) {
+func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) {
 	switch p.bucket.Duplicate(e) {
 	case queue.Same:
-		j := jobLocked(w.s.Extract(q, e.Seq))
-		j.bind(w.terms)
+		j := jobLocked(p.w.s.Extract(q, e.Seq))
+		j.bind(p.w.terms)
 		j.Settle()
-		w.logDuplicate(e)
-		w.running.Go(func() { w.finish(j, Duplicate) })
+		p.w.logDuplicate(e)
+		p.w.running.Go(func() { p.w.finish(j, Duplicate) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
-		w.parkDuplicateLocked(ctx, q, e.Seq)
+		p.w.parkDuplicateLocked(ctx, q, e.Seq)
 	}
 }
 

@@ -20,54 +20,54 @@ const lastingHold = 3 * time.Second
 
 // keepHold stores a hold in the job's partition, so that a restart or another owner finds it. It does not block; until
 // it is stored a crash forgets the hold, which costs a call that is pushed back.
-func (w *apiWorker) keepHold(p *partition, n schedule.HoldChange) {
+func (p *partition) keepHold(n schedule.HoldChange) {
 	if !p.mayCall() {
 		return // it is the next owner's to find out
 	}
-	w.mu.Lock()
+	p.w.mu.Lock()
 	key := keyOf(n.Queue)
-	former := w.marks[key]
-	if n.Until < w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
-		w.mu.Unlock()
+	former := p.w.marks[key]
+	if n.Until < p.w.now().Add(lastingHold) || n.Until < former.until.Add(time.Second) {
+		p.w.mu.Unlock()
 		return
 	}
-	w.marks[key] = holdMark{part: p, until: n.Until}
-	w.mu.Unlock()
-	w.running.Add(1)
+	p.w.marks[key] = holdMark{part: p, until: n.Until}
+	p.w.mu.Unlock()
+	p.w.running.Add(1)
 	p.markers.Hold(key, n.Until, n.Why, func(seq uint64, err error) {
-		defer w.running.Done()
+		defer p.w.running.Done()
 		if err != nil {
-			w.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
+			p.w.log.Warn("a hold could not be stored: a restart would forget it", "key", key, "until", n.Until.Time(), "err", err)
 			return
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
 		former.discard()
 		mark := holdMark{p, seq, n.Until}
-		if w.marks[key].until != n.Until {
+		if p.w.marks[key].until != n.Until {
 			mark.discard() // it is over, or there is a longer one
 			return
 		}
-		w.marks[key] = mark
+		p.w.marks[key] = mark
 	})
 }
 
 // replayHoldLocked holds what was held before the start.
-func (w *apiWorker) replayHoldLocked(p *partition, mark queue.RetryMark, seq uint64) {
-	m := holdMark{p, seq, w.heldAtMostLocked(mark.NotBefore)}
-	former := w.marks[mark.Key]
-	if m.until <= w.now() || m.until <= former.until {
+func (p *partition) replayHoldLocked(mark queue.RetryMark, seq uint64) {
+	m := holdMark{p, seq, p.w.heldAtMostLocked(mark.NotBefore)}
+	former := p.w.marks[mark.Key]
+	if m.until <= p.w.now() || m.until <= former.until {
 		m.discard()
 		return
 	}
 	former.discard()
-	w.marks[mark.Key] = m
+	p.w.marks[mark.Key] = m
 	var q *schedule.KeyQueue
 	if mark.Key != "" {
-		q = w.s.Queue(mark.Key, &p.Partition)
+		q = p.w.s.Queue(mark.Key, &p.Partition)
 		p.replay.held = append(p.replay.held, q)
 	}
-	w.s.Hold(q, m.until, mark.Reason)
+	p.w.s.Hold(q, m.until, mark.Reason)
 }
 
 // heldAtMostLocked is until when a time may hold that was read back from a stream: no longer from now on than anything that this worker
@@ -105,4 +105,63 @@ func keyOf(q *schedule.KeyQueue) string {
 		return ""
 	}
 	return q.Key
+}
+
+// keepDenial stores in each of its partitions that the api denies weir, so that a restart, or whoever takes one of them over, begins
+// with one call and not with one of every key. It does not block; until it is stored a crash forgets it, which costs calls
+// that are denied.
+func (w *apiWorker) keepDenial(until bucket.Micros, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.partitions {
+		if p == nil || p.markers == nil || p.lost.Load() || !p.mayCall() {
+			continue // it is the next owner's to find out
+		}
+		if p.denial.seq != 0 && until < p.denial.until.Add(time.Second) {
+			continue // what stands there says as much
+		}
+		w.running.Add(1)
+		p.markers.Deny(until, why, func(seq uint64, err error) {
+			defer w.running.Done()
+			if err != nil {
+				w.log.Warn("that the api denies weir could not be stored: a restart would forget it", "stream", p.bucket.Name(), "err", err)
+				return
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.markDenialLocked(holdMark{p, seq, until})
+		})
+	}
+}
+
+// markDenialLocked takes in a mark that stands in its partition: the latest one stays for as long as the api denies weir.
+func (w *apiWorker) markDenialLocked(m holdMark) {
+	former := m.part.denial
+	switch {
+	case !w.s.Denied(), m.until < former.until:
+		m.discard()
+		return
+	}
+	former.discard()
+	m.part.denial = m
+}
+
+// replayDenialLocked takes up what a mark says that was found in a partition.
+func (p *partition) replayDenialLocked(mark queue.RetryMark, e queue.Entry) {
+	until := p.w.heldAtMostLocked(mark.NotBefore)
+	p.w.s.DenyAgain(until, bucket.MicrosOf(e.Time), mark.Reason)
+	p.w.markDenialLocked(holdMark{p, e.Seq, until})
+}
+
+// dropDenialsLocked takes the marks back when the api accepts weir again.
+func (w *apiWorker) dropDenialsLocked() {
+	if w.s.Denied() {
+		return
+	}
+	for _, p := range w.partitions {
+		if p != nil && p.denial.seq != 0 {
+			p.denial.discard()
+			p.denial = holdMark{}
+		}
+	}
 }

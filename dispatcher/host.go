@@ -41,15 +41,15 @@ func (h host) Open(ctx, hard context.Context, p lease.PartitionID, t ownership.T
 }
 
 func (h host) Close(ctx context.Context, id lease.PartitionID) error {
-	if w, p := h.part(id); p != nil {
-		return w.closePartition(ctx, p)
+	if p := h.part(id); p != nil {
+		return p.close(ctx)
 	}
 	return nil
 }
 
 func (h host) Lose(id lease.PartitionID) {
-	if w, p := h.part(id); p != nil {
-		w.losePartition(p)
+	if p := h.part(id); p != nil {
+		p.lose()
 	}
 }
 
@@ -59,10 +59,9 @@ func (h host) LoseAll(lease *lease.Membership) {
 	}
 }
 
-func (h host) part(id lease.PartitionID) (*apiWorker, *partition) {
-	w := h.d.worker(id.API)
-	if w == nil {
-		return nil, nil
+func (h host) part(id lease.PartitionID) *partition {
+	if w := h.d.worker(id.API); w != nil {
+		return w.ownedPartition(id.Number)
 	}
-	return w, w.ownedPartition(id.Number)
+	return nil
 }

@@ -65,7 +65,7 @@ func (e *noSlotError) Error() string { return e.why }
 func (w *apiWorker) closedFor(key string) error {
 	w.mu.Lock()
 	now := w.now()
-	until := w.s.ClosedUntil(key, now)
+	until := w.s.At(now).ClosedUntil(key)
 	w.mu.Unlock()
 	switch until {
 	case 0:
@@ -117,7 +117,7 @@ func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (buck
 			return use, nil
 		}
 		use.Returned = true
-		w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+		w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
 			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
 		}
@@ -125,11 +125,11 @@ func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (buck
 }
 
 // inquire asks about a letter's job, in a slot, and writes the ledger's record of that. It blocks until the api has answered.
-func (w *apiWorker) inquire(ctx context.Context, l *askedLetter) (httpcall.Response, error) {
+func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	if err := l.terms.call.Conns.Acquire(ctx); err != nil {
 		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
 	}
-	use, err := w.inquirySlot(ctx, l.terms, l.Key)
+	use, err := l.w.inquirySlot(ctx, l.terms, l.Key)
 	if err != nil {
 		l.terms.call.Conns.Release()
 		return httpcall.Response{}, err
@@ -137,15 +137,15 @@ func (w *apiWorker) inquire(ctx context.Context, l *askedLetter) (httpcall.Respo
 	r := l.terms.call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
 	l.terms.call.Conns.Release()
 	use.Returned = !r.Sent
-	w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+	l.w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}
 	l.finding, l.detail = l.terms.api.Inquiry.Read(r)
-	w.d.metrics.inquiries.WithLabelValues(w.name, string(l.finding)).Inc()
-	w.holdAfterInquiry(r)
+	l.w.d.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
+	l.w.holdAfterInquiry(r)
 	_, err = awaitWrite(func(done func(uint64, error)) {
-		w.d.calls.WriteWhile(l.part.mayCall, w.inquiryRecord(l, r, use).Message(), done)
+		l.w.d.calls.WriteWhile(l.part.mayCall, l.inquiryRecord(r, use).Message(), done)
 	})
 	if err != nil {
 		return r, fmt.Errorf("the record of the inquiry could not be stored: %w", err)
@@ -163,21 +163,21 @@ func (w *apiWorker) holdAfterInquiry(r httpcall.Response) {
 }
 
 // inquiryRecord is the ledger's record of an inquiry.
-func (w *apiWorker) inquiryRecord(l *askedLetter, r httpcall.Response, use bucket.Use) *ledger.Record {
-	w.mu.Lock()
-	tat := max(use.Grant.TAT, w.s.KnownTAT(l.Key))
-	if q := w.s.Find(l.Key); q != nil {
-		tat = max(tat, w.s.Floor(q)) // calls of the key may have had later slots, and have ended before
+func (l *askedLetter) inquiryRecord(r httpcall.Response, use bucket.Use) *ledger.Record {
+	l.w.mu.Lock()
+	tat := max(use.Grant.TAT, l.w.s.KnownTAT(l.Key))
+	if q := l.w.s.Find(l.Key); q != nil {
+		tat = max(tat, l.w.s.Floor(q)) // calls of the key may have had later slots, and have ended before
 	}
-	w.mu.Unlock()
-	ahead := w.d.opts.Ahead()
+	l.w.mu.Unlock()
+	ahead := l.w.d.opts.Ahead()
 	c := &ledger.Record{
-		API: w.name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
+		API: l.w.name, Key: l.Key, Job: l.JobID, Dedupe: l.JobID, Stream: l.queued, Seq: l.at, Call: l.calls(), Attempt: l.Attempts, Redrives: l.Redrives,
 		Trace:    ingest.TraceOf(l.Header).Parent,
 		Accepted: l.taken.Time().UTC(), Planned: (use.Grant.At + ahead).Time(), Started: r.Started.UTC(), Ended: r.Ended.UTC(), Sent: true, Status: r.Status,
 		Outcome: ledger.Asked, Inquiry: string(l.finding), Final: true, Detail: ledger.Clip(l.detail, ledger.MaxDetail),
 		Price: ledger.Money(0), Billed: billedBy(l.finding), TAT: tat + ahead, Limits: l.terms.api.Rules.Names(), Costs: use.Costs,
-		Instance: w.d.opts.Instance,
+		Instance: l.w.d.opts.Instance,
 	}
 	switch {
 	case l.traces.Record != nil:

@@ -119,8 +119,9 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	detail.Pauses = detail.Pauses[:min(len(detail.Pauses), limit)]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	detail.Holds, detail.HeldKeys = w.s.Holds(limit, w.now())
-	detail.Uses, detail.LimiterDown = w.s.Uses(w.now()), w.s.LimiterDown()
+	s := w.s.At(w.now())
+	detail.Holds, detail.HeldKeys = s.Holds(limit)
+	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown()
 	for number, p := range w.partitions {
 		if p != nil && p.Open {
 			detail.Owns = append(detail.Owns, number)
@@ -146,7 +147,7 @@ func (d *Dispatcher) PausedEmpty(api string, limit int) (states []schedule.KeySt
 		if all++; len(states) >= min(max(limit, 1), MaxInspected) {
 			continue
 		}
-		if state, paused := w.s.InspectPaused(key, w.now()); paused {
+		if state, paused := w.s.At(w.now()).InspectPaused(key); paused {
 			states = append(states, state)
 		}
 	}
@@ -199,7 +200,7 @@ func (d *Dispatcher) KeysPage(api string, wanted KeysWanted) ([]schedule.KeyStat
 	for _, k := range w.deepestKeys(wanted) {
 		w.mu.Lock()
 		if q := w.s.Find(k.Key); q != nil && !q.Empty() {
-			states = append(states, w.s.Inspect(q, w.now()))
+			states = append(states, w.s.At(w.now()).Inspect(q))
 		}
 		w.mu.Unlock()
 	}
@@ -225,7 +226,7 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 	q := w.s.Find(key)
 	now := w.now()
 	if q == nil || q.Empty() {
-		state, paused := w.s.InspectPaused(key, now)
+		state, paused := w.s.At(now).InspectPaused(key)
 		w.mu.Unlock()
 		if !paused {
 			return KeyDetail{}, ErrNoKey
@@ -233,8 +234,8 @@ func (d *Dispatcher) Show(ctx context.Context, api, key string, limit int) (KeyD
 		return KeyDetail{KeyState: state, API: api, Stream: partition.Name(), Instance: d.opts.Instance, Next: []schedule.JobState{}}, nil
 	}
 	detail := KeyDetail{
-		KeyState: w.s.Inspect(q, now), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
-		Next: w.s.FirstJobs(q, min(max(limit, 1), MaxInspected), now),
+		KeyState: w.s.At(now).Inspect(q), API: api, Stream: partition.Name(), Instance: d.opts.Instance,
+		Next: w.s.At(now).FirstJobs(q, min(max(limit, 1), MaxInspected)),
 	}
 	for i := range detail.Next {
 		detail.Next[i].Job = idLocked(q, detail.Next[i].Seq)
@@ -264,10 +265,10 @@ func (w *apiWorker) shareOf(key string) schedule.Share {
 	w.mu.Lock()
 	all := w.s.Queues()
 	w.mu.Unlock()
-	w.eachLocked(all, func(q *schedule.KeyQueue) { w.s.AddTo(&demand, q, w.now()) })
+	w.eachLocked(all, func(q *schedule.KeyQueue) { w.s.At(w.now()).AddTo(&demand, q) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.s.ShareOf(key, &demand)
+	return w.s.At(w.now()).ShareOf(key, &demand)
 }
 
 // Quiet reports whether no call of an api is running and the outcome of every one is stored, also of those that were found

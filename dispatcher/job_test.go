@@ -35,7 +35,7 @@ func TestOrderBeforeTheStop(t *testing.T) {
 func unstored(writes ...error) (w *apiWorker, j *job, write func() error) {
 	w = &apiWorker{d: &Dispatcher{}, log: slog.New(slog.DiscardHandler), now: func() bucket.Micros { return 1 }, wake: make(chan struct{}, 1)}
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, func(string) bucket.Micros { return 0 })
-	p := &partition{}
+	p := &partition{w: w}
 	p.Of = p
 	j = jobLocked(w.s.Extract(w.s.Push("k", 1, &p.Partition), 1))
 	j.Settle()

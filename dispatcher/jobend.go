@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -105,4 +106,22 @@ func (w *apiWorker) letter(j *job, reason deadletter.Reason, detail string, stat
 		Header: m.Header, Body: m.Body, At: time.Now(), Attempts: j.attempts, Status: status, Billed: billed, Keyed: j.doubt.keyed(),
 		Redrives: m.Redrives, ReplyTo: m.ReplyTo, Accepted: accepted, Call: j.lastCall,
 	}
+}
+
+const lateDetail = "the deadline passed before its call"
+
+// expire ends a job whose deadline has passed, which may be loaded already.
+func (w *apiWorker) expire(ctx context.Context, j *job) {
+	if !w.reload(ctx, j) {
+		return
+	}
+	if !j.doubt.allows(w.present()) {
+		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
+		return
+	}
+	if j.part.isRestored(j.Seq) && (j.message.Deadline.IsZero() || time.Now().Before(j.message.Deadline)) { // the api takes keys by now, and did not when the job was read
+		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
+		return
+	}
+	w.bury(ctx, j, deadletter.Expired, lateDetail, nil)
 }

@@ -52,7 +52,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 		return err
 	}) {
 		if a == queue.LostByStore { // its stream goes on counting it
-			if err := w.noteTold(ctx, j.part, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
+			if err := j.part.noteTold(ctx, j.Queue.Key, func(n int) int { return n + 1 }); err != nil {
 				return // let go of: the next owner finds it
 			}
 		}

@@ -18,8 +18,8 @@ import (
 // leftUntilLocked is until when calls of an owner that did not give the partition up may still run, 0 when none does. An owner
 // whose process has ended may itself have had to count calls of one before: until it had had the partition for as long as a
 // call may take.
-func (w *apiWorker) leftUntilLocked(p *partition) bucket.Micros {
-	timeout := w.terms.api.Timeout
+func (p *partition) leftUntilLocked() bucket.Micros {
+	timeout := p.w.terms.api.Timeout
 	for _, f := range p.replay.found {
 		for i := range f.intents {
 			timeout = max(timeout, f.intents[i].Timeout)
@@ -28,7 +28,7 @@ func (w *apiWorker) leftUntilLocked(p *partition) bucket.Micros {
 	if p.Lease == nil || p.Ended && p.markers.Held() > timeout+ledger.ServerSkew {
 		return 0
 	}
-	return w.now().Add(timeout)
+	return p.w.now().Add(timeout)
 }
 
 // leaveLocked reckons how many calls of a queue the owner before may have left under way. resumeLocked has counted those that have an

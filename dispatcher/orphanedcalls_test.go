@@ -15,7 +15,7 @@ import (
 func TestLeftUnderWay(t *testing.T) {
 	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 100, Per: time.Second, Burst: 100}, InFlight: 3}}
 	w := &apiWorker{s: schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, func(string) bucket.Micros { return 0 })}
-	p := &partition{Partition: schedule.Partition{Leftover: 1}}
+	p := &partition{w: w, Partition: schedule.Partition{Leftover: 1}}
 	p.Of = p
 	for _, c := range []struct {
 		untold bool
@@ -46,9 +46,9 @@ func TestLeftCallsRunByTheirOwnTimeout(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.terms.api.Timeout, p.Ended = time.Second-2*ledger.ServerSkew, ended
-		w.takeMarker(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
+		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, KeySum: queue.KeySum("a"), Timeout: time.Minute}}))
 		before := w.now()
-		if w.markersLoaded(p); before.Until(p.Leftover) < time.Minute {
+		if p.markersLoaded(); before.Until(p.Leftover) < time.Minute {
 			t.Errorf("ended %v: calls that may run for a minute are left for %s", ended, before.Until(p.Leftover))
 		}
 	}
@@ -66,12 +66,12 @@ func TestCallsOfAProcessThatEnded(t *testing.T) {
 	}{{true, -2 * ledger.ServerSkew, false}, {true, time.Minute, true}, {false, -2 * ledger.ServerSkew, true}} {
 		w, p := takingOver(t, d, q, true, new(lease.Membership))
 		w.terms.api.Timeout, p.Ended = c.timeout, c.ended // before it was taken over, by the clock of the servers
-		if until := w.leftUntilLocked(p); (until != 0) != c.left {
+		if until := p.leftUntilLocked(); (until != 0) != c.left {
 			t.Errorf("%+v: calls are left until %v", c, until)
 		}
 	}
-	w, p := takingOver(t, d, q, true, nil)
-	if until := w.leftUntilLocked(p); until != 0 {
+	_, p := takingOver(t, d, q, true, nil)
+	if until := p.leftUntilLocked(); until != 0 {
 		t.Errorf("where no other can have owned the partition calls are left until %v", until)
 	}
 }

@@ -60,6 +60,7 @@ type Reconciled struct {
 // askedLetter is a letter on its way through an inquiry.
 type askedLetter struct {
 	deadletter.Kept
+	w       *apiWorker
 	part    *partition
 	terms   *terms
 	browser *deadletter.Browser
@@ -115,7 +116,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 	if err != nil || out.End != "" {
 		return out, err
 	}
-	if l.traces, err = w.tracesOf(ctx, l); err != nil {
+	if l.traces, err = l.tracesOf(ctx); err != nil {
 		return out, err
 	}
 	if early, due := l.notYet(who, &out); early {
@@ -138,10 +139,10 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 	} else if err != nil {
 		return out, err
 	}
-	if l.traces, err = w.tracesOf(ctx, l); err != nil {
+	if l.traces, err = l.tracesOf(ctx); err != nil {
 		return out, err
 	}
-	return w.end(ctx, l, out)
+	return l.end(ctx, out)
 }
 
 // stays is a letter that was not asked about for want of a slot; any other error is told as such.
@@ -174,7 +175,7 @@ func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq ui
 		return nil, out, nil
 	}
 	out.Key, out.Job = k.Key, k.JobID
-	l := &askedLetter{Kept: k, browser: b}
+	l := &askedLetter{w: w, Kept: k, browser: b}
 	var ok bool
 	if l.queued, l.at, l.taken, ok = ledger.ParseOrigin(k.Origin); !ok {
 		out.End, out.Why = EndedStays, "it does not say where its job was queued"
@@ -205,9 +206,9 @@ func (w *apiWorker) readAsked(ctx context.Context, b *deadletter.Browser, seq ui
 }
 
 // tracesOf is what the ledger and the results know of a letter's job, and how often it was asked about.
-func (w *apiWorker) tracesOf(ctx context.Context, l *askedLetter) (ledger.Traces, error) {
-	of := ledger.Job{API: w.name, Key: l.Key, ID: l.JobID, Stream: l.queued, Seq: l.at, Accepted: l.taken}
-	return ledger.LookUp(ctx, w.d.opts.JetStream, of, l.Stored.Add(-w.d.opts.Tail.OrDefault().Leeway))
+func (l *askedLetter) tracesOf(ctx context.Context) (ledger.Traces, error) {
+	of := ledger.Job{API: l.w.name, Key: l.Key, ID: l.JobID, Stream: l.queued, Seq: l.at, Accepted: l.taken}
+	return ledger.LookUp(ctx, l.w.d.opts.JetStream, of, l.Stored.Add(-l.w.d.opts.Tail.OrDefault().Leeway))
 }
 
 // notYet reports whether weir itself is not to ask about a letter now, and when then: first when "not processed" is believed, and each time
@@ -238,12 +239,12 @@ func (l *askedLetter) notYet(who asker, out *Reconciled) (early bool, due time.T
 const longestRest = 7 * 24 * time.Hour
 
 // end asks and does what the api's word says. It has the right.
-func (w *apiWorker) end(ctx context.Context, l *askedLetter, out Reconciled) (Reconciled, error) {
+func (l *askedLetter) end(ctx context.Context, out Reconciled) (Reconciled, error) {
 	if l.traces.Result != 0 { // found before, by whoever died then
 		out.End, out.Finding, out.Why = EndedDone, httpcall.Processed, "its result stands already"
 		return out, l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 	}
-	r, err := w.inquire(ctx, l)
+	r, err := l.inquire(ctx)
 	if err != nil {
 		return out.stays(err)
 	}
@@ -253,26 +254,26 @@ func (w *apiWorker) end(ctx context.Context, l *askedLetter, out Reconciled) (Re
 	switch {
 	case l.finding == httpcall.Processed:
 		out.End = EndedDone
-		err = w.keepFound(ctx, l, r)
+		err = l.keepFound(ctx, r)
 	case l.finding == httpcall.StillUnknown:
 		out.End = EndedStays
 	case age < l.terms.api.Inquiry.After:
 		out.End, out.Why = EndedStays, fmt.Sprintf("%s; that is not believed before the letter is %s old: the api may process late",
 			l.detail, l.terms.api.Inquiry.After)
 	default:
-		out.End, err = w.handIn(ctx, l, &out)
+		out.End, err = l.handIn(ctx, &out)
 	}
 	if err == nil {
-		ingest.TraceOf(l.Header).Log(w.log).Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
+		ingest.TraceOf(l.Header).Log(l.w.log).Info("an api was asked about a letter", "job_id", l.JobID, "key", l.Key, "seq", l.Seq, "outcome", out.End, "reason", out.Why)
 	}
 	return out, err
 }
 
 // keepFound stores the result of a job that was found processed, tells who waits for it, and deletes its letter.
-func (w *apiWorker) keepFound(ctx context.Context, l *askedLetter, r httpcall.Response) error {
-	msg := w.foundResult(l, r)
+func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error {
+	msg := l.foundResult(r)
 	for {
-		_, err := awaitWrite(func(done func(uint64, error)) { w.d.results.WriteWhile(l.mayEnd, msg, done) })
+		_, err := awaitWrite(func(done func(uint64, error)) { l.w.d.results.WriteWhile(l.mayEnd, msg, done) })
 		if err == nil {
 			break
 		}
@@ -282,14 +283,14 @@ func (w *apiWorker) keepFound(ctx context.Context, l *askedLetter, r httpcall.Re
 	}
 	fault.Pass(fault.ResultStored)
 	if l.ReplyTo != "" {
-		w.d.reply(l.ReplyTo, msg)
+		l.w.d.reply(l.ReplyTo, msg)
 	}
-	w.d.metrics.finished.WithLabelValues(w.name, ledger.Done).Inc()
+	l.w.d.metrics.finished.WithLabelValues(l.w.name, ledger.Done).Inc()
 	return l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 }
 
 // foundResult renders the result of a job that was found processed. Its body is what the api said when it was asked.
-func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
+func (l *askedLetter) foundResult(r httpcall.Response) *nats.Msg {
 	price, called := ledger.Money(l.terms.api.Price), time.Time{}
 	if l.Call != nil {
 		called = l.Call.Started
@@ -299,7 +300,7 @@ func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
 	}
 	h := nats.Header{
 		ingest.HeaderMsgID: {ledger.FoundPrefix + l.Origin},
-		ingest.HeaderJobID: {l.JobID}, ingest.HeaderAPI: {w.name}, ingest.HeaderKey: {ingest.HeaderText(l.Key)},
+		ingest.HeaderJobID: {l.JobID}, ingest.HeaderAPI: {l.w.name}, ingest.HeaderKey: {ingest.HeaderText(l.Key)},
 		ledger.HeaderOutcome: {ledger.Done}, ledger.HeaderStatus: {strconv.Itoa(r.Status)}, ledger.HeaderFoundBy: {ledger.FoundByInquiry},
 		ledger.HeaderAttempts: {strconv.Itoa(l.Attempts)}, ledger.HeaderCalls: {strconv.Itoa(l.calls())}, ledger.HeaderPrice: {price},
 		ledger.HeaderAcceptedAt: {ledger.Stamp(l.taken.Time())}, ledger.HeaderFinishedAt: {ledger.Stamp(r.Ended)},
@@ -311,8 +312,8 @@ func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
 	if v := ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType); v != "" {
 		h["Content-Type"] = []string{v}
 	}
-	msg := &nats.Msg{Subject: ledger.ResultSubject(w.name, l.Key), Header: h, Data: r.Body}
-	if most := max(0, min(int(w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(l.terms.api.MaxResult))); r.More || len(msg.Data) > most {
+	msg := &nats.Msg{Subject: ledger.ResultSubject(l.w.name, l.Key), Header: h, Data: r.Body}
+	if most := max(0, min(int(l.w.d.opts.Conn.MaxPayload())-ledger.HeaderRoom, int(l.terms.api.MaxResult))); r.More || len(msg.Data) > most {
 		msg.Data = msg.Data[:min(len(msg.Data), most)]
 		h[ledger.HeaderBody] = []string{ledger.BodyCut}
 	}
@@ -323,13 +324,13 @@ func (w *apiWorker) foundResult(l *askedLetter, r httpcall.Response) *nats.Msg {
 var redriveRate = bucket.Rate{Count: 1000, Per: time.Second, Burst: 1}
 
 // handIn hands a job in again that was found not processed.
-func (w *apiWorker) handIn(ctx context.Context, l *askedLetter, out *Reconciled) (ReconcileEnd, error) {
+func (l *askedLetter) handIn(ctx context.Context, out *Reconciled) (ReconcileEnd, error) {
 	scope, err := l.browser.Scope(ctx, deadletter.Selection{Seqs: []uint64{l.Seq}})
 	if err != nil {
 		return EndedStays, err
 	}
 	redrive := deadletter.NewRedrive(scope, deadletter.RedriveOptions{
-		Conn: w.d.opts.Conn, Browser: l.browser, Terms: w.d.RedriveTerms, Calls: w.d.CallsSince, Rate: redriveRate,
+		Conn: l.w.d.opts.Conn, Browser: l.browser, Terms: l.w.d.RedriveTerms, Calls: l.w.d.CallsSince, Rate: redriveRate,
 		Unknown: deadletter.FoundUnprocessed, Valid: l.mayEnd, Told: func(*deadletter.Tally) {},
 	})
 	if _, err := redrive.Plan(ctx); err != nil {

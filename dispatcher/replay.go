@@ -83,20 +83,20 @@ func (r *replay) of(seq uint64) *found {
 }
 
 // takeMarker notes a marker found in the stream.
-func (w *apiWorker) takeMarker(p *partition, e queue.Entry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (p *partition) takeMarker(e queue.Entry) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
 	if e.Kind == queue.IntentEntry {
-		w.replayIntent(p, e)
+		p.replayIntent(e)
 	} else {
-		w.replayMark(p, e)
+		p.replayMark(e)
 	}
 }
 
-func (w *apiWorker) replayIntent(p *partition, e queue.Entry) {
+func (p *partition) replayIntent(e queue.Entry) {
 	intents, err := e.Intents()
 	if err != nil {
-		w.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		p.w.log.Error("an intent cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
 	mark := &intentMark{seq: e.Seq, users: len(intents)}
@@ -110,49 +110,49 @@ func (w *apiWorker) replayIntent(p *partition, e queue.Entry) {
 	}
 }
 
-func (w *apiWorker) leaveMark(p *partition, mark *intentMark) {
+func (p *partition) leaveMark(mark *intentMark) {
 	if mark.users--; mark.users == 0 {
 		p.bucket.Discard(mark.seq)
 	}
 }
 
-func (w *apiWorker) replayMark(p *partition, e queue.Entry) {
+func (p *partition) replayMark(e queue.Entry) {
 	mark, err := e.RetryMark()
 	if err != nil {
-		w.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
+		p.w.log.Error("a retry mark cannot be read; it is left alone", "seq", e.Seq, "err", err)
 		return
 	}
 	if mark.Ends == queue.ToldLost {
-		w.replayToldLocked(p, mark, e.Seq)
+		p.replayToldLocked(mark, e.Seq)
 		return
 	}
 	if mark.Denied {
-		w.replayDenialLocked(p, mark, e)
+		p.replayDenialLocked(mark, e)
 		return
 	}
 	if mark.Seq == 0 {
-		w.replayHoldLocked(p, mark, e.Seq)
+		p.replayHoldLocked(mark, e.Seq)
 		return
 	}
 	f := p.replay.of(mark.Seq)
 	f.marks = append(f.marks, foundMark{mark, e.Seq})
 	p.replay.await(mark.Seq, mark.KeySum)
-	if mark.Pushback && w.terms.api.Retry.HoldAPI {
+	if mark.Pushback && p.w.terms.api.Retry.HoldAPI {
 		p.replay.await(mark.Seq, 0) // it holds every key
 	}
 }
 
 // markersLoaded lets calls of a partition start, key by key as its jobs are read: all markers are known. The reader calls it once.
-func (w *apiWorker) markersLoaded(p *partition) {
+func (p *partition) markersLoaded() {
 	r := p.replay
-	r.records, r.results = w.d.tail.Detach(p.bucket.Name())
-	w.mu.Lock()
+	r.records, r.results = p.w.d.tail.Detach(p.bucket.Name())
+	p.w.mu.Lock()
 	if p.markers.AfterDeath() {
 		p.untold = !p.markers.IntendsEveryCall()
-		p.Leftover = w.leftUntilLocked(p)
+		p.Leftover = p.leftUntilLocked()
 	}
-	holdsAPI := w.terms.api.Retry.HoldAPI
-	w.mu.Unlock()
+	holdsAPI := p.w.terms.api.Retry.HoldAPI
+	p.w.mu.Unlock()
 	for seq, c := range r.records {
 		if r.await(seq, c.KeySum); c.PushedBack() && holdsAPI {
 			r.await(seq, 0)
@@ -165,28 +165,28 @@ func (w *apiWorker) markersLoaded(p *partition) {
 		r.queue = append(r.queue, awaited{seq, sum})
 	}
 	slices.SortFunc(r.queue, func(a, b awaited) int { return cmp.Compare(a.seq, b.seq) })
-	w.eachLocked(slices.Values(r.held), func(q *schedule.KeyQueue) { w.admitKeyLocked(p, q) })
+	p.w.eachLocked(slices.Values(r.held), func(q *schedule.KeyQueue) { p.admitKeyLocked(q) })
 	if r.blind == 0 {
-		w.resumeKeys(p)
+		p.resumeKeys()
 	}
 }
 
 // resumeKeys lets calls of a partition start: no job is left of which a marker speaks without telling its key.
-func (w *apiWorker) resumeKeys(p *partition) {
+func (p *partition) resumeKeys() {
 	early := p.replay.early
 	p.replay.blind, p.replay.early = 0, nil
-	w.eachLocked(slices.Values(early), func(q *schedule.KeyQueue) {
+	p.w.eachLocked(slices.Values(early), func(q *schedule.KeyQueue) {
 		q.Met = false
-		w.admitKeyLocked(p, q)
+		p.admitKeyLocked(q)
 	})
-	w.mu.Lock()
+	p.w.mu.Lock()
 	p.Open = !p.Stalled && !p.closing && !p.lost.Load()
-	w.mu.Unlock()
-	w.wakeUp()
+	p.w.mu.Unlock()
+	p.w.wakeUp()
 }
 
 // admitKeyLocked takes up a queue that has its first job, or its first again, and lets it be called or has it wait.
-func (w *apiWorker) admitKeyLocked(p *partition, q *schedule.KeyQueue) {
+func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	if q.Met {
 		return
 	}
@@ -196,36 +196,36 @@ func (w *apiWorker) admitKeyLocked(p *partition, q *schedule.KeyQueue) {
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, q)
-	case p.Leftover != 0 && w.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
+	case p.Leftover != 0 && p.w.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, q)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		w.resumeKeyLocked(q)
+		p.w.resumeKeyLocked(q)
 	}
 }
 
 // takeFoundLocked takes up one job that was found in the stream. It reports whether all keys may go on now that waited for it: then
 // resumeKeys is to be called.
-func (w *apiWorker) takeFoundLocked(ctx context.Context, p *partition, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
-	w.admitKeyLocked(p, q)
-	h, ok := w.jobHistoryLocked(p, e)
-	w.suspectUnloggedLocked(q, h)
+func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
+	p.admitKeyLocked(q)
+	h, ok := p.jobHistoryLocked(e)
+	p.w.suspectUnloggedLocked(q, h)
 	if ok {
-		w.resumeLocked(ctx, q, e.Seq, h)
+		p.w.resumeLocked(ctx, q, e.Seq, h)
 	} else {
-		w.resumeDuplicateLocked(ctx, p, q, e)
+		p.resumeDuplicateLocked(ctx, q, e)
 	}
-	return w.passedLocked(p, e.Seq)
+	return p.passedLocked(e.Seq)
 }
 
 // passedLocked lets those keys go on that needed the jobs up to a sequence, and reports whether that is all of them.
-func (w *apiWorker) passedLocked(p *partition, seq uint64) (all bool) {
+func (p *partition) passedLocked(seq uint64) (all bool) {
 	r := p.replay
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
-			w.resumeKeyLocked(q)
+			p.w.resumeKeyLocked(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
@@ -256,17 +256,17 @@ type jobHistory struct {
 // jobHistoryLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
 // and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
 // its sequence since.
-func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory, ok bool) {
+func (p *partition) jobHistoryLocked(e queue.Entry) (h jobHistory, ok bool) {
 	r, stored := p.replay, bucket.MicrosOf(e.Time)
 	if f := r.found[e.Seq]; f != nil {
 		delete(r.found, e.Seq)
 		for i := range f.intents {
 			switch n := &f.intents[i]; {
 			case n.Accepted != 0 && n.Accepted != stored, h.intent != nil && h.intent.Call > n.Call:
-				w.leaveMark(p, n.mark)
+				p.leaveMark(n.mark)
 			default:
 				if h.intent != nil {
-					w.leaveMark(p, h.intent.mark)
+					p.leaveMark(h.intent.mark)
 				}
 				h.intent = n
 			}
@@ -297,36 +297,36 @@ func (w *apiWorker) jobHistoryLocked(p *partition, e queue.Entry) (h jobHistory,
 // open ends a partition's replay: all that was in its stream has been read. Every job found there was in one of four states,
 // by its markers and the ledger: never called; called and known to need another call; finished, only its deletion was lost;
 // or called with an outcome that nobody knows.
-func (w *apiWorker) open(p *partition) {
+func (p *partition) open() {
 	r := p.replay
-	w.mu.Lock()
+	p.w.mu.Lock()
 	if p.closing || p.lost.Load() {
-		w.mu.Unlock()
+		p.w.mu.Unlock()
 		return // what was not read is the next owner's
 	}
 	for _, f := range r.found { // of jobs that are gone
 		for _, i := range f.intents {
-			w.leaveMark(p, i.mark)
+			p.leaveMark(i.mark)
 		}
 		for _, m := range f.marks {
 			p.bucket.Discard(m.seq)
 		}
 	}
-	w.mu.Unlock()
+	p.w.mu.Unlock()
 	if r.blind != 0 {
-		w.resumeKeys(p)
+		p.resumeKeys()
 	}
 	for _, queues := range r.waiting {
-		w.eachLocked(slices.Values(queues), w.resumeKeyLocked)
+		p.w.eachLocked(slices.Values(queues), p.w.resumeKeyLocked)
 	}
-	w.eachLocked(slices.Values(r.late), w.resumeKeyLocked)
-	w.mu.Lock()
+	p.w.eachLocked(slices.Values(r.late), p.w.resumeKeyLocked)
+	p.w.mu.Lock()
 	p.replay, p.Reading = nil, false
-	w.mu.Unlock()
-	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+	p.w.mu.Unlock()
+	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
-			w.s.Read(q)
+			p.w.s.Read(q)
 		}
 	})
-	w.wakeUp()
+	p.w.wakeUp()
 }

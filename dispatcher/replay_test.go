@@ -38,7 +38,7 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 	policy := &schedule.Policy{Rules: api.Rules}
 	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.knownLocked)
 	w.terms = &terms{api: api, policy: policy}
-	p := &partition{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
+	p := &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	p.Of = p
 	w.partitions = []*partition{p}
 	owners := 1
@@ -141,27 +141,27 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 			marker++
 			switch what {
 			case "intent":
-				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
+				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true, KeySum: sum}}))
 				intents[key]++
 			case "old intent":
-				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
+				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, Repeatable: true}}))
 				intents[key]++
 				blind = seq
 			case "mark":
-				w.takeMarker(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 			case "record":
 				records = append(records, ledger.Record{
 					API: "other", Key: key, Stream: p.bucket.Name(), Seq: seq, Call: 1, Outcome: "retry", Dedupe: fmt.Sprint(seq), Accepted: stored(seq),
 				})
 			case "gone": // of a job that has been deleted
-				w.takeMarker(p, markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
+				p.takeMarker(markerEntry(rt, queue.RetryEntry, marker, queue.RetryMark{Seq: seq, Calls: 1, KeySum: sum}))
 				jobs[i] = ""
 			case "other": // of a job that had the sequence before
-				w.takeMarker(p, markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
+				p.takeMarker(markerEntry(rt, queue.IntentEntry, marker, []queue.Intent{{Seq: seq, Call: 1, KeySum: sum, Accepted: accepted - 1}}))
 			}
 		}
 		readLedger(rt, d, records)
-		w.markersLoaded(p)
+		p.markersLoaded()
 		check := func(read uint64, whole bool) {
 			for line := range w.s.Queues() {
 				key := line.Key
@@ -179,12 +179,12 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 		last := 0
 		for i, key := range jobs {
 			if key != "" {
-				w.add(noMore(t), p, jobEntry(key, uint64(i+1)))
+				p.add(noMore(t), jobEntry(key, uint64(i+1)))
 				check(uint64(i+1), false)
 				last++
 			}
 		}
-		w.open(p)
+		p.open()
 		check(uint64(len(jobs)), true)
 		if await.Return(t, "the jobs of the worker", w.running.Wait); w.s.Unfinished() != last || p.replay != nil {
 			rt.Fatalf("%d jobs, %d were read", w.s.Unfinished(), last)
@@ -197,18 +197,18 @@ func TestCallsStartWhileTheQueueIsRead(t *testing.T) {
 func TestLeftUnderWayIsKnownWhenAllIsRead(t *testing.T) {
 	d := newShared(t)
 	w, p := takingOver(t, d, payQueue(t, d), true, new(lease.Membership))
-	w.markersLoaded(p)
+	p.markersLoaded()
 	if p.untold {
 		t.Error("an owner of this version is taken to have begun calls without an intent")
 	}
 	p.untold = true
 	for seq := range uint64(3) {
-		w.add(t.Context(), p, jobEntry("a", seq+1))
+		p.add(t.Context(), jobEntry("a", seq+1))
 		if q := w.s.Find("a"); !q.Unread || !p.Open {
 			t.Fatalf("after %d jobs of 3 it may be called", seq+1)
 		}
 	}
-	w.open(p)
+	p.open()
 	if q := w.s.Find("a"); q.Unread || q.Orphaned != 3 {
 		t.Errorf("%d calls are taken to be left, unread: %v", q.Orphaned, q.Unread)
 	}
@@ -223,7 +223,7 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, p := takingOver(t, d, q, false, nil)
-	if w.markersLoaded(p); !p.untold {
+	if p.markersLoaded(); !p.untold {
 		t.Error("an owner that did not say so is taken to have written an intent of every call")
 	}
 	line := w.s.Push("a", 1, &p.Partition)
@@ -239,20 +239,20 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 func TestWhatIsNotReadIsLeft(t *testing.T) {
 	d := newShared(t)
 	for _, stops := range []bool{true, false} {
-		w, p := takingOver(t, d, payQueue(t, d), false, nil)
+		_, p := takingOver(t, d, payQueue(t, d), false, nil)
 		sum := queue.KeySum("a")
 		before := p.bucket.Unswept()
-		w.takeMarker(p, markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
-		w.takeMarker(p, markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
-		w.markersLoaded(p)
-		w.add(noMore(t), p, jobEntry("a", 1))
+		p.takeMarker(markerEntry(t, queue.IntentEntry, 11, []queue.Intent{{Seq: 1, Call: 1, Repeatable: true, KeySum: sum}, {Seq: 2, Call: 1, KeySum: sum}}))
+		p.takeMarker(markerEntry(t, queue.RetryEntry, 12, queue.RetryMark{Seq: 2, Calls: 1, KeySum: sum}))
+		p.markersLoaded()
+		p.add(noMore(t), jobEntry("a", 1))
 		want := 1 // the mark: of the intent's jobs the first needs it still
 		if stops {
 			want = 0
-			w.leavePartition(p)
-			w.add(noMore(t), p, jobEntry("a", 2))
+			p.leave()
+			p.add(noMore(t), jobEntry("a", 2))
 		}
-		w.open(p)
+		p.open()
 		if got := p.bucket.Unswept() - before; got != want {
 			t.Errorf("stops: %v, %d markers are to be deleted, want %d", stops, got, want)
 		}
@@ -264,7 +264,7 @@ func TestWhatIsNotReadIsLeft(t *testing.T) {
 func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	d := newShared(t)
 	w, p := takingOver(t, d, payQueue(t, d), false, nil)
-	w.markersLoaded(p)
+	p.markersLoaded()
 	const jobs = 200_000
 	entry := jobEntry("a", 1)
 	entry.Bare = true
@@ -273,7 +273,7 @@ func TestWaitingJobsOfOneKeyCostBytes(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	for seq := range uint64(jobs) {
 		entry.Seq = seq + 1
-		w.add(t.Context(), p, entry)
+		p.add(t.Context(), entry)
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

@@ -46,8 +46,8 @@ func (d *Dispatcher) mayBeCalled(p *partition, seq uint64, notBefore time.Time) 
 
 // expectLocked notes the deadline of a job that was read, if it has one: it may pass while the job cannot be called, and so is
 // not loaded. Of a restored job that may not be called again it has passed: such jobs become letters a few at a time, whatever holds.
-func (w *apiWorker) expectLocked(p *partition, e queue.Entry) {
-	if w.terms.api.Idempotency == nil && w.d.mayBeCalled(p, e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
+func (p *partition) expectLocked(e queue.Entry) {
+	if p.w.terms.api.Idempotency == nil && p.w.d.mayBeCalled(p, e.Seq, ingest.NotBeforeOf(e.Header, e.Time)) {
 		p.Expect(e.Seq, 1)
 	} else if at := ingest.DeadlineOf(e.Header, e.Time); !at.IsZero() {
 		p.Expect(e.Seq, bucket.MicrosOf(at))

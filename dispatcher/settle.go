@@ -59,7 +59,7 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 		w.logOf(j).Warn("a call failed", "attempt", j.attempts, "reason", out.Detail)
 	}
 	w.announceHolds(f.News)
-	w.keepHold(j.part, f.Hold)
+	j.part.keepHold(f.Hold)
 	if f.Denied {
 		w.keepDenial(f.News[0].Until, f.News[0].Why)
 	}

@@ -15,10 +15,10 @@ import (
 )
 
 // openPartition takes a partition over and blocks until its calls may start: its earlier owner is fenced, the ledger's end
-// has been read, and then the stream, which is followed until closePartition or losePartition. With an error nothing is left of it.
+// has been read, and then the stream, which is followed until close or lose. With an error nothing is left of it.
 func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t ownership.Tenure) error {
 	p := &partition{
-		Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
+		w: w, Tenure: t, number: number, bucket: w.queue.Partitions()[number], cache: map[uint64]kept{}, holdings: w.queue.Holdings(), replay: newReplay(),
 	}
 	p.Of, p.name, p.Reading = p, recorder.QueueOf(p.bucket.Name()), true
 	if w.d.opts.Restored != nil {
@@ -46,13 +46,13 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	caughtUp, ended := make(chan struct{}), make(chan error, 1)
 	p.reader.Go(func() error {
 		err := p.bucket.Read(reading, queue.ReadOptions{
-			Mark: func(e queue.Entry) { w.takeMarker(p, e) }, MarkersLoaded: func() { w.markersLoaded(p) }, Take: func(e queue.Entry) { w.add(hard, p, e) },
-			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { w.open(p); close(caughtUp) },
-			Stalled: func(err error) { w.readerRestarted(p, err) }, Damaged: func() { w.damaged(reading, p) },
+			Mark: func(e queue.Entry) { p.takeMarker(e) }, MarkersLoaded: func() { p.markersLoaded() }, Take: func(e queue.Entry) { p.add(hard, e) },
+			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { p.open(); close(caughtUp) },
+			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.damaged(reading) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {
-			w.broken(p, err)
+			p.broken(err)
 		}
 		return nil
 	})
@@ -67,94 +67,94 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 		err = errLetGo
 	}
 	if p.Lease != nil {
-		w.losePartition(p)
+		p.lose()
 	} else {
-		w.leavePartition(p)
+		p.leave()
 	}
 	return fmt.Errorf("api %s: %w", w.name, err)
 }
 
-// leavePartition takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
+// leave takes no more jobs of a partition that nobody else can own, and is not read to its end. Calls of it may run: the
 // worker's stop awaits them.
-func (w *apiWorker) leavePartition(p *partition) {
-	w.mu.Lock()
+func (p *partition) leave() {
+	p.w.mu.Lock()
 	p.closing, p.Open = true, false
-	w.mu.Unlock()
+	p.w.mu.Unlock()
 }
 
 var errLetGo = errors.New("the partition was let go of while it was opened")
 
 // readerRestarted counts a reader that was set up anew.
-func (w *apiWorker) readerRestarted(p *partition, err error) {
-	w.d.metrics.restarts.WithLabelValues(w.name).Inc()
-	w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
+func (p *partition) readerRestarted(err error) {
+	p.w.d.metrics.restarts.WithLabelValues(p.w.name).Inc()
+	p.w.log.Warn("a partition's reader broke or went quiet; it goes on where it was", "stream", p.bucket.Name(), "err", err)
 }
 
 // broken lets go of a partition that cannot be worked any more: of one that others may own, to be taken again by
 // whoever can; otherwise it ends the dispatcher.
-func (w *apiWorker) broken(p *partition, err error) {
-	err = fmt.Errorf("api %s: stream %s: %w", w.name, p.bucket.Name(), err)
+func (p *partition) broken(err error) {
+	err = fmt.Errorf("api %s: stream %s: %w", p.w.name, p.bucket.Name(), err)
 	if p.Lease == nil {
-		w.d.fail(err)
+		p.w.d.fail(err)
 		return
 	}
-	w.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
-	w.d.owner.Dropped(lease.PartitionID{API: w.name, Number: p.number})
-	w.running.Go(func() { w.losePartition(p) })
+	p.w.log.Warn("a partition is let go of", "stream", p.bucket.Name(), "err", err)
+	p.w.d.owner.Dropped(lease.PartitionID{API: p.w.name, Number: p.number})
+	p.w.running.Go(func() { p.lose() })
 }
 
 // How a closing partition's state is looked at: no event tells that the last of its jobs has settled.
 const closeCheck = 5 * time.Millisecond
 
-// closePartition gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
+// close gives a partition up: no call of it starts any more, those that run end, and what comes of them is stored.
 // It blocks until then, or until ctx ends; then the partition is not given up, and is to be lost.
-func (w *apiWorker) closePartition(ctx context.Context, p *partition) error {
-	w.mu.Lock()
+func (p *partition) close(ctx context.Context) error {
+	p.w.mu.Lock()
 	p.closing = true
-	w.mu.Unlock()
-	begun := w.shut(p)
+	p.w.mu.Unlock()
+	begun := p.shut()
 	busy := begun
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
 	for withdrawn := false; len(busy) > 0 || p.bucket.Unswept() > 0; {
-		if busy = w.unwind(busy); len(busy) == 0 && !withdrawn {
-			w.dropIdleIntents(begun)
+		if busy = p.w.unwind(busy); len(busy) == 0 && !withdrawn {
+			p.w.dropIdleIntents(begun)
 			withdrawn = true
 			continue
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", w.name, p.bucket.Name(), context.Cause(ctx))
+			return fmt.Errorf("api %s: stream %s: its calls have not ended: %w", p.w.name, p.bucket.Name(), context.Cause(ctx))
 		}
 	}
-	w.removePartition(p)
+	p.remove()
 	p.stopMarkers()
 	err := p.writer.Wait()
 	if err == nil {
-		w.giveUp(ctx, p)
+		p.giveUp(ctx)
 	}
 	return err
 }
 
 // giveUp tells the next owner that nothing of a partition is under way.
-func (w *apiWorker) giveUp(ctx context.Context, p *partition) {
+func (p *partition) giveUp(ctx context.Context) {
 	if err := p.markers.GiveUp(ctx); err != nil {
-		w.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
+		p.w.log.Warn("its next owner will be careful with a partition that ended in order", "stream", p.bucket.Name(), "err", err)
 	}
 }
 
-// losePartition lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
+// lose lets go of a partition that somebody else may own by now. Calls that run end, and nothing about them is
 // stored: the new owner has judged their jobs by what it found. It blocks only until the stream is not read any more.
-func (w *apiWorker) losePartition(p *partition) {
+func (p *partition) lose() {
 	p.lost.Store(true)
-	busy := w.shut(p)
-	w.removePartition(p)
+	busy := p.shut()
+	p.remove()
 	p.stopMarkers()
-	w.running.Go(func() {
+	p.w.running.Go(func() {
 		tick := time.NewTicker(closeCheck)
 		defer tick.Stop()
-		for busy = w.unwind(busy); len(busy) > 0; busy = w.unwind(busy) {
+		for busy = p.w.unwind(busy); len(busy) > 0; busy = p.w.unwind(busy) {
 			<-tick.C // each of them is on its way to an end: a call's timeout bounds it
 		}
 		_ = p.writer.Wait() // what could not be stored is the new owner's to find
@@ -162,11 +162,11 @@ func (w *apiWorker) losePartition(p *partition) {
 }
 
 // shut keeps a partition's calls from starting, and returns the queues that have jobs near their call.
-func (w *apiWorker) shut(p *partition) (begun []*schedule.KeyQueue) {
-	w.mu.Lock()
+func (p *partition) shut() (begun []*schedule.KeyQueue) {
+	p.w.mu.Lock()
 	p.Open = false
-	w.mu.Unlock()
-	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+	p.w.mu.Unlock()
+	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition && len(q.Jobs) > 0 {
 			begun = append(begun, q)
 		}
@@ -180,7 +180,7 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	busy = w.s.Unwind(queues, w.now(), &fx)
 	w.mu.Unlock()
-	w.settleGrants(context.Background(), fx.Unused)
+	w.grants.settle(context.Background(), fx.Unused)
 	w.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {
@@ -211,26 +211,26 @@ func (w *apiWorker) dropIdleIntentsLocked(t *schedule.Job) {
 	}
 }
 
-// removePartition ends a partition's reading and forgets its keys.
-func (w *apiWorker) removePartition(p *partition) {
+// remove ends a partition's reading and forgets its keys.
+func (p *partition) remove() {
 	p.stopReading()
 	_ = p.reader.Wait() // it has told its error itself
-	w.mu.Lock()
-	if w.partitions[p.number] == p {
-		w.partitions[p.number] = nil
+	p.w.mu.Lock()
+	if p.w.partitions[p.number] == p {
+		p.w.partitions[p.number] = nil
 	}
 	p.dropAllKept()
 	p.replay = nil
-	maps.DeleteFunc(w.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
-	w.mu.Unlock()
-	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+	maps.DeleteFunc(p.w.marks, func(_ string, m holdMark) bool { return m.part == p }) // they stand for the next owner
+	p.w.mu.Unlock()
+	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
-			w.forgetLocked(q)
+			p.w.forgetLocked(q)
 		}
 	})
-	w.mu.Lock()
-	w.s.ForgetWaiting(&p.Partition)
-	w.mu.Unlock()
+	p.w.mu.Lock()
+	p.w.s.ForgetWaiting(&p.Partition)
+	p.w.mu.Unlock()
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and lets go of what was noted of them.
@@ -255,7 +255,7 @@ func (w *apiWorker) ownedPartition(number int) *partition {
 func (w *apiWorker) loseAll(lease *lease.Membership) {
 	for number := range w.partitions {
 		if p := w.ownedPartition(number); p != nil && p.Lease == lease {
-			w.losePartition(p)
+			p.lose()
 		}
 	}
 }
@@ -266,10 +266,4 @@ func (w *apiWorker) abandon(j *job) {
 	j.entry.LetGo()
 	j.adopted.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
-}
-
-// mayCall reports whether a call of the partition may start now, or what came of one may be stored. It is asked right before
-// each.
-func (p *partition) mayCall() bool {
-	return !p.lost.Load() && p.Valid()
 }

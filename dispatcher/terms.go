@@ -147,3 +147,10 @@ func (w *apiWorker) recordedLocked(key string, limits *bucket.KeyLimits) bucket.
 	}
 	return max(min(tat, max(w.since, w.d.tail.ReadAt(w.name)).Add(w.s.DrainTime(limits))), w.restoredTATLocked(limits))
 }
+
+// present is what the api is now.
+func (w *apiWorker) present() *httpcall.API {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.terms.api
+}

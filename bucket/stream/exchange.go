@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type Exchange struct {
 	replies chan *nats.Msg
 	back    chan nats.Status // tells that the connection is back
 	disk    Disk             // nil: what is acknowledged is as durable as it gets
+	stream  string           // that answered last: an Exchange asks always the same; "" before the first
 	round   int
 	groups  grouping
 }
@@ -167,6 +169,9 @@ func readAck(r Reply) Answer {
 	if len(reply.Data) == 0 && reply.Header.Get("Status") == statusNoResponders {
 		return Answer{Err: fmt.Errorf("%w: no stream answers (an election, or the server has no JetStream)", ErrRetry)}
 	}
+	if name, seq, ok := plainAck(reply.Data); ok {
+		return Answer{Stream: name, Seq: seq}
+	}
 	var ack struct {
 		Stream    string              `json:"stream"`
 		Seq       uint64              `json:"seq"`
@@ -180,6 +185,25 @@ func readAck(r Reply) Answer {
 		return Answer{Err: ackError(ack.Error)}
 	}
 	return Answer{Stream: ack.Stream, Seq: ack.Seq, Duplicate: ack.Duplicate}
+}
+
+// plainAck reads the answer that nearly all are, as a server writes it: {"stream":"NAME","seq":N}. Anything else is left to the JSON decoder,
+// which takes six times as long and allocates.
+func plainAck(data []byte) (name string, seq uint64, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	if !ok {
+		return "", 0, false
+	}
+	raw, rest, ok := bytes.Cut(rest, []byte(`","seq":`))
+	if !ok || bytes.ContainsAny(raw, `"\\`) {
+		return "", 0, false
+	}
+	number, ok := bytes.CutSuffix(rest, []byte("}"))
+	if !ok || len(number) == 0 || number[0] == '0' {
+		return "", 0, false
+	}
+	seq, err := strconv.ParseUint(string(number), 10, 64)
+	return string(raw), seq, err == nil
 }
 
 func ackError(e *jetstream.APIError) error {

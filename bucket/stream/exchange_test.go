@@ -51,6 +51,22 @@ func TestReadAck(t *testing.T) {
 	}
 }
 
+// TestPlainAck: what is read without the decoder is what the decoder would have read, and what is not as a server writes it is left to the decoder.
+func TestPlainAck(t *testing.T) {
+	if name, seq, ok := plainAck([]byte(`{"stream":"WEIR_a_0","seq":18446744073709551615}`)); !ok || name != "WEIR_a_0" || seq != 18446744073709551615 {
+		t.Errorf("%q %d %v", name, seq, ok)
+	}
+	for _, data := range []string{
+		"", "{}", `{"stream":"S","seq":}`, `{"stream":"S","seq":0}`, `{"stream":"S","seq":01}`, `{"stream":"S","seq":+1}`, `{"stream":"S","seq":-1}`,
+		`{"stream":"S","seq":1_0}`, `{"stream":"S","seq":18446744073709551616}`, `{"stream":"S","seq":1,"duplicate":true}`, `{"stream":"S","domain":"D","seq":1}`,
+		`{"stream":"a\u0062","seq":1}`, `{"stream":"S","seq":1}}`, `{"stream":"S","seq":1`, `{"stream":"S","seq": 1}`,
+	} {
+		if name, seq, ok := plainAck([]byte(data)); ok {
+			t.Errorf("%s: %q %d", data, name, seq)
+		}
+	}
+}
+
 // TestUnsure: once a message may have been stored, only a stream that looked for its id can say it was not.
 func TestUnsure(t *testing.T) {
 	for _, err := range []error{ErrStale, ErrRetry, ErrUnsent, errors.New("no room")} {

@@ -33,7 +33,8 @@ servers of their own: one that syncs every write, one that does not.`,
 		{
 			"dispatch", "How many jobs a second go to the api, beside a bare loop",
 			`Publishes jobs and waits until the api, which answers at once, has had the last. The reference is a work-queue consumer that makes the
-same HTTP call and acknowledges, 64 at once.`,
+same HTTP call and acknowledges, 64 at once. With --redis two more weirs call an api with a shared limit: one counts it in the process, one in
+that Redis, which should hold nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 5000, Keys: 8},
 		},
 		{
@@ -83,6 +84,9 @@ func oneBenchCommand(name, short, long string, o bench.Options) *cobra.Command {
 		f.IntVar(&o.Seconds, "seconds", o.Seconds, "how long a round keeps the rate, at most 3600")
 	} else {
 		f.IntVar(&o.Jobs, "jobs", o.Jobs, "jobs of a round, at most 1000000")
+	}
+	if name == "dispatch" {
+		f.StringVar(&o.Redis, "redis", "", "the URL of a Redis: what limits in it cost, beside limits in the process")
 	}
 	f.IntVar(&o.Keys, "keys", o.Keys, "keys that the jobs are of, at most 1000000")
 	f.IntVar(&o.Body, "body", 256, "bytes of a job's body, at most 262144")

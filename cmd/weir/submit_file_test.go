@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -176,5 +178,36 @@ apis:
 	}
 	if len(calls) != jobs || letters > jobs/10 {
 		t.Errorf("%d calls of %d jobs, and %d letters", len(calls), jobs, letters)
+	}
+}
+
+// TestSubmitFileEndsBesideASilentPipe: a run that is told to end does so although nothing comes in its pipe, not even an end.
+func TestSubmitFileEndsBesideASilentPipe(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, manyJobsYAML)
+	var out bytes.Buffer
+	cmd := exec.CommandContext(await.Context(t, "a run that is told to end"), os.Args[0], "submit", "--file", "-", "credit", "--json")
+	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Stderr = &out
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, `{"key":"k","body":1}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	await.Return(t, "the first line's answer", func() { _, _ = answers.Read(make([]byte, 1)) })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	await.Return(t, "its end", func() { _ = cmd.Wait() }) // its exit code says that lines may be left
+	if !strings.Contains(out.String(), "1 taken") {
+		t.Error(out.String())
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,104 +257,6 @@ func TestOnlyTheCallItselfIsFound(t *testing.T) {
 	}
 }
 
-// TestForeignFilesSayNothing: the file of a process that lives, of another boot, of another version, a copy, and what is no file of ours.
-func TestForeignFilesSayNothing(t *testing.T) {
-	for what, spoil := range map[string]func(t *testing.T, r *Recorder) (stays bool){
-		"it lives":     func(*testing.T, *Recorder) bool { return true },
-		"another boot": func(t *testing.T, r *Recorder) bool { r.rewrite(t, headBoot); return false },
-		"version":      func(t *testing.T, r *Recorder) bool { r.rewrite(t, headVersion); return true },
-		"a copy": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			data, err := os.ReadFile(r.path)
-			if err == nil {
-				err = errors.Join(os.Remove(r.path), os.WriteFile(r.path+"x", nil, 0o600), os.WriteFile(r.path, data, 0o600))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return true
-		},
-		"another's name": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			if err := os.Rename(r.path, filepath.Join(r.dir, fileName(r.name+1))); err != nil {
-				t.Fatal(err)
-			}
-			return false
-		},
-		"cut short": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			if err := os.Truncate(r.path, headerBytes+entryBytes*2); err != nil {
-				t.Fatal(err)
-			}
-			return true
-		},
-		"a pipe": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			if err := errors.Join(os.Remove(r.path), syscall.Mkfifo(r.path, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			return true
-		},
-		"a link": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			if err := errors.Join(os.Rename(r.path, r.path+".elsewhere"), os.Symlink(r.path+".elsewhere", r.path)); err != nil {
-				t.Fatal(err)
-			}
-			return true
-		},
-		"empty": func(t *testing.T, r *Recorder) bool {
-			r.die(t)
-			if err := os.Truncate(r.path, 0); err != nil {
-				t.Fatal(err)
-			}
-			return true
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			r, ids := left(t)
-			stays := spoil(t, r)
-			next := open(t, r.dir, small)
-			for i, id := range ids {
-				if f := next.Find(id, callOf(uint64(i+1))); f.State != Untold {
-					t.Errorf("call %d is %d", i+1, f.State)
-				}
-			}
-			if next.Gone(r.Name()) {
-				t.Error("its process is known to have ended")
-			}
-			if _, err := os.Stat(r.path); stays != (err == nil) {
-				t.Errorf("its file: %v", err)
-			}
-		})
-	}
-}
-
-// rewrite changes a word of the header, with its sum, and lets the process end.
-func (r *Recorder) rewrite(t *testing.T, word int) {
-	t.Helper()
-	head := r.header()
-	head[word] ^= 1
-	head[headSum] = headSumOf(head)
-	r.die(t)
-}
-
-// TestGone: a process is known to have ended when its lock is free, and not before.
-func TestGone(t *testing.T) {
-	r, _ := left(t)
-	next := open(t, r.dir, small)
-	if next.Gone(r.Name()) || next.Gone(next.Name()) || r.Gone(next.Name()) || next.Gone("") || next.Gone("zz") || next.Gone("0000000000000001") {
-		t.Fatal("one that lives, or that nobody knows, is gone")
-	}
-	r.die(t)
-	if !next.Gone(r.Name()) {
-		t.Error("it has ended")
-	}
-	var none *Recorder
-	if none.Gone(r.Name()) || none.Name() != "" || none.Prepare(callOf(1), Entry{}) != (Entry{}) || !(Entry{}).Begin(time.Now(), 1) {
-		t.Error("what is not there knows something")
-	}
-}
-
 // TestEntriesAreNotLostFromSight: an entry that was parked is its call's again, or another call's where there is no other room; what is
 // under way is never taken for another call.
 func TestEntriesAreNotLostFromSight(t *testing.T) {
@@ -445,61 +346,6 @@ func TestClose(t *testing.T) {
 		}
 	}
 }
-
-// TestFilesOfTheDeadAreBounded, and go when they are settled.
-func TestFilesOfTheDeadAreBounded(t *testing.T) {
-	dir, last := t.TempDir(), ""
-	for range mostLives + 5 {
-		r := open(t, dir, small)
-		last = r.Name()
-		r.Prepare(callOf(1), Entry{})
-		r.die(t)
-	}
-	r := open(t, dir, small)
-	if r.Former() != mostLives {
-		t.Errorf("%d", r.Former())
-	}
-	if !r.Gone(last) {
-		t.Error("the newest file went, and not the oldest")
-	}
-	if r.Retire(time.Hour); r.Former() != mostLives {
-		t.Error("they were to be kept")
-	}
-	r.Retire(0)
-	files, _ := os.ReadDir(dir)
-	if r.Former() != 0 || len(files) != 1 {
-		t.Errorf("%d are left, %d files", r.Former(), len(files))
-	}
-	info, err := os.Stat(r.path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-}
-
-// TestABrokenFileIsGivenUp: where the disk gives a page not back the process goes on, and nobody believes what the file said.
-func TestABrokenFileIsGivenUp(t *testing.T) {
-	r := open(t, t.TempDir(), small)
-	e := r.Prepare(callOf(1), Entry{})
-	if err := r.file.Truncate(0); err != nil {
-		t.Fatal(err)
-	}
-	if !e.Begin(time.Now(), 1) {
-		t.Error("the call may be made: its file is gone")
-	}
-	if _, err := os.Stat(r.path); err == nil {
-		t.Error("the file is there still, and says that the call has not begun")
-	}
-	e.Left()
-	e.Answer(answerFor(1))
-	e.Settle()
-	e.LetGo()
-	if r.Prepare(callOf(2), Entry{}) != (Entry{}) {
-		t.Error("something is noted")
-	}
-}
-
-// header are the words of the header.
-func (r *Recorder) header() []uint64 { return r.words[:headerBytes/8] }
 
 // TestWhatIsAdoptedIsKnownWithoutItsFile: a call that had not begun is known not to have by the file of the process that found it so, until
 // it begins by another intent.

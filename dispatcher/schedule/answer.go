@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -24,38 +25,43 @@ type Reply struct {
 
 // Answer takes what the store said to the asks of one step.
 func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
-	s.rounds--
+	s.store.rounds--
 	if r.Err != nil {
 		return s.unanswered(fx, r.Came)
 	}
-	s.recovered()
-	shift, unsure := s.shift(r)
+	if s.store.answered() {
+		s.until, s.by = 0, "" // who waited for it need wait no longer
+	}
+	shift, unsure := s.store.shift(r)
+	if s.store.clock == OtherClock { // one trip for the ask and one in case it just missed the round before, and a tick
+		s.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
+	}
 	var out Refused
-	for i, tasks := range fx.asked {
-		q, a := tasks[0].Queue, r.Answers[i]
+	for i, jobs := range fx.asked {
+		q, a := jobs[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
 		if n, told := s.onBudget(&a, r.Came); told {
 			out.News = append(out.News, n)
 		}
 		tat, cold := q.TAT, q.cold
-		for k, j := range tasks {
+		for k, j := range jobs {
 			j.Phase = ready
 			if k < len(a.Grants) {
 				at := a.Grants[k].At + shift
 				j.last = at.Add(s.pace.GrantTTL) - unsure
 				at = max(at, q.lastGranted()) // the shift is not the same each time: a later slot must not look earlier
-				j.Phase, j.Grant, j.At, j.base = granted, a.Grants[k], at, s.offset.base
+				j.Phase, j.Grant, j.At, j.base = granted, a.Grants[k], at, s.store.offset.base
 				q.TAT, q.cold = j.Grant.TAT+shift, false
 				j.asked = r.Sent
 				s.paced(j)
-				s.learnGrant(j.Costs, at)
+				s.habits.learnGrant(j.Costs, s.units, at)
 				continue
 			}
 			s.refuse(j, &a.Wait, r.Came, &out)
 		}
 		if q.passed {
 			fx := Effects{}
-			s.giveBack(q, tasks[0], &fx)
+			s.giveBack(q, jobs[0], &fx)
 			out.Unused = append(out.Unused, fx.Unused...)
 			q.TAT, q.cold = tat, cold
 		}
@@ -63,15 +69,15 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		q.binds, q.askAt, q.costly = "", 0, false
 		s.Touch(q)
 		switch {
-		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
+		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:
 			q.binds, q.askAt = ownRate, a.Wait.Until
-		case s.waitsAlone(tasks[0], &a.Wait, r.Came):
+		case s.waitsAlone(jobs[0], &a.Wait, r.Came):
 			q.binds = a.Wait.Limit
 		default:
 			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
-			if q.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
-				s.block(q)
+			if q.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
+				s.blocked.push(q)
 			}
 		}
 	}
@@ -85,11 +91,11 @@ func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
 		return
 	}
 	for q := range s.blocked.all() {
-		s.withdrawTasks(q, out)
+		s.withdrawJobs(q, out)
 	}
 }
 
-func (s *Schedule) withdrawTasks(q *KeyQueue, out *Refused) {
+func (s *Schedule) withdrawJobs(q *KeyQueue, out *Refused) {
 	for _, j := range q.Jobs {
 		if j.Phase == ready {
 			s.withdraw(j, s.until)
@@ -104,21 +110,24 @@ func (s *Schedule) waitsAlone(j *Job, w *bucket.Wait, now bucket.Micros) bool {
 	if w.Until <= now.Add(LongWait) || s.costOf(j, w.Limit) <= 1 {
 		return false
 	}
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == w.Limit {
-			return l.Quota != nil && l.Quota.Window != bucket.Sliding
-		}
+	_, l := s.shared(w.Limit)
+	return l != nil && l.Quota != nil && l.Quota.Window != bucket.Sliding
+}
+
+// shared is the shared limit of a name, and where it stands; nil when there is none.
+func (s *Schedule) shared(name string) (int, *bucket.Limit) {
+	i := slices.IndexFunc(s.rules.Shared, func(l bucket.Limit) bool { return l.Name == name })
+	if i < 0 {
+		return i, nil
 	}
-	return false
+	return i, &s.rules.Shared[i]
 }
 
 // costOf is what a job takes of a shared limit, 0 when there is none of that name. Money counts as 0: it costs every
 // job of an api the same.
 func (s *Schedule) costOf(j *Job, limit string) int64 {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == limit && l.Budget == nil && i < len(j.Costs) {
-			return j.Costs[i]
-		}
+	if i, l := s.shared(limit); l != nil && l.Budget == nil && i < len(j.Costs) {
+		return j.Costs[i]
 	}
 	return 0
 }
@@ -141,69 +150,41 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 // unanswered lets every queue wait that asked in vain. While a store stays away one queue at a time goes on asking, less
 // and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
 func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
-	if s.failures == 0 {
-		s.downAt = now
-	}
-	s.failures = min(s.failures+1, 30)
-	s.by, s.until = storeDown, now.Add(min(StoreRetry<<min(s.failures-1, 10), MostStoreRetry))
-	for _, tasks := range fx.asked {
-		q := tasks[0].Queue
-		for _, j := range tasks {
+	s.by, s.until = storeDown, now.Add(s.store.failed(now))
+	for _, jobs := range fx.asked {
+		q := jobs[0].Queue
+		for _, j := range jobs {
 			j.Phase = ready
 		}
 		s.blocked.took(q, 0)
 		q.binds, q.askAt = storeDown, 0
-		s.block(q)
+		s.blocked.push(q)
 		s.Touch(q)
 	}
 	var out Refused
-	if now < s.downAt.Add(LongWait) {
+	if now < s.store.downAt.Add(LongWait) {
 		return out
 	}
 	for q := range s.blocked.all() {
-		s.withdrawTasks(q, &out)
+		s.withdrawJobs(q, &out)
 	}
 	return out
 }
 
-// recovered ends an outage of the store: who waited for it need wait no longer.
-func (s *Schedule) recovered() {
-	if s.failures > 0 {
-		s.failures, s.until, s.by = 0, 0, ""
-	}
-}
-
-// shift is what turns the store's times into ours, and how much later that may be than it should.
-func (s *Schedule) shift(r Reply) (shift, unsure bucket.Micros) {
-	if s.Clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
-		return 0, 0
-	}
-	s.offset.observe(r.Sent, r.Came, r.Answers[0].Now)
-	s.learnTrip(r.Sent.Until(r.Came))
-	return s.offset.most(), s.offset.unsure()
-}
-
-// learnTrip follows how long a round trip takes: up at once, down slowly. Slots are asked for two of them ahead, one for
-// the ask and one in case it just missed the round before, and a tick.
-func (s *Schedule) learnTrip(took time.Duration) {
-	s.trip = max(took, s.trip-s.trip/64+took/64)
-	s.pace.ReserveAhead = min(LeastAhead+2*s.trip, MostAhead)
-}
-
 // KnownTAT is the theoretical arrival time, by our clock, that is known of a key without a queue; 0 if none is.
 func (s *Schedule) KnownTAT(key string) bucket.Micros {
-	if s.Clock == OwnClock {
-		return s.tatOf(key)
+	if s.store.clock == OwnClock {
+		return s.store.tatOf(key)
 	}
-	return s.offset.ours(s.tatOf(key))
+	return s.store.offset.ours(s.store.tatOf(key))
 }
 
 // Floor is what the store must be told of a queue's theoretical arrival time, by its own clock.
 func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
-	if s.Clock == OwnClock {
+	if s.store.clock == OwnClock {
 		return q.TAT
 	}
-	return max(q.floor, s.offset.theirs(q.TAT))
+	return max(q.floor, s.store.offset.theirs(q.TAT))
 }
 
 // LongWait is from when on a job is not kept ready: its message and its intent go, and come again. A crash makes every job
@@ -212,7 +193,7 @@ func (s *Schedule) Floor(q *KeyQueue) bucket.Micros {
 const LongWait = 250 * time.Millisecond
 
 func (s *Schedule) withdraw(j *Job, until bucket.Micros) {
-	s.noProbe(j)
+	s.breaker.letGo(j)
 	s.cleared(j)
 	j.Phase, j.NotBefore, j.limited = resting, until.Add(-s.pace.PrepareLead), true
 	j.unload()

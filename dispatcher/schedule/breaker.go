@@ -19,6 +19,7 @@ type breaker struct {
 	turned   bucket.Micros // when it opened or closed last: what started before is old news
 	why      string        // the failure that opened it
 	denied   bool          // the api denied weir: that opened it, and not failures
+	probe    *Job          // the one call that may be made while it is not closed
 }
 
 // reason says why it is open.
@@ -41,6 +42,29 @@ func (b *breaker) closed() bool { return b.until == 0 }
 
 // halfOpen reports whether one call may be made to see whether the api works again.
 func (b *breaker) halfOpen(now bucket.Micros) bool { return b.until != 0 && b.until <= now }
+
+// hasTried reports whether a job's call failed since the breaker opened: a probe costs an attempt, so it is to be another job's, where there
+// is one.
+func (b *breaker) hasTried(j *Job) bool { return j != nil && j.tripped && !b.closed() }
+
+// yields reports, once each time that the breaker may be tried, whether a job lets those go first that can go at the same moment.
+func (b *breaker) yields(j *Job) bool {
+	if !b.hasTried(j) || j.yielded == b.opened {
+		return false
+	}
+	j.yielded = b.opened
+	return true
+}
+
+// mayCall reports whether the breaker lets a job be called.
+func (b *breaker) mayCall(j *Job) bool { return b.closed() || b.probe == j }
+
+// letGo takes in that a job will not be called now.
+func (b *breaker) letGo(j *Job) {
+	if b.probe == j {
+		b.probe = nil
+	}
+}
 
 // failed takes in that a call failed which is not the probe and started at started. It reports whether that opened it.
 // jitter is from 0 to 1.

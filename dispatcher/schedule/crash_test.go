@@ -38,8 +38,8 @@ func (m *simulation) mortal() *simulation {
 	}
 	m.policy.Rules.Lease = 500 * time.Millisecond
 	m.openStore()
-	if m.s.Clock == OwnClock {
-		m.s.tatOf = func(key string) bucket.Micros {
+	if m.s.store.clock == OwnClock {
+		m.s.store.tatOf = func(key string) bucket.Micros {
 			tat, _ := m.store.TAT(key)
 			return max(tat, m.crashes.ledger[key])
 		}
@@ -108,13 +108,13 @@ func (m *simulation) crash() {
 	m.crashes.died++
 	old := m.s
 	m.calling, m.inFlight = map[string]int{}, 0
-	if old.Clock == OwnClock {
+	if old.store.clock == OwnClock {
 		m.openStore()
 		m.store.Restore(m.crashes.saved)
 		m.keepCheckpoints()
 	}
-	m.s = New(old.policy, old.pace, old.tatOf)
-	m.s.Clock = old.Clock
+	m.s = New(old.policy, old.pace, old.store.tatOf)
+	m.s.store.clock = old.store.clock
 	m.probing, m.grudges = nil, map[*KeyQueue]*grudge{}
 	for key, p := range old.paused.keys {
 		m.s.Pause(key, p)
@@ -194,11 +194,11 @@ func (m *simulation) reopen() {
 			}
 		}
 		q.cold = true
-		if unsure && m.s.Clock == OwnClock { // the records of the lost calls say so
+		if unsure && m.s.store.clock == OwnClock { // the records of the lost calls say so
 			m.crashes.ledger[key] = max(m.crashes.ledger[key], m.now.Add(m.s.DrainTime(q.Limits)))
 		}
 		known := m.crashes.ledger[key]
-		if m.s.Clock == OtherClock {
+		if m.s.store.clock == OtherClock {
 			q.floor = known
 			continue
 		}

@@ -17,7 +17,7 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 		case j.Deadline == 0 || j.cancelled || j.Phase != resting && j.Phase != ready:
 		case j.Deadline > now:
 			next = min(next, j.Deadline)
-		case s.mayLapse(q):
+		case s.lapses.may(q):
 			if j.Phase == ready {
 				s.expire(j, fx)
 			} else {
@@ -34,7 +34,7 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 			return next
 		case at > now:
 			return min(next, at)
-		case !s.mayLapse(q):
+		case !s.lapses.may(q):
 			return Never
 		}
 		s.expireWaiting(q.dequeue(), fx)
@@ -42,34 +42,39 @@ func (s *Schedule) lapse(q *KeyQueue, now bucket.Micros, fx *Effects) (next buck
 	return next
 }
 
-// mayLapse reports whether one more job may end now; else its queue is looked at again when another has.
-func (s *Schedule) mayLapse(q *KeyQueue) bool {
-	if s.lapsing < maxLapsing {
+// lapses are the jobs that end because their deadlines have passed, and the queues that have more of them than may end at once.
+type lapses struct {
+	ending  int
+	waiting []*KeyQueue
+}
+
+// may reports whether one more job may end now; else its queue is looked at again when another has.
+func (l *lapses) may(q *KeyQueue) bool {
+	if l.ending < maxLapsing {
 		return true
 	}
 	if !q.lapses {
 		q.lapses = true
-		s.lapses = append(s.lapses, q)
+		l.waiting = append(l.waiting, q)
 	}
 	return false
+}
+
+// goOn reports whether a queue whose jobs were too many to end at once may go on.
+func (l *lapses) goOn() bool { return len(l.waiting) > 0 && l.ending < maxLapsing }
+
+// next takes the queue that has waited for it longest. There must be one.
+func (l *lapses) next() *KeyQueue {
+	q := l.waiting[0]
+	l.waiting[0] = nil
+	l.waiting = l.waiting[1:]
+	q.lapses = false
+	return q
 }
 
 // expireWaiting ends a job that is not loaded.
 func (s *Schedule) expireWaiting(j *Job, fx *Effects) {
 	j.Phase, j.lapsed = settling, true
-	s.lapsing++
+	s.lapses.ending++
 	fx.Expire = append(fx.Expire, j)
 }
-
-// lapseMore lets queues go on whose jobs were too many to end at once.
-func (s *Schedule) lapseMore(now bucket.Micros, fx *Effects) {
-	for s.mayLapseMore() {
-		q := s.lapses[0]
-		s.lapses[0] = nil
-		s.lapses = s.lapses[1:]
-		q.lapses = false
-		s.advance(q, now, fx)
-	}
-}
-
-func (s *Schedule) mayLapseMore() bool { return len(s.lapses) > 0 && s.lapsing < maxLapsing }

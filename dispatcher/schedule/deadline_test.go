@@ -35,8 +35,8 @@ func (m *simulation) push(key string, seq uint64) {
 }
 
 // expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
-func (m *simulation) expire(tasks []*Job) {
-	for _, j := range tasks {
+func (m *simulation) expire(jobs []*Job) {
+	for _, j := range jobs {
 		if at := m.deadlines.of[j.Seq]; at == 0 || at > m.now {
 			m.t.Fatalf("job %d expired %s before its deadline", j.Seq, m.now.Until(at))
 		}
@@ -46,7 +46,7 @@ func (m *simulation) expire(tasks []*Job) {
 
 // checkLapsed holds the schedule to ending jobs when their deadlines pass, whatever keeps them from being called.
 func (m *simulation) checkLapsed() {
-	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapsing >= maxLapsing {
+	if m.deadlines.rnd == nil || m.steps%16 != 0 || !m.part.Open || m.s.Next(m.now) <= m.now || m.s.lapses.ending >= maxLapsing {
 		return
 	}
 	for _, q := range m.s.byKey {
@@ -79,7 +79,7 @@ func TestDeadlineUnderHold(t *testing.T) {
 		"breaker":    func(d *desk) { d.breaker.open(BreakerPolicy{Failures: 1, Min: far, Max: far}, d.now, 0) },
 		"far limit":  func(d *desk) { d.until, d.by = d.now.Add(far), "q" },
 		"own rate":   func(d *desk) { d.byKey["a"].TAT = d.now.Add(far) },
-		"store down": func(d *desk) { d.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
+		"store down": func(d *desk) { d.store.failures, d.by, d.until = 1, storeDown, d.now.Add(far) },
 	} {
 		d := newDesk(fast(4))
 		d.add("a", "a", "a", "a")

@@ -7,8 +7,8 @@ import (
 // onDenial takes in that a call was denied. The first that is opens the breaker, and so does each probe, for longer. The calls that
 // were under way meanwhile are put back like it. A call by former terms says nothing of the present ones.
 func (s *Schedule) onDenial(j *Job, e CallEnd, f *Feedback) {
-	retry, b, probe := &j.Policy.Retry, &s.breaker, s.probe == j
-	s.noProbe(j)
+	retry, b, probe := &j.Policy.Retry, &s.breaker, s.breaker.probe == j
+	s.breaker.letGo(j)
 	j.denials++
 	j.tripped = true
 	f.NotBefore = max(e.Now, b.until)
@@ -59,7 +59,7 @@ func (s *Schedule) DenyAgain(until, stored bucket.Micros, why string) {
 	if stored < max(b.turned, s.welcome) || b.denied && b.until >= until {
 		return
 	}
-	*b = breaker{opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
+	*b = breaker{probe: b.probe, opened: max(b.opened, 1), until: max(until, 1), turned: stored, why: why, denied: true}
 }
 
 // EndDenial lets an api that denies weir be tried at once, because it is configured anew, its secrets are read anew, or an operator

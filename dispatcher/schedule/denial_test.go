@@ -23,7 +23,7 @@ func TestDenialHoldsLonger(t *testing.T) {
 	first, second := &Job{Queue: q, Seq: 1}, &Job{Queue: q, Seq: 2}
 	for i, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		if i > 0 {
-			s.probe = first
+			s.breaker.probe = first
 		}
 		f := deny(first)
 		if got := now.Until(s.breaker.until); got != want || len(f.News) != 1 {
@@ -45,12 +45,12 @@ func TestDenialHoldsLonger(t *testing.T) {
 	if !s.breaker.denied || s.breaker.until > now || !s.breaker.halfOpen(now) {
 		t.Fatalf("a mended configuration is not tried at once, with one call: %+v", s.breaker)
 	}
-	first.Policy, s.probe = former, first
+	first.Policy, s.breaker.probe = former, first
 	f := s.OnCallEnd(first, CallEnd{Denied: true, Sent: true, Started: now, Now: now})
-	if s.breaker.until > now || s.probe != nil || len(f.News) != 0 || f.Denied {
+	if s.breaker.until > now || s.breaker.probe != nil || len(f.News) != 0 || f.Denied {
 		t.Errorf("a denial of the former terms holds the present ones: %+v", s.breaker)
 	}
-	s.probe, second.Policy = second, s.policy
+	s.breaker.probe, second.Policy = second, s.policy
 	f = s.OnCallEnd(second, CallEnd{Sent: true, Started: now, Now: now})
 	if !s.breaker.closed() || len(f.News) != 1 || f.News[0].Until != 0 {
 		t.Errorf("a probe that was answered does not end the hold: %+v", s.breaker)

@@ -11,7 +11,8 @@
 // and the time before which it is not to be called (notbefore.go). A Job is one that is
 // near its call, or past one. There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work
 // for a call is O(log keys). A Policy is what the schedule goes by, and replaced as a whole. A Partition is what it must know of one
-// tenure of a partition.
+// tenure of a partition. A View tells of a schedule at a moment: when a job should be called, what a key waits for, what it gets in the
+// long run. It changes nothing.
 //
 // The way of a job through it:
 //
@@ -38,7 +39,7 @@
 //
 // # A store on another machine
 //
-// Its times are of its clock: offset.go says how they become ours, and why taking each answer for itself would let calls come too close
+// Its times are of its clock: storelink.go says how they become ours, and why taking each answer for itself would let calls come too close
 // (it breaks a limit in one of three seeds of the simulation). Slots are asked for two round trips ahead, one round at a time. When it
 // does not answer calls hold, what was made ready is taken back, and one queue at a time asks again.
 package schedule

@@ -16,7 +16,7 @@ func (m *simulation) sendAway() *simulation {
 	m.way, m.back = m.upTo(most), m.upTo(most)
 	m.losses = []int{0, 0, 30, 8}[m.rnd.IntN(4)]
 	m.busy = min(m.busy, 500*time.Microsecond) // more than the jitter has room for is another test's business
-	m.s.Clock, m.s.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
+	m.s.store.clock, m.s.store.tatOf = OtherClock, func(string) bucket.Micros { return 0 }
 	return m
 }
 
@@ -30,7 +30,7 @@ func (m *simulation) leg(best time.Duration) time.Duration {
 
 // reserve asks the store and takes its answer in: at once, or after a round trip.
 func (m *simulation) reserve(fx Effects) {
-	if m.s.Clock == OwnClock {
+	if m.s.store.clock == OwnClock {
 		answers, err := m.store.Reserve(context.Background(), fx.Asks)
 		m.s.Answer(&fx, Reply{Sent: m.now, Came: m.now, Answers: answers, Err: err})
 		return

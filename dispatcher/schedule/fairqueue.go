@@ -18,7 +18,7 @@ const mostServiceTime = serviceTime(1) << 44 // half a year: sums of any number 
 // tenant are the keys that share a turn: all keys of an api where no tenants are named.
 type tenant struct {
 	name   string
-	queues int // of the schedule that are its own
+	queues int // that are its own
 
 	virtualTime serviceTime // what its calls have taken: its place among the tenants
 	lent        serviceTime // to its queues that have the turn and no slot yet
@@ -40,8 +40,12 @@ type fairQueue struct {
 	coming  uint64
 }
 
-// push lets a queue wait for its turn.
+// push lets a queue wait for its turn, if it does not already.
 func (w *fairQueue) push(q *KeyQueue) {
+	if q.blocked {
+		return
+	}
+	q.blocked = true
 	t := q.tenant
 	q.virtualTime = max(q.virtualTime, t.clock)
 	w.coming++
@@ -61,6 +65,7 @@ func (w *fairQueue) pop() *KeyQueue {
 	}
 	t := w.tenants[0]
 	q := t.next()
+	q.blocked = false
 	w.size--
 	if len(t.blocked) == 0 {
 		heap.Pop(&w.tenants)
@@ -73,10 +78,10 @@ func (w *fairQueue) pop() *KeyQueue {
 func (t *tenant) next() *KeyQueue {
 	for {
 		first := t.blocked.pop()
-		if first.line.virtualTime <= first.virtualTime {
-			return first.line
+		if first.queue.virtualTime <= first.virtualTime {
+			return first.queue
 		}
-		t.blocked.push(turn{first.line.virtualTime, first.came, first.line})
+		t.blocked.push(turn{first.queue.virtualTime, first.came, first.queue})
 	}
 }
 
@@ -111,12 +116,34 @@ func (w *fairQueue) seat(q *KeyQueue) {
 	}
 }
 
+// forget takes the queues of a partition that is not this process's any more out of those that wait for a turn.
+func (w *fairQueue) forget(p *Partition) {
+	all := w.tenants
+	w.tenants = nil
+	for _, t := range all {
+		t.place = notWaiting
+		waiting := t.blocked
+		t.blocked = nil
+		for _, x := range waiting {
+			if x.queue.Partition == p {
+				x.queue.blocked = false
+				w.size--
+				continue
+			}
+			t.blocked.push(x)
+		}
+		if len(t.blocked) > 0 {
+			heap.Push(&w.tenants, t)
+		}
+	}
+}
+
 // all goes through the queues that wait, in no order.
 func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	return func(yield func(*KeyQueue) bool) {
 		for _, t := range w.tenants {
 			for i := range t.blocked {
-				if !yield(t.blocked[i].line) {
+				if !yield(t.blocked[i].queue) {
 					return
 				}
 			}
@@ -131,7 +158,12 @@ type roundRobin struct {
 	size    int
 }
 
+// push lets a queue wait for room, if it does not already.
 func (r *roundRobin) push(q *KeyQueue) {
+	if q.queued {
+		return
+	}
+	q.queued = true
 	t := q.tenant
 	if len(t.queued) == 0 {
 		r.tenants = append(r.tenants, t)
@@ -154,38 +186,37 @@ func (r *roundRobin) pop() *KeyQueue {
 		t.queued = nil
 	}
 	r.size--
+	q.queued = false
 	return q
 }
 
-// join makes a queue its tenant's.
-func (s *Schedule) join(q *KeyQueue) {
-	name := s.rules.Tenant(q.Key)
-	t := s.tenants[name]
-	if t == nil {
-		t = &tenant{name: name, place: notWaiting}
-		s.tenants[name] = t
+// tenants are those that have queues, by name. A tenant lasts as long as it has any.
+type tenants map[string]*tenant
+
+// join makes a queue a tenant's.
+func (t tenants) join(q *KeyQueue, name string) {
+	if t[name] == nil {
+		t[name] = &tenant{name: name, place: notWaiting}
 	}
-	t.queues++
-	q.tenant = t
+	q.tenant = t[name]
+	q.tenant.queues++
 }
 
-// leave takes a queue from its tenant. A tenant lasts as long as it has unfinished jobs.
-func (s *Schedule) leave(q *KeyQueue) {
-	s.blocked.lend(q, 0)
-	t := q.tenant
-	if t.queues--; t.queues == 0 && s.tenants[t.name] == t {
-		delete(s.tenants, t.name)
+// leave takes a queue from its tenant.
+func (t tenants) leave(q *KeyQueue) {
+	if q.tenant.queues--; q.tenant.queues == 0 && t[q.tenant.name] == q.tenant {
+		delete(t, q.tenant.name)
 	}
 	q.tenant = nil
 }
 
 // takeTurn lends a queue what its jobs are about to be asked for.
-func (s *Schedule) takeTurn(q *KeyQueue, tasks []*Job) {
+func (s *Schedule) takeTurn(q *KeyQueue, jobs []*Job) {
 	if !q.called {
 		s.blocked.seat(q)
 	}
-	q.called, q.lastService = false, s.serviceTimeOf(tasks[0].Costs)
-	s.blocked.lend(q, q.lastService*serviceTime(len(tasks)))
+	q.called, q.lastService = false, serviceTimeOf(jobs[0].Costs, s.units)
+	s.blocked.lend(q, q.lastService*serviceTime(len(jobs)))
 }
 
 // reseat lets every queue wait anew under new rules, whose service times do not compare with those of before. Every queue is then to
@@ -194,9 +225,9 @@ func (s *Schedule) reseat() {
 	for _, t := range s.tenants { // queues that are not rebound yet are theirs still, and may leave meanwhile
 		t.place, t.blocked, t.queued = notWaiting, nil, nil
 	}
-	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, map[string]*tenant{}
+	s.blocked, s.awaitingRoom, s.tenants = fairQueue{}, roundRobin{}, tenants{}
 	s.units = unitsOf(s.rules)
-	s.uses = make([]rateUse, len(s.rules.Shared))
+	s.uses = make(usage, len(s.rules.Shared))
 }
 
 // unitsOf is the time for which one unit keeps each shared limit, in microseconds.
@@ -221,11 +252,11 @@ func unitsOf(r *bucket.Rules) []float64 {
 }
 
 // serviceTimeOf is the service time of a call with these costs.
-func (s *Schedule) serviceTimeOf(costs []int64) serviceTime {
+func serviceTimeOf(costs []int64, units []float64) serviceTime {
 	most := 1.0
 	for i, cost := range costs {
-		if i < len(s.units) { // costs may be of former rules
-			most = max(most, float64(cost)*s.units[i])
+		if i < len(units) { // costs may be of former rules
+			most = max(most, float64(cost)*units[i])
 		}
 	}
 	return serviceTime(min(math.Ceil(most), float64(mostServiceTime)))
@@ -270,7 +301,7 @@ func (h *tenantHeap) Pop() any {
 type turn struct {
 	virtualTime serviceTime
 	came        uint64
-	line        *KeyQueue
+	queue       *KeyQueue
 }
 
 // turnHeap are the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.

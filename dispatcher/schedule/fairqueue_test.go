@@ -121,7 +121,7 @@ func TestWhatAQuotaHasLeftIsUsed(t *testing.T) {
 	}
 	if q := m.s.byKey["dear"]; q == nil {
 		t.Fatal("the costly job is gone")
-	} else if w := m.s.waits(q, m.now); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
+	} else if w := m.s.At(m.now).waits(q); w.For != WaitLimit || w.Limit != "daily" || w.Until == nil {
 		t.Errorf("the costly job waits for %+v; want the limit daily and a time", w)
 	}
 	m.drain(20)

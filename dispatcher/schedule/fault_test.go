@@ -23,7 +23,7 @@ func TestFirstFailureIsTold(t *testing.T) {
 			t.Errorf("failure %d in a row is told as the first: %v", i+1, f.First)
 		}
 	}
-	if w := s.waits(q, now); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
+	if w := s.At(now).waits(q); w.For != WaitAPIHeld || w.Why != "its calls keep failing: connection refused" {
 		t.Errorf("behind the breaker a job waits for %s because %s", w.For, w.Why)
 	}
 	s.breaker.close(now)

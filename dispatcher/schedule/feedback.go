@@ -113,11 +113,11 @@ func (s *Schedule) holdFor(n HoldChange, now bucket.Micros, f *Feedback) {
 // onFault tells the breaker how a call ended. A call of which nothing was sent while the breaker is open used up no attempt: the
 // job is not to blame. One that was sent did: no job is called more often than it has attempts, whoever is to blame.
 func (s *Schedule) onFault(j *Job, e CallEnd, f *Feedback) {
-	o, probe := j.Policy.Breaker, s.probe == j
+	o, probe := j.Policy.Breaker, s.breaker.probe == j
 	f.Free = e.Fault && e.Again && !e.Sent && !s.breaker.closed()
 	switch {
 	case probe:
-		s.probe = nil
+		s.breaker.probe = nil
 		if s.breaker.denied {
 			o = denialPace(&j.Policy.Retry)
 		}
@@ -154,19 +154,6 @@ func (s *Schedule) tripped(e CallEnd, f *Feedback) {
 	s.touchAll()
 }
 
-// hasTried reports whether a job's call failed since the breaker opened: a probe costs an attempt, so it is to be another job's, where there
-// is one.
-func (s *Schedule) hasTried(j *Job) bool { return j != nil && j.tripped && !s.breaker.closed() }
-
-// yields reports, once each time that the breaker may be tried, whether a job lets those go first that can go at the same moment.
-func (s *Schedule) yields(j *Job) bool {
-	if !s.hasTried(j) || j.yielded == s.breaker.opened {
-		return false
-	}
-	j.yielded = s.breaker.opened
-	return true
-}
-
 // probeTurn is how long the job whose call was the probe lets others go before it.
 const probeTurn = time.Second
 
@@ -183,16 +170,6 @@ func (s *Schedule) lower(scope *KeyQueue, a *Adaptive, e CallEnd) {
 		g = scope.governor
 	}
 	g.pushedBack(a, e.Started, e.Now)
-}
-
-// mayCall reports whether the breaker lets a job be called.
-func (s *Schedule) mayCall(j *Job) bool { return s.breaker.closed() || s.probe == j }
-
-// noProbe takes in that a job will not be called now.
-func (s *Schedule) noProbe(j *Job) {
-	if s.probe == j {
-		s.probe = nil
-	}
 }
 
 // Advice is what an answer's headers say about the calls to come.

@@ -48,10 +48,10 @@ func (m *simulation) unreachable() bool {
 
 // unconnected is a job for which there is no connection.
 func (m *simulation) unconnected(j *Job) {
-	probe := m.s.probe == j
+	probe := m.s.breaker.probe == j
 	m.s.Unstage(j)
 	if probe {
-		m.s.probe = j
+		m.s.breaker.probe = j
 	}
 	j.Calls++
 	m.heard(j, CallEnd{Again: true, Fault: true, Started: m.now, Now: m.now, Jitter: m.rnd.Float64()})
@@ -100,7 +100,7 @@ func (m *simulation) heard(j *Job, e CallEnd) {
 	if m.probing == j {
 		m.probing = nil
 	}
-	probe := m.s.probe == j
+	probe := m.s.breaker.probe == j
 	failed := e.Fault || e.Denied || e.PushedBack && m.s.breaker.denied
 	f := m.s.OnCallEnd(j, e)
 	if probe && m.s.breaker.closed() == failed {
@@ -139,7 +139,7 @@ func (m *simulation) checkBreaker(j *Job) {
 	if !b.halfOpen(m.now) {
 		m.t.Fatalf("a call started %s before the breaker lets one pass", m.now.Until(b.until))
 	}
-	if m.probing != nil || m.s.probe != j {
+	if m.probing != nil || m.s.breaker.probe != j {
 		m.t.Fatalf("a second call started while the breaker was half open")
 	}
 	m.probing = j
@@ -151,13 +151,13 @@ func (m *simulation) checkOpen(fx Effects) {
 		return
 	}
 	for _, j := range fx.Load {
-		if j != m.s.probe {
+		if j != m.s.breaker.probe {
 			m.t.Fatalf("job %d was made ready while the breaker was not closed", j.Seq)
 		}
 	}
-	for _, tasks := range fx.asked {
-		if len(tasks) != 1 || tasks[0] != m.s.probe {
-			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(tasks))
+	for _, jobs := range fx.asked {
+		if len(jobs) != 1 || jobs[0] != m.s.breaker.probe {
+			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(jobs))
 		}
 	}
 }

@@ -47,9 +47,9 @@ func (h *habits) learnTook(took time.Duration) {
 	h.took += (took - h.took) / 8
 }
 
-// learnGrant follows what calls cost, and what of the shared rates is used up.
-func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
-	h, n := &s.habits, len(s.rules.Shared)
+// learnGrant follows what calls cost, and what of the shared rates is used up. units are how long one unit keeps each.
+func (h *habits) learnGrant(costs []int64, units []float64, at bucket.Micros) {
+	n := len(units)
 	if len(h.costs) != n {
 		h.costs, h.tats = make([]float64, n), make([]bucket.Micros, n)
 	}
@@ -59,42 +59,42 @@ func (s *Schedule) learnGrant(costs []int64, at bucket.Micros) {
 			h.costs[i] = cost
 		}
 		h.costs[i] += (cost - h.costs[i]) / 8
-		h.tats[i] = later(max(at, h.tats[i]), cost, s.units[i])
+		h.tats[i] = later(max(at, h.tats[i]), cost, units[i])
 	}
 }
 
-// usualCost is what a call takes from a shared limit.
-func (s *Schedule) usualCost(i int) float64 {
-	limit := &s.rules.Shared[i]
+// usualCost is what a call takes from a policy's shared limit i.
+func (h *habits) usualCost(p *Policy, i int) float64 {
+	limit := &p.Rules.Shared[i]
 	switch limit.Kind() {
 	case bucket.KindBudget:
-		return float64(s.policy.Price)
+		return float64(p.Price)
 	case bucket.KindRate, bucket.KindQuota, bucket.KindInFlight:
 	}
-	if i < len(s.habits.costs) && s.habits.costs[i] > 0 {
-		return s.habits.costs[i]
+	if i < len(h.costs) && h.costs[i] > 0 {
+		return h.costs[i]
 	}
 	return max(1, float64(limit.Cost.Constant))
 }
 
 // forecast is when the n-th call without a slot of a queue should start, counted from 1; never while it is paused.
-func (s *Schedule) forecast(q *KeyQueue, n int, now bucket.Micros) bucket.Micros {
-	return s.prospect(q, Place{Key: q.Key, Position: n}, q.TAT, now)
+func (v View) forecast(q *KeyQueue, n int) bucket.Micros {
+	return v.prospect(q, Place{Key: q.Key, Position: n}, q.TAT)
 }
 
-// ETA is when the call of the job at a place should start; 0 when its key is paused. tat is what the store knows of it.
-func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
-	q := s.byKey[p.Key]
+// ETA is when the call of the job at a place should start; 0 when its key is paused.
+func (v View) ETA(p Place) bucket.Micros {
+	q, tat := v.s.byKey[p.Key], v.s.KnownTAT(p.Key)
 	if q != nil {
 		tat = max(tat, q.TAT)
-		if p.Position -= q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= now {
-			return max(now, q.lastGranted()) // it has its slot, or is past it
+		if p.Position -= q.count(granted, calling, settling); p.Position < 1 && p.NotBefore <= v.now {
+			return max(v.now, q.lastGranted()) // it has its slot, or is past it
 		}
 		p.Position = max(1, p.Position)
 	}
-	at := s.prospect(q, p, tat, now)
-	if p.NotBefore > now {
-		at = s.appointed(q, appointment{p.NotBefore, maxSeq}, p, tat, now)
+	at := v.prospect(q, p, tat)
+	if p.NotBefore > v.now {
+		at = v.appointed(q, appointment{p.NotBefore, maxSeq}, p, tat)
 	}
 	if at == Never {
 		return 0
@@ -104,9 +104,9 @@ func (s *Schedule) ETA(p Place, tat, now bucket.Micros) bucket.Micros {
 
 // prospect is when the call at a place should start, where its position counts calls without a slot. q is nil for a key
 // without jobs.
-func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket.Micros {
-	limits, from := s.LimitsOf(p.Key), max(now, s.held, s.breaker.until, s.governor.earliest())
-	if pause := s.paused.of(p.Key); pause != nil {
+func (v View) prospect(q *KeyQueue, p Place, tat bucket.Micros) bucket.Micros {
+	limits, from := v.s.LimitsOf(p.Key), max(v.now, v.s.held, v.s.breaker.until, v.s.governor.earliest())
+	if pause := v.s.paused.of(p.Key); pause != nil {
 		if from = max(from, pause.ends()); from == Never {
 			return Never
 		}
@@ -115,15 +115,15 @@ func (s *Schedule) prospect(q *KeyQueue, p Place, tat, now bucket.Micros) bucket
 		limits = q.Limits
 		from = max(from, q.held, q.crowded(), q.earliest(), q.headRests())
 		if q.blocked {
-			from = max(from, s.until)
+			from = max(from, v.s.until)
 		}
 	}
-	at := bucket.Forecast(*limits, s.rules.Interval(limits.Rate), tat, from, p.Position)
-	at = max(at, s.afterFlight(q, limits.InFlight, p.Position, from))
-	ahead := float64(s.turnsBefore(q, p))
-	for i := range s.rules.Shared {
-		if !s.rules.Shared[i].Shadow {
-			at = max(at, s.afterOthers(i, ahead, from))
+	at := bucket.Forecast(*limits, v.s.rules.Interval(limits.Rate), tat, from, p.Position)
+	at = max(at, v.afterFlight(q, limits.InFlight, p.Position, from))
+	ahead := float64(v.turnsBefore(q, p))
+	for i := range v.s.rules.Shared {
+		if !v.s.rules.Shared[i].Shadow {
+			at = max(at, v.afterOthers(i, ahead, from))
 		}
 	}
 	return at
@@ -140,23 +140,23 @@ func (q *KeyQueue) headRests() bucket.Micros {
 }
 
 // afterFlight is when the n-th call without a slot of a queue finds one of its most calls in flight ended.
-func (s *Schedule) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
-	if s.habits.took == 0 {
+func (v View) afterFlight(q *KeyQueue, most int64, n int, from bucket.Micros) bucket.Micros {
+	if v.s.habits.took == 0 {
 		return 0
 	}
 	flying, first := int64(0), Never
 	if q != nil {
-		flying, first = q.flying(s.habits.took)
+		flying, first = q.flying(v.s.habits.took)
 	}
 	place := flying + int64(n)
 	if place <= most {
 		return 0
 	}
 	if flying == 0 {
-		first = from.Add(s.habits.took)
+		first = from.Add(v.s.habits.took)
 	}
 	waves := (place-1)/most - 1
-	return later(max(first, from), float64(waves), float64(s.habits.took.Microseconds()))
+	return later(max(first, from), float64(waves), float64(v.s.habits.took.Microseconds()))
 }
 
 // flying counts a queue's calls that run or have a slot, and says when the first of them should end.
@@ -172,9 +172,9 @@ func (q *KeyQueue) flying(took time.Duration) (n int64, first bucket.Micros) {
 
 // turnsBefore is how many calls of the api are made before the one at a place: tenants take turns at what is shared, and
 // so do the keys of one; but there cannot be more than jobs that wait.
-func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
-	of, keys, tenants, own := s.tenants[s.rules.Tenant(p.Key)], max(len(s.byKey), p.Keys), max(1, len(s.tenants)), 0
-	early := s.early // jobs of other keys that nobody waits for
+func (v View) turnsBefore(q *KeyQueue, p Place) int {
+	of, keys, tenants, own := v.s.tenants[v.s.rules.Tenant(p.Key)], max(len(v.s.byKey), p.Keys), max(1, len(v.s.tenants)), 0
+	early := v.s.early // jobs of other keys that nobody waits for
 	if q != nil {
 		own = q.Depth() - q.count(granted, calling, settling)
 		if q.early != nil {
@@ -183,10 +183,10 @@ func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 	} else {
 		keys++
 	}
-	called := s.calls + s.settling
-	unread := max(0, p.Others-(s.unfinished-own))
+	called := v.s.calls + v.s.settling
+	unread := max(0, p.Others-(v.s.unfinished-own))
 	// Those whose turn comes before the key's own next one: not read yet, being made ready, and some of those that wait.
-	first := unread + max(0, min(s.staged, len(s.byKey))-s.blocked.size)
+	first := unread + max(0, min(v.s.staged, len(v.s.byKey))-v.s.blocked.size)
 	switch {
 	case of != nil:
 		first += of.before(q) + len(of.queued)
@@ -199,7 +199,7 @@ func (s *Schedule) turnsBefore(q *KeyQueue, p Place) int {
 			keys = of.queues
 		}
 	}
-	others := max(s.unfinished-early-called-own+unread, 0)
+	others := max(v.s.unfinished-early-called-own+unread, 0)
 	return min((first+(p.Position-1)*keys)*tenants, others+p.Position-1)
 }
 
@@ -214,7 +214,7 @@ func (t *tenant) before(q *KeyQueue) int {
 	}
 	step, seen, sooner := max(1, len(t.blocked)/mostSampled), 0, 0
 	for i := 0; i < len(t.blocked); i += step {
-		if t.blocked[i].line == q {
+		if t.blocked[i].queue == q {
 			own.came = t.blocked[i].came
 		}
 	}
@@ -228,45 +228,45 @@ func (t *tenant) before(q *KeyQueue) int {
 }
 
 // afterOthers is when shared limit i lets a call pass behind so many others; 0 where it does not bind.
-func (s *Schedule) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
-	limit, cost, at := &s.rules.Shared[i], s.usualCost(i), bucket.Micros(0)
-	binds := s.by == limit.Name && (s.blocked.size > 0 || s.until > from)
+func (v View) afterOthers(i int, ahead float64, from bucket.Micros) bucket.Micros {
+	limit, cost, at := &v.s.rules.Shared[i], v.s.habits.usualCost(v.s.policy, i), bucket.Micros(0)
+	binds := v.s.by == limit.Name && (v.s.blocked.size > 0 || v.s.until > from)
 	if binds && limit.Kind() != bucket.KindInFlight {
-		at = max(from, s.until)
+		at = max(from, v.s.until)
 	}
 	switch limit.Kind() {
 	case bucket.KindRate:
 		need, tat := (ahead+1)*cost-float64(limit.Rate.Burst), from
-		if i < len(s.habits.tats) {
-			tat = max(tat, s.habits.tats[i])
+		if i < len(v.s.habits.tats) {
+			tat = max(tat, v.s.habits.tats[i])
 		}
-		at = max(at, later(tat, need, s.units[i]))
+		at = max(at, later(tat, need, v.s.units[i]))
 		if binds {
-			at = max(at, later(max(from, s.until), ahead*cost, s.units[i]))
+			at = max(at, later(max(from, v.s.until), ahead*cost, v.s.units[i]))
 		}
 	case bucket.KindInFlight:
-		if s.habits.took <= 0 { // no call has ended yet
+		if v.s.habits.took <= 0 { // no call has ended yet
 			return at
 		}
-		most := s.rules.Lowered(limit.InFlight)
-		if place := int64(s.calls) + int64(ahead) + 1; place > most {
+		most := v.s.rules.Lowered(limit.InFlight)
+		if place := int64(v.s.calls) + int64(ahead) + 1; place > most {
 			waves := float64((place-1)/most-1) + 1/float64(most+1) // the first of so many calls ends soon
-			at = max(at, later(from, waves, float64(s.habits.took.Microseconds())))
+			at = max(at, later(from, waves, float64(v.s.habits.took.Microseconds())))
 		}
 	case bucket.KindQuota, bucket.KindBudget:
-		at = max(at, s.afterWindow(limit, (ahead+1)*cost, from))
+		at = max(at, v.afterWindow(limit, (ahead+1)*cost, from))
 	}
 	return at
 }
 
 // afterWindow is when a quota or budget has room for so many units, by how much of it was used when that was last looked
 // at; 0 where it has room now, or where nobody knows.
-func (s *Schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros) bucket.Micros {
+func (v View) afterWindow(limit *bucket.Limit, need float64, from bucket.Micros) bucket.Micros {
 	if limit.Budget != nil && limit.Budget.OnExhausted == bucket.DeadLetter {
 		return 0 // its job does not wait: it ends
 	}
-	for i := range s.levels {
-		level := &s.levels[i]
+	for i := range v.s.levels {
+		level := &v.s.levels[i]
 		if level.Limit.Name != limit.Name || level.Unknown || level.Bound || level.End <= from || level.Count <= 0 {
 			continue
 		}
@@ -284,20 +284,20 @@ func (s *Schedule) afterWindow(limit *bucket.Limit, need float64, from bucket.Mi
 }
 
 // PlaceFree is when a place in the key's bucket should come free: when the first of its calls ends. 0 when nobody can say.
-func (s *Schedule) PlaceFree(key string, tat, now bucket.Micros) bucket.Micros {
-	q, took := s.byKey[key], s.habits.took
+func (v View) PlaceFree(key string) bucket.Micros {
+	q, took := v.s.byKey[key], v.s.habits.took
 	if took == 0 { // no call has ended yet: one may take as long as it is to the next slot, say
-		took = min(s.rules.Interval(s.LimitsOf(key).Rate).Duration(), time.Second)
+		took = min(v.s.rules.Interval(v.s.LimitsOf(key).Rate).Duration(), time.Second)
 	}
 	if q != nil {
 		if q.count(settling) > 0 {
-			return now
+			return v.now
 		}
 		if n, first := q.flying(took); n > 0 {
-			return max(now, first)
+			return max(v.now, first)
 		}
 	}
-	at := s.ETA(Place{Key: key, Position: 1}, tat, now)
+	at := v.ETA(Place{Key: key, Position: 1})
 	if at == 0 {
 		return 0
 	}

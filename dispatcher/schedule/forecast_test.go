@@ -45,7 +45,7 @@ func (f *foreseen) submit(key string) uint64 {
 	if q := f.s.byKey[key]; q != nil {
 		position += q.Depth()
 	}
-	f.said[f.seq] = f.s.ETA(Place{Key: key, Position: position}, 0, f.now)
+	f.said[f.seq] = f.s.At(f.now).ETA(Place{Key: key, Position: position})
 	f.s.Push(key, f.seq, f.part)
 	return f.seq
 }
@@ -197,13 +197,13 @@ func TestRoom(t *testing.T) {
 	f.submit("k")
 	f.submit("k")
 	f.run(100 * time.Millisecond)
-	if wait := f.now.Until(f.s.PlaceFree("k", 0, f.now)); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
+	if wait := f.now.Until(f.s.At(f.now).PlaceFree("k")); wait < 150*time.Millisecond || wait > 250*time.Millisecond {
 		t.Errorf("room in %s, and the first of the calls ends in 200ms", wait)
 	}
 	f.s.Pause("k", Pause{})
 	f.run(time.Second)
 	f.submit("k")
-	if at := f.s.PlaceFree("k", 0, f.now); at != 0 {
+	if at := f.s.At(f.now).PlaceFree("k"); at != 0 {
 		t.Errorf("a paused key has room at %v", at.Time())
 	}
 }

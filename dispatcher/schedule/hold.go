@@ -1,6 +1,9 @@
 package schedule
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -25,66 +28,108 @@ func (s *Schedule) Hold(q *KeyQueue, until bucket.Micros, why string) {
 }
 
 // ClosedUntil is until when nothing may be sent to the api about a key, whoever asks: never while it is paused, 0 where something may.
-func (s *Schedule) ClosedUntil(key string, now bucket.Micros) bucket.Micros {
-	if _, paused := s.paused.keys[key]; paused || s.paused.api != nil {
+func (v View) ClosedUntil(key string) bucket.Micros {
+	if _, paused := v.s.paused.keys[key]; paused || v.s.paused.api != nil {
 		return Never
 	}
-	until := max(s.held, s.breaker.until)
-	if !s.breaker.closed() {
-		until = max(until, now.Add(StoreRetry)) // one call tries, and this is none
+	until := max(v.s.held, v.s.breaker.until)
+	if !v.s.breaker.closed() {
+		until = max(until, v.now.Add(StoreRetry)) // one call tries, and this is none
 	}
-	if q := s.byKey[key]; q != nil {
+	if q := v.s.byKey[key]; q != nil {
 		until = max(until, q.held)
 	}
-	if until <= now {
+	if until <= v.now {
 		return 0
 	}
 	return until
 }
 
 // countHeld counts the keys that are held, or paused and ours, and the api as one where it is either.
-func (s *Schedule) countHeld(now bucket.Micros, ours func(key string) bool) int {
+func (v View) countHeld(ours func(key string) bool) int {
 	n := 0
-	for q := range s.heldKeys {
-		if q.held <= now {
-			delete(s.heldKeys, q)
+	for q := range v.s.heldKeys {
+		if q.held <= v.now {
+			delete(v.s.heldKeys, q)
 		} else if !q.paused {
 			n++
 		}
 	}
-	for key := range s.paused.keys {
+	for key := range v.s.paused.keys {
 		if ours(key) {
 			n++
 		}
 	}
-	if s.paused.api != nil || max(s.held, s.breaker.until, s.spent) > now || s.breaker.denied {
+	if v.s.paused.api != nil || max(v.s.held, v.s.breaker.until, v.s.spent) > v.now || v.s.breaker.denied {
 		n++
 	}
 	return n
 }
 
+// HoldState is a hold that is not an operator's: of a key, or with Key "" of the whole api.
+type HoldState struct {
+	Key   string    `json:"key,omitempty"`
+	Until time.Time `json:"until"`
+	Why   string    `json:"why"`
+	// Fault says that somebody has to mend something: the api denies weir, or its calls keep failing.
+	Fault bool `json:"fault,omitempty"`
+}
+
+// mostHolds bounds the held keys that are put in order, since calls wait meanwhile: where more are held, any of them are told.
+const mostHolds = 1000
+
+// Holds lists what keeps the api, or keys of it, from being called now: the api's first, then the keys' in the order in which they
+// end, at most limit of them. keys is how many keys are held in all.
+func (v View) Holds(limit int) (holds []HoldState, keys int) {
+	for q := range v.s.heldKeys {
+		if q.held > v.now {
+			if keys++; len(holds) < mostHolds {
+				holds = append(holds, HoldState{Key: q.Key, Until: q.held.Time(), Why: q.why})
+			}
+		}
+	}
+	slices.SortFunc(holds, func(a, b HoldState) int {
+		return cmp.Or(a.Until.Compare(b.Until), strings.Compare(a.Key, b.Key))
+	})
+	holds = holds[:min(len(holds), limit)]
+	if h, held := v.apiHold(); held {
+		holds = slices.Insert(holds, 0, h)
+	}
+	return holds, keys
+}
+
+// LimiterDown reports whether the store of the limits did not answer when it was asked last: calls hold.
+func (v View) LimiterDown() bool { return v.s.store.failures > 0 }
+
+// apiHold is what holds the whole api.
+func (v View) apiHold() (h HoldState, held bool) {
+	switch {
+	case v.s.breaker.until > v.now && v.s.breaker.until >= v.s.held:
+		return HoldState{Until: v.s.breaker.until.Time(), Why: v.s.breaker.reason(), Fault: true}, true
+	case v.s.held > v.now:
+		return HoldState{Until: v.s.held.Time(), Why: v.s.why}, true
+	case !v.s.breaker.closed(): // its time is over, and it has not been tried, or not answered yet
+		return HoldState{Until: v.s.breaker.until.Time(), Why: v.s.breaker.reason(), Fault: true}, true
+	case v.s.spent > v.now:
+		return HoldState{Until: v.s.spent.Time(), Why: "the budget is spent"}, true
+	}
+	return HoldState{}, false
+}
+
 // onBudget takes in whether a round of asks met a budget that is spent: it holds the api until it begins anew. It does
 // so in the store, which is asked all the same; what is kept here is what to tell.
 func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bool) {
+	_, l := s.shared(a.Wait.Limit)
 	switch {
 	case len(a.Grants) > 0 && s.spent != 0:
 		s.spent = 0
 		return HoldChange{Why: "there is money again"}, true
-	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && s.isBudget(a.Wait.Limit):
+	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && l != nil && l.Budget != nil:
 		former := s.spent
 		s.spent = a.Wait.Until
 		return HoldChange{Until: s.spent, Why: "the budget " + a.Wait.Limit + " is spent"}, former == 0
 	}
 	return HoldChange{}, false
-}
-
-func (s *Schedule) isBudget(limit string) bool {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == limit {
-			return l.Budget != nil
-		}
-	}
-	return false
 }
 
 // lastGranted is the latest slot that a job of the queue waits for, 0 if none.

@@ -6,6 +6,16 @@ import (
 	"weir/bucket"
 )
 
+// View tells of a schedule as it stands at a moment. It decides nothing and changes nothing that anything goes by, and holds no longer than
+// its owner's lock.
+type View struct {
+	s   *Schedule
+	now bucket.Micros
+}
+
+// At is the schedule at a moment.
+func (s *Schedule) At(now bucket.Micros) View { return View{s, now} }
+
 // RateState is a key's rate, and what remains of it once jitter and headroom are taken off.
 type RateState struct {
 	Count      int64           `json:"count"`
@@ -56,32 +66,32 @@ const (
 func (q *KeyQueue) Depth() int { return q.waiting() + len(q.Jobs) }
 
 // Inspect tells a queue's state at now.
-func (s *Schedule) Inspect(q *KeyQueue, now bucket.Micros) KeyState {
+func (v View) Inspect(q *KeyQueue) KeyState {
 	return KeyState{
 		Key: q.Key, Depth: q.Depth(), Capacity: q.Limits.Capacity, Arrived: q.arrived,
 		InFlight: q.count(calling), MaxInFlight: q.Limits.InFlight,
-		Rate:   s.rateState(q.Limits.Rate),
-		WaitMS: waitMS(now, s.forecast(q, q.Depth()+1-q.Early(now)-q.count(granted, calling, settling), now)),
-		Waits:  s.waits(q, now),
+		Rate:   v.rateState(q.Limits.Rate),
+		WaitMS: waitMS(v.now, v.forecast(q, q.Depth()+1-q.Early(v.now)-q.count(granted, calling, settling))),
+		Waits:  v.waits(q),
 	}
 }
 
 // InspectPaused tells the state of a key without jobs, as far as it, or its api, is paused; ok is false where neither is.
-func (s *Schedule) InspectPaused(key string, now bucket.Micros) (state KeyState, ok bool) {
-	pause := s.paused.of(key)
+func (v View) InspectPaused(key string) (state KeyState, ok bool) {
+	pause := v.s.paused.of(key)
 	if pause == nil {
 		return KeyState{}, false
 	}
-	limits := s.LimitsOf(key)
+	limits := v.s.LimitsOf(key)
 	return KeyState{
-		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: s.rateState(limits.Rate),
-		WaitMS: waitMS(now, s.prospect(nil, Place{Key: key, Position: 1}, s.KnownTAT(key), now)), Waits: pause.waiting(),
+		Key: key, Capacity: limits.Capacity, MaxInFlight: limits.InFlight, Rate: v.rateState(limits.Rate),
+		WaitMS: waitMS(v.now, v.prospect(nil, Place{Key: key, Position: 1}, v.s.KnownTAT(key))), Waits: pause.waiting(),
 	}, true
 }
 
-func (s *Schedule) rateState(r bucket.Rate) RateState {
+func (v View) rateState(r bucket.Rate) RateState {
 	return RateState{
-		Count: r.Count, PerUS: r.Per.Microseconds(), Burst: r.Burst, Counts: r.Counted(), IntervalUS: s.rules.Interval(r).Duration().Microseconds(),
+		Count: r.Count, PerUS: r.Per.Microseconds(), Burst: r.Burst, Counts: r.Counted(), IntervalUS: v.s.rules.Interval(r).Duration().Microseconds(),
 	}
 }
 
@@ -94,7 +104,7 @@ func waitMS(now, at bucket.Micros) int64 {
 }
 
 // FirstJobs lists a queue's first jobs, in order; those that are not to be called yet come last, the first to be due first.
-func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobState {
+func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 	jobs := make([]JobState, 0, min(limit, q.Depth()))
 	without := 0 // jobs so far that have no slot
 	list := func(state JobState, eta bucket.Micros) (more bool) {
@@ -109,7 +119,7 @@ func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobSta
 	for p, j := range q.inOrder {
 		if j == nil {
 			without++
-			if !list(JobState{Seq: p.seq, Phase: JobWaits}, s.forecast(q, without, now)) {
+			if !list(JobState{Seq: p.seq, Phase: JobWaits}, v.forecast(q, without)) {
 				return jobs
 			}
 			continue
@@ -121,7 +131,7 @@ func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobSta
 			eta = j.At
 		default:
 			without++
-			eta = max(j.NotBefore, s.forecast(q, without, now))
+			eta = max(j.NotBefore, v.forecast(q, without))
 		}
 		if !list(JobState{Seq: j.Seq, Calls: j.Calls, Phase: j.inspect()}, eta) {
 			return jobs
@@ -129,7 +139,7 @@ func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobSta
 	}
 	for l := range q.early.all {
 		without++
-		eta := s.appointed(q, l, Place{Key: q.Key, Position: without}, q.TAT, now)
+		eta := v.appointed(q, l, Place{Key: q.Key, Position: without}, q.TAT)
 		if !list(JobState{Seq: l.seq, Phase: JobNotBefore}, eta) {
 			return jobs
 		}
@@ -139,7 +149,7 @@ func (s *Schedule) FirstJobs(q *KeyQueue, limit int, now bucket.Micros) []JobSta
 
 // inOrder goes through those of a queue's jobs that may be called, or are; of one that waits there is no Job.
 func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
-	waiting, tasks := KeyQueue{first: q.first, more: q.more}, q.Jobs
+	waiting, jobs := KeyQueue{first: q.first, more: q.more}, q.Jobs
 	if q.early != nil {
 		waiting.early = &early{due: q.early.due}
 	}
@@ -147,8 +157,8 @@ func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
 		p, waits := waiting.next()
 		var j *Job
 		switch {
-		case len(tasks) > 0 && (!waits || tasks[0].place.compare(p) < 0):
-			p, j, tasks = tasks[0].place, tasks[0], tasks[1:]
+		case len(jobs) > 0 && (!waits || jobs[0].place.compare(p) < 0):
+			p, j, jobs = jobs[0].place, jobs[0], jobs[1:]
 		case waits:
 			waiting.pass(p)
 		default:
@@ -182,6 +192,6 @@ type Counts struct {
 }
 
 // Count counts.
-func (s *Schedule) Count(now bucket.Micros, ours func(key string) bool) Counts {
-	return Counts{Queued: s.unfinished - s.calls, Keys: len(s.byKey) - s.kept, Calling: s.calls, Held: s.countHeld(now, ours), Arrived: s.arrived, Called: s.ended}
+func (v View) Count(ours func(key string) bool) Counts {
+	return Counts{Queued: v.s.unfinished - v.s.calls, Keys: len(v.s.byKey) - v.s.kept, Calling: v.s.calls, Held: v.countHeld(ours), Arrived: v.s.arrived, Called: v.s.ended}
 }

@@ -72,7 +72,7 @@ func TestWaits(t *testing.T) {
 		s, p, now := inspected(rules)
 		q := s.Push("k", 500, p)
 		c.make(s, q, now)
-		w := s.waits(q, now)
+		w := s.At(now).waits(q)
 		if w.For != c.want || (w.Until == nil) != (c.until == 0) || w.Until != nil && !w.Until.Equal((now+c.until).Time()) {
 			t.Errorf("waits for %s until %v, want %s until %v", w.For, w.Until, c.want, (now + c.until).Time())
 		}
@@ -95,7 +95,7 @@ func TestFirstJobs(t *testing.T) {
 	hour := s.rules.Interval(q.Limits.Rate).Duration()
 	q.TAT = now.Add(hour)
 
-	jobs := s.FirstJobs(q, 4, now)
+	jobs := s.At(now).FirstJobs(q, 4)
 	if len(jobs) != 4 {
 		t.Fatalf("%d jobs, want 4", len(jobs))
 	}
@@ -113,10 +113,10 @@ func TestFirstJobs(t *testing.T) {
 			t.Errorf("job %d is %+v, want %+v", i, got, want)
 		}
 	}
-	if all := s.FirstJobs(q, 1000, now); len(all) != 5 || all[4].Seq != 11 {
+	if all := s.At(now).FirstJobs(q, 1000); len(all) != 5 || all[4].Seq != 11 {
 		t.Errorf("all are %+v", all)
 	}
-	if state := s.Inspect(q, now); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
+	if state := s.At(now).Inspect(q); state.Depth != 5 || state.InFlight != 1 || state.WaitMS != (5*hour).Milliseconds() {
 		t.Errorf("the bucket is %+v", state)
 	}
 }
@@ -133,11 +133,11 @@ func TestArrivals(t *testing.T) {
 	s.PushEarly("a", 4, p, now, 0)
 	s.PushEarly("b", 5, p, now, now+1000)
 	for key, want := range map[string]uint64{"a": 2, "b": 1} {
-		if got := s.Inspect(s.Find(key), now).Arrived; got != want {
+		if got := s.At(now).Inspect(s.Find(key)).Arrived; got != want {
 			t.Errorf("%d jobs of %s have arrived, want %d", got, key, want)
 		}
 	}
-	if got := s.Count(now, func(string) bool { return true }).Arrived; got != 3 {
+	if got := s.At(now).Count(func(string) bool { return true }).Arrived; got != 3 {
 		t.Errorf("%d jobs have arrived, want 3", got)
 	}
 }

@@ -57,7 +57,7 @@ func TestCallsLeftUnderWayCount(t *testing.T) {
 	run(now.Add(10 * time.Millisecond))
 	s.Allow(true)
 	s.Push("empty", 9, p)
-	if w := s.waits(s.byKey["empty"], now); w.For != WaitInFlight || w.Until == nil {
+	if w := s.At(now).waits(s.byKey["empty"]); w.For != WaitInFlight || w.Until == nil {
 		t.Errorf("a key whose calls may all be running waits for %+v", w)
 	}
 	run(p.Leftover)

@@ -204,8 +204,8 @@ func (q *KeyQueue) nextDue() bucket.Micros {
 
 // appointed is when a job of a queue should be called that is not due yet, with as many before it as its place says. Those that are due
 // before it are called one after the other at the key's own pace; the latest of them decide, and so many of these are looked at.
-func (s *Schedule) appointed(q *KeyQueue, own appointment, p Place, tat, now bucket.Micros) bucket.Micros {
-	eta := s.prospect(q, p, tat, now)
+func (v View) appointed(q *KeyQueue, own appointment, p Place, tat bucket.Micros) bucket.Micros {
+	eta := v.prospect(q, p, tat)
 	if eta == Never {
 		return Never
 	}
@@ -213,7 +213,7 @@ func (s *Schedule) appointed(q *KeyQueue, own appointment, p Place, tat, now buc
 	if q == nil || q.early == nil {
 		return eta
 	}
-	interval := s.rules.Interval(q.Limits.Rate)
+	interval := v.s.rules.Interval(q.Limits.Rate)
 	most, ahead := q.early.before(own), 1
 	for l := range q.early.backward(own) {
 		ahead++

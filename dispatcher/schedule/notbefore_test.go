@@ -233,11 +233,11 @@ func TestEarlyJobIsShown(t *testing.T) {
 	d.PushEarly("k", 3, d.part, d.now, hour)
 	d.turn()
 	q := d.byKey["k"]
-	if s := d.Inspect(q, d.now); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
+	if s := d.At(d.now).Inspect(q); s.Waits.For != WaitNotBefore || !s.Waits.Until.Equal(hour.Add(-time.Minute).Time()) || s.WaitMS != 0 || s.Depth != 3 {
 		t.Errorf("%+v", s)
 	}
 	d.PushEarly("k", 4, d.part, d.now, 0)
-	if s := d.Inspect(q, d.now); s.Waits.For == WaitNotBefore || s.WaitMS != 1000 {
+	if s := d.At(d.now).Inspect(q); s.Waits.For == WaitNotBefore || s.WaitMS != 1000 {
 		t.Errorf("with a job that may be called: %+v", s)
 	}
 	want := []struct {
@@ -245,7 +245,7 @@ func TestEarlyJobIsShown(t *testing.T) {
 		phase JobPhase
 		at    bucket.Micros
 	}{{4, JobWaits, d.now}, {2, JobNotBefore, hour.Add(-time.Minute)}, {1, JobNotBefore, hour}, {3, JobNotBefore, hour.Add(time.Second)}}
-	for i, s := range d.FirstJobs(q, 10, d.now) {
+	for i, s := range d.At(d.now).FirstJobs(q, 10) {
 		if w := want[i]; s.Seq != w.seq || s.Phase != w.phase || !s.ETA.Equal(w.at.Time()) || s.Position != i+1 {
 			t.Errorf("%d: %+v at %s, want %v", i, s, s.ETA, w)
 		}
@@ -254,7 +254,7 @@ func TestEarlyJobIsShown(t *testing.T) {
 			t.Errorf("job %d has rank %d and is due at %d", want[i].seq, rank, notBefore)
 		}
 	}
-	if n := len(d.FirstJobs(q, 2, d.now)); n != 2 {
+	if n := len(d.At(d.now).FirstJobs(q, 2)); n != 2 {
 		t.Errorf("%d jobs were told of 2", n)
 	}
 }
@@ -265,7 +265,7 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	d := newDesk(bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 10_000, InFlight: 4})
 	hour := d.now.Add(time.Hour)
 	eta := func(position int, notBefore bucket.Micros) time.Duration {
-		return d.now.Until(d.ETA(Place{Key: "k", Position: position, NotBefore: notBefore}, 0, d.now))
+		return d.now.Until(d.At(d.now).ETA(Place{Key: "k", Position: position, NotBefore: notBefore}))
 	}
 	if got := eta(1, hour); got != time.Hour {
 		t.Errorf("the first: in %s", got)
@@ -286,11 +286,11 @@ func TestForecastOfEarlyJobs(t *testing.T) {
 	if got := eta(1, 0); got != 0 {
 		t.Errorf("a job that may be called at once: in %s", got)
 	}
-	free := d.now.Until(d.PlaceFree("k", 0, d.now))
+	free := d.now.Until(d.At(d.now).PlaceFree("k"))
 	if free < time.Hour || free > time.Hour+time.Minute {
 		t.Errorf("a place should come free in %s", free)
 	}
-	other := d.ETA(Place{Key: "other", Position: 1, Others: 1000, Keys: 1}, 0, d.now)
+	other := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 1000, Keys: 1})
 	if d.now.Until(other) != 0 {
 		t.Errorf("another key's job: in %s", d.now.Until(other))
 	}
@@ -305,10 +305,10 @@ func TestForecastBesideEarlyJobs(t *testing.T) {
 	}
 	d.turn()
 	d.until, d.by = d.now.Add(time.Second), "account"
-	d.learnGrant([]int64{1}, d.now)
+	d.habits.learnGrant([]int64{1}, d.units, d.now)
 	d.add("busy", "busy")
 	d.turn()
-	at := d.ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51}, 0, d.now)
+	at := d.At(d.now).ETA(Place{Key: "other", Position: 1, Others: 502, Keys: 51})
 	if wait := d.now.Until(at); wait > 5*time.Second {
 		t.Errorf("a job is told to wait %s behind two calls", wait)
 	}

@@ -33,7 +33,7 @@ func (s *Schedule) Adopt(next *Policy) {
 	s.until, s.by, s.levels = 0, "", nil
 	s.habits.costs, s.habits.tats = nil, nil
 	if next.Breaker.Failures == 0 && !s.breaker.denied {
-		s.breaker, s.probe = breaker{}, nil
+		s.breaker = breaker{}
 	}
 	s.reseat()
 }
@@ -43,7 +43,7 @@ func (s *Schedule) Adopt(next *Policy) {
 func (s *Schedule) unready(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	gap := false
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (gap || j.Policy != s.policy || !s.mayCall(j)) {
+		if j.Phase == ready && (gap || j.Policy != s.policy || !s.breaker.mayCall(j)) {
 			s.withdraw(j, now)
 			s.Touch(q)
 			fx.Stale = append(fx.Stale, j)
@@ -61,11 +61,11 @@ func (s *Schedule) Rebind(q *KeyQueue, now bucket.Micros) {
 	q.Limits = s.LimitsOf(q.Key)
 	if q.tenant == nil || s.tenants[q.tenant.name] != q.tenant {
 		q.blocked, q.queued, q.costly, q.virtualTime, q.lastService, q.lent = false, false, false, 0, 0, 0
-		s.join(q)
+		s.tenants.join(q, s.rules.Tenant(q.Key))
 	}
 	full := now.Add(s.DrainTime(q.Limits))
 	q.TAT, q.slipped = min(q.TAT, full), min(q.slipped, full)
-	if theirs := s.offset.theirs(full); theirs != 0 {
+	if theirs := s.store.offset.theirs(full); theirs != 0 {
 		q.floor = min(q.floor, theirs)
 	}
 	q.askAt = 0

@@ -20,7 +20,7 @@ func (s *Schedule) Sent(j *Job, now bucket.Micros) {
 
 // Unstage takes a staging job back out, to be settled without a call.
 func (s *Schedule) Unstage(j *Job) {
-	s.noProbe(j)
+	s.breaker.letGo(j)
 	j.Phase = settling
 	s.staged--
 	s.Touch(j.Queue)
@@ -29,10 +29,10 @@ func (s *Schedule) Unstage(j *Job) {
 // Unconnected takes a staging job back out for which there is no connection: that is a call that failed, and is to be heard of. A
 // probe is the probe until then.
 func (s *Schedule) Unconnected(j *Job) {
-	probe := s.probe == j
+	probe := s.breaker.probe == j
 	s.Unstage(j)
 	if probe {
-		s.probe = j
+		s.breaker.probe = j
 	}
 }
 
@@ -56,17 +56,13 @@ func (s *Schedule) PermitFreed() {
 
 // byInFlight reports whether the limit that blocks is one of calls running at once.
 func (s *Schedule) byInFlight() bool {
-	for i := range s.rules.Shared {
-		if l := &s.rules.Shared[i]; l.Name == s.by {
-			return l.InFlight > 0
-		}
-	}
-	return false
+	_, l := s.shared(s.by)
+	return l != nil && l.InFlight > 0
 }
 
 // Rest lets a job wait for its retry. Its message is dropped from memory.
 func (s *Schedule) Rest(j *Job, notBefore bucket.Micros) {
-	s.noProbe(j)
+	s.breaker.letGo(j)
 	s.cleared(j)
 	s.settled(j)
 	if j.tripped && j.judged <= s.tried { // what it was to wait for was ended while its outcome was stored
@@ -90,7 +86,7 @@ func (s *Schedule) Finished(j *Job) {
 	s.settled(j)
 	s.cleared(j)
 	if j.lapsed {
-		s.lapsing--
+		s.lapses.ending--
 	}
 	j.unload()
 	j.Queue.remove(j)

@@ -1,10 +1,6 @@
 package schedule
 
-import (
-	"container/heap"
-
-	"weir/bucket"
-)
+import "weir/bucket"
 
 // Unwind takes back what queues are about to do: slots go back, and what was made ready rests again. It returns the queues
 // whose jobs are still on their way, and is to be called for those again: a slot may have been asked for, or a job been
@@ -52,33 +48,15 @@ func (s *Schedule) Forget(q *KeyQueue) {
 	delete(s.heldKeys, q)
 	if s.byKey[q.Key] == q {
 		delete(s.byKey, q.Key)
-		s.leave(q)
+		s.blocked.lend(q, 0)
+		s.tenants.leave(q)
 		s.countKept(q)
 		q.tenant = &tenant{place: notWaiting} // its own: what of it is still on its way takes nobody's turn
 	}
 }
 
 // ForgetWaiting takes the queues of a partition that is not this process's any more out of those that wait for a turn.
-func (s *Schedule) ForgetWaiting(p *Partition) {
-	all := s.blocked.tenants
-	s.blocked.tenants = nil
-	for _, t := range all {
-		t.place = notWaiting
-		waiting := t.blocked
-		t.blocked = nil
-		for _, x := range waiting {
-			if x.line.Partition == p {
-				x.line.blocked = false
-				s.blocked.size--
-				continue
-			}
-			t.blocked.push(x)
-		}
-		if len(t.blocked) > 0 {
-			heap.Push(&s.blocked.tenants, t)
-		}
-	}
-}
+func (s *Schedule) ForgetWaiting(p *Partition) { s.blocked.forget(p) }
 
 // Unstart takes a call back that was due and has not started: its slot goes back, and its job is ready again.
 func (s *Schedule) Unstart(j *Job) bucket.Use {

@@ -9,17 +9,9 @@ import (
 // room reports whether another job may be made ready: one, the probe, while the breaker is not closed.
 func (s *Schedule) room() bool {
 	if !s.breaker.closed() {
-		return s.probe == nil
+		return s.breaker.probe == nil
 	}
 	return s.staged < s.pace.MaxStaged
-}
-
-// awaitRoom lets a queue wait for room to make a job ready.
-func (s *Schedule) awaitRoom(q *KeyQueue) {
-	if !q.queued {
-		q.queued = true
-		s.awaitingRoom.push(q)
-	}
 }
 
 // full reports whether as many calls run, or wait for their outcome to be stored, as may: while outcomes cannot be
@@ -35,11 +27,11 @@ const maxSettling = 512
 // number of keys that wait for it. One that was refused because of what its call costs is asked for last in its round:
 // cheaper calls of others, asked for behind it, would take for ever what it waits for.
 func (s *Schedule) unblock(now bucket.Micros) {
-	if s.full() || now < s.until || s.rounds > 0 {
+	if s.full() || now < s.until || s.store.rounds > 0 {
 		return
 	}
 	most := maxAsks
-	if s.failures > 0 || s.governor.slows() {
+	if s.store.failures > 0 || s.governor.slows() {
 		most = 1 // it tries whether the store is there again; or no more than one may go on
 	}
 	for range most {
@@ -47,19 +39,11 @@ func (s *Schedule) unblock(now bucket.Micros) {
 		if q == nil {
 			return
 		}
-		q.blocked, q.called = false, true
+		q.called = true
 		s.Touch(q)
 		if q.costly {
 			return
 		}
-	}
-}
-
-// block lets a queue wait for the shared limit.
-func (s *Schedule) block(q *KeyQueue) {
-	if !q.blocked {
-		q.blocked = true
-		s.blocked.push(q)
 	}
 }
 

@@ -13,6 +13,7 @@ type Pace struct {
 	PrepareLead  time.Duration // how long before its slot a job is made ready
 	ReserveAhead time.Duration // how long before its time a slot is asked for
 	GrantTTL     time.Duration // how long after its time a slot may still be used
+	Clock        StoreClock    // by which the store counts
 
 	MaxStaged int // jobs made ready at once, over all keys
 	MaxCalls  int // calls running at once, over all keys
@@ -21,64 +22,60 @@ type Pace struct {
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
 // out as effects. Its owner locks it.
 type Schedule struct {
-	pace         Pace
-	rules        *bucket.Rules
-	policy       *Policy // what jobs are made ready by; the rules are its
-	byKey        map[string]*KeyQueue
+	pace    Pace
+	policy  *Policy       // what jobs are made ready by
+	rules   *bucket.Rules // of the policy
+	drain   bool          // nothing new may start
+	barred  bool          // this process has not the right to call now
+	store   storeLink
+	byKey   map[string]*KeyQueue
+	tenants tenants
+
+	// What is to be done.
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
-	awaitingRoom roundRobin  // queues that wait for room to make a job ready
-	lapses       []*KeyQueue // queues with more jobs past their deadlines than may end at once
-	lapsing      int         // jobs that end so now
-	blocked      fairQueue   // queues that wait for a shared limit or for a call to end
-	tenants      map[string]*tenant
-	units        []float64     // of the shared limits; see unitsOf
+	lapses       lapses
+	awaitingRoom roundRobin    // queues that wait for room to make a job ready
+	blocked      fairQueue     // queues that wait for a shared limit or for a call to end
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
-	held         bucket.Micros // no call of the api before
-	why          string
-	spent        bucket.Micros // a budget that is spent begins anew then; 0: none is
-	pushes       int16         // pushbacks in a row
-	tried        bucket.Micros // when the breaker's probe was last brought forward
-	breaker      breaker       // of the api
-	welcome      bucket.Micros // when the last call started that the api answered in order
-	took         time.Duration // to make a job ready, lately
-	callTime     time.Duration // usual, of the api's calls
-	habits       habits
-	uses         []rateUse      // of the shared limits
-	levels       []bucket.Level // of the shared limits, when they were last looked at
+	units        []float64     // of the shared limits; see unitsOf
 	suspects     suspects
-	probe        *Job                   // the one call that may be made while the breaker is not closed
-	governor     governor               // of the api, where pushback holds it
-	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
-	paused       pauses
-	unfinished   int    // unfinished
-	early        int    // of them, those that are not to be called yet
-	kept         int    // queues without jobs
-	staged       int    // jobs from staging to granted
-	calls        int    // jobs calling
-	settling     int    // of the calls that ended, those whose outcome is not stored yet
-	arrived      uint64 // jobs that came since this began; those that stood in a partition when it was read came before
-	ended        uint64 // calls that have ended since
-	drain        bool   // nothing new may start
-	barred       bool   // this process has not the right to call now
 
-	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
-	tatOf func(key string) bucket.Micros
+	// What holds calls.
+	paused   pauses
+	held     bucket.Micros // no call of the api before
+	why      string
+	heldKeys map[*KeyQueue]struct{} // with a hold that may still last
+	pushes   int16                  // pushbacks in a row
+	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
+	breaker  breaker                // of the api
+	tried    bucket.Micros          // when the breaker's probe was last brought forward
+	welcome  bucket.Micros          // when the last call started that the api answered in order
+	governor governor               // of the api, where pushback holds it
 
-	Clock    StoreClock
-	offset   offset        // of our clock to the store's, where that is another
-	trip     time.Duration // to that store and back, lately
-	rounds   int           // of asks under way
-	failures int           // rounds in a row without an answer
-	downAt   bucket.Micros // when the first of them failed
+	// What was seen lately.
+	took     time.Duration // to make a job ready
+	callTime time.Duration // usual, of the api's calls
+	habits   habits
+	uses     usage
+	levels   []bucket.Level // of the shared limits, when they were last looked at
 
-	Forfeited int64
+	// Counts.
+	unfinished int    // jobs that have not ended
+	early      int    // of them, those that are not to be called yet
+	kept       int    // queues without jobs
+	staged     int    // jobs from staging to granted
+	calls      int    // jobs calling
+	settling   int    // of the calls that ended, those whose outcome is not stored yet
+	arrived    uint64 // jobs that came since this began; those that stood in a partition when it was read came before
+	ended      uint64 // calls that have ended since
+	Forfeited  int64  // slots that were given back
 }
 
 // New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
 func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule {
-	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, tatOf: tatOf}
+	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, store: storeLink{clock: p.Clock, tatOf: tatOf}}
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
 	s.reseat()
@@ -105,7 +102,7 @@ func (s *Schedule) Queue(key string, p *Partition) *KeyQueue {
 		q = &KeyQueue{Key: key, Partition: p, place: notTimed, Limits: s.LimitsOf(key), TAT: s.KnownTAT(key)}
 		q.cold = q.TAT != 0 // it may be known from the ledger of a former process, of whose slots the store knows nothing
 		_, q.paused = s.paused.keys[key]
-		s.join(q)
+		s.tenants.join(q, s.rules.Tenant(key))
 		s.byKey[key] = q
 	}
 	return q
@@ -179,11 +176,11 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		fx.Resumed = append(fx.Resumed, nil)
 	}
 	s.unblock(now)
-	s.lapseMore(now, &fx)
+	for s.lapses.goOn() {
+		s.advance(s.lapses.next(), now, &fx)
+	}
 	for n := s.awaitingRoom.size; n > 0 && s.awaitingRoom.size > 0 && s.room() && len(fx.Asks) < maxAsks; n-- { // one that lets others go first is not meant twice
-		q := s.awaitingRoom.pop()
-		q.queued = false
-		s.advance(q, now, &fx)
+		s.advance(s.awaitingRoom.pop(), now, &fx)
 	}
 	for n := len(s.active); n > 0 && len(fx.Asks) < maxAsks; n-- {
 		q := s.active[0]
@@ -193,7 +190,7 @@ func (s *Schedule) Step(now bucket.Micros) Effects {
 		s.advance(q, now, &fx)
 	}
 	if len(fx.Asks) > 0 {
-		s.rounds++
+		s.store.rounds++
 	}
 	return fx
 }
@@ -226,9 +223,9 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 				due = min(due, hold.Add(-s.pace.PrepareLead))
 			}
 		case q.blocked:
-		case s.until > now.Add(LongWait) && !q.costly, s.failures > 0 && s.until > now:
+		case s.until > now.Add(LongWait) && !q.costly, s.store.failures > 0 && s.until > now:
 			s.withdrawReady(q, s.until, now, fx)
-			s.block(q) // nothing is made ready for a slot that is far
+			s.blocked.push(q) // nothing is made ready for a slot that is far
 		default:
 			due = min(due, s.stage(q, now, fx), s.ask(q, now, fx))
 		}
@@ -243,7 +240,8 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	}
 	s.timers.set(q, due)
 	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
-		s.leave(q)
+		s.blocked.lend(q, 0)
+		s.tenants.leave(q)
 		delete(s.byKey, q.Key) // a queue that is still listed somewhere must stay the key's only one
 	}
 	s.countKept(q)
@@ -268,7 +266,7 @@ func (s *Schedule) withdrawReady(q *KeyQueue, until, now bucket.Micros, fx *Effe
 		return
 	}
 	for _, j := range q.Jobs {
-		if j.Phase == ready && (j != s.probe || until > now.Add(LongWait)) {
+		if j.Phase == ready && (j != s.breaker.probe || until > now.Add(LongWait)) {
 			s.withdraw(j, until)
 			fx.Stale = append(fx.Stale, j)
 		}
@@ -292,11 +290,11 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 			return Never // a call of this queue that ends will touch it
 		}
 		if !s.room() {
-			s.awaitRoom(q)
+			s.awaitingRoom.push(q)
 			return Never
 		}
-		if j != nil && s.yields(j) {
-			s.awaitRoom(q)
+		if j != nil && s.breaker.yields(j) {
+			s.awaitingRoom.push(q)
 			return Never
 		}
 		if j == nil {
@@ -304,14 +302,14 @@ func (s *Schedule) stage(q *KeyQueue, now bucket.Micros, fx *Effects) (again buc
 		}
 		j.Phase, j.limited = staging, false
 		if !s.breaker.closed() {
-			s.probe = j
+			s.breaker.probe = j
 		}
 		s.suspects.call(j)
 		s.staged++
 		ungranted++
 		fx.Load = append(fx.Load, j)
 		if s.awaitingRoom.size > 0 {
-			s.awaitRoom(q) // a job a turn
+			s.awaitingRoom.push(q) // a job a turn
 			return Never
 		}
 	}
@@ -339,7 +337,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 			break
 		}
 	}
-	if passable && q.hasNext() && (at > by || s.hasTried(j)) {
+	if passable && q.hasNext() && (at > by || s.breaker.hasTried(j)) {
 		return nil, 0
 	}
 	return j, at
@@ -349,7 +347,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
 	s.unready(q, now, fx)
 	free, again := q.free(now)
-	var tasks []*Job
+	var jobs []*Job
 	for _, j := range q.Jobs {
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
@@ -371,12 +369,12 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 			s.expire(j, fx)
 			continue
 		}
-		if int64(len(tasks)) >= min(free, maxAsks) {
+		if int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
-		tasks = append(tasks, j)
+		jobs = append(jobs, j)
 	}
-	if len(tasks) == 0 {
+	if len(jobs) == 0 {
 		return again
 	}
 	if hold := s.heldUntil(q); hold > now {
@@ -385,8 +383,8 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if again, may := s.mayAsk(q, now, fx); !may {
 		return again
 	}
-	if s.full() || s.until > now || s.rounds > 0 || s.blocked.size > 0 && !q.called {
-		s.block(q)
+	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
+		s.blocked.push(q)
 		return Never
 	}
 	if q.askAt > now {
@@ -396,24 +394,24 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return slot.Add(-s.pace.ReserveAhead)
 	}
 	if len(s.rules.Shared) > 0 || s.slows(q) {
-		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
+		jobs = jobs[:1] // keys take turns under a shared limit, a call a turn
 	}
-	for _, j := range tasks {
+	for _, j := range jobs {
 		j.Phase = asking
 	}
-	s.takeTurn(q, tasks)
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
+	s.takeTurn(q, jobs)
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}
 	fx.Asks = append(fx.Asks, ask)
-	fx.asked = append(fx.asked, tasks)
+	fx.asked = append(fx.asked, jobs)
 	return Never // the answer touches the queue
 }
 
 // Next is when step has something to do again, as far as time goes.
 func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
-	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.mayLapseMore() {
+	if len(s.active) > 0 || s.awaitingRoom.size > 0 && s.room() || s.lapses.goOn() {
 		return now
 	}
 	next := s.timers.next()
@@ -423,14 +421,14 @@ func (s *Schedule) Next(now bucket.Micros) bucket.Micros {
 	if s.spent != 0 {
 		next = min(next, s.spent)
 	}
-	if s.blocked.size > 0 && !s.full() && s.rounds == 0 {
+	if s.blocked.size > 0 && !s.full() && s.store.rounds == 0 {
 		next = min(next, s.until)
 	}
 	return next
 }
 
 // Asking reports whether a round of asks is under way.
-func (s *Schedule) Asking() bool { return s.rounds > 0 }
+func (s *Schedule) Asking() bool { return s.store.rounds > 0 }
 
 // Queues are the queues of all keys that have jobs, or of which something is to be remembered. Where the lock is let go of between two of
 // them, a queue that came or went meanwhile may be among them or not.

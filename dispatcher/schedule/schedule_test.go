@@ -91,7 +91,7 @@ func TestPausedKeyGivesTheProbeUp(t *testing.T) {
 		d.add("a", "b")
 		d.breaker.open(d.policy.Breaker, d.now.Add(-2*time.Second), 0) // half open by now
 		d.turn()
-		first := d.probe
+		first := d.breaker.probe
 		if first == nil {
 			t.Fatal("no probe")
 		}

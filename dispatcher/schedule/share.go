@@ -27,25 +27,25 @@ type Demand struct {
 }
 
 // AddTo adds a queue's demand, if it may be called now.
-func (s *Schedule) AddTo(d *Demand, q *KeyQueue, now bucket.Micros) {
-	if q.Depth() == q.Early(now) || s.heldUntil(q) > now.Add(LongWait) {
+func (v View) AddTo(d *Demand, q *KeyQueue) {
+	if q.Depth() == q.Early(v.now) || v.s.heldUntil(q) > v.now.Add(LongWait) {
 		return
 	}
 	if d.tenants == nil {
 		d.tenants = map[string]map[float64]int{}
 	}
-	name := s.rules.Tenant(q.Key)
+	name := v.s.rules.Tenant(q.Key)
 	if d.tenants[name] == nil {
 		d.tenants[name] = map[float64]int{}
 	}
-	d.tenants[name][s.wants(q.Limits).PerSecond]++
+	d.tenants[name][v.wants(q.Limits).PerSecond]++
 	d.keys++
 }
 
 // wants is what a key gets where it shares nothing.
-func (s *Schedule) wants(limits *bucket.KeyLimits) Share {
-	own := Share{PerSecond: s.rules.Interval(limits.Rate).PerSecond()}
-	if took := s.habits.took; took > 0 {
+func (v View) wants(limits *bucket.KeyLimits) Share {
+	own := Share{PerSecond: v.s.rules.Interval(limits.Rate).PerSecond()}
+	if took := v.s.habits.took; took > 0 {
 		if running := float64(limits.InFlight) / took.Seconds(); running < own.PerSecond {
 			return Share{PerSecond: running, Limit: InFlightLimit}
 		}
@@ -54,15 +54,15 @@ func (s *Schedule) wants(limits *bucket.KeyLimits) Share {
 }
 
 // ShareOf is what a key gets beside the others whose demand was gathered, its own being among it.
-func (s *Schedule) ShareOf(key string, d *Demand) Share {
-	share := s.wants(s.LimitsOf(key))
+func (v View) ShareOf(key string, d *Demand) Share {
+	share := v.wants(v.s.LimitsOf(key))
 	if d.keys == 0 {
 		return share
 	}
-	own, tenant := share.PerSecond, s.rules.Tenant(key)
-	for i := range s.rules.Shared {
-		l := &s.rules.Shared[i]
-		all := s.callsPerSecond(i)
+	own, tenant := share.PerSecond, v.s.rules.Tenant(key)
+	for i := range v.s.rules.Shared {
+		l := &v.s.rules.Shared[i]
+		all := v.callsPerSecond(i)
 		if l.Shadow || all <= 0 {
 			continue
 		}
@@ -86,14 +86,14 @@ func (s *Schedule) ShareOf(key string, d *Demand) Share {
 }
 
 // callsPerSecond is how many usual calls a second a shared limit lets pass; 0 for one that does not count by the second.
-func (s *Schedule) callsPerSecond(i int) float64 {
-	l := &s.rules.Shared[i]
+func (v View) callsPerSecond(i int) float64 {
+	l := &v.s.rules.Shared[i]
 	switch l.Kind() {
 	case bucket.KindRate:
-		return s.rules.Interval(*l.Rate).PerSecond() / max(1, s.usualCost(i))
+		return v.s.rules.Interval(*l.Rate).PerSecond() / max(1, v.s.habits.usualCost(v.s.policy, i))
 	case bucket.KindInFlight:
-		if s.habits.took > 0 {
-			return float64(s.rules.Lowered(l.InFlight)) / max(s.habits.took, time.Microsecond).Seconds()
+		if v.s.habits.took > 0 {
+			return float64(v.s.rules.Lowered(l.InFlight)) / max(v.s.habits.took, time.Microsecond).Seconds()
 		}
 	case bucket.KindQuota, bucket.KindBudget: // what is left of them is told beside it
 	}

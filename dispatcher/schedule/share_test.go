@@ -54,9 +54,9 @@ func TestShareIsWhatAKeyGets(t *testing.T) {
 			f.run(time.Second) // it is known then how long calls take
 			var demand Demand
 			for q := range f.s.Queues() {
-				f.s.AddTo(&demand, q, f.now)
+				f.s.At(f.now).AddTo(&demand, q)
 			}
-			said := f.s.ShareOf(c.key, &demand)
+			said := f.s.At(f.now).ShareOf(c.key, &demand)
 			if said.Limit != c.limit || math.Abs(said.PerSecond-c.want) > c.want/50 {
 				t.Errorf("said is %+v, want %v by %q", said, c.want, c.limit)
 			}
@@ -92,7 +92,7 @@ func TestUses(t *testing.T) {
 			began++
 		}
 	}
-	uses := f.s.Uses(f.now)
+	uses := f.s.At(f.now).Uses()
 	if len(uses) != 2 || uses[0] != (LimitUse{Limit: "minute", Used: int64(began), Count: 600, Per: time.Minute}) || began < 40 {
 		t.Errorf("after %d calls: %+v", began, uses)
 	}
@@ -101,11 +101,11 @@ func TestUses(t *testing.T) {
 	}
 	f.s.Pause("", Pause{})
 	f.run(40 * time.Second)
-	if used := f.s.Uses(f.now)[0].Used; used < int64(began) {
+	if used := f.s.At(f.now).Uses()[0].Used; used < int64(began) {
 		t.Errorf("%d of %d calls are forgotten before their minute is over", int64(began)-used, began)
 	}
 	f.run(31 * time.Second)
-	if uses := f.s.Uses(f.now); uses[0].Used != 0 || uses[1].Used != 0 {
+	if uses := f.s.At(f.now).Uses(); uses[0].Used != 0 || uses[1].Used != 0 {
 		t.Errorf("a minute after the last call: %+v", uses)
 	}
 }
@@ -135,14 +135,14 @@ func TestTimedPause(t *testing.T) {
 		if c.api != nil {
 			s.Pause("", *c.api)
 		}
-		w := s.waits(q, now)
+		w := s.At(now).waits(q)
 		if pause := s.paused.of("k"); w.For != WaitPaused || pause.Why != c.want || (w.Until == nil) != pause.Until.IsZero() {
 			t.Errorf("%s: it waits for %+v", name, w)
 		}
-		if state, ok := s.InspectPaused("other", now); ok != (c.api != nil) || ok && state.Depth != 0 {
+		if state, ok := s.At(now).InspectPaused("other"); ok != (c.api != nil) || ok && state.Depth != 0 {
 			t.Errorf("%s: of a key without jobs and without a pause of its own: %+v, %v", name, state, ok)
 		}
-		if state, _ := s.InspectPaused("k", now); state.WaitMS != c.wait {
+		if state, _ := s.At(now).InspectPaused("k"); state.WaitMS != c.wait {
 			t.Errorf("%s: a job that came now would wait %d ms, want %d", name, state.WaitMS, c.wait)
 		}
 		if s.heldUntil(q) != Never {
@@ -160,18 +160,18 @@ func TestHoldsAreListed(t *testing.T) {
 	for i, key := range []string{"a", "b", "c"} {
 		s.Hold(s.Push(key, uint64(500+i), p), now+bucket.Micros(9-i)*second, key)
 	}
-	if holds, keys := s.Holds(2, now); keys != 3 || len(holds) != 2 || holds[0].Key != "c" || holds[1].Key != "b" {
+	if holds, keys := s.At(now).Holds(2); keys != 3 || len(holds) != 2 || holds[0].Key != "c" || holds[1].Key != "b" {
 		t.Errorf("%d keys are held: %+v", keys, holds)
 	}
 	s.Hold(nil, now+second, "pushback")
-	if holds, keys := s.Holds(1, now); keys != 3 || len(holds) != 2 || holds[0] != (HoldState{Until: (now + second).Time(), Why: "pushback"}) {
+	if holds, keys := s.At(now).Holds(1); keys != 3 || len(holds) != 2 || holds[0] != (HoldState{Until: (now + second).Time(), Why: "pushback"}) {
 		t.Errorf("with the api's: %+v of %d", holds, keys)
 	}
 	s.breaker.until, s.breaker.why = now+2*second, "timeouts"
-	if holds, _ := s.Holds(1, now); !holds[0].Fault || holds[0].Why != "its calls keep failing: timeouts" {
+	if holds, _ := s.At(now).Holds(1); !holds[0].Fault || holds[0].Why != "its calls keep failing: timeouts" {
 		t.Errorf("with the breaker open: %+v", holds)
 	}
-	if holds, keys := s.Holds(9, now+8*second); keys != 1 || len(holds) != 2 || !holds[0].Fault {
+	if holds, keys := s.At(now + 8*second).Holds(9); keys != 1 || len(holds) != 2 || !holds[0].Fault {
 		t.Errorf("later: %+v of %d", holds, keys)
 	}
 }

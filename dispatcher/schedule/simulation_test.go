@@ -143,7 +143,7 @@ func (m *simulation) settle(uses []bucket.Use) {
 
 // tell tells the store the ends of grants.
 func (m *simulation) tell(uses []bucket.Use) {
-	if m.s.Clock == OwnClock {
+	if m.s.store.clock == OwnClock {
 		m.settle(uses)
 		return
 	}

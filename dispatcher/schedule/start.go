@@ -23,7 +23,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		if j.Phase != granted || j.At > now {
 			continue
 		}
-		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.mayCall(j) || s.outdated(j) {
+		if s.drain || s.barred || j.cancelled || now > s.latest(j) || s.heldUntil(q) > now || !s.breaker.mayCall(j) || s.outdated(j) {
 			s.giveBack(q, j, fx)
 			return
 		}
@@ -35,7 +35,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 		j.Phase = calling
 		s.staged--
 		s.calls++
-		s.countUse(j.Costs, now)
+		s.uses.count(s.rules.Shared, j.Costs, now)
 		fx.Start = append(fx.Start, j)
 		if j.Unsent = s.rules.Interval(q.Limits.Rate).Duration() >= steadyFrom; j.Unsent {
 			return
@@ -46,7 +46,7 @@ func (s *Schedule) startDue(q *KeyQueue, now bucket.Micros, fx *Effects) {
 // latest is the time until which a granted call may start. What the way to the store was thought to take at best when the
 // slot was reckoned may have turned out to be less: then the slot is later than it should be by the difference.
 func (s *Schedule) latest(j *Job) bucket.Micros {
-	return j.last - max(0, j.base-s.offset.base)
+	return j.last - max(0, j.base-s.store.offset.base)
 }
 
 // steadyFrom is from which interval on a call waits until the one before it has left: a machine that is busy for some
@@ -79,7 +79,7 @@ func (s *Schedule) giveBack(q *KeyQueue, first *Job, fx *Effects) {
 }
 
 func (s *Schedule) expire(j *Job, fx *Effects) {
-	s.noProbe(j)
+	s.breaker.letGo(j)
 	j.Phase = settling
 	s.staged--
 	fx.Expire = append(fx.Expire, j)

@@ -39,31 +39,34 @@ func (u *rateUse) at(r *bucket.Rate, now bucket.Micros) (place int) {
 	return int(part % usedSlots)
 }
 
-// countUse counts a call that starts.
-func (s *Schedule) countUse(costs []int64, now bucket.Micros) {
-	for i := range min(len(s.uses), len(costs)) {
-		if r := s.rules.Shared[i].Rate; r != nil {
-			s.uses[i].units[s.uses[i].at(r, now)] += costs[i]
+// usage is what calls use of the shared limits, as they stand in the rules.
+type usage []rateUse
+
+// count counts a call that starts.
+func (u usage) count(shared []bucket.Limit, costs []int64, now bucket.Micros) {
+	for i := range min(len(u), len(costs)) {
+		if r := shared[i].Rate; r != nil {
+			u[i].units[u[i].at(r, now)] += costs[i]
 		}
 	}
 }
 
 // Uses tells how much of the shared rates and calls in flight is used here.
-func (s *Schedule) Uses(now bucket.Micros) []LimitUse {
+func (v View) Uses() []LimitUse {
 	var uses []LimitUse
-	for i := range s.rules.Shared {
-		l := &s.rules.Shared[i]
+	for i := range v.s.rules.Shared {
+		l := &v.s.rules.Shared[i]
 		u := LimitUse{Limit: l.Name}
 		switch l.Kind() {
 		case bucket.KindRate:
 			u.Per = usedPer(l.Rate)
-			u.Count = int64(float64(s.rules.Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
-			s.uses[i].at(l.Rate, now)
-			for _, units := range s.uses[i].units {
+			u.Count = int64(float64(v.s.rules.Lowered(l.Rate.Count)) * float64(u.Per) / float64(l.Rate.Per))
+			v.s.uses[i].at(l.Rate, v.now)
+			for _, units := range v.s.uses[i].units {
 				u.Used += units
 			}
 		case bucket.KindInFlight:
-			u.Used, u.Count = int64(s.calls), s.rules.Lowered(l.InFlight)
+			u.Used, u.Count = int64(v.s.calls), v.s.rules.Lowered(l.InFlight)
 		case bucket.KindQuota, bucket.KindBudget:
 			continue // the store counts them: see bucket.Level
 		}

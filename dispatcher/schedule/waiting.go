@@ -37,10 +37,10 @@ type Waiting struct {
 }
 
 // waits says what a queue waits for at now: the first of what would keep its next job from being called.
-func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
+func (v View) waits(q *KeyQueue) Waiting {
 	running := q.count(calling, settling)
 	switch {
-	case s.drain:
+	case v.s.drain:
 		return Waiting{For: WaitStop}
 	case q.Partition.Stalled:
 		return Waiting{For: WaitClearing}
@@ -48,39 +48,39 @@ func (s *Schedule) waits(q *KeyQueue, now bucket.Micros) Waiting {
 		return Waiting{For: WaitReading}
 	case q.Depth() == running:
 		return Waiting{For: WaitNothing}
-	case s.paused.api != nil, q.paused:
-		return s.paused.of(q.Key).waiting()
+	case v.s.paused.api != nil, q.paused:
+		return v.s.paused.of(q.Key).waiting()
 	case q.early != nil && q.Depth()-q.early.size == running:
 		return waitUntil(WaitNotBefore, q.early.next(), "")
-	case !s.breaker.closed() && s.probe != nil && s.breaker.halfOpen(now):
-		return Waiting{For: WaitAPIHeld, Why: s.breaker.trying()}
-	case s.breaker.until > max(now, q.held, s.held):
-		return waitUntil(WaitAPIHeld, s.breaker.until, s.breaker.reason())
-	case s.held > now && s.held >= q.held:
-		return waitUntil(WaitAPIHeld, s.held, s.why)
-	case q.held > now:
+	case !v.s.breaker.closed() && v.s.breaker.probe != nil && v.s.breaker.halfOpen(v.now):
+		return Waiting{For: WaitAPIHeld, Why: v.s.breaker.trying()}
+	case v.s.breaker.until > max(v.now, q.held, v.s.held):
+		return waitUntil(WaitAPIHeld, v.s.breaker.until, v.s.breaker.reason())
+	case v.s.held > v.now && v.s.held >= q.held:
+		return waitUntil(WaitAPIHeld, v.s.held, v.s.why)
+	case q.held > v.now:
 		return waitUntil(WaitHeld, q.held, q.why)
-	case q.crowded() > now:
+	case q.crowded() > v.now:
 		return waitUntil(WaitInFlight, q.crowded(), "calls of the replica that had its partition before may still run")
 	case q.count(granted) > 0:
-		return waitUntil(WaitRate, s.nextStart(q), "")
+		return waitUntil(WaitRate, v.s.nextStart(q), "")
 	case int64(q.count(calling)) >= q.Limits.InFlight:
 		return Waiting{For: WaitInFlight}
 	}
-	if at := max(q.earliest(), s.governor.earliest()); at > now {
+	if at := max(q.earliest(), v.s.governor.earliest()); at > v.now {
 		return waitUntil(WaitSlowed, at, "")
 	}
-	slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1)
+	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
 	switch {
-	case q.queued, q.blocked && s.full():
+	case q.queued, q.blocked && v.s.full():
 		return Waiting{For: WaitRoom}
-	case q.blocked && s.by == storeDown:
+	case q.blocked && v.s.by == storeDown:
 		return Waiting{For: WaitLimiter}
-	case q.blocked && s.byInFlight():
-		return Waiting{For: WaitLimit, Limit: s.by}
-	case q.blocked && s.by != "" && s.until >= slot:
-		w := waitUntil(WaitLimit, s.until, "")
-		w.Limit = s.by
+	case q.blocked && v.s.byInFlight():
+		return Waiting{For: WaitLimit, Limit: v.s.by}
+	case q.blocked && v.s.by != "" && v.s.until >= slot:
+		w := waitUntil(WaitLimit, v.s.until, "")
+		w.Limit = v.s.by
 		return w
 	}
 	if j := q.nextRetry(); j != nil && j.NotBefore > slot {

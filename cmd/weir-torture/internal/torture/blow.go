@@ -42,7 +42,7 @@ func (f *fleet) torment(ctx, faults context.Context, strikes []strike) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := f.restore(ctx); err != nil {
+	if err := (operator{f.stage}).restore(ctx); err != nil {
 		return err
 	}
 	return f.beCalm(ctx)
@@ -111,7 +111,7 @@ func (f *fleet) strike(ctx context.Context, s strike) error {
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
 	case changeConfig:
 		c := f.plan.changes[s.target]
-		done.Target, err = c.setting, f.change(ctx, c)
+		done.Target, err = c.setting, operator{f.stage}.change(ctx, c)
 	default:
 		done.Target, err = f.strikeReplica(ctx, s)
 	}
@@ -140,7 +140,7 @@ func (f *fleet) strike(ctx context.Context, s strike) error {
 
 // awaitCalls waits until every key is called after a moment; false when that takes too long.
 func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
-	keys := f.keys()
+	keys := f.o.keys()
 	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
 		if err := f.ledger.read(); err != nil {
 			return false, err

@@ -83,8 +83,11 @@ func newChanges(r *rand.Rand, o *Options) []change {
 	return all
 }
 
+// operator is who changes the configuration of a stage's weir while it runs.
+type operator struct{ *stage }
+
 // reconfigure makes the plan's changes one after another.
-func (s *stage) reconfigure(ctx, faults context.Context) error {
+func (s operator) reconfigure(ctx, faults context.Context) error {
 	for n, c := range s.plan.changes {
 		if !stream.Sleep(faults, c.pause) {
 			return nil
@@ -101,7 +104,7 @@ func (s *stage) reconfigure(ctx, faults context.Context) error {
 }
 
 // change makes one change, and returns when it is in force.
-func (s *stage) change(ctx context.Context, c change) error {
+func (s operator) change(ctx context.Context, c change) error {
 	s.turn.Lock() // kills while nothing is queued want to be alone
 	defer s.turn.Unlock()
 	if err := s.putInForce(ctx, c); err != nil || ctx.Err() != nil {
@@ -119,14 +122,14 @@ func (s *stage) change(ctx context.Context, c change) error {
 }
 
 // restore puts the first terms in force again, so that what is queued is called soon.
-func (s *stage) restore(ctx context.Context) error {
+func (s operator) restore(ctx context.Context) error {
 	if len(s.timeline) < 2 {
 		return nil
 	}
 	return s.putInForce(ctx, change{setting: "all", terms: firstTerms(s.o), way: byApply})
 }
 
-func (s *stage) putInForce(ctx context.Context, c change) error {
+func (s operator) putInForce(ctx context.Context, c change) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, changesWithin, fmt.Errorf("%s was not in force within %v", c.way, changesWithin))
 	defer cancel()
 	s.mu.Lock()
@@ -154,7 +157,7 @@ func (s *stage) putInForce(ctx context.Context, c change) error {
 }
 
 // apply runs `weir config apply` until it succeeds: weir and the server may be away.
-func (s *stage) apply(ctx context.Context, text string) error {
+func (s operator) apply(ctx context.Context, text string) error {
 	for {
 		p, err := s.startApply(text)
 		if err != nil {
@@ -172,7 +175,7 @@ func (s *stage) apply(ctx context.Context, text string) error {
 	}
 }
 
-func (s *stage) startApply(text string) (*process, error) {
+func (s operator) startApply(text string) (*process, error) {
 	const file = "applied.yaml"
 	if err := os.WriteFile(filepath.Join(s.o.Dir, file), []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write %s: %w", file, err)
@@ -182,7 +185,7 @@ func (s *stage) startApply(text string) (*process, error) {
 }
 
 // applyAndKill kills weir while a configuration is applied, or just after.
-func (s *stage) applyAndKill(ctx context.Context, text string, c change) error {
+func (s operator) applyAndKill(ctx context.Context, text string, c change) error {
 	p, err := s.startApply(text)
 	if err != nil {
 		return err
@@ -199,7 +202,7 @@ func (s *stage) applyAndKill(ctx context.Context, text string, c change) error {
 }
 
 // changeFile has weir's own file say something else, and weir start with it or read it again.
-func (s *stage) changeFile(ctx context.Context, text string, w way) error {
+func (s operator) changeFile(ctx context.Context, text string, w way) error {
 	written := time.Now()
 	if err := os.WriteFile(filepath.Join(s.o.Dir, configFile), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write weir.yaml: %w", err)
@@ -232,7 +235,7 @@ func (s *stage) changeFile(ctx context.Context, text string, w way) error {
 
 // awaitStored waits until weir has stored its file. A weir that is not there, or does not know the signal yet, does so when it starts:
 // config apply must not be first, or the next start would take the file for a new one.
-func (s *stage) awaitStored(ctx context.Context, text string) error {
+func (s operator) awaitStored(ctx context.Context, text string) error {
 	nc, js, err := s.connected()
 	if err != nil {
 		return err

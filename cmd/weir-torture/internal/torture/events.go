@@ -12,8 +12,11 @@ import (
 	"weir/bucket/stream"
 )
 
+// mishaps are what happens to a stage besides kills of weir: to its server, its network, its disk and its credentials.
+type mishaps struct{ *stage }
+
 // happen does the plan's events, each when its part of the lives is over.
-func (s *stage) happen(ctx, faults context.Context) error {
+func (s mishaps) happen(ctx, faults context.Context) error {
 	for _, e := range s.plan.events {
 		if !s.awaitLives(ctx, e.after) || !stream.Sleep(faults, e.pause) {
 			return nil // no more: the time is over, or the lives have failed
@@ -26,7 +29,7 @@ func (s *stage) happen(ctx, faults context.Context) error {
 }
 
 // awaitLives waits until so much of the lives is over.
-func (s *stage) awaitLives(ctx context.Context, part float64) bool {
+func (s mishaps) awaitLives(ctx context.Context, part float64) bool {
 	for float64(s.over.Load()) < part*float64(len(s.plan.lives)) {
 		if !stream.Sleep(ctx, 20*time.Millisecond) {
 			return false
@@ -35,7 +38,7 @@ func (s *stage) awaitLives(ctx context.Context, part float64) bool {
 	return true
 }
 
-func (s *stage) do(ctx context.Context, e event) error {
+func (s mishaps) do(ctx context.Context, e event) error {
 	s.mu.Lock()
 	worker, server := s.worker, s.server
 	s.mu.Unlock()
@@ -86,7 +89,7 @@ func (s *stage) replaceServer(ctx context.Context, server *process, after time.D
 }
 
 // fill takes the server's disk away for a while. JetStream writes nothing more after that until it is started again.
-func (s *stage) fill(ctx context.Context, server *process, last time.Duration) error {
+func (s mishaps) fill(ctx context.Context, server *process, last time.Duration) error {
 	s.awaitWorker(ctx) // else nobody writes
 	if err := s.disk.fill(); err != nil {
 		return err
@@ -139,7 +142,7 @@ func lastLine(text string) string {
 func (s *stage) revoked() string { return filepath.Join(s.o.Dir, "revoked") }
 
 // revoke takes weir's credentials away for a while.
-func (s *stage) revoke(ctx context.Context, last time.Duration) error {
+func (s mishaps) revoke(ctx context.Context, last time.Duration) error {
 	if err := os.WriteFile(s.revoked(), nil, 0o600); err != nil {
 		return fmt.Errorf("revoke credentials: %w", err)
 	}

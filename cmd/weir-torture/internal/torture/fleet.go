@@ -160,7 +160,7 @@ func (f *fleet) closeLinks() error {
 
 // testify adds what only a fleet has to the evidence.
 func (f *fleet) testify(e *Evidence) {
-	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.keys()
+	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.o.keys()
 	for _, s := range f.strikes {
 		if s.Kind == cutAPI {
 			e.Spoilt = append(e.Spoilt, span{s.At, s.Ended})

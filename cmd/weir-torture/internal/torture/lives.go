@@ -33,8 +33,8 @@ func (s *stage) torment(ctx, faults context.Context) error {
 	eventful, stop := context.WithCancel(ctx)
 	defer stop()
 	events := make(chan error, 2)
-	go func() { events <- s.happen(eventful, faults) }()
-	go func() { events <- s.reconfigure(eventful, faults) }()
+	go func() { events <- mishaps{s}.happen(eventful, faults) }()
+	go func() { events <- operator{s}.reconfigure(eventful, faults) }()
 	if err := s.live(ctx, faults); err != nil {
 		stop()
 		return errors.Join(err, <-events, <-events)
@@ -42,7 +42,7 @@ func (s *stage) torment(ctx, faults context.Context) error {
 	if err := errors.Join(<-events, <-events); err != nil {
 		return err
 	}
-	return s.restore(ctx)
+	return operator{s}.restore(ctx)
 }
 
 // live lets weir live and die as often as the plan says, and then starts it for good.

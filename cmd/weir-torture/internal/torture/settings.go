@@ -13,17 +13,17 @@ import (
 
 // script is what the api answers: now and then that it is too much. In runs that change the configuration it fails, too, and takes
 // its time, so that calls are under way, and jobs wait for another one, under terms that are no more.
-func (s *stage) script() string {
+func (o *Options) script() string {
 	steps := `{"every":50,"count":"all","do":"status=429; retry-after=1"}`
-	if s.o.ConfigChanges > 0 {
+	if o.ConfigChanges > 0 {
 		steps += `,{"every":41,"count":"all","do":"status=502"},{"every":7,"count":"all","do":"delay=700ms"}`
 	}
 	return "[" + steps + "]"
 }
 
 // latency of a call. In a fleet it is such that calls come close to how many may run at once.
-func (s *stage) latency() string {
-	if s.o.isFleet() {
+func (o *Options) latency() string {
+	if o.isFleet() {
 		return "60ms"
 	}
 	return "30ms"
@@ -44,25 +44,25 @@ func (s *stage) configure(url string) error {
 }
 
 // loads are the steady keys, one that gets more than it holds, and one that is called rarely.
-func (s *stage) loads() []load {
-	every := time.Duration(s.o.Keys) * time.Second / time.Duration(s.o.Jobs)
+func (o *Options) loads() []load {
+	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
 	loads := []load{
 		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
 		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
 	}
-	for _, key := range s.keys() {
+	for _, key := range o.keys() {
 		loads = append(loads, load{key: key, every: every, many: 1, first: 1})
 	}
 	return loads
 }
 
 // keys are the steady ones; in a fleet as many in each partition.
-func (s *stage) keys() []string {
+func (o *Options) keys() []string {
 	var keys []string
 	in := map[int]int{}
-	for n := 1; len(keys) < s.o.Keys; n++ {
+	for n := 1; len(keys) < o.Keys; n++ {
 		key := fmt.Sprintf("k%d", n)
-		if p := queue.PartitionOf(key, s.o.partitions()); !s.o.isFleet() || in[p] < s.o.Keys/s.o.partitions() {
+		if p := queue.PartitionOf(key, o.partitions()); !o.isFleet() || in[p] < o.Keys/o.partitions() {
 			in[p]++
 			keys = append(keys, key)
 		}

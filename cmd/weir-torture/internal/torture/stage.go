@@ -114,7 +114,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		faults, stop = context.WithTimeout(ctx, o.Duration)
 		defer stop()
 	}
-	producing, err := startProducers(ctx, s.urls, o.Dir, s.loads())
+	producing, err := startProducers(ctx, s.urls, o.Dir, s.o.loads())
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +193,8 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 
 func (s *stage) startAPI(ctx context.Context) (err error) {
 	args := []string{
-		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=" + s.latency(), "--price=10000",
-		"--script=" + s.script(), "--other-id-header=" + otherKeyHeader,
+		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=" + s.o.latency(), "--price=10000",
+		"--script=" + s.o.script(), "--other-id-header=" + otherKeyHeader,
 	}
 	if s.o.Idempotent || s.o.ConfigChanges > 0 {
 		args = append(args, "--repeats=awaited")
@@ -307,7 +307,7 @@ func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Eviden
 	e := &Evidence{
 		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
 		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(),
-		Keys: s.keys(), Notes: s.notes, Timeline: slices.Clone(s.timeline), Ways: s.ways, Memory: s.memory, KnowsMemory: knowsMemory(s.o.Binary),
+		Keys: s.o.keys(), Notes: s.notes, Timeline: slices.Clone(s.timeline), Ways: s.ways, Memory: s.memory, KnowsMemory: knowsMemory(s.o.Binary),
 		SetBacks: slices.Clone(s.setBacks), Damages: slices.Clone(s.damages), Heard: s.heard, Unnoticed: s.unnoticed,
 	}
 	if s.fleet != nil {

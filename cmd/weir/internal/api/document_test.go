@@ -73,7 +73,7 @@ func newDocument(t *testing.T) object {
 	t.Helper()
 	w := &writer{t: t, paths: object{}, schemas: object{}, names: map[reflect.Type]string{}, said: map[string]string{}, words: map[string][]string{}}
 	w.readSources("../../../..")
-	w.words["console.Role"] = []string{string(console.Anybody), string(console.Producer), string(console.Viewer), string(console.Operator)}
+	w.words["console.Role"] = []string{string(console.Anybody), string(console.Producer), string(console.Viewer), string(console.Operator), string(console.Local)}
 	w.schema(reflect.TypeOf(console.Problem{}))
 	for _, r := range table() {
 		w.operation(r.method, base+r.path, w.described(&r))

@@ -13,7 +13,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Options of a measurement. All are required but Dir.
+// Options of a measurement. All are required but Dir and Redis.
 type Options struct {
 	Rounds     int    // of each contender, in turns
 	Jobs       int    // of a round; for latency, samples of a round
@@ -22,6 +22,7 @@ type Options struct {
 	Seconds    int    // of a round, for pace
 	Durability string // always or interval: of weir's server
 	Server     string // Inside, Beside, or the URL of one
+	Redis      string // its URL: dispatch measures limits in it, too; empty: not
 	Dir        string // where the stores are made; empty: the system's directory for such
 	Attributes Attributes
 
@@ -57,6 +58,9 @@ func (o *Options) check() error {
 	}
 	if o.Durability != "always" && o.Durability != "interval" {
 		return cli.Usage(fmt.Errorf("--durability %q: it is always or interval", o.Durability))
+	}
+	if o.Redis != "" && o.Server != Inside {
+		return cli.Usage(errors.New("--redis goes with a server inside: two weirs on one server would be replicas of each other"))
 	}
 	return nil
 }

@@ -43,13 +43,24 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 	if err != nil {
 		return err
 	}
-	if r.Contenders, err = s.contest(ctx, "jobs/s", append(contestants, bare...)); err != nil {
+	contestants = append(contestants, bare...)
+	if s.o.Redis != "" {
+		limited, err := s.shared(ctx)
+		if err != nil {
+			return err
+		}
+		contestants = append(contestants, limited...)
+	}
+	if r.Contenders, err = s.contest(ctx, "jobs/s", contestants); err != nil {
 		return err
 	}
-	for _, c := range r.Contenders[2:] {
+	for _, c := range r.Contenders[2 : 2+len(bare)] {
 		r.Ratios = append(r.Ratios, ratio(r.Contenders[0], c))
 	}
 	r.Ratios = append(r.Ratios, ratio(r.Contenders[1], r.Contenders[0]))
+	if limited := r.Contenders[2+len(bare):]; len(limited) == 2 {
+		r.Ratios = append(r.Ratios, ratio(limited[1], limited[0]))
+	}
 	return nil
 }
 

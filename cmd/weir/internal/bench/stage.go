@@ -24,7 +24,8 @@ type stage struct {
 	weir *serving.Worker
 	nc   *nats.Conn // to the server that weir uses
 	js   jetstream.JetStream
-	pids []int // of the processes that store for weir, and weir's own; the first is weir's
+	env  []string // of weir, besides what serve sets
+	pids []int    // of the processes that store for weir, and weir's own; the first is weir's
 
 	fail     context.CancelCauseFunc
 	cleanups []func() error
@@ -91,6 +92,7 @@ func (s *stage) serve(ctx context.Context, apis string) error {
 		Dir: s.dir, HTTP: "127.0.0.1:0", Fail: s.fail, Attributes: s.o.Attributes,
 		Env: []string{"WEIR_CONFIG=" + file, "WEIR_DATA_DIR=" + filepath.Join(s.dir, "data"), "WEIR_INSTANCE=bench", "WEIR_DURABILITY=" + s.o.Durability},
 	}
+	w.Env = append(w.Env, s.env...)
 	if elsewhere == "" {
 		w.NATS = "127.0.0.1:0"
 		w.Env = append(w.Env, "WEIR_NATS_AUTH=open") // the reference makes a stream beside weir's

@@ -3,7 +3,9 @@ package console
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +23,7 @@ const (
 	Producer      = Role(config.RoleProducer)
 	Viewer        = Role(config.RoleViewer)
 	Operator      = Role(config.RoleOperator)
+	Local    Role = "local" // another user of this machine, who bears no token: a producer and a viewer
 )
 
 // covers reports whether who has the role r may do what needs another.
@@ -29,8 +32,12 @@ func (r Role) covers(needed Role) bool {
 	case Anybody:
 		return true
 	case Known:
-		return r == Producer || r == Viewer || r == Operator
-	case Producer, Viewer, Operator:
+		return r == Producer || r == Viewer || r == Local || r == Operator
+	case Producer, Viewer:
+		if r == Local {
+			return true
+		}
+	case Operator, Local:
 	}
 	return r == needed || r == Operator
 }
@@ -65,12 +72,14 @@ const rereadTokens = time.Second
 // Access says who makes a request and what he may do. It is safe for concurrent use.
 //
 // The tokens are that of the environment and those of the configuration in force. Where there is none of either, and only this machine
-// can connect, everybody is an operator, as on the server inside. A token is shown with each request (Authorization: Bearer …), or once
-// to begin a session, whose cookie browsers send.
+// can connect, whom weir runs as and root are operators, and its other users are what they are on the server inside. A token is shown with
+// each request (Authorization: Bearer …), or once to begin a session, whose cookie browsers send.
 type Access struct {
 	own      digest // of the environment's token
 	hasOwn   bool
-	loopback bool                // only this machine can connect, and need not say who it is
+	loopback bool                // only this machine can connect
+	auth     config.NATSAuth     // whom a loopback address lets in that bears no token
+	self     int                 // whom weir runs as
 	named    func() *config.HTTP // in force; its answer may be nil
 	sessions sessions
 	failures failures
@@ -88,8 +97,8 @@ type knownToken struct {
 	digest digest
 }
 
-func newAccess(token string, loopback bool, named func() *config.HTTP) *Access {
-	return &Access{own: digestOf(token), hasOwn: token != "", loopback: loopback, named: named}
+func newAccess(token string, loopback bool, auth config.NATSAuth, named func() *config.HTTP) *Access {
+	return &Access{own: digestOf(token), hasOwn: token != "", loopback: loopback, auth: auth, self: os.Geteuid(), named: named}
 }
 
 // Who is who makes a request.
@@ -97,7 +106,7 @@ func (a *Access) Who(r *http.Request) Actor { return a.who(r, time.Now()) }
 
 func (a *Access) who(r *http.Request, now time.Time) Actor {
 	if a.open() {
-		return Actor{Role: Operator}
+		return Actor{Role: a.byUser(r)}
 	}
 	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); scheme != "" {
 		if !strings.EqualFold(scheme, "Bearer") {
@@ -113,10 +122,33 @@ func (a *Access) who(r *http.Request, now time.Time) Actor {
 	return Actor{Role: Anybody}
 }
 
-// open reports whether nobody is asked who he is.
+// open reports whether nobody is asked for a token.
 func (a *Access) open() bool {
 	h := a.configured()
-	return a.loopback && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
+	return a.loopback && a.auth != config.AuthRequired && !a.hasOwn && (h == nil || len(h.Tokens) == 0)
+}
+
+// byUser is what a request may do that comes from this machine and need not bear a token. Where nothing tells which user it comes from, as
+// by way of a proxy in another container, it is not weir's own.
+func (a *Access) byUser(r *http.Request) Role {
+	if a.auth == config.AuthOpen || !tellsUsers {
+		return Operator
+	}
+	uid, known := callerOf(r.Context()).user()
+	if known && (uid == 0 || uid == a.self && uid != overflowUID) {
+		return Operator
+	}
+	return Local
+}
+
+// notOperator says to another user of this machine why he may not do something, and how he may.
+func notOperator(r *http.Request) *Problem {
+	who := "weir cannot tell which user of this machine asks, who"
+	if uid, known := callerOf(r.Context()).user(); known {
+		who = fmt.Sprintf("user %d of this machine", uid)
+	}
+	return NewProblem(http.StatusForbidden, "%s may look and hand in jobs without a token, and this needs the role %s: ask as root or as whom weir runs as "+
+		"(sudo -u USER …), or have a token configured and bear it (WEIR_HTTP_TOKEN, or http.tokens in the configuration)", who, Operator)
 }
 
 func (a *Access) configured() *config.HTTP {
@@ -166,6 +198,8 @@ func (a *Access) May(r *http.Request, needed Role) (Actor, *Problem) {
 	switch {
 	case who.Role.covers(needed):
 		return who, nil
+	case who.Role == Local:
+		return who, notOperator(r)
 	case who.Role != Anybody:
 		return who, NewProblem(http.StatusForbidden, "%s has the role %s; this needs %s", who.Name, who.Role, needed)
 	case a.failed(r):

@@ -27,11 +27,6 @@ type failures struct {
 // take notes a try, and reports whether it is one of those that are allowed.
 func (f *failures) take(from netip.Prefix, now time.Time) bool { return f.limiter(from).AllowN(now, 1) }
 
-// exhausted reports whether the next try would be too many.
-func (f *failures) exhausted(from netip.Prefix, now time.Time) bool {
-	return f.limiter(from).TokensAt(now) < 1
-}
-
 func (f *failures) limiter(from netip.Prefix) *rate.Limiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()

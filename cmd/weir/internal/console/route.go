@@ -31,6 +31,7 @@ const (
 	maxHeaders = 64 << 10
 	busyAgain  = time.Second // after which a request is to come again that found too many
 	writeGrace = 2 * time.Second
+	unreadTime = time.Second // for the rest of a body that nobody reads
 )
 
 // handler is the route behind everything that a request must pass.
@@ -42,12 +43,14 @@ func (s *Server) handler(r Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if !r.Open {
 			if p := s.origins.refuse(q, r.Page); p != nil {
+				unread(w, q)
 				p.Write(w)
 				return
 			}
 		}
 		who, p := s.access.May(q, r.Role)
 		if p != nil {
+			unread(w, q)
 			p.Write(w)
 			return
 		}
@@ -65,6 +68,9 @@ func (s *Server) handler(r Route) http.Handler {
 		q.Body = http.MaxBytesReader(w, q.Body, r.MaxBody)
 		q, done := timed(w, q, r.Time)
 		defer done()
+		if r.MaxBody == 0 {
+			unread(w, q)
+		}
 		r.Serve(w, q, who)
 	})
 }
@@ -82,6 +88,7 @@ func (s *Server) routed() http.Handler {
 		if allow := no.header.Get("Allow"); allow != "" {
 			w.Header().Set("Allow", allow)
 		}
+		unread(w, r)
 		NewProblem(no.status, "there is no %s %s", r.Method, r.URL.Path).Write(w)
 	})
 }
@@ -117,6 +124,16 @@ func timed(w http.ResponseWriter, q *http.Request, t time.Duration) (*http.Reque
 	_ = connection.SetWriteDeadline(deadline.Add(writeGrace)) // who took all the time is told so
 	ctx, cancel := context.WithDeadline(q.Context(), deadline)
 	return q.WithContext(ctx), cancel
+}
+
+// unread has a body that nobody reads hold its connection no longer than unreadTime: net/http would wait for it as long as for one that
+// counts, and whoever has no token could have all connections wait.
+func unread(w http.ResponseWriter, q *http.Request) {
+	if q.ContentLength == 0 {
+		return
+	}
+	w.Header().Set("Connection", "close") // so the answer does not wait for the body
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTime))
 }
 
 // protect puts what every answer says to browsers before a handler.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -16,17 +17,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options of a Server. All but Token, Named and AsksAll are required.
+// Options of a Server. All but Token and Named are required.
 type Options struct {
 	Listen string // host:port
 	// Token is what a request may bear to do everything (Authorization: Bearer …). Empty: there is none.
 	Token string
 	// Named is the configuration in force of the HTTP side. It may answer nil; it is asked for each request.
 	Named func() *config.HTTP
-	// AsksAll has whoever shows no token refused everything but the probes, on a loopback address too.
-	AsksAll  bool
-	Gatherer prometheus.Gatherer
-	Version  string
+	// Auth is whom a loopback address lets in while there is no token: with AuthOperators whom weir runs as and root for operators, and
+	// other users of the machine to look and to hand jobs in; with AuthOpen all of them for operators; with AuthRequired nobody but probes.
+	Auth config.NATSAuth
+	// Connections is how many may be open at a time; at one more, the one ends that has waited longest for its next request.
+	Connections int
+	// HeaderBytes bounds what all requests' headers hold at a time beyond 4 KiB each. Connections that ask for more are closed.
+	HeaderBytes int64
+	Log         *slog.Logger // of what net/http tells
+	Gatherer    prometheus.Gatherer
+	Version     string
 	// Ready reports whether a job could be taken and dispatched now.
 	Ready func(context.Context) error
 }
@@ -66,8 +73,9 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WEIR_HTTP_LISTEN %s: %w", o.Listen, err)
 	}
-	access := newAccess(o.Token, config.IsLoopback(o.Listen) && !o.AsksAll, o.Named)
-	s := &Server{opts: o, listener: listener, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
+	access := newAccess(o.Token, config.IsLoopback(o.Listen), o.Auth, o.Named)
+	bounded := &connections{Listener: listener, most: o.Connections, headers: o.HeaderBytes}
+	s := &Server{opts: o, listener: bounded, served: make(chan error, 1), access: access, origins: newOrigins(access), mux: http.NewServeMux()}
 	s.close = sync.OnceValue(s.closeNow)
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 	s.Add(
@@ -79,7 +87,8 @@ func Listen(o Options) (*Server, error) {
 	s.Add(SessionRoutes(access)...)
 	s.http = &http.Server{
 		Handler: protect(s.routed()), ReadHeaderTimeout: headerTime, ReadTimeout: usualTime, WriteTimeout: usualTime + writeGrace,
-		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders,
+		IdleTimeout: time.Minute, MaxHeaderBytes: maxHeaders, ConnContext: withCaller, ConnState: bounded.state,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelWarn),
 	}
 	return s, nil
 }

@@ -105,17 +105,16 @@ func (a *Access) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := time.Now()
-	if a.failures.exhausted(remote(r), now) {
-		tooManyFailures().Write(w)
-		return
-	}
 	token := digestOf(strings.TrimSpace(given.Token))
-	who := Actor{Role: Operator}
+	who := Actor{Role: a.byUser(r)}
 	if !a.open() {
 		who = a.bearer(token, now)
 	}
-	if who.Role == Anybody {
-		a.failures.take(remote(r), now)
+	if who.Role == Anybody { // compared first, as a bearer's is: somebody else's wrong tokens keep nobody out
+		if !a.failures.take(remote(r), now) {
+			tooManyFailures().Write(w)
+			return
+		}
 		NewProblem(http.StatusUnauthorized, "nobody has this token").Write(w)
 		return
 	}

@@ -25,6 +25,9 @@ var errNobody = errors.New("no dispatching weir answers")
 // errSilent says that one is connected, and says nothing: it may call all the same.
 var errSilent = errors.New("a dispatching weir did not answer")
 
+// errUnreadable says that a replica's answer is none that this version knows.
+var errUnreadable = errors.New("a dispatcher's answer cannot be read: is it another version?")
+
 // ask puts a question to every replica and gives each answer, or the error in its place, to take, until take is
 // satisfied or no more come. It fails with errNobody when nobody is there to answer, and with errSilent when nobody has.
 func ask(c *connect.Connection, subject string, limit int, take func(data []byte, err *operatorError) (enough bool)) error {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,13 +19,6 @@ type Cancellation struct {
 	Why string `json:"why,omitempty"`
 	// Look only says what would be cancelled.
 	Look bool `json:"look,omitempty"`
-}
-
-// cancelReply is one replica's answer.
-type cancelReply struct {
-	dispatcher.APIState
-	Jobs []dispatcher.CancelAnswer `json:"found"`
-	Err  string                    `json:"error,omitempty"`
 }
 
 // Cancel ends a job that waits, and blocks until the owner of its key has. It looks first: an id that stands under several keys is nobody's in particular.
@@ -55,32 +47,11 @@ func Cancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.Can
 	return askCancel(c, api, q)
 }
 
-// askCancel asks every replica, until the owners of all partitions have answered.
-func askCancel(c *connect.Connection, api string, q Cancellation) (found []dispatcher.CancelAnswer, err error) {
-	owned, all, failed := 0, 1, error(nil)
-	err = askFor(c, cancelSubject+api, marshal(q), cancelWaits, func(data []byte, wrong *operatorError) bool {
-		var a cancelReply
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			return false
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
-			return false
-		case a.Err != "":
-			failed = errors.New(a.Err)
-		}
-		found = append(found, a.Jobs...)
-		owned, all = owned+a.Owned, a.Partitions
-		return owned >= all
-	})
-	if err == nil {
-		err = failed
-	}
-	if err == nil && owned < all && len(found) == 0 {
-		err = cli.Unreachable(fmt.Errorf("nobody answered for %d of the %d partitions of %s: try again in some seconds", all-owned, all, api))
+// askCancel asks the owners. Where nobody answered for some partitions, the job may be in those.
+func askCancel(c *connect.Connection, api string, q Cancellation) ([]dispatcher.CancelAnswer, error) {
+	found, missing, err := askJobs[dispatcher.CancelAnswer](c, cancelSubject, api, q, cancelWaits)
+	if err == nil && missing != nil && len(found) == 0 {
+		err = cli.Unreachable(fmt.Errorf("%w: try again in some seconds", missing))
 	}
 	return found, err
 }

@@ -63,7 +63,7 @@ func History(c *connect.Connection, api string, key *string) ([]history.Part, er
 			failed = wrong
 			return false
 		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			failed = errUnreadable
 			return false
 		}
 		sum, owned = history.Add(sum, a.Parts), owned+a.Owned

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -71,7 +70,7 @@ func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) 
 			failed = wrong
 			return false
 		case json.Unmarshal(data, &a) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			failed = errUnreadable
 			return false
 		}
 		g.Buckets = append(g.Buckets, a.Deepest...)
@@ -108,7 +107,7 @@ func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) 
 		case wrong == nil:
 			detail = &KeyShown{}
 			if json.Unmarshal(data, detail) != nil {
-				detail, failed = nil, errors.New("a dispatcher's answer cannot be read: is it another version?")
+				detail, failed = nil, errUnreadable
 			}
 			return detail != nil
 		case wrong.code == codeNoAPI:

@@ -53,7 +53,7 @@ func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconc
 	return out, err
 }
 
-// reconcile asks an api about a letter. It answers from a goroutine of its own: other questions must not wait for the api.
+// reconcile asks an api about a letter.
 func (o operator) reconcile(req micro.Request) {
 	api := strings.TrimPrefix(req.Subject(), reconcileSubject)
 	var q reconcileQuestion
@@ -61,22 +61,8 @@ func (o operator) reconcile(req micro.Request) {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
-	select {
-	case o.inquiring <- struct{}{}:
-	default:
-		respondError(req, errors.New("too many letters are being asked about at once: try again"))
-		return
-	}
-	o.searches.Go(func() {
-		defer func() { <-o.inquiring }()
-		ctx, cancel := context.WithTimeout(o.ctx, reconcileTimeout)
-		defer cancel()
-		out, err := o.Dispatcher.Reconcile(ctx, api, q.Seq)
-		if err != nil {
-			respondError(req, err)
-			return
-		}
-		_ = req.Respond(marshal(out)) // whoever asked has gone: nothing to do
+	o.aside(req, o.inquiring, "too many letters are being asked about at once: try again", reconcileTimeout, func(ctx context.Context) (any, error) {
+		return o.Dispatcher.Reconcile(ctx, api, q.Seq)
 	})
 }
 

@@ -56,12 +56,12 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*"), described(showSubject+"<api>.<key>", "viewer", KeyShown{})),
 		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*"), described(pausedSubject+"<api>.<key>", "viewer", pausedAnswer{})),
 		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*"), described(trySubject+"<api>", "operator", tryAnswer{})),
-		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*"), described(cancelSubject+"<api>", "operator", cancelReply{})),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*"), described(cancelSubject+"<api>", "operator", jobsReply[dispatcher.CancelAnswer]{})),
 		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*"), described(reconcileSubject+"<api>", "operator", dispatcher.Reconciled{})),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
 		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*"), described(historySubject+"<api>", "viewer", pastAnswer{})),
-		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*"), described(findSubject+"<api>", "viewer", findReply{})),
+		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*"), described(findSubject+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
 	)
 	if s.Redrives {
 		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject), described(redrivesSubject, "viewer", redrivesAnswer{})))
@@ -187,29 +187,22 @@ func (o operator) configuration(req micro.Request) {
 	_ = req.Respond(marshal(state)) // whoever asked has gone: nothing to do
 }
 
-// cancel looks for a job, or ends it. It answers from a goroutine of its own: a long queue takes a while to read, and
-// other questions must not wait for it.
-func (o operator) cancel(req micro.Request) {
-	api := strings.TrimPrefix(req.Subject(), cancelSubject)
-	var q Cancellation
-	if err := json.Unmarshal(req.Data(), &q); err != nil {
-		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+// aside answers from a goroutine of its own, where a slot for such answers is free: other questions must not wait for it.
+func (o operator) aside(req micro.Request, slots chan struct{}, busy string, within time.Duration, answer func(ctx context.Context) (any, error)) {
+	select {
+	case slots <- struct{}{}:
+	default:
+		respondError(req, errors.New(busy))
 		return
 	}
-	o.searchFor(req, func(ctx context.Context) {
-		state, err := o.Dispatcher.State(api)
+	o.searches.Go(func() {
+		defer func() { <-slots }()
+		ctx, cancel := context.WithTimeout(o.ctx, within)
+		defer cancel()
+		reply, err := answer(ctx)
 		if err != nil {
 			respondError(req, err)
 			return
-		}
-		reply, wanted := cancelReply{APIState: state}, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why}
-		if q.Look {
-			reply.Jobs, err = o.Dispatcher.Find(ctx, wanted)
-		} else {
-			reply.Jobs, err = o.Dispatcher.Cancel(ctx, wanted)
-		}
-		if err != nil {
-			reply.Err = err.Error()
 		}
 		_ = req.Respond(marshal(reply)) // whoever asked has gone: nothing to do
 	})

@@ -148,7 +148,7 @@ func Status(c *connect.Connection, limit int, complete Roster) ([]ReplicaStatus,
 		case wrong != nil:
 			failed = wrong
 		case json.Unmarshal(data, &s) != nil:
-			failed = errors.New("a dispatcher's answer cannot be read: is it another version?")
+			failed = errUnreadable
 		default:
 			all = append(all, s)
 		}

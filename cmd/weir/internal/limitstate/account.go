@@ -255,6 +255,10 @@ func (a *accounts) advanceTo(ctx context.Context, extent ledger.Extent) error {
 		return a.beginAnew(ctx, extent, "the ledger has lost records")
 	}
 	d := a.draft()
+	if d.nothingCounts() { // a limit that comes later is filled in from the ledger
+		d.note.Read = extent.Last
+		return a.adopt(ctx, d)
+	}
 	err := ledger.ReadCharges(ctx, a.js, a.api, d.note.Read, extent.Last, func(c *ledger.Record, seq uint64) {
 		d.calls++
 		d.count(d.note.Account, c)
@@ -287,6 +291,11 @@ func (a *accounts) draft() *draft {
 		d.former.Limits = slices.DeleteFunc(d.former.Limits, func(l bucket.LimitAccount) bool { return slices.Contains(unsure, l.Name) })
 	}
 	return d
+}
+
+// nothingCounts reports that there is no limit to add anything up for.
+func (d *draft) nothingCounts() bool {
+	return len(d.note.Account.Limits) == 0 && (d.former == nil || len(d.former.Limits) == 0)
 }
 
 // count counts a call in the limits that were in force when it was made.

@@ -129,7 +129,7 @@ func (r *rehearsal) payable(a *arrival) bool {
 
 // wait is how long weir's forecast has a job wait that came now.
 func (r *rehearsal) wait(key string, depth int) time.Duration {
-	at := r.s.ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.Unfinished() - depth}, r.s.KnownTAT(key), r.now)
+	at := r.s.At(r.now).ETA(schedule.Place{Key: key, Position: depth + 1, Others: r.s.Unfinished() - depth})
 	if at == 0 {
 		return 0
 	}

@@ -1,15 +1,12 @@
 package submission
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"weir/ingest"
@@ -28,6 +25,7 @@ const (
 	againAfter   = time.Second      // a job that could not be stored, or that nobody took
 	patience     = time.Minute      // without an answer that is of any use
 	lastAnswers  = 5 * time.Second  // for the answers that are under way when a run is ended
+	lastLine     = time.Second      // for the line that is being read then
 )
 
 // Options of a delivery. Conn, Lines, Told and Progress are required.
@@ -121,7 +119,7 @@ type delivery struct {
 }
 
 // Deliver hands in the jobs of a file and returns when every line has ended, or ctx ends; then it still waits a little for the
-// answers that are under way. It blocks.
+// answers that are under way, and for the line that is being read. It blocks. What of Lines does not come is still read for afterwards.
 func Deliver(ctx context.Context, o Options) (Tally, error) {
 	d := &delivery{
 		Options: o, tally: Tally{Ended: map[Verdict]int{}}, inbox: o.Conn.NewRespInbox(), answers: make(chan *nats.Msg, 4*window),
@@ -141,7 +139,10 @@ func Deliver(ctx context.Context, o Options) (Tally, error) {
 	}()
 	err = d.run(ctx, read)
 	stop()
-	<-ended
+	select {
+	case <-ended:
+	case <-time.After(lastLine): // a pipe in which nothing comes: only the end of the process ends that read
+	}
 	d.tally.Unsettle = d.flying
 	return d.tally, errors.Join(err, d.Journal.sync())
 }
@@ -362,150 +363,4 @@ func (d *delivery) send(now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// hear takes in one answer.
-func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
-	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
-	s := d.open[line]
-	if err != nil || s == nil {
-		return nil // a second answer to a job that was sent twice
-	}
-	flew := d.land(s)
-	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // nobody takes jobs: the server itself says so
-		if flew {
-			s.bucket.inFlight--
-			return d.again(s, now, fmt.Errorf("%w: nobody takes jobs", ErrSilent))
-		}
-		return nil
-	}
-	receipt, err := ingest.ParseAnswer(msg.Data)
-	var refusal *ingest.Refusal
-	switch {
-	case err == nil:
-		d.useful, d.trouble = true, time.Time{}
-		if !flew {
-			s.bucket.inFlight++ // taken counts it off
-		}
-		s.bucket.taken(receipt.Position, now)
-		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
-			return err
-		}
-		o := Outcome{Verdict: Taken, Answer: msg.Data}
-		if receipt.Duplicate {
-			o.Verdict = Known
-		}
-		return d.end(s, o)
-	case errors.As(err, &refusal):
-		return d.refused(s, refusal, msg.Data, flew, now)
-	}
-	return fmt.Errorf("line %d: %w", s.line, err) // a stream answers in weir's place
-}
-
-// land counts a job off those under way, and reports whether it was one.
-func (d *delivery) land(s *sending) bool {
-	if !s.flies {
-		return false
-	}
-	s.flies = false
-	d.flying--
-	d.bytes -= len(s.job.Body)
-	return true
-}
-
-// refused goes by what a refusal says.
-func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
-	if !flew {
-		return nil // of an earlier try; the job waits for its next
-	}
-	if r.Code == ingest.Unavailable {
-		s.bucket.inFlight--
-		return d.again(s, now, fmt.Errorf("weir refuses with 503: %s", r.Description))
-	}
-	d.useful, d.trouble = true, time.Time{}
-	if !s.unheard {
-		s.first = time.Time{}
-		if err := d.Journal.note(s.id, wordRefused, now); err != nil {
-			return err
-		}
-	}
-	if r.Code != ingest.Throttled {
-		s.bucket.inFlight--
-		return d.end(s, Outcome{Verdict: Refused, Answer: answer, Err: r})
-	}
-	late := !s.job.Deadline.IsZero() && now.Add(r.RetryAfter).After(s.job.Deadline)
-	if d.ReportFull || late {
-		s.bucket.inFlight--
-		return d.end(s, Outcome{Verdict: Full, Answer: answer, Err: r})
-	}
-	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
-	d.tally.Letters++
-	d.requeue(s, now)
-	return nil
-}
-
-// requeue has a job wait again, at its place among the others of its bucket.
-func (d *delivery) requeue(s *sending, now time.Time) {
-	b := s.bucket
-	at, _ := slices.BinarySearchFunc(b.waiting, s.line, func(other *sending, line int) int { return cmp.Compare(other.line, line) })
-	b.waiting = slices.Insert(b.waiting, at, s)
-	d.waiting++
-	d.held += len(s.job.Body)
-	d.schedule(b, now)
-}
-
-// again has a job sent again a little later, as long as that cannot make it two.
-func (d *delivery) again(s *sending, now time.Time, why error) error {
-	if d.trouble.IsZero() {
-		d.trouble = now
-	}
-	if errors.Is(why, ErrSilent) && !d.useful || now.Sub(d.trouble) > patience {
-		return why
-	}
-	d.notUntil = now.Add(againAfter)
-	d.requeue(s, now)
-	return nil
-}
-
-// look finds jobs that have no answer, and tells how far everything is.
-func (d *delivery) look(now time.Time) error {
-	ended := 0
-	for _, n := range d.tally.Ended {
-		ended += n
-	}
-	if err := errors.Join(d.Journal.write(), d.Progress(ended, d.waiting)); err != nil {
-		return err
-	}
-	if d.tally.Stopped {
-		return nil
-	}
-	for _, s := range d.open {
-		if !s.flies || now.Sub(s.sentAt) < answerAfter {
-			continue
-		}
-		d.land(s)
-		s.bucket.inFlight--
-		s.unheard = true
-		if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
-			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too long ago to send it again")}); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := d.again(s, now, fmt.Errorf("%w within %s", ErrSilent, answerAfter)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// end tells what became of a line.
-func (d *delivery) end(s *sending, o Outcome) error {
-	delete(d.open, s.line)
-	d.tally.Ended[o.Verdict]++
-	o.Line, o.API, o.Key, o.ID = s.line, s.api, s.key, s.job.ID
-	if s.bucket != nil {
-		d.schedule(s.bucket, time.Now())
-	}
-	return d.Told(o)
 }

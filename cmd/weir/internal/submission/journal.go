@@ -2,11 +2,13 @@ package submission
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -38,38 +40,52 @@ type Journal struct {
 	noted []byte // noted, and not written yet
 }
 
-// OpenJournal reads a journal and begins to write behind its end; forget empties it first. Close it.
+// OpenJournal reads a journal and begins to write behind its end; forget empties it first. A file that is none is left as it is, and is
+// an error. Close it.
 func OpenJournal(path string, forget bool) (*Journal, error) {
-	flags := os.O_RDWR | os.O_CREATE
-	if forget {
-		flags |= os.O_TRUNC
-	}
-	file, err := os.OpenFile(path, flags, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{file: file, last: map[[16]byte]entry{}}
-	if err := j.load(); err != nil {
+	if err := j.load(forget); err != nil {
 		return nil, errors.Join(fmt.Errorf("journal %s: %w", path, err), file.Close())
 	}
 	return j, nil
 }
 
-// load reads what is there. A last line without its end was being written when a run was killed: what it is about was not sent
-// yet, or is sent again under its id.
-func (j *Journal) load() error {
+var errNoJournal = errors.New("this is not a journal of `weir submit`: name another file")
+
+// cut is what a kill may leave of a journal's last line.
+var cut = regexp.MustCompile(`^[0-9]*( [a-z]*( [0-9a-f]*)?)?$`)
+
+// load reads what is there, or of a journal that is forgotten only that it is one. A last line without its end was being written when a
+// run was killed: what it is about was not sent yet, or is sent again under its id.
+func (j *Journal) load(forget bool) error {
+	if info, err := j.file.Stat(); err != nil {
+		return err
+	} else if !info.Mode().IsRegular() { // a device may have no end
+		return errNoJournal
+	}
 	in := bufio.NewReader(j.file)
 	var whole int64
 	for n := 1; ; n++ {
-		text, err := in.ReadString('\n')
-		if errors.Is(err, io.EOF) {
+		text, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) || errors.Is(err, io.EOF) && !cut.Match(text) {
+			return fmt.Errorf("line %d: %w", n, errNoJournal)
+		} else if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return err
 		}
 		whole += int64(len(text))
-		if err := j.read(strings.TrimSuffix(text, "\n")); err != nil {
+		if err := j.read(string(bytes.TrimSuffix(text, []byte("\n")))); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if forget {
+			clear(j.last)
+			whole = 0
+			break
 		}
 	}
 	if err := j.file.Truncate(whole); err != nil {
@@ -82,13 +98,13 @@ func (j *Journal) load() error {
 func (j *Journal) read(text string) error {
 	fields := strings.Fields(text)
 	if len(fields) != 3 {
-		return errors.New("this is not a journal of `weir submit`: name another file")
+		return errNoJournal
 	}
 	at, err := strconv.ParseInt(fields[0], 10, 64)
 	id, bad := hex.DecodeString(fields[2])
 	w := word(fields[1])
 	if err != nil || bad != nil || len(id) != 16 || w != wordSent && w != wordTaken && w != wordRefused {
-		return errors.New("this is not a journal of `weir submit`: name another file")
+		return errNoJournal
 	}
 	return j.set([16]byte(id), entry{w, time.UnixMilli(at)})
 }

@@ -101,14 +101,22 @@ func (l *Lines) Next() (Line, error) {
 
 var errTooLong = fmt.Errorf("the line has more than %d MiB", MaxLine>>20)
 
-// read reads one line, without its end. One that is too long is read to its end and dropped.
+// endless is from how many bytes on a line is taken for one that has no end: /dev/zero, or a file of something else.
+const endless = 64 * MaxLine
+
+var errEndless = fmt.Errorf("a line has more than %d MiB: this is no file of jobs, one JSON object a line", endless>>20)
+
+// read reads one line, without its end. One that is too long is read to its end and dropped, unless that does not come.
 func (l *Lines) read() ([]byte, error) {
 	var text []byte
-	long := false
+	long, size := false, 0
 	for {
 		part, prefix, err := l.in.ReadLine()
 		if err != nil {
 			return nil, err
+		}
+		if size += len(part); size > endless {
+			return nil, errEndless
 		}
 		if long = long || len(text)+len(part) > MaxLine; !long {
 			text = append(text, part...)

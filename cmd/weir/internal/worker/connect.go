@@ -58,7 +58,7 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		server, err := embedded.Start(ctx, embedded.Options{
 			Listen: s.NATSListen, Dir: s.DataDir, SyncAlways: s.Durability == config.DurabilityAlways, Flushes: true,
 			MaxPayload: connect.MaxPayload(file.configured()), MaxPending: softMemory(s.Memory) / 4, Log: w.log,
-			MaxClients: clients(s), Auth: serverAuth(s.NATSAuth),
+			MaxClients: w.clients(s), Auth: serverAuth(s.NATSAuth),
 		})
 		if errors.Is(err, embedded.ErrNotHere) {
 			return cli.Usage(err)
@@ -132,12 +132,30 @@ func (w *Worker) whyNotConnected() nats.ConnErrHandler {
 // socket has. 8,000 of them took 51 KiB each.
 const clientBytes = 52 << 10
 
-// clients is how many producers may be connected to the server inside: by default no more than a fourth of the memory has room for.
-func clients(s *config.Settings) int {
-	if s.NATSConnections > 0 {
-		return s.NATSConnections
+// clients is how many producers may be connected to the server inside: by default no more than a fourth of the memory has room for, and
+// than a fourth of the files that the process may open. What is asked for is granted as far as files are there.
+func (w *Worker) clients(s *config.Settings) int {
+	most := int(openFiles() / 4)
+	if s.NATSConnections > most {
+		w.log.Warn("fewer producers may be connected than WEIR_NATS_CONNECTIONS says: the store needs files as well; raise the limit of open files (ulimit -n, LimitNOFILE)",
+			"asked", s.NATSConnections, "connections", most, "open_files", openFiles())
 	}
-	return int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10))
+	if s.NATSConnections > 0 {
+		return min(s.NATSConnections, most)
+	}
+	return min(int(min(max(softMemory(s.Memory)/4/clientBytes, 64), 64<<10)), most)
+}
+
+// mostFiles is where a limit of open files is none.
+const mostFiles = 1 << 20
+
+// visitorBytes are what a connection to the HTTP side takes while it waits: a goroutine, its buffers, and what its socket has.
+const visitorBytes = 16 << 10
+
+// visitors is how many connections the HTTP side may have: no more than a sixteenth of the memory has room for, and than a fourth of the
+// files that the process may open.
+func visitors(s *config.Settings) int {
+	return min(int(min(max(softMemory(s.Memory)/16/visitorBytes, 256), 16<<10)), int(openFiles()/4))
 }
 
 // serverAuth is whom the server inside lets in.

@@ -27,15 +27,15 @@ func (w *Worker) openDoor() {
 		return
 	}
 	d := door.New(door.Options{
-		Intake: w.intake, Bucket: w.bucketOf, Find: w.findJob, Result: w.resultAt,
+		Intake: w.intake, Bucket: w.follower.bucketOf, Find: w.findJob, Result: w.resultAt,
 		MaxPosts: mostPosts, MaxBodies: w.holdings.IntakeBytes() / doorShare, MaxLookups: mostLookups, Log: w.log, Registerer: w.registry,
 	})
 	w.http.Add(d.Routes()...)
 }
 
 // bucketOf is what producers are told of a key's bucket.
-func (w *Worker) bucketOf(api, key string) (door.Bucket, bool) {
-	a := w.configuredAPI(api)
+func (f *follower) bucketOf(api, key string) (door.Bucket, bool) {
+	a := f.configuredAPI(api)
 	if a == nil {
 		return door.Bucket{}, false
 	}
@@ -45,8 +45,8 @@ func (w *Worker) bucketOf(api, key string) (door.Bucket, bool) {
 }
 
 // configuredAPI is an api of the configuration in force, nil where there is none of the name.
-func (w *Worker) configuredAPI(name string) *config.API {
-	c := w.follower.inForce.Load()
+func (f *follower) configuredAPI(name string) *config.API {
+	c := f.inForce.Load()
 	for i := range c.APIs {
 		if c.APIs[i].Name == name {
 			return &c.APIs[i]
@@ -62,7 +62,7 @@ func (w *Worker) connection() *connect.Connection {
 
 func (w *Worker) findJob(ctx context.Context, api, key, job string) (*timeline.Timeline, error) {
 	o := timeline.Options{Job: job, API: api, Key: key, Scan: doorScan, InQueue: w.findQueued}
-	if w.configuredAPI(api) != nil {
+	if w.follower.configuredAPI(api) != nil {
 		o.APIs = []string{api}
 	}
 	return timeline.Find(ctx, w.connection(), o)

@@ -33,6 +33,7 @@ func SetMemory(s *config.Settings, log *slog.Logger) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(m.soft)
 	}
+	spareCollector(idleHeap(m.soft))
 	s.Memory = m.limit
 	log.Info("memory is bounded", "limit_bytes", m.limit, "from", m.source, "heap_bytes", softMemory(m.limit))
 	return nil

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"weir/bucket"
@@ -10,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/limitstate"
+	"weir/cmd/weir/internal/move"
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ownership"
@@ -43,7 +45,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		}
 		w.opened = append(w.opened, a)
 		if w.dispatch != nil {
-			w.dispatch.AddAPI(a.lane)
+			w.dispatch.AddAPI(a.dispatch)
 		}
 	}
 	if err := w.fitsMemory(); err != nil {
@@ -151,3 +153,18 @@ const sharedByRedis = "redis"
 
 // ledgerAge is how long call records are kept: long enough for a monthly invoice to be held against them.
 const ledgerAge = 62 * 24 * time.Hour
+
+// mayBegin is asked when a lease has begun and before anything is called under it. A replica that was stopped or cut off goes on
+// here: pauses and configurations that are in force on all other replicas by then must be in force on this one too.
+func (w *Worker) mayBegin(ctx context.Context) error {
+	if err := move.CheckStillHere(ctx, w.nc); err != nil {
+		return err
+	}
+	if err := w.pauses.AwaitApplied(ctx); err != nil {
+		return fmt.Errorf("the pauses: %w", err)
+	}
+	if err := control.AwaitConfigApplied(ctx, w.nc, w.follower.seen.Load); err != nil {
+		return fmt.Errorf("the configuration: %w", err)
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/weir/internal/config"
+	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -36,6 +37,9 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 			Obey: a.Retry.Headers == config.ObeyHeaders,
 		},
 		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
+	}
+	if a.TLS != nil {
+		api.Trust = httpcall.Trust{Name: a.TLS.String(), Load: a.TLS.Source()}
 	}
 	if r := a.Retry.Adaptive; r != nil {
 		api.Retry.Adaptive = &schedule.Adaptive{Floor: r.Floor, Recover: r.Recover}
@@ -93,4 +97,17 @@ func largestCapacity(r bucket.Rules) int64 {
 		}
 	}
 	return most
+}
+
+// RedriveTerms looks up what a redrive must know of an api.
+func RedriveTerms(current *config.Config) func(api string) (deadletter.Terms, bool) {
+	return func(name string) (deadletter.Terms, bool) {
+		api, ok := current.API(name)
+		if !ok {
+			return deadletter.Terms{}, false
+		}
+		return deadletter.Terms{
+			Rules: api.Rules, Price: int64(api.Price), Idempotent: api.Idempotency != nil, Keyed: DispatchAPI(api, current).KeyIdentity(), KeyInSubject: api.Key.From == config.KeyFromSubject,
+		}, true
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
 	"weir/cmd/weir/internal/otlp"
+	"weir/cmd/weir/internal/webhook"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest"
@@ -142,12 +143,22 @@ func (w *Worker) listenHTTP() (err error) {
 	}
 	w.http, err = console.Listen(console.Options{
 		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
-		Named: w.configuredHTTP, AsksAll: w.settings.Embedded() && w.settings.NATSAuth == config.AuthRequired,
+		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
+		Named: w.configuredHTTP, Auth: w.httpAuth(),
 	})
 	if err == nil {
 		w.onStop("http listener", w.http.Close)
 	}
 	return err
+}
+
+// httpAuth is whom the HTTP side lets in on a loopback address while there is no token. A server of somebody else's asks by itself who
+// connects to it; that everybody is to be asked is then not said of HTTP.
+func (w *Worker) httpAuth() config.NATSAuth {
+	if auth := w.settings.NATSAuth; w.settings.Embedded() || auth == config.AuthOpen {
+		return auth
+	}
+	return config.AuthOperators
 }
 
 // answerHTTP puts the API in, with a connection of its own: what somebody reads over HTTP must not hold up what calls stand on.
@@ -241,4 +252,13 @@ func newRegistry() *prometheus.Registry {
 	info.Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), info)
 	return r
+}
+
+// postEvents begins to post events to the webhook of the configuration in force, if this replica is the one that does.
+func (w *Worker) postEvents() {
+	sender := webhook.New(webhook.Options{
+		JetStream: w.js, Control: w.control, Instance: w.settings.Instance, Log: w.log, Registerer: w.registry,
+		Configured: func() *config.Webhook { return w.follower.inForce.Load().Notifications.Webhook },
+	})
+	w.lowerGo(func() error { return sender.Run(w.soft) })
 }

@@ -33,12 +33,12 @@ import (
 
 // Worker is one running weir: everything `weir serve` starts, in one process.
 type Worker struct {
+	*lifetime
+
 	settings *config.Settings
 	config   *config.Config // that it started with; follower has the present one
-	log      *slog.Logger
 	registry *prometheus.Registry
 	clock    *clock.Clock
-	cleanups []cleanup
 
 	server   *embedded.Server // nil with an external one
 	room     int64            // bytes the streams may take together, 0 where nothing says
@@ -61,26 +61,17 @@ type Worker struct {
 	guard       *diskGuard
 	foreign     *foreign.Watch
 	pauses      *control.Pauses
-	redis       *limitstate.Redis   // nil where limits are counted in the process
-	limits      *limitstate.Options // nil where this one does not dispatch
-	recorder    *recorder.Recorder  // nil where none is kept
-	shares      *lease.Registry     // where replicas share the partitions, with an external server
-	intake      *ingest.Service
-	taking      atomic.Pointer[ingest.Service] // intake, for those who are asked meanwhile
+	redis       *limitstate.Redis              // nil where limits are counted in the process
+	limits      *limitstate.Options            // nil where this one does not dispatch
+	recorder    *recorder.Recorder             // nil where none is kept
+	shares      *lease.Registry                // where replicas share the partitions, with an external server
+	taking      atomic.Pointer[ingest.Service] // the intake, for those who are asked meanwhile
 	http        *console.Server
 	traces      *otlp.Sender // nil: none are sent
 	redrives    bool         // are worked here
 	reloads     chan func()  // asks for one, and hears when it has ended
 	witness     *witness.Keeper
 	restored    *dispatcher.Restoration // nil: the store is as weir left it
-
-	soft, hard, base             context.Context
-	stopSoft, stopHard, stopBase context.CancelCauseFunc
-	lower                        errgroup.Group  // queues and letters
-	upper                        *errgroup.Group // dispatch
-	done                         chan struct{}
-	failed                       chan error // of a lower part
-	err                          error
 }
 
 // Start starts everything and returns when jobs are taken and dispatched, or with an error and nothing running.
@@ -93,7 +84,7 @@ func Start(ctx context.Context, s *config.Settings, log *slog.Logger) (started *
 
 // StartAt is Start by a given clock.
 func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock.Clock) (started *Worker, err error) {
-	w := &Worker{settings: s, log: log, registry: newRegistry(), clock: c, done: make(chan struct{}), failed: make(chan error, 1), reloads: make(chan func(), 1)}
+	w := &Worker{settings: s, registry: newRegistry(), clock: c, reloads: make(chan func(), 1)}
 	defer func() {
 		w.denied.Tell(nil)
 		if err != nil {
@@ -103,10 +94,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	w.denied.Tell(giveUp) // who may not do what a start needs need not wait for an answer
-	w.base, w.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
-	w.hard, w.stopHard = context.WithCancelCause(w.base)
-	w.soft, w.stopSoft = context.WithCancelCause(w.hard)
-	w.onStop("contexts", func() error { w.stopBase(errStopped); return nil })
+	w.lifetime = newLifetime(ctx, s.ShutdownTimeout, log)
 
 	// What can refuse the start comes before anything changes that others see, and before the first call.
 	file, err := readConfigFile(s.Config)
@@ -183,8 +171,8 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		guarded: s.Guarded,
 		log:     w.log,
 	}, scope, w.opened, adopted.present)
-	w.upper, _ = errgroup.WithContext(w.base)
 	if w.dispatch != nil {
+		w.upper = &errgroup.Group{}
 		w.upper.Go(func() error { return w.dispatch.Run(w.soft, w.hard) })
 		w.lowerGo(func() error { return w.pauses.Run(w.soft) })
 	}

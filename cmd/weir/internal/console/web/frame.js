@@ -48,6 +48,7 @@ export function foot(app) {
   const s = app.snapshot?.status;
   return h("footer.foot", { key: "foot" },
     s && h("span", {}, "as of ", h("time", { class: "n" }, clock(app.snapshot.at))),
+    app.session?.role === "local" && h("span", {}, "you are not the user that weir runs as, so you look only: ", h("code", {}, "weir help http")),
     s && h("span", {}, "server ", s.server), s && h("span", {}, "configuration ", String(s.config)),
     h("span", {}, "the same in a terminal: ", h("code", {}, "weir status")));
 }

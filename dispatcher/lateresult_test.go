@@ -51,7 +51,7 @@ func newOwned(t *testing.T) (w *apiWorker, p *partition) {
 	})
 	w = &apiWorker{d: d, name: "pay", log: slog.New(slog.DiscardHandler)}
 	w.s = schedule.New(&schedule.Policy{}, schedule.Pace{}, nil)
-	return w, &partition{Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
+	return w, &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0]}
 }
 
 // TestNoResultAfterItsLetter: a result that was stored before its job is judged as unknown is found, and one that comes later,

@@ -15,6 +15,46 @@ const (
 	OtherClock                   // another machine's: a round trip away
 )
 
+// storeLink is the way to the store of slots: by which clock it counts, how far away it is, and whether it answers.
+type storeLink struct {
+	clock StoreClock
+	// tatOf is the theoretical arrival time that the store knows of a key, 0 if none.
+	tatOf func(key string) bucket.Micros
+
+	offset   offset        // of our clock to the store's, where that is another
+	trip     time.Duration // to that store and back, lately
+	rounds   int           // of asks under way
+	failures int           // rounds in a row without an answer
+	downAt   bucket.Micros // when the first of them failed
+}
+
+// failed takes in that a round of asks was not answered, and says how long to wait before the next.
+func (l *storeLink) failed(now bucket.Micros) time.Duration {
+	if l.failures == 0 {
+		l.downAt = now
+	}
+	l.failures = min(l.failures+1, 30)
+	return min(StoreRetry<<min(l.failures-1, 10), MostStoreRetry)
+}
+
+// answered takes in that a round of asks was answered, and reports whether that ended an outage.
+func (l *storeLink) answered() (again bool) {
+	again, l.failures = l.failures > 0, 0
+	return again
+}
+
+// shift is what turns the store's times into ours, and how much later that may be than it should. The time that a round trip takes is
+// followed up at once, and down slowly.
+func (l *storeLink) shift(r Reply) (shift, unsure bucket.Micros) {
+	if l.clock == OwnClock || len(r.Answers) == 0 || r.Answers[0].Now == 0 {
+		return 0, 0
+	}
+	l.offset.observe(r.Sent, r.Came, r.Answers[0].Now)
+	took := r.Sent.Until(r.Came)
+	l.trip = max(took, l.trip-l.trip/64+took/64)
+	return l.offset.most(), l.offset.unsure()
+}
+
 // offset follows how far this process's clock is ahead of the store's. Every round trip bounds it: the store read its
 // clock after the asks were sent and before the answer came. From the answer alone a slot is never early, but late by
 // the way back, and ways back differ: a call that is late by a slow one, and the next that is not, come too close to

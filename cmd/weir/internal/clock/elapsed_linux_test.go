@@ -1,0 +1,66 @@
+package clock
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"weir/ingest/await"
+)
+
+// TestBoottimeIsTheKernels: what is reckoned never runs ahead of the kernel's clock, never goes back, and is not far behind.
+func TestBoottimeIsTheKernels(t *testing.T) {
+	b := newBoottime()
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			var last, nearest time.Duration = 0, time.Hour
+			for range 20_000 {
+				before := boottimeNow()
+				now := b.now(time.Now())
+				after := boottimeNow()
+				if now > after {
+					t.Errorf("%v ahead of the kernel", now-after)
+					return
+				}
+				if now < last {
+					t.Errorf("back by %v", last-now)
+					return
+				}
+				last, nearest = now, min(nearest, before-now)
+			}
+			if nearest > time.Millisecond {
+				t.Errorf("%v behind the kernel at best", nearest)
+			}
+		})
+	}
+	await.Return(t, "the readers of the clock", group.Wait)
+}
+
+// TestSuspended: a machine that was suspended is noticed with the next look, because its wall clock has gone on alone. The test takes
+// the sleep away from what was learned before it.
+func TestSuspended(t *testing.T) {
+	b := newBoottime()
+	const slept = time.Hour
+	b.now(time.Now())
+	b.ahead.Add(-int64(slept)) // as it was before the machine slept
+	b.wall.Add(-int64(slept))
+	before := boottimeNow()
+	if now := b.now(time.Now()); before-now > time.Minute {
+		t.Errorf("%v behind after an hour's sleep", before-now)
+	}
+
+	// Where the wall clock was set back by as much, the next check finds it.
+	b.ahead.Add(-int64(slept))
+	b.checked.Add(-int64(2 * recheck))
+	before = boottimeNow()
+	if now := b.now(time.Now()); before-now > time.Minute {
+		t.Errorf("%v behind after an hour's sleep and a wall clock that was set back", before-now)
+	}
+}
+
+func BenchmarkElapsed(b *testing.B) {
+	for b.Loop() {
+		elapsed()
+	}
+}

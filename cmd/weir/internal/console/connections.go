@@ -1,0 +1,152 @@
+package console
+
+import (
+	"container/list"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connections bounds what clients hold without being served: open connections, and the headers of requests. Where there is one too many,
+// the one goes that has waited longest: whoever sends a request at once is answered, however many others only hold connections. A client
+// that keeps a connection for its next request has to open another one then. It is safe for concurrent use.
+type connections struct {
+	net.Listener
+	most    int   // connections
+	headers int64 // bytes of headers beyond usualHeaders, over all connections
+
+	mu      sync.Mutex // of all below, and of the connections' fields
+	open    int
+	waiting list.List // of *connection, by when they began to wait
+	held    int64     // bytes of headers beyond usualHeaders
+}
+
+// usualHeaders are what a request's headers may have that nothing is counted for, in bytes.
+const usualHeaders = 4 << 10
+
+// errHeaders ends a connection.
+var errHeaders = errors.New("the headers of all requests are larger than may be held")
+
+// connection is one client's.
+type connection struct {
+	net.Conn
+	of     *connections
+	place  *list.Element // in waiting; nil: a request is being answered, or it has ended
+	read   int64         // bytes since it began to wait
+	counts bool          // what is read belongs to headers
+	ended  bool
+}
+
+// Accept implements net.Listener.
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if one := c.admit(conn); one != nil {
+			return one, nil
+		}
+		_ = conn.Close() // requests are being answered on all others
+	}
+}
+
+// admit counts a connection, in the place of one that waits where there is none left; nil: there is none.
+func (c *connections) admit(conn net.Conn) *connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open >= c.most {
+		oldest := c.waiting.Front()
+		if oldest == nil {
+			return nil
+		}
+		one := oldest.Value.(*connection)
+		c.forget(one)
+		_ = one.Conn.Close()
+	}
+	c.open++
+	one := &connection{Conn: conn, of: c}
+	c.wait(one)
+	return one
+}
+
+// state follows what net/http does with a connection.
+func (c *connections) state(conn net.Conn, state http.ConnState) {
+	one, ok := conn.(*connection)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case one.ended:
+	case state == http.StateActive: // its headers have been read, and are held until it is answered
+		c.leave(one)
+		one.counts = false
+	case state == http.StateIdle:
+		c.release(one)
+		c.wait(one)
+	}
+}
+
+// wait and what follows are under mu.
+func (c *connections) wait(one *connection) {
+	c.leave(one)
+	one.counts, one.place = true, c.waiting.PushBack(one)
+}
+
+func (c *connections) leave(one *connection) {
+	if one.place != nil {
+		c.waiting.Remove(one.place)
+		one.place = nil
+	}
+}
+
+func (c *connections) release(one *connection) {
+	c.held -= max(0, one.read-usualHeaders)
+	one.read = 0
+}
+
+func (c *connections) forget(one *connection) {
+	if one.ended {
+		return
+	}
+	one.ended = true
+	c.open--
+	c.leave(one)
+	c.release(one)
+}
+
+// Read implements net.Conn.
+func (o *connection) Read(into []byte) (int, error) {
+	n, err := o.Conn.Read(into)
+	o.of.mu.Lock()
+	defer o.of.mu.Unlock()
+	if n > 0 && o.counts && !o.ended {
+		before := max(0, o.read-usualHeaders)
+		o.read += int64(n)
+		o.of.held += max(0, o.read-usualHeaders) - before
+		if o.of.held > o.of.headers {
+			return 0, errHeaders
+		}
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (o *connection) Close() error {
+	o.of.mu.Lock()
+	o.of.forget(o)
+	o.of.mu.Unlock()
+	return o.Conn.Close()
+}
+
+// CloseWrite lets net/http end an answer before all of the request has come, without a reset that could overtake it.
+func (o *connection) CloseWrite() error {
+	half, ok := o.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return nil
+	}
+	return half.CloseWrite()
+}

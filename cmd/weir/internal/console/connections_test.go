@@ -1,0 +1,127 @@
+package console
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/ingest/await"
+)
+
+// dialRaw connects without a request.
+func dialRaw(t *testing.T, s *Server) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ended reports whether the server has closed a connection, without waiting for it.
+func ended(c net.Conn) bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := c.Read(make([]byte, 1))
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func count(all []net.Conn, is func(net.Conn) bool) (n int) {
+	for _, c := range all {
+		if is(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestWaitingConnectionsGiveWay: whoever only holds connections neither has more of them than are allowed, nor keeps anybody from being
+// answered; and an answer that is being written is not cut off for it.
+func TestWaitingConnectionsGiveWay(t *testing.T) {
+	s, _ := start(t, "127.0.0.1:0", token)
+	long := dialRaw(t, s)
+	_, _ = fmt.Fprintf(long, "POST /api/v1/test/viewer HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n", token)
+	if line, err := bufio.NewReader(long).ReadString('\n'); err != nil || !strings.Contains(line, "100") { // the handler reads
+		t.Fatalf("%q, %v", line, err)
+	}
+	var held []net.Conn
+	for range 3 * s.opts.Connections {
+		held = append(held, dialRaw(t, s))
+	}
+	for range 5 {
+		fresh := dialRaw(t, s)
+		_, _ = io.WriteString(fresh, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if text, err := io.ReadAll(fresh); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200") {
+			t.Fatalf("beside %d connections that only wait: %q, %v", len(held), text, err)
+		}
+	}
+	await.Until(t, "connections that are closed", func() bool { return count(held, ended) >= len(held)-s.opts.Connections })
+	_, _ = io.WriteString(long, "whole")
+	answer, err := http.ReadResponse(bufio.NewReader(long), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(answer.Body); err != nil || !strings.HasSuffix(string(text), "whole") {
+		t.Fatalf("a request under way was answered %q, %v", text, err)
+	}
+}
+
+// TestHeadersAreBounded: what all that have not sent their headers' end have sent is bounded, and costs nobody whose headers are small.
+func TestHeadersAreBounded(t *testing.T) {
+	s, _ := start(t, "127.0.0.1:0", token)
+	const each = 60 << 10
+	var held []net.Conn
+	for range s.opts.Connections / 2 {
+		c := dialRaw(t, s)
+		_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: x\r\nX: %s", strings.Repeat("x", each)) // a connection that is closed meanwhile is what is asked for
+		held = append(held, c)
+	}
+	fit := int(s.opts.HeaderBytes/(each-usualHeaders)) + 1
+	await.Until(t, "connections that are closed", func() bool { return count(held, ended) >= len(held)-fit })
+	for range 5 {
+		if res, _ := ask(t, s, request{path: "/livez"}); res.StatusCode != http.StatusOK {
+			t.Fatalf("small headers beside large ones are answered %d", res.StatusCode)
+		}
+	}
+	for _, c := range held {
+		_ = c.Close()
+	}
+	await.Until(t, "large headers alone", func() bool { // what they held is given back
+		res, err := large(s, strings.Repeat("x", each))
+		return err == nil && res.StatusCode == http.StatusOK
+	})
+}
+
+func large(s *Server, header string) (*http.Response, error) {
+	q, err := http.NewRequest("GET", "http://"+s.Addr()+"/livez", nil)
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("X", header)
+	res, err := http.DefaultTransport.RoundTrip(q)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	return res, err
+}
+
+// TestUnreadBodiesHoldNoConnection: a body that nobody reads, of who shows no token, for a path that there is none of, or where none is
+// asked for, is not waited for.
+func TestUnreadBodiesHoldNoConnection(t *testing.T) {
+	s, _ := start(t, "127.0.0.1:0", token)
+	for _, path := range []string{"POST /api/v1/test/operator", "POST /nowhere", "GET /livez"} {
+		c := dialRaw(t, s)
+		_, _ = fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 200000\r\n\r\n", path)
+		_ = c.SetReadDeadline(time.Now().Add(usualTime / 2))
+		if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 ") {
+			t.Errorf("%s, of whose body nothing comes, is answered %.40q, %v", path, text, err)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/micro"
+)
+
+// JobInQueue names a job that is looked for in the queues of an api.
+type JobInQueue struct {
+	Job string `json:"job"`
+	Key string `json:"key,omitempty"` // "": under any key, for which all that waits is read
+}
+
+// jobsReply is one replica's answer about jobs that stand in its queues.
+type jobsReply[J any] struct {
+	dispatcher.APIState
+	Jobs []J    `json:"found"`
+	Err  string `json:"error,omitempty"`
+}
+
+// findWaits are for owners that read their queues first, one sooner than another.
+var findWaits = answerWaits{time.Minute, 5 * time.Second}
+
+// Find looks for the unfinished jobs of an api with an id. The owners read the headers of all that waits, or of the key's jobs. It
+// blocks until all of them have answered, for a minute or so at most. It fails also beside what it found, where somebody did not answer.
+func Find(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+	return findWithin(c, api, q, findWaits)
+}
+
+// FindSoon is Find for who cannot wait for long queues to be read: it blocks for a few seconds at most.
+func FindSoon(c *connect.Connection, api string, q JobInQueue) (found []dispatcher.QueuedJob, err error) {
+	return findWithin(c, api, q, answerWaits{firstAnswer, firstAnswer})
+}
+
+func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWaits) ([]dispatcher.QueuedJob, error) {
+	found, missing, err := askJobs[dispatcher.QueuedJob](c, findSubject, api, q, waits)
+	if err == nil && missing != nil {
+		err = cli.Unreachable(missing)
+	}
+	return found, err
+}
+
+// askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing says of how many nobody has.
+func askJobs[J any](c *connect.Connection, subject, api string, question any, waits answerWaits) (found []J, missing, err error) {
+	owned, all, failed := 0, 1, error(nil)
+	err = askFor(c, subject+api, marshal(question), waits, func(data []byte, wrong *operatorError) bool {
+		var a jobsReply[J]
+		switch {
+		case wrong != nil && wrong.code == codeNoAPI:
+			return false
+		case wrong != nil:
+			failed = wrong
+			return false
+		case json.Unmarshal(data, &a) != nil:
+			failed = errUnreadable
+			return false
+		case a.Err != "":
+			failed = errors.New(a.Err)
+		}
+		found = append(found, a.Jobs...)
+		owned, all = owned+a.Owned, a.Partitions
+		return owned >= all
+	})
+	if owned < all {
+		missing = fmt.Errorf("nobody answered for %d of the %d partitions of %s", all-owned, all, api)
+	}
+	return found, missing, cmp.Or(err, failed)
+}
+
+// find looks for a job, for whoever may look.
+func (o operator) find(req micro.Request) {
+	var q JobInQueue
+	answerJobs(o, req, findSubject, &q, func(ctx context.Context, api string) ([]dispatcher.QueuedJob, error) {
+		return o.Dispatcher.FindQueued(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job})
+	})
+}
+
+// cancel looks for a job, or ends it.
+func (o operator) cancel(req micro.Request) {
+	var q Cancellation
+	answerJobs(o, req, cancelSubject, &q, func(ctx context.Context, api string) ([]dispatcher.CancelAnswer, error) {
+		act := o.Dispatcher.Cancel
+		if q.Look {
+			act = o.Dispatcher.Find
+		}
+		return act(ctx, dispatcher.Cancellation{API: api, Key: q.Key, Job: q.Job, Why: q.Why})
+	})
+}
+
+// answerJobs reads a question about jobs of an api and answers it with those that look finds: a long queue takes a while to read.
+func answerJobs[J any](o operator, req micro.Request, subject string, question any, look func(ctx context.Context, api string) ([]J, error)) {
+	if err := json.Unmarshal(req.Data(), question); err != nil {
+		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
+		return
+	}
+	o.aside(req, o.searching, "too many jobs are being looked for at once: try again", cancelTimeout, func(ctx context.Context) (any, error) {
+		api := strings.TrimPrefix(req.Subject(), subject)
+		state, err := o.Dispatcher.State(api)
+		if err != nil {
+			return nil, err
+		}
+		reply := jobsReply[J]{APIState: state}
+		if reply.Jobs, err = look(ctx, api); err != nil {
+			reply.Err = err.Error()
+		}
+		return reply, nil
+	})
+}

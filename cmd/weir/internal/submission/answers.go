@@ -1,0 +1,161 @@
+package submission
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
+)
+
+// hear takes in one answer.
+func (d *delivery) hear(msg *nats.Msg, now time.Time) error {
+	line, err := strconv.Atoi(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:])
+	s := d.open[line]
+	if err != nil || s == nil {
+		return nil // a second answer to a job that was sent twice
+	}
+	flew := d.land(s)
+	if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" { // nobody takes jobs: the server itself says so
+		if flew {
+			s.bucket.inFlight--
+			return d.again(s, now, fmt.Errorf("%w: nobody takes jobs", ErrSilent))
+		}
+		return nil
+	}
+	receipt, err := ingest.ParseAnswer(msg.Data)
+	var refusal *ingest.Refusal
+	switch {
+	case err == nil:
+		d.useful, d.trouble = true, time.Time{}
+		if !flew {
+			s.bucket.inFlight++ // taken counts it off
+		}
+		s.bucket.taken(receipt.Position, now)
+		if err := d.Journal.note(s.id, wordTaken, now); err != nil {
+			return err
+		}
+		o := Outcome{Verdict: Taken, Answer: msg.Data}
+		if receipt.Duplicate {
+			o.Verdict = Known
+		}
+		return d.end(s, o)
+	case errors.As(err, &refusal):
+		return d.refused(s, refusal, msg.Data, flew, now)
+	}
+	return fmt.Errorf("line %d: %w", s.line, err) // a stream answers in weir's place
+}
+
+// land counts a job off those under way, and reports whether it was one.
+func (d *delivery) land(s *sending) bool {
+	if !s.flies {
+		return false
+	}
+	s.flies = false
+	d.flying--
+	d.bytes -= len(s.job.Body)
+	return true
+}
+
+// refused goes by what a refusal says.
+func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bool, now time.Time) error {
+	if !flew {
+		return nil // of an earlier try; the job waits for its next
+	}
+	if r.Code == ingest.Unavailable {
+		s.bucket.inFlight--
+		return d.again(s, now, fmt.Errorf("weir refuses with 503: %s", r.Description))
+	}
+	d.useful, d.trouble = true, time.Time{}
+	if !s.unheard {
+		s.first = time.Time{}
+		if err := d.Journal.note(s.id, wordRefused, now); err != nil {
+			return err
+		}
+	}
+	if r.Code != ingest.Throttled {
+		s.bucket.inFlight--
+		return d.end(s, Outcome{Verdict: Refused, Answer: answer, Err: r})
+	}
+	late := !s.job.Deadline.IsZero() && now.Add(r.RetryAfter).After(s.job.Deadline)
+	if d.ReportFull || late {
+		s.bucket.inFlight--
+		return d.end(s, Outcome{Verdict: Full, Answer: answer, Err: r})
+	}
+	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
+	d.tally.Letters++
+	d.requeue(s, now)
+	return nil
+}
+
+// requeue has a job wait again, at its place among the others of its bucket.
+func (d *delivery) requeue(s *sending, now time.Time) {
+	b := s.bucket
+	at, _ := slices.BinarySearchFunc(b.waiting, s.line, func(other *sending, line int) int { return cmp.Compare(other.line, line) })
+	b.waiting = slices.Insert(b.waiting, at, s)
+	d.waiting++
+	d.held += len(s.job.Body)
+	d.schedule(b, now)
+}
+
+// again has a job sent again a little later, as long as that cannot make it two.
+func (d *delivery) again(s *sending, now time.Time, why error) error {
+	if d.trouble.IsZero() {
+		d.trouble = now
+	}
+	if errors.Is(why, ErrSilent) && !d.useful || now.Sub(d.trouble) > patience {
+		return why
+	}
+	d.notUntil = now.Add(againAfter)
+	d.requeue(s, now)
+	return nil
+}
+
+// look finds jobs that have no answer, and tells how far everything is.
+func (d *delivery) look(now time.Time) error {
+	ended := 0
+	for _, n := range d.tally.Ended {
+		ended += n
+	}
+	if err := errors.Join(d.Journal.write(), d.Progress(ended, d.waiting)); err != nil {
+		return err
+	}
+	if d.tally.Stopped {
+		return nil
+	}
+	for _, s := range d.open {
+		if !s.flies || now.Sub(s.sentAt) < answerAfter {
+			continue
+		}
+		d.land(s)
+		s.bucket.inFlight--
+		s.unheard = true
+		if age := now.Sub(s.first); s.tries > 1 && age > max(answerAfter*2, d.Remembered/10*9) {
+			if err := d.end(s, Outcome{Verdict: Unsure, At: s.first, Err: errors.New("no answer came, and it is too long ago to send it again")}); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := d.again(s, now, fmt.Errorf("%w within %s", ErrSilent, answerAfter)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end tells what became of a line.
+func (d *delivery) end(s *sending, o Outcome) error {
+	delete(d.open, s.line)
+	d.tally.Ended[o.Verdict]++
+	o.Line, o.API, o.Key, o.ID = s.line, s.api, s.key, s.job.ID
+	if s.bucket != nil {
+		d.schedule(s.bucket, time.Now())
+	}
+	return d.Told(o)
+}

@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"weir/ingest"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// lifetime is how a worker ends: its parts, what undoes them, and the three contexts that end one after the other. soft ends when no more jobs
+// are to be taken or called, hard when running calls are to end, base when all that is stored of them is.
+type lifetime struct {
+	log     *slog.Logger
+	timeout time.Duration // from soft until hard
+
+	soft, hard, base             context.Context
+	stopSoft, stopHard, stopBase context.CancelCauseFunc
+	cleanups                     []cleanup
+	intake                       *ingest.Service // that is to stop first; nil: there is none
+	lower                        errgroup.Group  // queues and letters
+	upper                        *errgroup.Group // dispatch; nil: there is none
+	done                         chan struct{}
+	failed                       chan error // of a lower part
+	err                          error
+}
+
+func newLifetime(ctx context.Context, timeout time.Duration, log *slog.Logger) *lifetime {
+	l := &lifetime{log: log, timeout: timeout, done: make(chan struct{}), failed: make(chan error, 1)}
+	l.base, l.stopBase = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.hard, l.stopHard = context.WithCancelCause(l.base)
+	l.soft, l.stopSoft = context.WithCancelCause(l.hard)
+	l.onStop("contexts", func() error { l.stopBase(errStopped); return nil })
+	return l
+}
+
+// cleanup is undone in reverse order, when Start fails and when the worker stops.
+type cleanup struct {
+	name string
+	do   func() error
+}
+
+var (
+	errStopped = errors.New("weir is stopping")
+	errTimeout = errors.New("the shutdown timeout has passed")
+)
+
+// watch ends the worker when one of its parts ends: half a worker is worse than none, since nobody restarts it.
+func (l *lifetime) watch() {
+	ended := make(chan error, 1)
+	if l.upper != nil {
+		go func() { ended <- l.upper.Wait() }()
+	}
+	select {
+	case l.err = <-l.failed:
+	case l.err = <-ended:
+		if l.err == nil && l.soft.Err() == nil {
+			l.err = errors.New("a part of weir ended by itself")
+		}
+	case <-l.soft.Done():
+	}
+	if l.err != nil {
+		l.log.Error("weir stops", "err", l.err)
+	}
+	l.shutDown()
+	close(l.done)
+}
+
+// lowerGo runs a part that must not end before the worker does. Its failure ends the worker.
+func (l *lifetime) lowerGo(part func() error) {
+	l.lower.Go(func() error {
+		err := part()
+		if err != nil && l.base.Err() == nil {
+			select {
+			case l.failed <- err:
+			default: // another was first
+			}
+		}
+		return err
+	})
+}
+
+// shutDown takes the parts down in the order in which no promise breaks.
+func (l *lifetime) shutDown() {
+	l.stopSoft(errStopped)
+	limit, cancel := context.WithTimeout(context.Background(), l.timeout)
+	defer cancel()
+	if l.intake != nil {
+		if err := l.intake.Stop(limit); err != nil {
+			l.log.Warn("stopping", "err", err)
+		}
+	}
+	stopHard := context.AfterFunc(limit, func() { l.stopHard(errTimeout) })
+	defer stopHard()
+	if err := l.cleanUp(); err != nil && l.err == nil {
+		l.err = err
+	}
+}
+
+// undo takes down what a start that failed has started. Calls that run already get the shutdown timeout, as ever.
+func (l *lifetime) undo() error {
+	timer := time.AfterFunc(l.timeout, func() { l.stopHard(errTimeout) })
+	defer timer.Stop()
+	return l.cleanUp()
+}
+
+// wait ends dispatch, then what it stores with.
+func (l *lifetime) wait() error {
+	l.stopSoft(errStopped)
+	var err error
+	if l.upper != nil {
+		err = l.upper.Wait()
+	}
+	l.stopBase(errStopped)
+	return errors.Join(err, l.lower.Wait())
+}
+
+// Stop begins the shutdown: no more jobs are taken, running calls may end.
+func (l *lifetime) Stop() { l.stopSoft(errStopped) }
+
+// Wait blocks until the worker has stopped and returns why, nil after Stop.
+func (l *lifetime) Wait() error {
+	<-l.done
+	return l.err
+}
+
+// Done is closed when the worker has stopped.
+func (l *lifetime) Done() <-chan struct{} { return l.done }
+
+func (l *lifetime) onStop(name string, do func() error) {
+	l.cleanups = append(l.cleanups, cleanup{name, do})
+}
+
+func (l *lifetime) cleanUp() error {
+	var errs []error
+	for i := len(l.cleanups) - 1; i >= 0; i-- {
+		if err := l.cleanups[i].do(); err != nil && !errors.Is(err, errStopped) {
+			errs = append(errs, fmt.Errorf("stop %s: %w", l.cleanups[i].name, err))
+		}
+	}
+	l.cleanups = nil
+	return errors.Join(errs...)
+}
