@@ -237,4 +237,3 @@ func (b *browser) screenshots(dir string) {
 		}
 	}
 }
-
