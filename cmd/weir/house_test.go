@@ -81,7 +81,7 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
-	{"deploy/bench", ""}, // a module of its own: only its tests import weir
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir, and deploy/bench/peers starts it
 }
 
 // forTests are what only tests import.
@@ -133,7 +133,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/"},
+		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/", "deploy/bench/peers/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
 		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
@@ -244,8 +244,11 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 	homes := map[string][]string{
 		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
 		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
+		"github.com/riverqueue/river":     {"deploy/bench/peers/river.go"},
+		"github.com/hibiken/asynq":        {"deploy/bench/peers/asynq.go"},
+		"github.com/jackc/pgx/":           {"deploy/bench/peers/river.go", "deploy/bench/peers/postgres.go"},
 		"golang.org/x/time/rate": {
-			"deploy/bench/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
+			"deploy/bench/beside_test.go", "deploy/bench/peers/asynq.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
 			"cmd/weir/internal/console/failures.go", // guesses at a token are no calls
 		},
 	}
