@@ -11,10 +11,10 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench clean cc
+.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench bench-peers clean cc
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 run: build ## show weir working: everything embedded, with a fake paid api
 	bin/weir demo $(DEMO)
@@ -74,6 +74,7 @@ GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skippe
 
 unit: redis promtool chromium cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./... # what runs in parallel mostly waits
+	cd deploy/bench && $(GOTEST) -timeout 10m ./...
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
@@ -161,6 +162,9 @@ torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 A
 bench: ## run the benchmarks beside their references
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 	cd deploy/bench && $(GO) test -run '^$$' -bench . -benchmem ./...
+
+bench-peers: ## measure weir beside bare NATS, River, Asynq and BullMQ in one run: ARGS='--rounds 9 --json' for more
+	cd deploy/bench && $(GO) run -trimpath ./peers $(ARGS)
 
 clean: ## remove what was built
 	rm -rf bin

@@ -30,6 +30,7 @@ type apiWorker struct {
 	tat func(key string) bucket.Micros
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
 	checkpoint func()
+	grants     *grantEnds // tells the store what became of them
 
 	changes     chan configChange // to be adopted by the loop
 	probes      atomic.Bool       // whether the api is reached is to be found out
@@ -43,7 +44,6 @@ type apiWorker struct {
 	partitions []*partition  // by number, nil where it is not this process's
 	down       time.Time     // since when the store does not answer, zero while it does
 	contact    contact       // with the api and its limits
-	ended      []bucket.Use  // to be told to a store that is elsewhere
 	marks      map[string]holdMark
 	// shortTold says that it has been told that the ledger begins too late for slow keys.
 	shortTold  bool
@@ -53,7 +53,6 @@ type apiWorker struct {
 	unrecorded map[*job]struct{}
 	unlogged   int
 	wake       chan struct{}
-	tell       chan struct{} // there is something in ended
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of jobs
@@ -67,7 +66,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w := &apiWorker{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), tell: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
@@ -75,6 +74,9 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		Clock: o.Clock,
 	}, w.knownLocked)
 	w.clock = o.Clock
+	w.grants = &grantEnds{
+		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), freed: func() { w.update((*schedule.Schedule).PermitFreed) },
+	}
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
 	if hold, held := w.holdRestoredLocked(); held {
 		w.tellHold(hold)
@@ -85,7 +87,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 // run dispatches until soft ends, and then lets running calls end until hard ends. It returns when every goroutine of
 // the worker has.
 func (w *apiWorker) run(soft, hard context.Context) error {
-	teller := w.startTelling(hard)
+	teller := w.grants.run(hard)
 	var opening errgroup.Group
 	ctx, cancel := context.WithCancelCause(soft)
 	defer cancel(nil)
@@ -165,7 +167,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 		if forfeited > 0 {
 			w.d.metrics.forfeited.WithLabelValues(w.name).Add(float64(forfeited))
 		}
-		w.settleGrants(ctx, fx.Unused)
+		w.grants.settle(ctx, fx.Unused)
 		w.restAll(fx.Stale)
 		for _, q := range fx.Resumed {
 			w.forgetHold(q)
@@ -185,7 +187,7 @@ func (w *apiWorker) pump(ctx, hard context.Context) bucket.Micros {
 	}
 }
 
-// orderAll has done what a step decided of single jobs.
+// orderAll carries out what a step decided about single jobs.
 func (w *apiWorker) orderAll(hard context.Context, fx *schedule.Effects) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -245,7 +247,7 @@ func (w *apiWorker) stop(hard context.Context) {
 	w.mu.Lock()
 	unused := w.s.Stop()
 	w.mu.Unlock()
-	w.settleGrants(hard, unused)
+	w.grants.settle(hard, unused)
 	w.running.Wait()
 	w.withdrawIntents(hard)
 	for _, p := range w.partitions {
@@ -265,14 +267,15 @@ func (w *apiWorker) stop(hard context.Context) {
 // workerCounts are what a worker has to do.
 type workerCounts struct {
 	schedule.Counts
-	owned int // partitions
+	owned   int       // partitions
+	expires time.Time // the first certificate; zero where there is none
 }
 
 func (w *apiWorker) counts() workerCounts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ours := func(key string) bool { return w.partitions[w.queue.Partition(key).Number()] != nil }
-	n := workerCounts{Counts: w.s.At(w.now()).Count(ours)}
+	n := workerCounts{Counts: w.s.At(w.now()).Count(ours), expires: w.terms.call.Conns.Expires()}
 	for _, p := range w.partitions {
 		if p != nil && p.Open {
 			n.owned++

@@ -186,13 +186,13 @@ func (d *Dispatcher) Run(soft, hard context.Context) error {
 	writers.Go(func() error { return d.calls.Run(writing) })
 
 	workers, failing := errgroup.WithContext(context.WithoutCancel(soft))
-	ctx, stopLanes := context.WithCancel(failing)
-	defer stopLanes()
+	ctx, stopWorkers := context.WithCancel(failing)
+	defer stopWorkers()
 	sharing, stopSharing := context.WithCancel(failing)
 	defer stopSharing()
 	defer context.AfterFunc(soft, stopSharing)()
 	workers.Go(func() error {
-		defer stopLanes() // a worker works until its partitions are given up
+		defer stopWorkers() // a worker works until its partitions are given up
 		if d.owner != nil {
 			return d.owner.Run(sharing, hard)
 		}

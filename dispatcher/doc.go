@@ -9,8 +9,9 @@
 //  1. prepares it: its message is loaded, a connection to the api is open, its intent is stored,
 //  2. waits for its slot, which the schedule asks for only now,
 //  3. calls, from the slot on and at most four fifths of the api's jitter later, or not at all,
-//  4. settles: the result or the letter is stored, the ledger's record is stored, the job's message is deleted. In this order, each
-//     when the one before is durable. A crash between two of these repeats what follows, and message ids keep it from being kept twice.
+//  4. settles: the result is stored, and then the ledger's record; or the record, and then the letter, which can be written again from
+//     it. Last the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats what
+//     follows, and message ids keep it from being kept twice.
 //
 // What is left to do in the slot is to send. A slot that was missed is given back, or lost.
 //
@@ -22,16 +23,26 @@
 // ns. A hold that no job's retry mark speaks of has a mark of its own in the partition (holdmark.go).
 //
 // A store of slots on another machine is asked in the background, one round at a time, while calls start. Ends of grants are told until
-// they are heard (limiter.go).
+// they are heard (grantends.go).
+//
+// # Where a thing happens
+//
+//	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
+//	a job's way              job.go, jobmemory.go, messagecache.go, flight.go, spans.go, settle.go, settlement.go, jobend.go
+//	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go, orphanedcalls.go
+//	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unrecorded.go, duplicate.go, doubt.go
+//	what holds calls         holdmark.go, pause.go
+//	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
+//	what went wrong          crash.go, damage.go, missing.go, restored.go
 //
 // # Ownership
 //
 // A worker works those partitions of its api that this replica owns. Where others may own them (Options.Registry) the package
 // ownership decides who takes which; its doc.go has the argument why no two replicas start calls of a partition at the same
-// time. host.go is what an ownership.Manager asks of a Dispatcher, and takeover.go opens and closes single partitions while
-// the worker runs. The struct partition is one tenure of one: when the replica takes the partition over once more, that is another
-// value. A partition is closed by letting its calls end and storing what came of them, so that its next owner need not
-// guess; or it is lost, and then nothing about it is stored any more.
+// time. host.go is what an ownership.Manager asks of a Dispatcher. The struct partition is one tenure of a partition: when the replica
+// takes the same one over again, that is another value. It is opened and closed while the worker runs (takeover.go). Closing lets its
+// calls end and stores what came of them, so that the next owner need not guess. Or it is lost, and then nothing about it is stored any
+// more.
 //
 // An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
 // the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
@@ -42,15 +53,16 @@
 //
 // # Recovery
 //
-// Opening a partition reads its stream: the markers first, since they stand behind their jobs. With the ledger's end they
-// tell of every key up to which of its jobs anything is known. Its calls start when its jobs have been read up to there, a long
-// queue is read on meanwhile (replay.go). Every job found is one of: never called; called, and known to need another call;
-// finished, only its deletion was lost (the ledger's end tells); or called with an outcome that nobody knows. The last
-// is a lost call (lostcall.go): its record is stored, as that of a call that may have been made, and then its job is called again
-// with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
-// lost call it waits one interval. Every call has an intent, and an owner's epoch says so: where it does not, the owner was of
-// a version that wrote none for fast idempotent apis. After its death calls may have been made of which nobody knows; keys
-// faster than 1/10s wait one interval then, and their jobs are called by the present terms.
+// Opening a partition reads its stream: the markers first, since they stand behind their jobs. The markers and the ledger's end name,
+// for every key, the last of its jobs that was ever near a call. A key's calls start when its jobs have been read up to that one, while
+// the rest of a long queue is still being read (replay.go). Every job found is one of four: never called; called, and known to need
+// another call; finished, with only its deletion lost; or called with an outcome that nobody knows. The last is a lost call
+// (lostcall.go). Its record is stored, as that of a call that may have been made. Then its job is called again with the same idempotency
+// key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a lost call it waits one interval.
+//
+// Every call has an intent, and an owner's epoch says so. Where it does not, the owner was of a version that wrote none for fast
+// idempotent apis: after its death calls may have been made of which nobody knows. Keys faster than 1/10s wait one interval then, and
+// their jobs are called by the present terms.
 //
 //	found in the stream      and                                                becomes
 //	a job                    nothing else                                       waiting, in its place

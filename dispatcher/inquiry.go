@@ -117,7 +117,7 @@ func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (buck
 			return use, nil
 		}
 		use.Returned = true
-		w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+		w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 		if ctx.Err() != nil {
 			return bucket.Use{}, &noSlotError{why: "no slot came in time"}
 		}
@@ -137,7 +137,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	r := l.terms.call.Inquire(ctx, l.about(), httpcall.Hooks{MayWrite: l.mayEnd})
 	l.terms.call.Conns.Release()
 	use.Returned = !r.Sent
-	l.w.settleGrants(context.WithoutCancel(ctx), []bucket.Use{use})
+	l.w.grants.settle(context.WithoutCancel(ctx), []bucket.Use{use})
 	if !r.Sent {
 		return r, fmt.Errorf("the api could not be asked: %w", r.Err)
 	}

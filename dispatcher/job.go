@@ -450,7 +450,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	j.answered(r)
 	j.terms.call.Conns.Release()
 	observe(w.d.metrics.duration.WithLabelValues(w.name), r.Ended.Sub(r.Started).Seconds(), j)
-	w.settleGrants(ctx, []bucket.Use{use})
+	w.grants.settle(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true
 }
@@ -460,7 +460,7 @@ func (w *apiWorker) unstart(ctx context.Context, j *job) {
 	w.mu.Lock()
 	use := w.s.Unstart(j.Job)
 	w.mu.Unlock()
-	w.settleGrants(ctx, []bucket.Use{use})
+	w.grants.settle(ctx, []bucket.Use{use})
 	w.wakeUp()
 }
 

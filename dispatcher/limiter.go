@@ -4,18 +4,12 @@ import (
 	"context"
 	"time"
 
-	"weir/bucket/stream"
-
 	"weir/bucket"
 	"weir/dispatcher/schedule"
 )
 
-// Bounds of the talk with a store that is elsewhere.
-const (
-	mostTold  = 256             // ends of grants in one round trip
-	lastWords = 3 * time.Second // how long a stopping worker tries to tell the ends of grants
-	roundTrip = 2 * time.Second // the longest one may take
-)
+// roundTrip is the longest that a store which is elsewhere may take to answer.
+const roundTrip = 2 * time.Second
 
 // reserve asks the store, outside the lock. A store that is elsewhere is asked in the background, one round at a time,
 // so that calls start meanwhile.
@@ -60,7 +54,7 @@ func (w *apiWorker) round(hard context.Context, fx *schedule.Effects) {
 	}
 	w.mu.Unlock()
 	w.announceHolds(out.News)
-	w.settleGrants(hard, out.Unused)
+	w.grants.settle(hard, out.Unused)
 }
 
 // reachable tries a store that did not answer last time with what takes no slot: asks that come through after all, when
@@ -122,85 +116,4 @@ func (d *Dispatcher) Price(api string) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.terms.api.Price
-}
-
-// settleGrants tells the store the ends of grants: at once, or where it is elsewhere in the background.
-func (w *apiWorker) settleGrants(ctx context.Context, uses []bucket.Use) {
-	if len(uses) == 0 {
-		return
-	}
-	if w.clock == schedule.OwnClock {
-		if err := w.store.Settle(ctx, uses); err != nil {
-			w.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
-		}
-		return
-	}
-	w.mu.Lock()
-	w.ended = append(w.ended, uses...)
-	w.mu.Unlock()
-	select {
-	case w.tell <- struct{}{}:
-	default:
-	}
-}
-
-// startTelling tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
-// permit that nobody gives back is lost for its lease. At most the calls of a worker wait here. The returned function ends it.
-func (w *apiWorker) startTelling(hard context.Context) (end func()) {
-	if w.clock == schedule.OwnClock {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(hard))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			select {
-			case <-w.tell:
-				w.tellEnded(ctx)
-			case <-ctx.Done():
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
-		defer cancel()
-		w.tellEnded(last)
-	}
-}
-
-// tellEnded tells all that is to be told, or as much as can be until ctx ends.
-func (w *apiWorker) tellEnded(ctx context.Context) {
-	wait := schedule.StoreRetry
-	for {
-		w.mu.Lock()
-		n := min(len(w.ended), mostTold)
-		uses := w.ended[:n:n]
-		w.mu.Unlock()
-		if n == 0 {
-			return
-		}
-		trip, cancel := context.WithTimeout(ctx, roundTrip)
-		err := w.store.Settle(trip, uses)
-		cancel()
-		if err != nil {
-			if !stream.Sleep(ctx, wait) {
-				w.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
-				return
-			}
-			wait = min(2*wait, schedule.MostStoreRetry)
-			continue
-		}
-		wait = schedule.StoreRetry
-		w.mu.Lock()
-		w.ended = w.ended[n:]
-		if len(w.ended) == 0 {
-			w.ended = nil
-		}
-		w.s.PermitFreed()
-		w.mu.Unlock()
-		w.wakeUp()
-	}
 }

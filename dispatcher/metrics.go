@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"math"
+
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
@@ -141,12 +143,13 @@ var (
 	heldDesc     = prometheus.NewDesc("weir_held", "Buckets that must not call now, the api itself counted as one.", []string{"api"}, nil)
 	missedDesc   = prometheus.NewDesc("weir_recorder_missed_total", "Calls of which the flight recorder had no room to note something.", nil, nil)
 	partsDesc    = prometheus.NewDesc("weir_partitions", "Partitions of the api, whoever dispatches them.", []string{"api"}, nil)
+	expiryDesc   = prometheus.NewDesc("weir_certificate_expiry_timestamp_seconds", "When the first certificate of the newest connection to an https api ends, the api's, an authority's or weir's own, in seconds since 1970; +Inf where there is none.", []string{"api"}, nil)
 	ownedDesc    = prometheus.NewDesc("weir_partitions_owned", "Partitions this replica dispatches.", []string{"api"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, partsDesc, ownedDesc, missedDesc} {
+	for _, d := range []*prometheus.Desc{queuedDesc, keysDesc, inFlightDesc, heldDesc, partsDesc, ownedDesc, missedDesc, expiryDesc} {
 		ch <- d
 	}
 }
@@ -156,6 +159,11 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(g.d.opts.Recorder.Missed()))
 	for _, w := range g.d.workersNow() {
 		n := w.counts()
+		ends := math.Inf(1)
+		if !n.expires.IsZero() {
+			ends = float64(n.expires.Unix())
+		}
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, ends, w.name)
 		for desc, v := range map[*prometheus.Desc]int{
 			queuedDesc: n.Queued, keysDesc: n.Keys, inFlightDesc: n.Calling, heldDesc: n.Held, partsDesc: len(w.partitions), ownedDesc: n.owned,
 		} {

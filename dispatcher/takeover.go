@@ -180,7 +180,7 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.mu.Lock()
 	busy = w.s.Unwind(queues, w.now(), &fx)
 	w.mu.Unlock()
-	w.settleGrants(context.Background(), fx.Unused)
+	w.grants.settle(context.Background(), fx.Unused)
 	w.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {

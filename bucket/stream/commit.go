@@ -147,10 +147,16 @@ func (x *Exchange) Singly(ctx context.Context, msgs []*nats.Msg) []Answer {
 
 // again is Singly for messages of which an earlier try may have stored some.
 func (x *Exchange) again(ctx context.Context, msgs []*nats.Msg, r resending) []Answer {
-	answers := x.tries(ctx, msgs, r)
-	if x.disk != nil {
-		x.flush(ctx, answers)
+	if x.disk == nil {
+		return x.tries(ctx, msgs, r)
 	}
+	written := func() {}
+	if x.stream != "" {
+		written = x.disk.Writing(x.stream)
+	}
+	answers := x.tries(ctx, msgs, r)
+	written()
+	x.flush(ctx, answers)
 	return answers
 }
 
@@ -165,6 +171,7 @@ func (x *Exchange) flush(ctx context.Context, answers []Answer) {
 		}
 		if a.Stream != flushed {
 			flushed, err = a.Stream, x.disk.Flush(ctx, a.Stream)
+			x.stream = a.Stream
 		}
 		if err != nil {
 			answers[i].Err = fmt.Errorf("%w: %w", ErrUnanswered, err)

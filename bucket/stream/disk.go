@@ -12,6 +12,9 @@ import (
 type Disk interface {
 	// Flush returns when everything that the stream had acknowledged before the call is on disk. After an error it is not known what is.
 	Flush(ctx context.Context, stream string) error
+	// Writing says that messages for the stream are on their way: a flush that is about to begin may wait for them, for a moment. The
+	// returned function says that they have arrived, or will not; it is called once.
+	Writing(stream string) (written func())
 }
 
 // OnDisk is a JetStream that returns from a write when the disk has it: of messages, of entries of key-value buckets, and of streams.

@@ -34,6 +34,8 @@ func (n *noted) Flush(ctx context.Context, stream string) error {
 	return n.err
 }
 
+func (n *noted) Writing(string) func() { return func() {} }
+
 func (n *noted) taken() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -34,6 +34,7 @@ type Exchange struct {
 	replies chan *nats.Msg
 	back    chan nats.Status // tells that the connection is back
 	disk    Disk             // nil: what is acknowledged is as durable as it gets
+	stream  string           // that answered last: an Exchange asks always the same; "" before the first
 	round   int
 	groups  grouping
 }

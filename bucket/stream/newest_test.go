@@ -26,7 +26,7 @@ func TestNewest(t *testing.T) {
 	put := func(subject string, n int, body string) {
 		t.Helper()
 		for range n {
-			if _, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: []byte(body)}); err != nil {
+			if _, err := js.PublishMsgAsync(&nats.Msg{Subject: subject, Data: []byte(body)}, jetstream.WithStallWait(time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			seq := uint64(len(all["s.>"]) + 1)

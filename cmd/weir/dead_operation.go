@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -57,4 +59,14 @@ func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx cont
 // said is the selection as it was given.
 func (o *letterOperation) said() string {
 	return strings.TrimSpace(o.String() + " " + strings.Join(o.args, " "))
+}
+
+// takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
+// alive. Give it back.
+func takeLetterRight(ctx context.Context, c *connect.Connection) (*deadletter.Right, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "somewhere"
+	}
+	return letters.TakeRight(ctx, c, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
 }

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -110,4 +112,87 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 		return err
 	}
 	return printAnswer(out, k.Answer)
+}
+
+// printAnswer writes what the api answered, for people.
+func printAnswer(out io.Writer, a *deadletter.Answer) error {
+	if a == nil {
+		return nil
+	}
+	t, kept := &cli.Table{}, cli.Count(len(a.Body), "byte")
+	if a.Cut {
+		kept = "the first " + kept + ": the answer was longer"
+	}
+	t.Row("answer", strconv.Itoa(a.Status))
+	t.Row("content type", orDash(a.ContentType))
+	t.Row("body", kept)
+	if _, err := fmt.Fprintln(out); err != nil {
+		return fmt.Errorf("write the letter: %w", err)
+	}
+	if err := t.PrintWhole(out); err != nil {
+		return err
+	}
+	return printBytes(out, a.Body)
+}
+
+// printBytes writes a body below an empty line: as text, or in hexadecimal where it is none.
+func printBytes(out io.Writer, body []byte) error {
+	text := string(body)
+	if !letters.IsText(body) {
+		text = hex.Dump(body)
+	}
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if _, err := fmt.Fprint(out, "\n", text); err != nil {
+		return fmt.Errorf("write the letter: %w", err)
+	}
+	return nil
+}
+
+// addCall tells a letter's last call for people.
+func addCall(t *cli.Table, c *deadletter.LastCall) {
+	if c == nil {
+		return
+	}
+	if !c.Started.IsZero() {
+		text := "began " + cli.ClockTime(c.Started)
+		if c.CutBy == deadletter.CutByDeath && c.Bytes < 0 {
+			text = "was to begin after " + cli.ClockTime(c.Started)
+		}
+		t.Row("last call", text)
+	}
+	if c.Bytes >= 0 {
+		text := cli.Count(c.Bytes, "byte")
+		if c.Connection != "" {
+			text += fmt.Sprintf(" over a %s connection", c.Connection)
+		}
+		if !c.Wrote.IsZero() {
+			text += ", the last at " + cli.ClockTime(c.Wrote)
+		}
+		t.Row("sent", text)
+	}
+	if c.CutBy != "" {
+		text := "by " + cutText(c.CutBy)
+		if !c.Ended.IsZero() {
+			text += " at " + cli.ClockTime(c.Ended)
+		}
+		t.Row("cut", text)
+	}
+}
+
+func cutText(by deadletter.Cutter) string {
+	switch by {
+	case deadletter.CutByTimeout:
+		return "weir, when the api's timeout had passed"
+	case deadletter.CutByReset:
+		return "a reset: the api or something on the way broke the connection off"
+	case deadletter.CutByClose:
+		return "the api, which closed the connection without an answer"
+	case deadletter.CutByDeath:
+		return "the end of the weir that called"
+	case deadletter.CutByNetwork:
+		return "the network"
+	}
+	return string(by)
 }

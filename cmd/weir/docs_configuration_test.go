@@ -49,7 +49,7 @@ const unknownField = "zz-none"
 
 // bases are what the sections cannot be without.
 var bases = map[string]object{
-	"apis.NAME":              {"url": "http://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
+	"apis.NAME":              {"url": "https://127.0.0.1", "bucket": object{"rate": "10/s", "capacity": 5}},
 	"apis.NAME.idempotency":  {"header": "Idempotency-Key"},
 	"apis.NAME.key":          {"from": "subject"},
 	"apis.NAME.bucket":       {"rate": "10/s", "capacity": 5},
@@ -57,6 +57,7 @@ var bases = map[string]object{
 	"apis.NAME.limits.cost":  {"from": 1},
 	"apis.NAME.admit":        {"rate": "10/s"},
 	"apis.NAME.keys.PATTERN": {"in_flight": 1},
+	"apis.NAME.tls":          {"ca_file": "/ca.pem", "cert_file": "/own.pem"},
 	"apis.NAME.inquiry": {
 		"path": "/{job}", "auto": true, "answers": []any{object{"status": 404, "means": "not_processed"}},
 	},

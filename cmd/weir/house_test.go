@@ -24,6 +24,7 @@ var rooms = []struct{ room, imports string }{
 	{"bucket/fault", ""},
 	{"bucket/internal/keyhash", ""},
 	{"bucket/natstest", ""},
+	{"bucket/certtest", ""},
 	{"bucket", "ingest bucket/internal/keyhash"},
 	{"bucket/redisstore", "bucket"},
 	{"bucket/storetest", "bucket"},
@@ -77,15 +78,14 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
 	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp cmd/weir/internal/webhook"},
-	{"cmd/weir/internal/top", "dispatcher/schedule cmd/weir/internal/cli cmd/weir/internal/connect cmd/weir/internal/control cmd/weir/internal/spend cmd/weir/internal/status cmd/weir/internal/terminal"},
 	{"cmd/weir", "*"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
-	{"deploy/bench", ""}, // a module of its own: only its tests import weir
+	{"deploy/bench", ""}, // a module of its own: only its tests import weir, and deploy/bench/peers starts it
 }
 
 // forTests are what only tests import.
-var forTests = []string{"ingest/await", "bucket/natstest", "bucket/storetest", "dispatcher/internal/seeds"}
+var forTests = []string{"ingest/await", "bucket/certtest", "bucket/natstest", "bucket/storetest", "dispatcher/internal/seeds"}
 
 // TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
 // line. Tests may import any room below their own, too.
@@ -133,7 +133,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
-		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/"},
+		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/", "deploy/bench/peers/"},
 		"github.com/prometheus/client_golang/prometheus/promhttp": {"cmd/weir/internal/console/"},
 		"go.opentelemetry.io/otel/sdk/":                           {"cmd/weir/internal/otlp/"},
 		"go.opentelemetry.io/otel/exporters/":                     {"cmd/weir/internal/otlp/"},
@@ -244,8 +244,11 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 	homes := map[string][]string{
 		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
 		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
+		"github.com/riverqueue/river":     {"deploy/bench/peers/river.go"},
+		"github.com/hibiken/asynq":        {"deploy/bench/peers/asynq.go"},
+		"github.com/jackc/pgx/":           {"deploy/bench/peers/river.go", "deploy/bench/peers/postgres.go"},
 		"golang.org/x/time/rate": {
-			"deploy/bench/beside_test.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
+			"deploy/bench/beside_test.go", "deploy/bench/peers/asynq.go", "bucket/bench_test.go", "cmd/weir/internal/bench/pace.go",
 			"cmd/weir/internal/console/failures.go", // guesses at a token are no calls
 		},
 	}

@@ -43,10 +43,10 @@ func endlessWaits(file *ast.File) (found []token.Pos) {
 			return false
 		case *ast.CallExpr:
 			if method, ok := n.Fun.(*ast.SelectorExpr); ok {
-				if method.Sel.Name == "Go" {
+				if method.Sel.Name == "Go" || isPackage(method.X, "await") {
 					return false
 				}
-				if len(n.Args) == 0 && method.Sel.Name == "Wait" && !inBubble(method.X) {
+				if len(n.Args) == 0 && method.Sel.Name == "Wait" && !isPackage(method.X, "synctest") {
 					found = append(found, n.Pos())
 				}
 			}
@@ -68,10 +68,11 @@ func endlessWaits(file *ast.File) (found []token.Pos) {
 	return found
 }
 
-// inBubble reports whether it is testing/synctest that waits, which fails where nothing can go on any more.
-func inBubble(of ast.Expr) bool {
-	name, ok := of.(*ast.Ident)
-	return ok && name.Name == "synctest"
+// isPackage reports whether a call is one of a package: ingest/await bounds what it waits for, and testing/synctest fails where nothing can
+// go on any more.
+func isPackage(of ast.Expr, name string) bool {
+	is, ok := of.(*ast.Ident)
+	return ok && is.Name == name
 }
 
 // isTimer reports whether a channel is that of time.After, whose receive ends.

@@ -24,6 +24,7 @@ type API struct {
 	Retry       Retry
 	Breaker     schedule.BreakerPolicy
 	Inquiry     *Inquiry // nil: it cannot be asked what became of a call
+	Trust       Trust    // of an https api
 	MaxResult   int64    // bytes of an answer's body that are kept
 }
 

@@ -65,10 +65,10 @@ func NewClient(api *API, agent string, maxIdle int, former *Client) *Client {
 	}
 	c := &Client{API: api, Agent: agent}
 	if former != nil && former.API.URL.Scheme == api.URL.Scheme && former.API.URL.Host == api.URL.Host &&
-		(former.API.Idempotency == nil) == (api.Idempotency == nil) {
+		(former.API.Idempotency == nil) == (api.Idempotency == nil) && former.API.Trust.Name == api.Trust.Name {
 		c.Conns = former.Conns
 	} else {
-		c.Conns = NewConnections(api.URL, idle, maxIdle)
+		c.Conns = NewConnections(api.URL, api.Trust, idle, maxIdle)
 	}
 	return c
 }
@@ -110,6 +110,10 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		err = errors.Join(errSwitched, answer.Body.Close())
 	}
 	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
+	if refused := w.refused(); err != nil && refused != nil {
+		r.Sent, r.Err, r.Ended = false, refused, time.Now() // it stood before a closed door: nobody read it
+		return r
+	}
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(context.Cause(ctx), errTimeout) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = errTimeout
@@ -192,6 +196,17 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 
 // sent reports whether anything was written.
 func (w *wire) sent() bool { return w.conn != nil && w.conn.written.Load() != w.before }
+
+// refused is why the server did not take the connection's handshake after all, nil where it took it.
+func (w *wire) refused() error {
+	if w.conn == nil {
+		return nil
+	}
+	if err := w.conn.refused.Load(); err != nil {
+		return fmt.Errorf("the api does not take weir's certificate (tls.cert_file): %w", ForLetters(*err))
+	}
+	return nil
+}
 
 // request builds the call: the api's url with the job's path and query below it, what the job may say, and then what
 // the configuration says.

@@ -21,7 +21,10 @@ import (
 type Connections struct {
 	transport *http.Transport
 	address   string
-	tls       *tls.Config // nil for http
+	host      string
+	tls       bool
+	trust     Trust        // of https
+	ends      atomic.Int64 // see Expires
 	dialer    net.Dialer
 
 	mu       sync.Mutex // guards what follows
@@ -48,11 +51,11 @@ const (
 )
 
 // NewConnections are connections to one place that are kept idle for at most idle, and at most maxIdle of them.
-func NewConnections(base *url.URL, idle time.Duration, maxIdle int) *Connections {
-	c := &Connections{address: base.Host, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
+func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int) *Connections {
+	c := &Connections{address: base.Host, host: base.Hostname(), trust: trust, dialer: net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}}
 	port := "80"
 	if base.Scheme == "https" {
-		port, c.tls = "443", &tls.Config{ServerName: base.Hostname(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+		port, c.tls = "443", true
 	}
 	if base.Port() == "" {
 		c.address = net.JoinHostPort(base.Hostname(), port)
@@ -147,16 +150,22 @@ func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 
 func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
 	raw, err := c.dialer.DialContext(ctx, "tcp", c.address)
-	if err != nil || c.tls == nil {
+	if err != nil || !c.tls {
 		return raw, err
+	}
+	settings, err := c.trust.settings(c.host, time.Now())
+	if err != nil {
+		_ = raw.Close() // nothing was sent on it
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the TLS handshake took too long"))
 	defer cancel()
-	secure := tls.Client(raw, c.tls)
+	secure := tls.Client(raw, settings)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // the handshake's error says more
 		return nil, err
 	}
+	c.ends.Store(earliestEnd(secure.ConnectionState().PeerCertificates, settings.Certificates).Unix())
 	return secure, nil
 }
 
@@ -194,7 +203,9 @@ type countedConn struct {
 	net.Conn
 	owner   *Connections
 	written atomic.Int64
-	shut    atomic.Bool // nothing may be written any more
+	read    atomic.Bool           // anything was
+	refused atomic.Pointer[error] // why the server did not take the handshake after all
+	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
 	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
 }
@@ -217,6 +228,18 @@ func (c *countedConn) Write(p []byte) (int, error) {
 		if c.call.CompareAndSwap(first, nil); first.left != nil {
 			first.left()
 		}
+	}
+	return n, err
+}
+
+// Read implements net.Conn.
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.read.Store(true)
+	}
+	if err != nil && !c.read.Load() && refusesCertificate(err) {
+		c.refused.Store(&err)
 	}
 	return n, err
 }

@@ -210,8 +210,9 @@ func TestTLS(t *testing.T) {
 	if got := c.Conns.counts(); got != (counts{}) {
 		t.Errorf("counts after a failed handshake: %+v", got)
 	}
-	c.Conns.tls.RootCAs = x509.NewCertPool()
-	c.Conns.tls.RootCAs.AddCert(server.Certificate())
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	c.Conns.trust.Load = func() (*tls.Config, error) { return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil }
 	for range 3 {
 		if r := c.claimed(t, &ingest.Job{Method: "POST"}); r.Status != 200 || string(r.Body) != "HTTP/1.1" {
 			t.Errorf("over TLS: %+v %s", r, r.Body)
@@ -228,7 +229,7 @@ func TestTLS(t *testing.T) {
 func TestHandshakeThatHangs(t *testing.T) {
 	silent := newRawServer(t, overTCP, func(net.Conn, int) {})
 	base := &url.URL{Scheme: "https", Host: silent.listener.Addr().String()}
-	conns := NewConnections(base, time.Minute, 4)
+	conns := NewConnections(base, Trust{}, time.Minute, 4)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if err := conns.Acquire(ctx); err == nil {

@@ -142,7 +142,7 @@ func callerOf(t *testing.T, address string) *Client {
 		Name: "pay", URL: base, Timeout: 10 * time.Second, MaxResult: 1 << 16,
 		Headers: func() ([]ingest.HeaderField, error) { return nil, nil },
 	}
-	c := &Client{API: api, Agent: "weir/test", Conns: NewConnections(base, time.Minute, 16)}
+	c := &Client{API: api, Agent: "weir/test", Conns: NewConnections(base, Trust{}, time.Minute, 16)}
 	t.Cleanup(c.Conns.Close)
 	return c
 }

@@ -68,7 +68,7 @@ func (ws *windows) readMember(w *window, params []string) {
 		case "remaining", "r", "a":
 			w.setRemaining(value)
 		case "reset", "t", "w":
-			w.setWait(value, ws.now)
+			w.setWait(value, ws.now())
 		}
 	}
 }

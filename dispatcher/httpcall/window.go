@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // windows are the limits of one answer by name.
 type windows struct {
-	now time.Time // by the api's clock
+	now func() time.Time // by the api's clock
 	all []window
 }
 
@@ -38,7 +39,7 @@ type windows struct {
 // RateLimit-Policy, old and new; what came before them and what vendors made of it, such as X-RateLimit-Remaining,
 // x-ratelimit-reset-requests and anthropic-ratelimit-tokens-reset; and pairs of used and allowed, such as Shopify's.
 func readWindows(h http.Header, now time.Time) []window {
-	ws := windows{now: serverNow(h, now)}
+	ws := windows{now: sync.OnceValue(func() time.Time { return serverNow(h, now) })} // most answers have no window
 	for name, values := range h {
 		value := strings.Join(values, ", ")
 		if len(value) > longestField {
@@ -118,10 +119,10 @@ func (ws *windows) readPart(family, what, value string) {
 		ws.of(name).setLimit(value)
 	case "reset", "retry":
 		if after {
-			ws.of(name).setWait(value, ws.now)
+			ws.of(name).setWait(value, ws.now())
 			return
 		}
-		ws.of(name).setReset(value, ws.now)
+		ws.of(name).setReset(value, ws.now())
 	}
 }
 

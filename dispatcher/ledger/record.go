@@ -208,11 +208,15 @@ func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // Money writes millionths of the currency unit with at least two decimals.
 func Money(millionths int64) string {
-	s := fmt.Sprintf("%d.%06d", millionths/1e6, millionths%1e6)
-	for len(s) > 0 && s[len(s)-1] == '0' && s[len(s)-3] != '.' {
-		s = s[:len(s)-1]
+	const decimals = 6
+	s := strconv.AppendInt(make([]byte, 0, len("9223372036854.775807")), millionths/1e6, 10)
+	units := len(s)
+	s = strconv.AppendInt(s, 1e6+millionths%1e6, 10) // the one keeps the zeros behind it
+	s[units] = '.'
+	for end := units + decimals; end > units+2 && s[end] == '0'; end-- {
+		s = s[:end]
 	}
-	return s
+	return string(s)
 }
 
 // Took is what a call took from a limit that was in force when it was made; false where it was not.

@@ -37,14 +37,14 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		s.pace.ReserveAhead = min(LeastAhead+2*s.store.trip, MostAhead)
 	}
 	var out Refused
-	for i, tasks := range fx.asked {
-		q, a := tasks[0].Queue, r.Answers[i]
+	for i, jobs := range fx.asked {
+		q, a := jobs[0].Queue, r.Answers[i]
 		a.Wait.Until += shift
 		if n, told := s.onBudget(&a, r.Came); told {
 			out.News = append(out.News, n)
 		}
 		tat, cold := q.TAT, q.cold
-		for k, j := range tasks {
+		for k, j := range jobs {
 			j.Phase = ready
 			if k < len(a.Grants) {
 				at := a.Grants[k].At + shift
@@ -61,7 +61,7 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		}
 		if q.passed {
 			fx := Effects{}
-			s.giveBack(q, tasks[0], &fx)
+			s.giveBack(q, jobs[0], &fx)
 			out.Unused = append(out.Unused, fx.Unused...)
 			q.TAT, q.cold = tat, cold
 		}
@@ -69,14 +69,14 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		q.binds, q.askAt, q.costly = "", 0, false
 		s.Touch(q)
 		switch {
-		case len(a.Grants) == len(tasks), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
+		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:
 			q.binds, q.askAt = ownRate, a.Wait.Until
-		case s.waitsAlone(tasks[0], &a.Wait, r.Came):
+		case s.waitsAlone(jobs[0], &a.Wait, r.Came):
 			q.binds = a.Wait.Limit
 		default:
 			q.binds, s.by, s.until = a.Wait.Limit, a.Wait.Limit, a.Wait.Until
-			if q.costly = s.costOf(tasks[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
+			if q.costly = s.costOf(jobs[0], a.Wait.Limit) > 1; !q.costly || a.Wait.Until <= r.Came.Add(LongWait) {
 				s.blocked.push(q)
 			}
 		}
@@ -91,11 +91,11 @@ func (s *Schedule) withdrawBlocked(now bucket.Micros, out *Refused) {
 		return
 	}
 	for q := range s.blocked.all() {
-		s.withdrawTasks(q, out)
+		s.withdrawJobs(q, out)
 	}
 }
 
-func (s *Schedule) withdrawTasks(q *KeyQueue, out *Refused) {
+func (s *Schedule) withdrawJobs(q *KeyQueue, out *Refused) {
 	for _, j := range q.Jobs {
 		if j.Phase == ready {
 			s.withdraw(j, s.until)
@@ -151,9 +151,9 @@ func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refuse
 // and less often, and no other job is kept ready: its intent would make it unknown if the process died meanwhile.
 func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 	s.by, s.until = storeDown, now.Add(s.store.failed(now))
-	for _, tasks := range fx.asked {
-		q := tasks[0].Queue
-		for _, j := range tasks {
+	for _, jobs := range fx.asked {
+		q := jobs[0].Queue
+		for _, j := range jobs {
 			j.Phase = ready
 		}
 		s.blocked.took(q, 0)
@@ -166,7 +166,7 @@ func (s *Schedule) unanswered(fx *Effects, now bucket.Micros) Refused {
 		return out
 	}
 	for q := range s.blocked.all() {
-		s.withdrawTasks(q, &out)
+		s.withdrawJobs(q, &out)
 	}
 	return out
 }

@@ -35,8 +35,8 @@ func (m *simulation) push(key string, seq uint64) {
 }
 
 // expire makes letters of jobs whose deadlines have passed, and holds the schedule to expiring no other.
-func (m *simulation) expire(tasks []*Job) {
-	for _, j := range tasks {
+func (m *simulation) expire(jobs []*Job) {
+	for _, j := range jobs {
 		if at := m.deadlines.of[j.Seq]; at == 0 || at > m.now {
 			m.t.Fatalf("job %d expired %s before its deadline", j.Seq, m.now.Until(at))
 		}

@@ -78,10 +78,10 @@ func (w *fairQueue) pop() *KeyQueue {
 func (t *tenant) next() *KeyQueue {
 	for {
 		first := t.blocked.pop()
-		if first.line.virtualTime <= first.virtualTime {
-			return first.line
+		if first.queue.virtualTime <= first.virtualTime {
+			return first.queue
 		}
-		t.blocked.push(turn{first.line.virtualTime, first.came, first.line})
+		t.blocked.push(turn{first.queue.virtualTime, first.came, first.queue})
 	}
 }
 
@@ -125,8 +125,8 @@ func (w *fairQueue) forget(p *Partition) {
 		waiting := t.blocked
 		t.blocked = nil
 		for _, x := range waiting {
-			if x.line.Partition == p {
-				x.line.blocked = false
+			if x.queue.Partition == p {
+				x.queue.blocked = false
 				w.size--
 				continue
 			}
@@ -143,7 +143,7 @@ func (w *fairQueue) all() iter.Seq[*KeyQueue] {
 	return func(yield func(*KeyQueue) bool) {
 		for _, t := range w.tenants {
 			for i := range t.blocked {
-				if !yield(t.blocked[i].line) {
+				if !yield(t.blocked[i].queue) {
 					return
 				}
 			}
@@ -211,12 +211,12 @@ func (t tenants) leave(q *KeyQueue) {
 }
 
 // takeTurn lends a queue what its jobs are about to be asked for.
-func (s *Schedule) takeTurn(q *KeyQueue, tasks []*Job) {
+func (s *Schedule) takeTurn(q *KeyQueue, jobs []*Job) {
 	if !q.called {
 		s.blocked.seat(q)
 	}
-	q.called, q.lastService = false, serviceTimeOf(tasks[0].Costs, s.units)
-	s.blocked.lend(q, q.lastService*serviceTime(len(tasks)))
+	q.called, q.lastService = false, serviceTimeOf(jobs[0].Costs, s.units)
+	s.blocked.lend(q, q.lastService*serviceTime(len(jobs)))
 }
 
 // reseat lets every queue wait anew under new rules, whose service times do not compare with those of before. Every queue is then to
@@ -301,7 +301,7 @@ func (h *tenantHeap) Pop() any {
 type turn struct {
 	virtualTime serviceTime
 	came        uint64
-	line        *KeyQueue
+	queue       *KeyQueue
 }
 
 // turnHeap are the waiting queues of a tenant. It holds values, so that a waiting queue costs no allocation.

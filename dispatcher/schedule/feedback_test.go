@@ -155,9 +155,9 @@ func (m *simulation) checkOpen(fx Effects) {
 			m.t.Fatalf("job %d was made ready while the breaker was not closed", j.Seq)
 		}
 	}
-	for _, tasks := range fx.asked {
-		if len(tasks) != 1 || tasks[0] != m.s.breaker.probe {
-			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(tasks))
+	for _, jobs := range fx.asked {
+		if len(jobs) != 1 || jobs[0] != m.s.breaker.probe {
+			m.t.Fatalf("%d slots were asked for while the breaker was not closed", len(jobs))
 		}
 	}
 }

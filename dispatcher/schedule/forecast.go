@@ -214,7 +214,7 @@ func (t *tenant) before(q *KeyQueue) int {
 	}
 	step, seen, sooner := max(1, len(t.blocked)/mostSampled), 0, 0
 	for i := 0; i < len(t.blocked); i += step {
-		if t.blocked[i].line == q {
+		if t.blocked[i].queue == q {
 			own.came = t.blocked[i].came
 		}
 	}

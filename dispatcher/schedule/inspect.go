@@ -149,7 +149,7 @@ func (v View) FirstJobs(q *KeyQueue, limit int) []JobState {
 
 // inOrder goes through those of a queue's jobs that may be called, or are; of one that waits there is no Job.
 func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
-	waiting, tasks := KeyQueue{first: q.first, more: q.more}, q.Jobs
+	waiting, jobs := KeyQueue{first: q.first, more: q.more}, q.Jobs
 	if q.early != nil {
 		waiting.early = &early{due: q.early.due}
 	}
@@ -157,8 +157,8 @@ func (q *KeyQueue) inOrder(yield func(place, *Job) bool) {
 		p, waits := waiting.next()
 		var j *Job
 		switch {
-		case len(tasks) > 0 && (!waits || tasks[0].place.compare(p) < 0):
-			p, j, tasks = tasks[0].place, tasks[0], tasks[1:]
+		case len(jobs) > 0 && (!waits || jobs[0].place.compare(p) < 0):
+			p, j, jobs = jobs[0].place, jobs[0], jobs[1:]
 		case waits:
 			waiting.pass(p)
 		default:

@@ -22,48 +22,55 @@ type Pace struct {
 // Schedule decides which call may start when. It is a plain value: time comes in as now, and what is to be done comes
 // out as effects. Its owner locks it.
 type Schedule struct {
-	pace         Pace
-	rules        *bucket.Rules
-	policy       *Policy // what jobs are made ready by; the rules are its
-	byKey        map[string]*KeyQueue
+	pace    Pace
+	policy  *Policy       // what jobs are made ready by
+	rules   *bucket.Rules // of the policy
+	drain   bool          // nothing new may start
+	barred  bool          // this process has not the right to call now
+	store   storeLink
+	byKey   map[string]*KeyQueue
+	tenants tenants
+
+	// What is to be done.
 	timers       timers
 	active       []*KeyQueue // queues with something to do now
-	awaitingRoom roundRobin  // queues that wait for room to make a job ready
 	lapses       lapses
-	blocked      fairQueue // queues that wait for a shared limit or for a call to end
-	tenants      tenants
-	units        []float64     // of the shared limits; see unitsOf
+	awaitingRoom roundRobin    // queues that wait for room to make a job ready
+	blocked      fairQueue     // queues that wait for a shared limit or for a call to end
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
-	held         bucket.Micros // no call of the api before
-	why          string
-	spent        bucket.Micros // a budget that is spent begins anew then; 0: none is
-	pushes       int16         // pushbacks in a row
-	tried        bucket.Micros // when the breaker's probe was last brought forward
-	breaker      breaker       // of the api
-	welcome      bucket.Micros // when the last call started that the api answered in order
-	took         time.Duration // to make a job ready, lately
-	callTime     time.Duration // usual, of the api's calls
-	habits       habits
-	uses         usage
-	levels       []bucket.Level // of the shared limits, when they were last looked at
+	units        []float64     // of the shared limits; see unitsOf
 	suspects     suspects
-	governor     governor               // of the api, where pushback holds it
-	heldKeys     map[*KeyQueue]struct{} // with a hold that may still last
-	paused       pauses
-	store        storeLink
-	unfinished   int    // unfinished
-	early        int    // of them, those that are not to be called yet
-	kept         int    // queues without jobs
-	staged       int    // jobs from staging to granted
-	calls        int    // jobs calling
-	settling     int    // of the calls that ended, those whose outcome is not stored yet
-	arrived      uint64 // jobs that came since this began; those that stood in a partition when it was read came before
-	ended        uint64 // calls that have ended since
-	drain        bool   // nothing new may start
-	barred       bool   // this process has not the right to call now
 
-	Forfeited int64
+	// What holds calls.
+	paused   pauses
+	held     bucket.Micros // no call of the api before
+	why      string
+	heldKeys map[*KeyQueue]struct{} // with a hold that may still last
+	pushes   int16                  // pushbacks in a row
+	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
+	breaker  breaker                // of the api
+	tried    bucket.Micros          // when the breaker's probe was last brought forward
+	welcome  bucket.Micros          // when the last call started that the api answered in order
+	governor governor               // of the api, where pushback holds it
+
+	// What was seen lately.
+	took     time.Duration // to make a job ready
+	callTime time.Duration // usual, of the api's calls
+	habits   habits
+	uses     usage
+	levels   []bucket.Level // of the shared limits, when they were last looked at
+
+	// Counts.
+	unfinished int    // jobs that have not ended
+	early      int    // of them, those that are not to be called yet
+	kept       int    // queues without jobs
+	staged     int    // jobs from staging to granted
+	calls      int    // jobs calling
+	settling   int    // of the calls that ended, those whose outcome is not stored yet
+	arrived    uint64 // jobs that came since this began; those that stood in a partition when it was read came before
+	ended      uint64 // calls that have ended since
+	Forfeited  int64  // slots that were given back
 }
 
 // New is a schedule without jobs. tatOf is the theoretical arrival time that the store knows of a key, by its own clock, 0 if none.
@@ -340,7 +347,7 @@ func (s *Schedule) candidate(q *KeyQueue, by bucket.Micros) (j *Job, at bucket.M
 func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
 	s.unready(q, now, fx)
 	free, again := q.free(now)
-	var tasks []*Job
+	var jobs []*Job
 	for _, j := range q.Jobs {
 		if j.Phase == staging && !j.First() {
 			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
@@ -362,12 +369,12 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 			s.expire(j, fx)
 			continue
 		}
-		if int64(len(tasks)) >= min(free, maxAsks) {
+		if int64(len(jobs)) >= min(free, maxAsks) {
 			break
 		}
-		tasks = append(tasks, j)
+		jobs = append(jobs, j)
 	}
-	if len(tasks) == 0 {
+	if len(jobs) == 0 {
 		return again
 	}
 	if hold := s.heldUntil(q); hold > now {
@@ -387,18 +394,18 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 		return slot.Add(-s.pace.ReserveAhead)
 	}
 	if len(s.rules.Shared) > 0 || s.slows(q) {
-		tasks = tasks[:1] // keys take turns under a shared limit, a call a turn
+		jobs = jobs[:1] // keys take turns under a shared limit, a call a turn
 	}
-	for _, j := range tasks {
+	for _, j := range jobs {
 		j.Phase = asking
 	}
-	s.takeTurn(q, tasks)
-	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: tasks[0].Costs, Want: len(tasks), Horizon: s.pace.ReserveAhead}
+	s.takeTurn(q, jobs)
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
 	if q.cold {
 		ask.Floor = s.Floor(q)
 	}
 	fx.Asks = append(fx.Asks, ask)
-	fx.asked = append(fx.asked, tasks)
+	fx.asked = append(fx.asked, jobs)
 	return Never // the answer touches the queue
 }
 

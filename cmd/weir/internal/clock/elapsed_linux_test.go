@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"weir/ingest/await"
 )
 
 // TestBoottimeIsTheKernels: what is reckoned never runs ahead of the kernel's clock, never goes back, and is not far behind.
@@ -32,7 +34,7 @@ func TestBoottimeIsTheKernels(t *testing.T) {
 			}
 		})
 	}
-	group.Wait()
+	await.Return(t, "the readers of the clock", group.Wait)
 }
 
 // TestSuspended: a machine that was suspended is noticed with the next look, because its wall clock has gone on alone. The test takes

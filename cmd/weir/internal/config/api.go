@@ -26,6 +26,7 @@ type API struct {
 	Retry          Retry
 	Breaker        Breaker
 	Inquiry        *Inquiry
+	TLS            *TLS // nil: as the machine trusts
 
 	line int // of its name in the file
 }
@@ -52,7 +53,7 @@ func readAPI(e entry) API {
 		e.fail("_ stands for an unknown api in the subjects of dead letters", "give it another name")
 	}
 	f, ok := e.fields("url", "methods", "headers", "forward_headers", "timeout", "max_body", "price", "idempotency",
-		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "inquiry", "headroom", "jitter")
+		"key", "bucket", "limits", "admit", "keys", "retry", "breaker", "inquiry", "headroom", "jitter", "tls")
 	if !ok {
 		return a
 	}
@@ -79,6 +80,7 @@ func readAPI(e entry) API {
 	a.Retry = readRetry(f, a.Rules)
 	a.Breaker = readBreaker(f, a.Retry)
 	a.Inquiry = readInquiry(f)
+	a.TLS = readTLS(f, a.URL)
 	return a
 }
 

@@ -131,6 +131,7 @@ func (c *Config) MissingSecrets(scope *SecretScope) []Problem {
 		for _, h := range a.Headers {
 			problems = append(problems, h.missing(scope)...)
 		}
+		problems = append(problems, a.TLS.missing(scope)...)
 	}
 	for _, t := range c.HTTP.Tokens {
 		problems = append(problems, t.missing(scope)...)

@@ -89,6 +89,7 @@ func (d description) api(path string, a API) {
 	d.duration(path+".breaker", "min", a.Breaker.Min)
 	d.duration(path+".breaker", "max", a.Breaker.Max)
 	d.inquiry(joinPath(path, "inquiry"), a.Inquiry)
+	d.tls(joinPath(path, "tls"), a.TLS)
 }
 
 func (d description) rules(path string, r bucket.Rules) {

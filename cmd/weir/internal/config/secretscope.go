@@ -44,6 +44,9 @@ func (c *Config) eachReference(do func(p part)) {
 		for _, h := range a.Headers {
 			each(h.Value)
 		}
+		for _, file := range a.TLS.files() {
+			do(part{file: file})
+		}
 	}
 	for _, t := range c.HTTP.Tokens {
 		each(t.Token)

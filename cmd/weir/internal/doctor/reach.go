@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/bucket/redisstore"
+	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,14 +90,15 @@ func (e *examination) ways(ctx context.Context) {
 	seen := map[string]bool{}
 	for i := range e.Config.APIs {
 		a := &e.Config.APIs[i]
-		if at := a.URL.Scheme + "://" + a.URL.Host; !seen[at] && ctx.Err() == nil {
+		if at := a.URL.Scheme + "://" + a.URL.Host + " " + a.TLS.String(); !seen[at] && ctx.Err() == nil {
 			seen[at] = true
-			e.way(ctx, a.Name, a.URL)
+			e.way(ctx, a)
 		}
 	}
 }
 
-func (e *examination) way(ctx context.Context, api string, to *url.URL) {
+func (e *examination) way(ctx context.Context, a *config.API) {
+	api, to := a.Name, a.URL
 	ctx, cancel := context.WithTimeout(ctx, reachWait)
 	defer cancel()
 	host, port := to.Hostname(), to.Port()
@@ -117,12 +119,21 @@ func (e *examination) way(ctx context.Context, api string, to *url.URL) {
 		e.fine("api %s: %s:%s takes connections, without TLS", api, host, port)
 		return
 	}
-	secured := tls.Client(conn, &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12})
+	trust, err := a.TLS.Read()
+	if err != nil {
+		e.bad("name files that are there, or look where `weir serve` runs", "api %s: apis.%s.tls: %v", api, api, err)
+		return
+	}
+	trust.ServerName = host
+	secured := tls.Client(conn, trust)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		e.bad("have its certificate mended, or its CA added to this machine's", "api %s: no TLS with %s:%s: %v", api, host, port, err)
+		e.bad("have its certificate mended, or name its CA by apis."+api+".tls.ca_file", "api %s: no TLS with %s:%s: %v", api, host, port, err)
 		return
 	}
 	e.certificate("api "+api+": the certificate of "+net.JoinHostPort(host, port), "tell those who run it", secured.ConnectionState().PeerCertificates)
+	for _, own := range trust.Certificates {
+		e.certificate("api "+api+": the certificate "+a.TLS.CertFile+", which weir shows it,", "replace the file: weir reads it at its next connection", []*x509.Certificate{own.Leaf})
+	}
 }
 
 // certificate says how long certificates hold on: the first of them to end decides.

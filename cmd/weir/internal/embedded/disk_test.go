@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"weir/bucket/stream"
 	"weir/ingest/await"
@@ -334,6 +335,41 @@ func TestFlushServesAllThatWait(t *testing.T) {
 		}
 		if err := disk.Flush(t.Context(), "NEVER"); err != nil {
 			t.Errorf("of a stream that is not there: %v", err)
+		}
+	})
+}
+
+// TestFlushWaitsForWriters: a flush that would begin lets those come along who write already, and does not wait long for one who does not end.
+func TestFlushWaitsForWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := newDisk(t.TempDir())
+		done := make(chan error, 2)
+		ask := func() { done <- disk.Flush(t.Context(), "JOBS") }
+		one, other := disk.Writing("JOBS"), disk.Writing("JOBS")
+		go ask()
+		synctest.Wait()
+		one()
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("a flush ended while somebody wrote")
+		}
+		go ask() // the other has arrived, and asks as well
+		other()
+		synctest.Wait()
+		if len(done) != 2 {
+			t.Errorf("%d of 2 were answered when all had written", len(done))
+		}
+
+		disk.Writing("JOBS") // and never ends
+		go ask()
+		began := time.Now()
+		for range 3 {
+			if err := await.Receive(t, "a flush", done); err != nil {
+				t.Error(err)
+			}
+		}
+		if waited := time.Since(began); waited > gather {
+			t.Errorf("a flush waited for %v", waited)
 		}
 	})
 }

@@ -43,8 +43,8 @@ type Caller interface {
 
 // Limits are one api's, open. In the process none is granted before Run.
 type Limits struct {
-	// Lane is what a lane needs of them: its api and its queue are still to be put in.
-	Lane dispatcher.APIOptions
+	// Dispatch is what an api's worker needs of them: its api and its queue are still to be put in.
+	Dispatch dispatcher.APIOptions
 
 	state   limitStore
 	watch   *levelWatch
@@ -70,7 +70,7 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 	if err != nil {
 		return nil, err
 	}
-	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Lane: dispatcher.APIOptions{
+	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Dispatch: dispatcher.APIOptions{
 		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 	}}
 	a.watch.unknown, a.watch.gap = shared.unknown, shared.gaps.of
@@ -97,7 +97,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store); err != nil {
 		return nil, err
 	}
-	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Lane: dispatcher.APIOptions{
+	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Dispatch: dispatcher.APIOptions{
 		Store: store, Checkpoint: checkpoints.now, TAT: func(key string) bucket.Micros {
 			tat, _ := store.TAT(key)
 			return tat

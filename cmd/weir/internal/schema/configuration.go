@@ -233,7 +233,7 @@ func scalarShape(values string) object {
 		return object{"type": []string{"string", "integer"}, "pattern": name64}
 	case starts("scheme"):
 		return object{"type": "string", "pattern": "^https?://"}
-	case starts("an address", "a header's name", "an IANA zone", "a path", "a JSON pointer", "one `${", "1 to 8 bytes"):
+	case starts("a full path", "an address", "a header's name", "an IANA zone", "a path", "a JSON pointer", "one `${", "1 to 8 bytes"):
 		return object{"type": "string"}
 	}
 	return nil

@@ -17,8 +17,8 @@ type apiParts struct {
 	name  string
 	queue *queue.Queue
 	// Where this replica dispatches:
-	lane   dispatcher.APIOptions
-	limits *limitstate.Limits
+	dispatch dispatcher.APIOptions
+	limits   *limitstate.Limits
 }
 
 // openAPI makes an api's streams exist and reads what the last run left.
@@ -39,8 +39,8 @@ func (w *Worker) openAPI(ctx context.Context, a *config.API, c *config.Config) (
 	if opened.limits, err = limitstate.Open(ctx, w.limits, api); err != nil {
 		return nil, fmt.Errorf("api %s: %w", a.Name, err)
 	}
-	opened.lane = opened.limits.Lane
-	opened.lane.API, opened.lane.Queue = api, queue
+	opened.dispatch = opened.limits.Dispatch
+	opened.dispatch.API, opened.dispatch.Queue = api, queue
 	return opened, nil
 }
 
@@ -51,7 +51,7 @@ func (w *Worker) queueSettings(a *config.API, c *config.Config) queue.Settings {
 	}
 }
 
-// runAPI starts what an api's calls stand on. Its lane is the dispatcher's.
+// runAPI starts what an api's calls stand on. Its worker is the dispatcher's.
 func (w *Worker) runAPI(a *apiParts) {
 	w.lowerGo(func() error { return a.queue.Run(w.base) })
 	if a.limits != nil {

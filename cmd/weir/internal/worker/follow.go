@@ -29,7 +29,7 @@ import (
 // only then does anything change. A version that is not valid changes nothing. Only run writes its fields; what is atomic may be
 // read from any goroutine.
 //
-// An api that is taken out is refused at the intake from then on; its lane goes on with its last configuration, so that
+// An api that is taken out is refused at the intake from then on; its worker goes on with its last configuration, so that
 // the jobs in its queue still end. After a restart they wait there until the api is configured again.
 type follower struct {
 	followerOptions
@@ -248,7 +248,7 @@ func (f *follower) start(ctx context.Context, a *apiParts) error {
 	if f.dispatch == nil {
 		return nil
 	}
-	return f.dispatch.StartAPI(ctx, a.lane)
+	return f.dispatch.StartAPI(ctx, a.dispatch)
 }
 
 func (f *follower) change(ctx context.Context, a *config.API, next *config.Config) error {

@@ -45,7 +45,7 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 		}
 		w.opened = append(w.opened, a)
 		if w.dispatch != nil {
-			w.dispatch.AddAPI(a.lane)
+			w.dispatch.AddAPI(a.dispatch)
 		}
 	}
 	if err := w.fitsMemory(); err != nil {

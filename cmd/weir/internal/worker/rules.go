@@ -38,6 +38,9 @@ func DispatchAPI(a *config.API, c *config.Config) *httpcall.API {
 		},
 		Breaker: schedule.BreakerPolicy{Failures: a.Breaker.Failures, Min: a.Breaker.Min, Max: a.Breaker.Max},
 	}
+	if a.TLS != nil {
+		api.Trust = httpcall.Trust{Name: a.TLS.String(), Load: a.TLS.Source()}
+	}
 	if r := a.Retry.Adaptive; r != nil {
 		api.Retry.Adaptive = &schedule.Adaptive{Floor: r.Floor, Recover: r.Recover}
 	}

@@ -1,0 +1,201 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// TLS is how an https api is known and what weir shows it. Empty paths: by the machine's authorities, and nothing.
+type TLS struct {
+	CAFile            string // the authorities that may have signed the api's certificate, in PEM; no others are trusted
+	CertFile, KeyFile string // what weir shows the api, in PEM: both or neither; they may be one file
+
+	line int
+	path string
+}
+
+// maxPEM bounds a file of certificates, in bytes: that of all authorities of a machine has a fourth of it.
+const maxPEM = 1 << 20
+
+func readTLS(f fields, at *url.URL) *TLS {
+	v, ok := f.byName["tls"]
+	if !ok {
+		return nil
+	}
+	before := len(v.doc.problems)
+	in, ok := v.fields("ca_file", "cert_file", "key_file")
+	if !ok {
+		return nil
+	}
+	t := &TLS{
+		CAFile: read(in, "ca_file", "", fullPath), CertFile: read(in, "cert_file", "", fullPath),
+		line: v.line, path: v.path,
+	}
+	t.KeyFile = read(in, "key_file", t.CertFile, fullPath)
+	switch {
+	case len(v.doc.problems) > before:
+	case *t == TLS{line: t.line, path: t.path}:
+		v.fail("names no file", "write ca_file, or cert_file and key_file, or remove the field")
+	case t.CertFile == "" && t.KeyFile != "":
+		in.place("key_file").fail("is the key of no certificate", "write cert_file too")
+	case at != nil && at.Scheme != "https":
+		v.fail("means nothing without TLS", "write url: https://…, or remove the field")
+	}
+	return t
+}
+
+// fullPath reads the path of a file.
+func fullPath(text string) (string, error) {
+	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\r\n") {
+		return "", refuse("write it from the root on: /etc/weir/ca.pem", "%s is not the full path of a file", quote(text))
+	}
+	return filepath.Clean(text), nil
+}
+
+func (t *TLS) files() []string {
+	if t == nil {
+		return nil
+	}
+	return slices.DeleteFunc([]string{t.CAFile, t.CertFile, t.KeyFile}, func(file string) bool { return file == "" })
+}
+
+// missing lists why the files cannot be used here. Those that scope does not allow are not looked at.
+func (t *TLS) missing(scope *SecretScope) []Problem {
+	for _, file := range t.files() {
+		if !scope.allows(part{file: file}) {
+			return []Problem{{
+				Line: t.line, Path: t.path, Message: "the file " + file + " is allowed neither by the file that weir was started with nor by WEIR_SECRETS",
+				Fix: "name it in WEIR_SECRETS where weir serve runs, or in its own file",
+			}}
+		}
+	}
+	if _, err := t.Read(); err != nil {
+		return []Problem{{Line: t.line, Path: t.path, Message: err.Error(), Fix: "provide it where weir serve runs"}}
+	}
+	return nil
+}
+
+// Read reads the files. The errors name them, and quote nothing of them. A nil TLS is that of a machine that was told nothing.
+func (t *TLS) Read() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t == nil {
+		return c, nil
+	}
+	if t.CAFile != "" {
+		text, err := readPEM(t.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("file %s has no certificate in PEM", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		cert, err := readPEM(t.CertFile)
+		if err != nil {
+			return nil, err
+		}
+		key, err := readPEM(t.KeyFile)
+		if err != nil {
+			return nil, err
+		}
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("files %s and %s are no certificate and its key, in PEM", t.CertFile, t.KeyFile)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// readPEM reads a file of at most maxPEM bytes.
+func readPEM(path string) ([]byte, error) {
+	file, err := openRegular(path)
+	if err != nil {
+		return nil, fmt.Errorf("file %s cannot be read: %w", path, err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxPEM+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("file %s cannot be read", path)
+	case len(text) > maxPEM:
+		return nil, fmt.Errorf("file %s is longer than %s", path, FormatSize(maxPEM))
+	}
+	return text, nil
+}
+
+// Source reads the files anew when they have been replaced, so that a renewed certificate holds from the next connection on. While what is
+// there cannot be used, as between the replacing of a certificate and of its key, what was read last is. It is safe for concurrent use.
+func (t *TLS) Source() func() (*tls.Config, error) {
+	var (
+		mu   sync.Mutex
+		last *tls.Config
+		seen []os.FileInfo
+	)
+	return func() (*tls.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now, err := t.stat()
+		if last != nil && (err != nil || sameFiles(now, seen)) {
+			return last, nil
+		}
+		c, errRead := t.Read()
+		if err := errors.Join(err, errRead); err != nil {
+			if last != nil {
+				return last, nil
+			}
+			return nil, err
+		}
+		last, seen = c, now
+		return c, nil
+	}
+}
+
+func (t *TLS) stat() ([]os.FileInfo, error) {
+	var all []os.FileInfo
+	for _, file := range t.files() {
+		info, err := os.Stat(file)
+		if err != nil {
+			return nil, fmt.Errorf("file %s cannot be read", file)
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+func sameFiles(a, b []os.FileInfo) bool {
+	for i := range a {
+		if !os.SameFile(a[i], b[i]) || !a[i].ModTime().Equal(b[i].ModTime()) || a[i].Size() != b[i].Size() {
+			return false
+		}
+	}
+	return true
+}
+
+// String tells which files are named; nothing where none are. Two of one text say the same.
+func (t *TLS) String() string {
+	if t == nil {
+		return ""
+	}
+	return strings.Join([]string{t.CAFile, t.CertFile, t.KeyFile}, ", ")
+}
+
+// tls describes how an api is known.
+func (d description) tls(path string, t *TLS) {
+	if t == nil {
+		return
+	}
+	for field, file := range map[string]string{"ca_file": t.CAFile, "cert_file": t.CertFile, "key_file": t.KeyFile} {
+		d.set(path, field, orNone(file))
+	}
+}

@@ -1,0 +1,110 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/dispatcher/schedule"
+)
+
+// Bounds of what is told to a store that is elsewhere.
+const (
+	mostTold  = 256             // ends of grants in one round trip
+	lastWords = 3 * time.Second // how long a stopping worker tries to tell the ends of grants
+)
+
+// grantEnds tells a store of slots what became of them. It is safe for concurrent use.
+type grantEnds struct {
+	store Store
+	clock schedule.StoreClock
+	log   *slog.Logger
+	freed func()        // the store has heard of some
+	tell  chan struct{} // there is something in ended
+
+	mu    sync.Mutex   // guards what follows
+	ended []bucket.Use // to be told to a store that is elsewhere
+}
+
+// settle tells the store the ends of grants: at once, or where it is elsewhere in the background.
+func (g *grantEnds) settle(ctx context.Context, uses []bucket.Use) {
+	if len(uses) == 0 {
+		return
+	}
+	if g.clock == schedule.OwnClock {
+		if err := g.store.Settle(ctx, uses); err != nil {
+			g.log.Warn("the ends of grants could not be told to the limiter", "count", len(uses), "err", err)
+		}
+		return
+	}
+	g.mu.Lock()
+	g.ended = append(g.ended, uses...)
+	g.mu.Unlock()
+	select {
+	case g.tell <- struct{}{}:
+	default:
+	}
+}
+
+// run tells a store that is elsewhere the ends of grants, many at a time, and again until it has heard: a
+// permit that nobody gives back is lost for its lease. At most the calls of a worker wait here. The returned function ends it.
+func (g *grantEnds) run(hard context.Context) (end func()) {
+	if g.clock == schedule.OwnClock {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(hard))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			select {
+			case <-g.tell:
+				g.tellEnded(ctx)
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		last, cancel := context.WithTimeout(context.WithoutCancel(hard), lastWords)
+		defer cancel()
+		g.tellEnded(last)
+	}
+}
+
+// tellEnded tells all that is to be told, or as much as can be until ctx ends.
+func (g *grantEnds) tellEnded(ctx context.Context) {
+	wait := schedule.StoreRetry
+	for {
+		g.mu.Lock()
+		n := min(len(g.ended), mostTold)
+		uses := g.ended[:n:n]
+		g.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		trip, cancel := context.WithTimeout(ctx, roundTrip)
+		err := g.store.Settle(trip, uses)
+		cancel()
+		if err != nil {
+			if !stream.Sleep(ctx, wait) {
+				g.log.Warn("stopped before the limiter knew the ends of grants: permits come back with their leases", "count", n, "err", err)
+				return
+			}
+			wait = min(2*wait, schedule.MostStoreRetry)
+			continue
+		}
+		wait = schedule.StoreRetry
+		g.mu.Lock()
+		g.ended = g.ended[n:]
+		if len(g.ended) == 0 {
+			g.ended = nil
+		}
+		g.mu.Unlock()
+		g.freed()
+	}
+}
