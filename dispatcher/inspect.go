@@ -50,6 +50,8 @@ type APIDetail struct {
 	Holds    []schedule.HoldState `json:"holds,omitempty"`  // the api's first, then those of keys
 	HeldKeys int                  `json:"held_keys,omitempty"`
 	Uses     []schedule.LimitUse  `json:"-"` // of shared rates and calls in flight, by this replica
+	// Owns are the partitions that this replica dispatches, by their numbers.
+	Owns []int `json:"owns,omitempty"`
 	// LimiterDown says that the store of the limits does not answer: calls hold.
 	LimiterDown bool `json:"limiter_down,omitempty"`
 }
@@ -120,6 +122,11 @@ func (d *Dispatcher) Detail(api string, limit int) (APIDetail, error) {
 	s := w.s.At(w.now())
 	detail.Holds, detail.HeldKeys = s.Holds(limit)
 	detail.Uses, detail.LimiterDown = s.Uses(), s.LimiterDown()
+	for number, p := range w.partitions {
+		if p != nil && p.Open {
+			detail.Owns = append(detail.Owns, number)
+		}
+	}
 	return detail, nil
 }
 

@@ -134,7 +134,7 @@ func TestTorture(t *testing.T) {
 	kept := map[string]*tortured{}
 	for name, args := range map[string]string{
 		"external server": "--worker-kills 2 --server-kills 3 --stops 1 --cuts 4 --takeovers 1 --disk-fulls 1",
-		"embedded server": "--server embedded --worker-kills 10 --stops 0 --cuts 2",
+		"embedded server": "--server embedded --auth required --worker-kills 10 --stops 0 --cuts 2 --redrives 4",
 		"idempotent":      "--idempotent --server embedded --worker-kills 8 --stops 0 --cuts 4",
 		"what is noted":   "--server embedded --worker-kills 8 --stops 0 --cuts 0 --at intent-stored --at call-next --at call-answered --at answer-found",
 		"power losses":    "--server embedded --worker-kills 2 --power-losses 2 --stops 0 --cuts 0",

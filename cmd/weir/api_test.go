@@ -95,6 +95,7 @@ var askedPaths = map[string]string{
 	"/api/v1/results/{api}/{id}": "/api/v1/results/a/done?key=one", "/api/v1/dead/{seq}": "/api/v1/dead/1", "/api/v1/config/versions/{version}": "/api/v1/config/versions/1",
 	"/api/v1/config/diff": "/api/v1/config/diff?from=1&to=1", "/api/v1/history": "/api/v1/history?api=a", "/v1/jobs/{api}/{id}": "/v1/jobs/a/done?key=one",
 	"/api/v1/redrives/{name}": "", "/api/v1/stream": "", "/api/v1/dead/export": "",
+	"/api/v1/apis/{api}/key": "/api/v1/apis/a/key?key=k%2F2",
 }
 
 // words of an operator that the rig is told, in this order.
@@ -109,6 +110,8 @@ var askedWords = []struct{ template, path, body string }{
 	{"/api/v1/dead/purge", "/api/v1/dead/purge", `{"all": true, "dry_run": true}`},
 	{"/api/v1/config/check", "/api/v1/config/check", `{"yaml": "apis: {x: 1}"}`},
 	{"/api/v1/config/rollback", "", ""},
+	{"/api/v1/apis/{api}/key/pause", "/api/v1/apis/a/key/pause?key=..", `{"for": "1h"}`},
+	{"/api/v1/apis/{api}/key/resume", "/api/v1/apis/a/key/resume?key=..", ""},
 	{"/api/v1/plan", "/api/v1/plan?rate=1/s&capacity=5", "time,key\n0,a\n0.1,a\n"},
 	{"/api/v1/verify", "/api/v1/verify?since=1d", ""},
 	{"/api/v1/dead/import", "/api/v1/dead/import?dry_run=true", `{"stored": "2026-01-02T15:04:05Z", "subject": "weir.dead.a.overflow.k", "headers": {}}`},

@@ -36,11 +36,22 @@ func TestFirstPages(t *testing.T) {
 
 // firstPages are asked for in this order, each so many times, and may take a part of a bare read at most.
 var firstPages = []firstPage{
-	{"/api/v1/status", 1, 5}, {"/api/v1/apis/pay/keys", 5, 1}, {"/api/v1/apis/pay/keys?match=k777", 5, 1}, {"/api/v1/apis/pay/keys/k777", 5, 1},
-	{"/api/v1/dead", 5, 1}, {"/api/v1/dead?limit=1000", 5, 1}, {"/api/v1/dead?reason=overflow", 5, 1}, {"/api/v1/dead?before=5000", 5, 1},
-	{"/api/v1/dead/5000", 5, 0.3}, {"/api/v1/history?api=pay", 5, 0.5}, {"/", 5, 0.3}, {"/letters", 5, 0.3}, {"/console/app.js", 5, 0.3},
+	{"/api/v1/status", 1, 5},
+	{"/api/v1/apis/pay/keys", 5, 1},
+	{"/api/v1/apis/pay/keys?match=k777", 5, 1},
+	{"/api/v1/apis/pay/keys/k777", 5, 1},
+	{"/api/v1/dead", 5, 1},
+	{"/api/v1/dead?limit=1000", 5, 1},
+	{"/api/v1/dead?reason=overflow", 5, 1},
+	{"/api/v1/dead?before=5000", 5, 1},
+	{"/api/v1/dead/5000", 5, 0.3},
+	{"/api/v1/history?api=pay", 5, 0.5},
+	{"/", 5, 0.3},
+	{"/letters", 5, 0.3},
+	{"/console/app.js", 5, 0.3},
 	{"/api/v1/dead/stats", 1, 5}, // all are read once
-	{"/api/v1/dead/stats?api=pay", 5, 0.3}, {"/api/v1/dead/stats", 5, 0.3},
+	{"/api/v1/dead/stats?api=pay", 5, 0.3},
+	{"/api/v1/dead/stats", 5, 0.3},
 }
 
 type firstPage struct {

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +100,7 @@ func printStatus(out io.Writer, s *status.Status) error {
 	if err := t.PrintWhole(out); err != nil {
 		return err
 	}
-	for _, part := range []func(*cli.Table, *status.Status){apisPart, stopsPart, limitsPart, lettersPart, replicasPart} {
+	for _, part := range []func(*cli.Table, *status.Status){apisPart, stopsPart, limitsPart, lettersPart, replicasPart, ownersPart} {
 		part(t, s)
 		if t.Size() < 2 {
 			*t = cli.Table{}
@@ -203,4 +206,41 @@ func replicasPart(t *cli.Table, s *status.Status) {
 		}
 		t.Row(r.Instance, r.Version, ready, strconv.Itoa(r.Owned), strconv.FormatUint(r.Config, 10), cli.Brief(s.At.Sub(r.Started)), strings.Join(r.Roles, ","))
 	}
+}
+
+// ownersPart says who dispatches which partitions, where several share them or some are nobody's.
+func ownersPart(t *cli.Table, s *status.Status) {
+	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
+	for _, a := range s.APIs {
+		if len(s.Replicas) < 2 && a.Owned == a.Partitions {
+			continue
+		}
+		of := map[string][]int{}
+		for number, owner := range a.Owners {
+			of[owner] = append(of[owner], number)
+		}
+		if len(a.Owners)-len(of[""]) < a.Owned {
+			delete(of, "") // a version before this one does not say which it has
+		}
+		for _, owner := range slices.Sorted(maps.Keys(of)) {
+			t.Row(a.API, cmp.Or(owner, "NOBODY"), ranges(of[owner]))
+		}
+	}
+}
+
+// ranges writes numbers, which are in order, as in 0-3, 6.
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(numbers[i])
+		if end > i {
+			part += "-" + strconv.Itoa(numbers[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ", ")
 }

@@ -68,6 +68,9 @@ func (s *Schedule) Answer(fx *Effects, r Reply) Refused {
 		s.blocked.took(q, q.lastService*serviceTime(len(a.Grants)))
 		q.binds, q.askAt, q.costly = "", 0, false
 		s.Touch(q)
+		if len(a.Grants) < len(jobs) && a.Wait.Limit != ownRate {
+			s.scarce = r.Came
+		}
 		switch {
 		case len(a.Grants) == len(jobs), a.Wait.Never, a.Wait.Exhausted == bucket.DeadLetter:
 		case a.Wait.Limit == ownRate:

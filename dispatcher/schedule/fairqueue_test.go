@@ -178,3 +178,75 @@ func TestTurnsProperty(t *testing.T) {
 		}
 	}
 }
+
+// away puts the store a round trip of 10 ms away, more or less, from which every answer comes.
+func (m *simulation) away() *simulation {
+	m.sendAway()
+	m.way, m.back, m.losses, m.skew = 5*time.Millisecond, 5*time.Millisecond, 0, 0
+	m.openStore()
+	m.s.reseat()
+	return m
+}
+
+// TestTurnsOfAStoreElsewhere: where a shared limit has room, a key gets as many calls in a round trip as its own rate allows; where it has
+// not, keys take turns as beside a store in the process.
+func TestTurnsOfAStoreElsewhere(t *testing.T) {
+	m := contended(t, tokens(100_000, 100)).away()
+	m.policy.Rules.Key.InFlight = 64
+	m.add("one", 1000, 1)
+	m.add("other", 1000, 1)
+	began := m.now
+	m.drain(1000)
+	if took := began.Until(m.now); took > 3*time.Second { // it takes 1.4 s; at a call a trip it took 7.3 s
+		t.Errorf("1000 calls of two keys took %v", took)
+	}
+
+	m = contended(t, tokens(100, 1)).away()
+	m.add("deep", 500, 1)
+	for i := range 4 {
+		m.add(fmt.Sprint("flat", i), 60, 1)
+	}
+	m.drain(250)
+	for key, starts := range m.starts {
+		if n := len(starts); n < 40 || n > 60 {
+			t.Errorf("%s had %d of 250 calls; want about 50", key, n)
+		}
+	}
+}
+
+// TestTurn: a turn is more than one call only where that takes nothing from anybody.
+func TestTurn(t *testing.T) {
+	rules := hourly()
+	rules.Shared = []bucket.Limit{tokens(100, 1)}
+	s, _, now := inspected(rules)
+	s.store.clock = OtherClock
+	jobs := func(costs ...int64) (all []*Job) {
+		for _, c := range costs {
+			all = append(all, &Job{Costs: []int64{c}})
+		}
+		return all
+	}
+	q := &KeyQueue{Limits: &rules.Key}
+	expect := func(what string, want int, costs ...int64) {
+		t.Helper()
+		if got := s.turn(q, jobs(costs...), now); got != want {
+			t.Errorf("%s: a turn of %d calls, want %d", what, got, want)
+		}
+	}
+	expect("a key alone", 4, 1, 1, 1, 1)
+	expect("the third costs more", 2, 1, 1, 2, 1)
+	s.active = make([]*KeyQueue, 31)
+	expect("32 keys ask", 2, 1, 1, 1, 1)
+	s.active = make([]*KeyQueue, 100)
+	expect("101 keys ask", 1, 1, 1, 1, 1)
+	s.active = nil
+	s.scarce = now.Add(-plentyAfter / 2)
+	expect("a limit refused something lately", 1, 1, 1, 1, 1)
+	s.scarce = now.Add(-plentyAfter)
+	expect("it was a while ago", 4, 1, 1, 1, 1)
+	s.store.clock = OwnClock
+	expect("a store in the process", 1, 1, 1, 1, 1)
+	rules.Shared = nil
+	s.rules = &rules
+	expect("no shared limit", 4, 1, 1, 2, 1)
+}

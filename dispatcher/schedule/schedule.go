@@ -3,6 +3,7 @@ package schedule
 import (
 	"iter"
 	"maps"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -39,6 +40,7 @@ type Schedule struct {
 	blocked      fairQueue     // queues that wait for a shared limit or for a call to end
 	until        bucket.Micros // when the shared limit is to be asked again
 	by           string        // its name
+	scarce       bucket.Micros // when one refused something last; 0: never
 	units        []float64     // of the shared limits; see unitsOf
 	suspects     suspects
 
@@ -393,9 +395,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
 		return slot.Add(-s.pace.ReserveAhead)
 	}
-	if len(s.rules.Shared) > 0 || s.slows(q) {
-		jobs = jobs[:1] // keys take turns under a shared limit, a call a turn
-	}
+	jobs = jobs[:s.turn(q, jobs, now)]
 	for _, j := range jobs {
 		j.Phase = asking
 	}
@@ -407,6 +407,29 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	fx.Asks = append(fx.Asks, ask)
 	fx.asked = append(fx.asked, jobs)
 	return Never // the answer touches the queue
+}
+
+// plentyAfter is how long no shared limit must have refused anything for a turn to be more than one call.
+const plentyAfter = time.Second
+
+// turn is for how many of its ready jobs a queue asks at once: under a shared limit keys take turns, a call a turn. A store that is elsewhere
+// would give a key one call a round trip then, however much there is of the limit. So where no limit has refused anything lately, and none
+// of the keys waits for another, the queues that ask share a whole round trip.
+func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros) int {
+	switch {
+	case s.slows(q):
+		return 1
+	case len(s.rules.Shared) == 0:
+		return len(jobs)
+	case s.store.clock == OwnClock || s.scarce != 0 && now < s.scarce.Add(plentyAfter):
+		return 1
+	}
+	most := min(len(jobs), maxAsks/(s.blocked.size+len(s.active)+1))
+	n := 1
+	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
+		n++
+	}
+	return n
 }
 
 // Next is when step has something to do again, as far as time goes.

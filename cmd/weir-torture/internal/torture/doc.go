@@ -40,6 +40,11 @@
 // What weir says it has spent is held against the ledger where there are kills while nothing is queued (idle.go, spend.go): each start may
 // count what was under way when weir was killed, once, and nothing else.
 //
+// A server inside weir asks who connects (credentials.go): producers and judges show what the operator of each weir would have given them.
+//
+// With redrives (redrives.go) the jobs that overflowed are redriven when all else is over, by a task that is killed with its weir, stopped and
+// resumed. Then each of them has a result or a letter, and was called once; while it is stopped no letter goes.
+//
 // What is not weir's fault is not held against it, and said instead: calls that the network lost are in no ledger; a job that was
 // refused and is called all the same, where its producer had sent it more than once and the stream took it after the refusal, is an
 // earlier try that was still under way behind a cut; two

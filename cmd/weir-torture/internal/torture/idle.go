@@ -108,8 +108,11 @@ func (s *stage) awaitIdle(ctx context.Context, name string) error {
 
 // connected is a connection to the server that comes back whenever the server does. The caller closes it.
 func (s *stage) connected() (*nats.Conn, jetstream.JetStream, error) {
-	nc, err := nats.Connect(strings.Join(s.urls, ","), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
-		nats.RetryOnFailedConnect(true), nats.ErrorHandler(nothingNew))
+	as, err := s.asOperator(nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true), nats.ErrorHandler(nothingNew))
+	if err != nil {
+		return nil, nil, err
+	}
+	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the server: %w", err)
 	}

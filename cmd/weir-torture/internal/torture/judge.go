@@ -38,7 +38,8 @@ type Evidence struct {
 	SetBacks  []setBack
 	Damages   []damage
 	Heard     heard
-	Unnoticed int // backups that were put back, and no start was refused
+	Redrives  *redrives // nil: nothing was redriven
+	Unnoticed int       // backups that were put back, and no start was refused
 
 	KnowsMemory bool           // weir obeys a memory limit
 	reached     map[string]int // calls of each job that arrived
@@ -71,6 +72,9 @@ func Judge(e *Evidence) *Report {
 	r.Recovery = e.recovery("")
 	r.WorkerRecovery, r.ServerRecovery = e.recovery("worker"), e.recovery("server")
 	e.judgeFleet(r)
+	if e.Redrives != nil {
+		e.Redrives.report(r)
+	}
 	r.Findings = r.findings()
 	return r
 }

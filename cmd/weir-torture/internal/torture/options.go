@@ -25,7 +25,8 @@ const (
 type Options struct {
 	Seed       uint64
 	Server     Server
-	Idempotent bool // what the api is declared to be, and is
+	Auth       string // WEIR_NATS_AUTH of the server inside: open, operators or required
+	Idempotent bool   // what the api is declared to be, and is
 
 	// Replicas of weir, from 1. More than one are a fleet: three NATS nodes in a cluster and a Redis for the shared limits.
 	Replicas int
@@ -46,6 +47,7 @@ type Options struct {
 	MemoryLimits  int      // lives under a WEIR_MEMORY; not of a fleet
 	Revocations   int      // spells in which the api answers 401; not of a fleet
 	Restores      int      // a backup of the store is put back; of the server inside
+	Redrives      int      // faults on a redrive of what overflowed, when all else is over; not of a fleet
 	Flips         int      // bytes of a queue are flipped while weir is stopped; of the server inside
 
 	Rate     int           // calls a second of a key
@@ -93,6 +95,9 @@ func (o *Options) Validate() error {
 	if o.Server != External && o.Server != Embedded {
 		wrong = append(wrong, fmt.Errorf("--server is %q, not external or embedded", o.Server))
 	}
+	if o.Server == Embedded && !slices.Contains([]string{authOpen, authOperators, authRequired}, o.Auth) {
+		wrong = append(wrong, fmt.Errorf("--auth is %q, not open, operators or required", o.Auth))
+	}
 	if o.Server == Embedded && o.ServerKills+o.DiskFulls+o.Takeovers > 0 {
 		wrong = append(wrong, errors.New("an embedded server dies with its weir: without --server external there are no --server-kills, --disk-fulls and --takeovers"))
 	}
@@ -139,8 +144,8 @@ func (o *Options) validateFleet() error {
 		return nil
 	case o.Server != External:
 		return errors.New("replicas share external servers: --replicas goes with --server external")
-	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses > 0:
-		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations and --power-losses are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
+	case o.Cuts+o.DiskFulls+o.Takeovers+o.IdleKills+o.MemoryLimits+o.Revocations+o.PowerLosses+o.Redrives > 0:
+		return errors.New("--cuts, --disk-fulls, --takeovers, --idle-kills, --memory-limits, --revocations, --power-losses and --redrives are for one weir: for a fleet there are --cut-api, --cut-nats and --stops")
 	case len(o.Points) > 0:
 		return errors.New("--at is for one weir: a fleet is killed at random")
 	case o.Keys%fleetPartitions != 0:
@@ -183,6 +188,9 @@ func (o *Options) Command() string {
 	}
 	words = append(words, fmt.Sprintf("--rate %d --keys %d --jobs %d", o.Rate, o.Keys, o.Jobs))
 	words = append(words, "--durability "+o.Durability)
+	if o.Server == Embedded {
+		words = append(words, "--auth "+o.Auth)
+	}
 	if o.Duration > 0 {
 		words = append(words, "--duration "+o.Duration.String())
 	}
@@ -226,6 +234,7 @@ func (o *Options) Counts() []Count {
 		{"revocations", "spells in which the api answers 401", &o.Revocations, 0, 0},
 		{"restores", "a backup of the store is put back while it is behind; of the server inside", &o.Restores, 0, 0},
 		{"flips", "eight bytes of a queue are flipped while weir is stopped; of the server inside", &o.Flips, 0, 0},
+		{"redrives", "at the end a redrive of what overflowed, which is killed, or stopped, killed and resumed, so often", &o.Redrives, 0, 0},
 		{"cut-nats", "a replica is cut off from all NATS nodes", &f.CutNATS, 0, 1},
 		{"cut-redis", "a replica is cut off from Redis", &f.CutRedis, 0, 1},
 		{"cut-api", "a replica is cut off from the api", &f.CutAPI, 0, 1},

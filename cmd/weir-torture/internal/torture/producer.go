@@ -68,7 +68,7 @@ const answerWithin = 2 * time.Second
 
 // startProducers submits until stop; a job that is under way then is submitted until it is answered, or ctx ends. A producer
 // keeps to one of the servers as long as it is there.
-func startProducers(ctx context.Context, urls []string, dir string, loads []load) (*producers, error) {
+func startProducers(ctx context.Context, urls []string, dir string, loads []load, as []nats.Option) (*producers, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "receipts.jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the producers' log: %w", err)
@@ -76,9 +76,9 @@ func startProducers(ctx context.Context, urls []string, dir string, loads []load
 	ending, stop := context.WithCancel(ctx)
 	p := &producers{log: log, stop: stop}
 	for i := range urls {
-		nc, err := nats.Connect(strings.Join(slices.Concat(urls[i:], urls[:i]), ","), nats.Name("torture producer"), nats.DontRandomize(),
+		nc, err := nats.Connect(strings.Join(slices.Concat(urls[i:], urls[:i]), ","), append(slices.Clone(as), nats.Name("torture producer"), nats.DontRandomize(),
 			nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0), nats.ReconnectBufSize(-1),
-			nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
+			nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))...)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect the producers: %w", err), p.end())
 		}

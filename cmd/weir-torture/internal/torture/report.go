@@ -117,6 +117,13 @@ type Report struct {
 	Untold       int `json:"damaged_untold,omitempty"`
 	CalledAgain  int `json:"called_again,omitempty"` // since weir was robbed of what it knew of them, which it said
 
+	// Of a redrive under faults.
+	Redrives        string `json:"redrives,omitempty"`
+	Redriven        int    `json:"redriven,omitempty"`
+	RedrivenLost    int    `json:"redriven_lost,omitempty"`
+	RedrivenTwice   int    `json:"redriven_twice,omitempty"`
+	RedrivenStopped int    `json:"redriven_while_stopped,omitempty"`
+
 	Examples []string `json:"examples,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 }
@@ -209,6 +216,9 @@ func (r *Report) findings() []Finding {
 	}
 	if r.CalledAgain > 0 {
 		add("called again", 0, "%d jobs of which the store had lost what it knew, as weir said", r.CalledAgain)
+	}
+	if r.Redrives != "" {
+		add("redriven", r.RedrivenLost+r.RedrivenTwice+r.RedrivenStopped, "%s", r.Redrives)
 	}
 	if len(r.Memory) > 0 {
 		add("memory", r.MemoryOver+r.MemoryDied, "%s; %d over their limit and its margin, %d died", peaks(r.Memory), r.MemoryOver, r.MemoryDied)

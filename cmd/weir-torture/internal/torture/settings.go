@@ -81,8 +81,7 @@ func (s *stage) workerEnv(instance string, order fault.Order) []string {
 	if s.o.Server == External {
 		return append(env, "WEIR_NATS_URL="+s.urls[0], "WEIR_REPLICAS=1")
 	}
-	// The witness hears what only weir and its operators may.
-	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.urls[0][len("nats://"):], "WEIR_NATS_AUTH=open")
+	return append(env, "WEIR_DATA_DIR="+s.data(), "WEIR_NATS_LISTEN="+s.urls[0][len("nats://"):], "WEIR_NATS_AUTH="+s.o.Auth)
 }
 
 // plainWorkerEnv are those that do not say where its servers are.
@@ -90,6 +89,6 @@ func (s *stage) plainWorkerEnv(instance string, order fault.Order) []string {
 	order.Bug = s.o.Bug
 	return append([]string{
 		"WEIR_CONFIG=" + filepath.Join(s.o.Dir, configFile), "WEIR_INSTANCE=" + instance, "WEIR_HTTP_LISTEN=" + s.http,
-		"WEIR_PARTITIONS=" + strconv.Itoa(s.o.partitions()), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
+		"WEIR_HTTP_TOKEN=" + httpToken, "WEIR_PARTITIONS=" + strconv.Itoa(s.o.partitions()), "WEIR_SHUTDOWN_TIMEOUT=10s", "WEIR_DURABILITY=" + s.o.Durability,
 	}, order.Env()...)
 }

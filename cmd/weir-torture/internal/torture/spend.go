@@ -42,6 +42,7 @@ func (s *stage) usedRatio(ctx context.Context) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	req.Header.Set("Authorization", "Bearer "+httpToken)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err

@@ -102,7 +102,15 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
 	}
-	witness, err := startWitness(s.urls, o.partitions())
+	asOperator, err := s.asOperator()
+	if err != nil {
+		return nil, err
+	}
+	asProducer, err := s.asProducer()
+	if err != nil {
+		return nil, err
+	}
+	witness, err := startWitness(s.urls, o.partitions(), asOperator)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +122,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		faults, stop = context.WithTimeout(ctx, o.Duration)
 		defer stop()
 	}
-	producing, err := startProducers(ctx, s.urls, o.Dir, s.o.loads())
+	producing, err := startProducers(ctx, s.urls, o.Dir, s.o.loads(), asProducer)
 	if err != nil {
 		return nil, err
 	}
@@ -140,6 +148,11 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if run.Spent, err = s.spent(ctx); err != nil {
 		return nil, err
 	}
+	redriven, err := s.redrive(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	run.Redrives = redriven
 	return Judge(run), nil
 }
 
@@ -158,6 +171,9 @@ func (s *stage) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	s.urls = []string{"nats://" + addr}
+	if err := s.makeCredentials(); err != nil {
+		return err
+	}
 	if s.o.Server == External {
 		if err := s.setUpDisk(); err != nil {
 			return err
@@ -247,7 +263,11 @@ func (s *stage) apiURL() string { return s.api.marked[len("listening "):] }
 
 // drain waits until nothing is queued and returns how many jobs still are when no more are called.
 func (s *stage) drain(ctx context.Context) (waiting int, err error) {
-	nc, err := nats.Connect(strings.Join(s.urls, ","))
+	as, err := s.asOperator()
+	if err != nil {
+		return 0, err
+	}
+	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
 	if err != nil {
 		return 0, fmt.Errorf("connect to the server: %w", err)
 	}
@@ -285,7 +305,11 @@ func queued(ctx context.Context, js jetstream.JetStream) (jobs int, err error) {
 
 // evidence gathers what the verdict is made from.
 func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Evidence, error) {
-	nc, err := nats.Connect(strings.Join(s.urls, ","))
+	as, err := s.asOperator()
+	if err != nil {
+		return nil, err
+	}
+	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}

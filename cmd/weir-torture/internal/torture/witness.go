@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,10 +34,10 @@ type place struct {
 }
 
 // startWitness listens at the servers at these addresses, where an api's queue has so many partitions.
-func startWitness(urls []string, partitions int) (*witness, error) {
+func startWitness(urls []string, partitions int, as []nats.Option) (*witness, error) {
 	w := &witness{seen: map[place]struct{}{}, partitions: partitions}
 	for _, url := range urls {
-		if err := w.listen(url); err != nil {
+		if err := w.listen(url, as); err != nil {
 			w.announced()
 			return nil, err
 		}
@@ -44,11 +45,11 @@ func startWitness(urls []string, partitions int) (*witness, error) {
 	return w, nil
 }
 
-func (w *witness) listen(url string) error {
+func (w *witness) listen(url string, as []nats.Option) error {
 	read := func(nc *nats.Conn) { w.work.Go(func() { w.read(nc) }) }
-	nc, err := nats.Connect(url, nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
+	nc, err := nats.Connect(url, append(slices.Clone(as), nats.Name("torture witness"), nats.MaxReconnects(-1), nats.ReconnectWait(5*time.Millisecond),
 		nats.ReconnectJitter(0, 0), nats.RetryOnFailedConnect(true), nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew),
-		nats.ConnectHandler(read), nats.ReconnectHandler(read))
+		nats.ConnectHandler(read), nats.ReconnectHandler(read))...)
 	if err != nil {
 		return fmt.Errorf("connect the witness: %w", err)
 	}

@@ -30,6 +30,21 @@ var (
 	jobsLimit = parameter{name: "limit", summary: "how many jobs to list", kind: number, most: dispatcher.MaxInspected, usual: 20}
 )
 
+// keyNamed is a key beside the path: browsers and proxies take . and .. out of a path, however they are written.
+var keyNamed = parameter{name: "key", summary: "the key", kind: text}
+
+// key is that of a request, in its path or beside it.
+func (r *request) key() (string, error) {
+	key := r.PathValue("key")
+	if key == "" {
+		key = r.word("key")
+	}
+	if err := ingest.CheckKey(key); err != nil {
+		return "", badRequest("key: %v", err)
+	}
+	return key, nil
+}
+
 func bucketRoutes() []route {
 	return []route{
 		{
@@ -46,6 +61,11 @@ func bucketRoutes() []route {
 			method: "GET", path: "/apis/{api}/keys/{key}", name: "showKey", role: console.Viewer, answer: &control.KeyShown{},
 			summary: "One bucket with its next jobs, its rate, and why it waits (weir show). The key is percent-encoded",
 			query:   []parameter{jobsLimit}, serve: (*API).showKey,
+		},
+		{
+			method: "GET", path: "/apis/{api}/key", name: "showKeyNamed", role: console.Viewer, answer: &control.KeyShown{},
+			summary: "The same of a key that no path can hold, as . and .. are",
+			query:   []parameter{keyNamed, jobsLimit}, serve: (*API).showKey,
 		},
 	}
 }
@@ -84,9 +104,9 @@ func (a *API) showKey(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := r.PathValue("key")
-	if err := ingest.CheckKey(key); err != nil {
-		return nil, badRequest("%v", err)
+	key, err := r.key()
+	if err != nil {
+		return nil, err
 	}
 	return control.Show(a.Connection, api.Name, key, r.number(jobsLimit))
 }

@@ -96,6 +96,14 @@ func wordRoutes() []route {
 			summary: "Let a paused key be called again (weir resume)", serve: (*API).resume,
 		},
 		{
+			method: "POST", path: "/apis/{api}/key/pause", name: "pauseKeyNamed", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
+			query: []parameter{keyNamed}, summary: "Keep a key from being called that no path can hold, as . and .. are", serve: (*API).pause,
+		},
+		{
+			method: "POST", path: "/apis/{api}/key/resume", name: "resumeKeyNamed", role: console.Operator, answer: &control.OperatorCommand{},
+			query: []parameter{keyNamed}, summary: "Let such a key be called again", serve: (*API).resume,
+		},
+		{
 			method: "POST", path: "/apis/{api}/jobs/{id}/cancel", name: "cancelJob", role: console.Operator, body: cancelWord{}, answer: cancelled{}, time: longRead, atOnce: readsAtOnce,
 			summary: "End a job that has not been called yet (weir cancel): it becomes a dead letter", serve: (*API).cancel,
 		},
@@ -150,10 +158,10 @@ func (a *API) operator(ctx context.Context, r *request) (*control.OperatorComman
 	if err != nil {
 		return nil, err
 	}
-	key := r.PathValue("key")
-	if key != "" {
-		if err := ingest.CheckKey(key); err != nil {
-			return nil, badRequest("%v", err)
+	key := ""
+	if strings.Contains(r.Pattern, "/key") { // else it is about the whole api
+		if key, err = r.key(); err != nil {
+			return nil, err
 		}
 	}
 	return control.NewOperatorCommand(ctx, a.Connection, r.who.String(), api.Name, key)

@@ -41,9 +41,11 @@ type API struct {
 	API        string `json:"api"`
 	Partitions int    `json:"partitions"`
 	Owned      int    `json:"owned"`
-	Keys       int    `json:"keys"`
-	Jobs       int    `json:"jobs"`
-	InFlight   int    `json:"in_flight"`
+	// Owners are the replicas that dispatch its partitions, by the partitions' numbers; "" where nobody says so.
+	Owners   []string `json:"owners,omitempty"`
+	Keys     int      `json:"keys"`
+	Jobs     int      `json:"jobs"`
+	InFlight int      `json:"in_flight"`
 	// Accepted and Called count jobs that came and calls that have ended since the replicas dispatch the api, Throttled the jobs that they
 	// have refused since they started: a replica that restarts begins anew, and one that only takes jobs is not asked.
 	Accepted  uint64 `json:"accepted"`
@@ -127,7 +129,7 @@ func (s *Status) add(r *control.ReplicaStatus) {
 	for i := range r.APIs {
 		a := &r.APIs[i]
 		owned += a.Owned
-		s.api(a.API).add(a)
+		s.api(a.API).add(a, r.Instance)
 	}
 	s.Replicas = append(s.Replicas, Replica{
 		Instance: r.Instance, Version: r.Version, Roles: r.Roles, Started: r.Started, Ready: r.Ready, Why: r.Why, Owned: owned, Config: r.Config.Version,
@@ -150,8 +152,14 @@ func (s *Status) api(name string) *API {
 	return a
 }
 
-func (a *API) add(r *control.APIStatus) {
+func (a *API) add(r *control.APIStatus, instance string) {
 	a.Partitions = max(a.Partitions, r.Partitions)
+	a.Owners = append(a.Owners, make([]string, a.Partitions-len(a.Owners))...)
+	for _, number := range r.Owns {
+		if number >= 0 && number < a.Partitions {
+			a.Owners[number] = instance
+		}
+	}
 	a.Owned, a.Keys, a.Jobs, a.InFlight = a.Owned+r.Owned, a.Keys+r.Keys, a.Jobs+r.Jobs, a.InFlight+r.InFlight
 	a.Accepted, a.Called, a.Throttled = a.Accepted+r.Arrived, a.Called+r.Called, a.Throttled+r.Throttled
 	if r.Pause != nil {

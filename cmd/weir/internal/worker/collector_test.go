@@ -4,7 +4,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"testing"
-	"time"
+
+	"weir/ingest/await"
 )
 
 func TestPercentFor(t *testing.T) {
@@ -38,9 +39,8 @@ func TestCollectorIsSpared(t *testing.T) {
 		debug.SetGCPercent(p)
 		return p
 	}
-	for deadline := time.Now().Add(10 * time.Second); percent() <= doubled; time.Sleep(time.Millisecond) {
-		if runtime.GC(); time.Now().After(deadline) {
-			t.Fatal("the collector still runs each time that the heap has doubled")
-		}
-	}
+	await.Until(t, "the collector to run less often than each time that the heap has doubled", func() bool {
+		runtime.GC()
+		return percent() > doubled
+	})
 }

@@ -63,6 +63,7 @@ function moved({ back }) {
     const title = document.querySelector("main h1");
     title?.setAttribute("tabindex", "-1");
     title?.focus({ preventScroll: true });
+    document.querySelector(".head nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }); // a narrow window shows a part
     if (!back) scrollTo(0, 0);
   });
 }

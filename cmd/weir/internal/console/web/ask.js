@@ -17,16 +17,19 @@ export const get = (path, signal) => ask("GET", path, undefined, signal);
 /** post has something done. */
 export const post = (path, body = {}) => ask("POST", path, body);
 
+/** send is post with a body that is not JSON: a file, as its type says. */
+export const send = (path, body, type) => ask("POST", path, body, undefined, type);
+
 /** remove takes something away. */
 export const remove = (path) => ask("DELETE", path);
 
-async function ask(method, path, body, signal) {
+async function ask(method, path, body, signal, type = "application/json") {
   let answer;
   try {
     answer = await fetch(base + path, {
       method, signal, cache: "no-store", credentials: "same-origin", redirect: "error",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: body === undefined ? {} : { "Content-Type": type },
+      body: body === undefined || type !== "application/json" ? body : JSON.stringify(body),
     });
   } catch (err) {
     if (signal?.aborted) throw err;

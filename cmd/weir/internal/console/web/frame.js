@@ -29,7 +29,7 @@ function badge(app, page) {
 }
 
 function search() {
-  return h("form", { role: "search", on: { submit: (event) => {
+  return h("form", { role: "search", "aria-label": "Jobs", on: { submit: (event) => {
     event.preventDefault();
     const id = event.currentTarget.querySelector("input").value.trim();
     if (id !== "") go(link("/job", { id }));

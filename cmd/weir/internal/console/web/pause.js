@@ -1,5 +1,6 @@
 // An operator's word on whether an api, or one key of it, is called.
 import { h } from "./dom.js";
+import { keyPath } from "./route.js";
 import { ask } from "./dialog.js";
 import { post } from "./ask.js";
 import { announce } from "./announce.js";
@@ -43,7 +44,7 @@ function waitingJobs(app, api, key) {
   return app.snapshot?.buckets.find((b) => b.api === api && b.key === key)?.depth ?? null;
 }
 
-const path = (api, key, verb) => `apis/${encodeURIComponent(api)}${key === undefined ? "" : "/keys/" + encodeURIComponent(key)}/${verb}`;
+const path = (api, key, verb) => (key === undefined ? `apis/${encodeURIComponent(api)}/${verb}` : keyPath(api, key, verb));
 
 const strip = (body) => Object.fromEntries(Object.entries(body).filter(([, v]) => v !== ""));
 

@@ -4,8 +4,9 @@ import { h } from "./dom.js";
 import { ask } from "./dialog.js";
 import { post } from "./ask.js";
 import { go, link } from "./route.js";
-import { brief, price, since, things } from "./format.js";
+import { brief, count, price, since, things } from "./format.js";
 import { asText, asWords } from "./selection.js";
+import { progress } from "./transfer.js";
 import { announce } from "./announce.js";
 
 const usualRate = "100/s";
@@ -108,16 +109,29 @@ async function purge(app, picked, total, title, then) {
     title, state, grave: true, does: (s) => `Delete ${things(s.plan?.letters ?? total, "letter")} for good`,
     ready: (s) => s.plan !== null && s.plan.letters > 0 && (s.plan.letters <= typed || s.count.replaceAll(",", "") === String(s.plan.letters)),
     view: (s, draw) => {
+      s.draw = draw;
       if (first) {
         first = false;
         post("dead/purge", { ...asWords(picked), dry_run: true }).then((plan) => { s.plan = plan; }, (err) => { s.error = err; }).finally(draw);
       }
       return [
-        s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? h("p", {}, h("b", {}, things(s.plan.letters, "letter")), " with their bodies will be gone, and their jobs with them. Nothing brings them back.") : h("p.quiet", { role: "status" }, "Counting …"),
+        s.error ? h("div.told.bad", { role: "alert" }, h("p", {}, s.error.message)) : s.plan ? h("p", {}, h("b", {}, things(s.plan.letters, "letter")), " with their bodies will be gone, and their jobs with them. Nothing brings them back but a file that was exported before.") : h("p.quiet", { role: "status" }, "Counting …"),
+        s.gone !== undefined && h("div", {}, progress(s.gone, s.plan.letters, "letters deleted"), h("p.quiet.n", {}, `about ${count(s.gone)} of ${things(s.plan.letters, "letter")} are gone`)),
         s.plan && s.plan.letters > typed && h("div.field", {}, h("label", { for: "purge-count" }, `Type ${s.plan.letters} to confirm`), h("input", { id: "purge-count", inputmode: "numeric", autocomplete: "off", value: s.count, on: { input: (e) => { s.count = e.target.value.trim(); draw(); } } })),
       ];
     },
-    act: () => post("dead/purge", asWords(picked)),
+    act: async (s) => {
+      const before = app.snapshot?.status.letters_all ?? 0, n = s.plan.letters;
+      const beat = n > typed && setInterval(() => { // weir answers when all are gone; meanwhile the snapshots tell how many are left
+        s.gone = Math.max(0, Math.min(n, before - (app.newest?.status.letters_all ?? before)));
+        s.draw();
+      }, 500);
+      try {
+        await post("dead/purge", asWords(picked));
+      } finally {
+        clearInterval(beat);
+      }
+    },
   });
   if (!done) return;
   announce("The letters are deleted");

@@ -16,6 +16,12 @@ export function link(path, query = {}) {
   return all ? path + "?" + all : path;
 }
 
+/** keyPath is where weir answers about a key of an api. Browsers take "." and ".." out of a path, so such a key is named beside it. */
+export function keyPath(api, key, what = "", query = {}) {
+  const path = "apis/" + encodeURIComponent(api), below = what === "" ? "" : "/" + what;
+  return key === "." || key === ".." ? link(path + "/key" + below, { key, ...query }) : link(`${path}/keys/${encodeURIComponent(key)}${below}`, query);
+}
+
 /** go shows another address. replace leaves no step behind it in the browser's history. */
 export function go(address, { replace = false } = {}) {
   if (address === location.pathname + location.search) return;

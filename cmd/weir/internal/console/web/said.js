@@ -9,7 +9,7 @@ export const waits = (what) => h("p.quiet", { role: "status" }, `Asking for ${wh
 export const failed = (err) => h("div.told.bad", { role: "alert" }, h("p", {}, err.message));
 
 /** empty teaches: title, then what to do. */
-export const empty = (title, ...how) => h("div.empty", {}, vessel({ level: 0, capacity: 1, label: "an empty bucket", size: "small" }), h("h3", {}, title), how.map((p) => h("p", {}, p)));
+export const empty = (title, ...how) => h("div.empty", {}, vessel({ level: 0, capacity: 1, label: "an empty bucket", size: "small" }), h("h2", {}, title), how.map((p) => h("p", {}, p)));
 
 /** command tells how to ask the same in a terminal. */
 export const command = (text) => h("p.command", {}, "In a terminal: ", h("code", {}, text),

@@ -1,5 +1,5 @@
 import { h } from "../dom.js";
-import { link } from "../route.js";
+import { keyPath, link } from "../route.js";
 import { brief, count, perSecond, rate, timeOfDay } from "../format.js";
 import { pace, slots } from "../past.js";
 import { flow, legend } from "../flow.js";
@@ -19,7 +19,7 @@ export const bucket = {
   view(app, query) {
     const api = query.get("api") ?? "", key = query.get("key") ?? "";
     const title = h("h1", {}, h("a", { href: link("/buckets", { api }) }, api), " / ", key);
-    const asked = app.answers.use(`apis/${encodeURIComponent(api)}/keys/${encodeURIComponent(key)}?limit=${listed}`, 1000);
+    const asked = app.answers.use(keyPath(api, key, "", { limit: listed }), 1000);
     const shown = app.frozen ? asked.frozen ?? asked.value : (asked.frozen = asked.value);
     app.history(api, key);
     const terminal = command(`weir show ${quoted(api)} ${quoted(key)}`);

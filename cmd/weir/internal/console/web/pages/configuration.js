@@ -4,6 +4,7 @@ import { clock, since, things } from "../format.js";
 import { list, post } from "../ask.js";
 import { ask } from "../dialog.js";
 import { empty, failed, waits, command } from "../said.js";
+import { changes, proposal, trialOf } from "../proposal.js";
 import { announce } from "../announce.js";
 
 /** configuration is what is in force, its history, and what changed between versions. */
@@ -15,8 +16,10 @@ export const configuration = {
     const versions = list(past.value, "versions");
     const now = shown.value?.version;
     return [
-      h("h1", {}, "Configuration", now && h("span.quiet", {}, ` version ${now}`)),
+      h("div.bar", {}, h("h1", {}, "Configuration", now && h("span.quiet", {}, ` version ${now}`)),
+        app.operator() && !query.get("propose") && h("div.actions", {}, h("button", { type: "button", on: { click: () => change({ propose: "1" }) } }, "Propose another …"))),
       shown.error && (shown.error.status === 404 ? empty("No configuration is in force", "Write down an api in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml")) : failed(shown.error)),
+      app.operator() && query.get("propose") && (shown.value !== undefined || shown.error) && [proposal(app, shown.value), trialOf(app)],
       from && to && difference(app, from, to),
       h("h2", {}, "History"),
       past.error && past.error.status !== 404 && failed(past.error),
@@ -37,12 +40,6 @@ function difference(app, from, to) {
   const asked = app.answers.use(`config/diff?from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`);
   return h("section.card", { "aria-label": "Difference" }, h("div.bar", {}, h("h2", {}, `From version ${from} to ${to}`), h("button", { type: "button", on: { click: () => change({ from: "", to: "" }) } }, "Close")),
     asked.error ? failed(asked.error) : asked.value ? changes(asked.value.changes) : waits("the difference"));
-}
-
-function changes(all) {
-  if (!all?.length) return h("p", {}, "They mean the same.");
-  return h("div.diff", { tabindex: 0, role: "region", "aria-label": "Changes" }, all.map((c) => [
-    h("div.quiet", {}, c.path), c.old && h("div.old", {}, "− " + c.old), c.new && h("div.new", {}, "+ " + c.new)]));
 }
 
 async function rollback(app, version, now) {

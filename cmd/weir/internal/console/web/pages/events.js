@@ -44,7 +44,7 @@ function about(e) {
 
 function what(e) {
   const d = e.data ?? {};
-  const letter = d.dead_letter_seq && [" ", h("a", { href: link("/letter", { seq: d.dead_letter_seq }) }, `letter ${d.dead_letter_seq}`)];
+  const letter = d.dead_letter_seq && [" ", h("a.nowrap", { href: link("/letter", { seq: d.dead_letter_seq }) }, `letter ${d.dead_letter_seq}`)];
   if (d.detail) return [d.detail, letter];
   if (d.why) return [d.why, d.until && ` until ${clock(d.until)}`];
   return Object.entries(d).filter(([, v]) => v !== "" && v !== null && typeof v !== "object").map(([k, v]) => `${k.replaceAll("_", " ")}: ${v}`).join(", ");

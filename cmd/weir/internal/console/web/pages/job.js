@@ -30,7 +30,7 @@ export const job = {
 };
 
 function form(id) {
-  return h("form.filters", { role: "search", on: { submit: (event) => {
+  return h("form.filters", { role: "search", "aria-label": "A job by its id", on: { submit: (event) => {
     event.preventDefault();
     const wanted = event.currentTarget.querySelector("input").value.trim();
     if (wanted) go(link("/job", { id: wanted }));

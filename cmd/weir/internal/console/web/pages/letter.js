@@ -6,6 +6,7 @@ import { causeText, remedy, shadeOf } from "../cause.js";
 import { empty, failed, waits, command } from "../said.js";
 import { body as shownBody } from "../payload.js";
 import { redriveOne, redriveEdited, purgeOne } from "../redrive.js";
+import { reconcileOne } from "../transfer.js";
 import { announce } from "../announce.js";
 
 // revealed are the payloads that somebody has asked to see, of the letter that is shown.
@@ -23,7 +24,7 @@ export const letter = {
       return [title, asked.error ? failed(asked.error) : waits("the letter")];
     }
     return [
-      h("div.bar", {}, title, app.operator() && h("div.actions", {}, redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), purgeOne(app, l))),
+      h("div.bar", {}, title, app.operator() && h("div.actions", {}, redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
       h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, `${causeText(l.reason)}. ${remedy(l.reason)}`)),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},

@@ -6,6 +6,7 @@ import { causeText, reasons, remedy, shadeOf } from "../cause.js";
 import { choice, filterField } from "../table.js";
 import { empty, failed, waits, command } from "../said.js";
 import { selection, asQuery, asFlags } from "../selection.js";
+import { exportLink, importButton, reconcileButton } from "../transfer.js";
 import { redriveButton, purgeButton } from "../redrive.js";
 
 const perPage = 50;
@@ -23,8 +24,8 @@ export const letters = {
     if (!counted && rows.value === undefined) return [h("h1", {}, "Dead letters"), filters(app, picked), stats.error ? failed(stats.error) : waits("the letters")];
     return [
       h("div.bar", {}, h("h1", {}, total > 0 ? `${things(total, "letter")}, ${things(counts.length, "cause")}` : "Dead letters"),
-        app.operator() && counted && total > 0 && !picked.job && h("div.actions", {}, redriveButton(app, picked, total), purgeButton(app, picked, total))),
-      counts.length > 0 && h("section", { "aria-label": "Causes" }, h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
+        app.operator() && h("div.actions", {}, counted && total > 0 && !picked.job && [redriveButton(app, picked, total), reconcileButton(app, picked, total), exportLink(picked), purgeButton(app, picked, total)], importButton(app))),
+      counts.length > 0 && h("section", { "aria-label": "Causes" }, h("h2.unseen", {}, "Causes"), h("div.cards.causes", {}, counts.slice(0, 9).map((c) => causeCard(app, c, picked)), counts.length > 9 && h("p.quiet", {}, `and ${things(counts.length - 9, "cause")} more`))),
       !counted && (stats.error ? failed(stats.error) : h("p.quiet", { role: "status" }, "Counting by status and bill …")),
       filters(app, picked),
       rows.value === undefined && !rows.error && waits("the letters"),

@@ -3,7 +3,10 @@ import { link } from "../route.js";
 import { things } from "../format.js";
 import { limitLine, lasting, shareOf } from "../limit.js";
 import { choice } from "../table.js";
+import { verification } from "../proposal.js";
 import { empty, waits, command } from "../said.js";
+
+const proof = { busy: false, error: null, found: null };
 
 /** limits are those that keys share, and how near they are. */
 export const limits = {
@@ -22,6 +25,7 @@ export const limits = {
         h("h2", { id: "limits-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api)),
         a.limits.toSorted((x, y) => Number(lasting(y)) - Number(lasting(x)) || shareOf(y) - shareOf(x)).map((l) => limitLine(a.api, l))))),
       h("p.quiet", {}, "A rate or calls in flight that are used up keep calls waiting for a moment: they are there for that. A quota or a budget that is used up holds its api until its period ends."),
+      app.operator() && verification(app, proof),
       command("weir status"),
     ];
   },

@@ -19,9 +19,9 @@ export const replicas = {
             h("td.n", { "data-name": "Partitions" }, count(r.partitions)), h("td.draw", { "data-name": "Share" }, h("span.pips", { role: "img", "aria-label": `${r.partitions} of ${partitions} partitions` }, pips(r.partitions, partitions))),
             h("td.n", { "data-name": "Configuration" }, r.config, r.config < s.config && h("span.chip.held", {}, "behind")), h("td", { "data-name": "Version" }, r.version), h("td.nowrap", { "data-name": "Up" }, brief(app.now() - Date.parse(r.started))), h("td", { "data-name": "Roles" }, r.roles.join(", "))))))),
       h("h2", {}, "Partitions"),
-      h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Partitions of each api"), h("thead", {}, h("tr", {}, ["Api", "Dispatched", "", "Buckets", "Jobs"].map((n, i) => h("th", { scope: "col", class: i === 3 || i === 4 ? "n" : "" }, n || h("span.unseen", {}, "Picture"))))),
+      h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Partitions of each api"), h("thead", {}, h("tr", {}, ["Api", "Dispatched", "By", "Buckets", "Jobs"].map((n, i) => h("th", { scope: "col", class: i === 3 || i === 4 ? "n" : "" }, n)))),
         h("tbody", {}, s.apis.map((a) => h("tr", { key: a.api }, h("td", { "data-name": "Api" }, a.api), h("td.fit", { "data-name": "Dispatched" }, h("span.chip", { class: a.owned === a.partitions ? "good" : "dead" }, `${a.owned} of ${a.partitions}`)),
-          h("td.draw", {}, h("span.pips", { role: "img", "aria-label": `${a.owned} of ${a.partitions} partitions are dispatched` }, pips(a.owned, a.partitions))), h("td.n", { "data-name": "Buckets" }, count(a.keys)), h("td.n", { "data-name": "Jobs" }, count(a.jobs))))))),
+          h("td.owners", { "data-name": "By" }, owners(a)), h("td.n", { "data-name": "Buckets" }, count(a.keys)), h("td.n", { "data-name": "Jobs" }, count(a.jobs))))))),
       h("p.related", {}, h("a", { href: "/doctor" }, "Ask the doctor"), " what will hurt: disk, clock, Redis, the way to the apis."),
       command("weir status"),
     ];
@@ -32,4 +32,23 @@ export const replicas = {
 function pips(filled, all) {
   if (all > 64) return h("span.meter", { css: { "--share": String(filled / all) } }, h("span", {}));
   return Array.from({ length: all }, (_, i) => h("span", { key: String(i), class: i < filled ? "on" : "" }));
+}
+
+// owners says of an api which replica dispatches which of its partitions.
+function owners(a) {
+  const of = new Map();
+  (a.owners ?? []).forEach((who, number) => of.set(who, [...(of.get(who) ?? []), number]));
+  if ((a.owners ?? []).length - (of.get("") ?? []).length < a.owned) of.delete(""); // a version before this one does not say
+  return [...of].sort().map(([who, numbers]) => h("div", { key: who, "data-owner": who }, who ? h("span.whole", {}, who) : h("span.chip.dead", {}, "nobody"), " ", h("span.quiet.n", {}, ranges(numbers))));
+}
+
+// ranges writes numbers, which are in order, as in 0–3, 6.
+function ranges(numbers) {
+  const parts = [];
+  for (const n of numbers) {
+    const last = parts.at(-1);
+    if (last && last[1] === n - 1) last[1] = n;
+    else parts.push([n, n]);
+  }
+  return parts.map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ");
 }

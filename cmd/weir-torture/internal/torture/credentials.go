@@ -1,0 +1,77 @@
+package torture
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+)
+
+// The values of WEIR_NATS_AUTH.
+const (
+	authOpen      = "open"
+	authOperators = "operators"
+	authRequired  = "required"
+)
+
+// The files in which weir keeps credentials.
+const (
+	operatorCreds = "operator.creds"
+	producerCreds = "producer.creds"
+)
+
+// httpToken is what weir is asked for its metrics with.
+const httpToken = "0123456789abcdef"
+
+// asks reports whether the server asks who connects.
+func (o *Options) asks() bool { return o.Server == Embedded && o.Auth != authOpen }
+
+// makeCredentials writes what the first weir would: producers and the witness connect before it is there.
+func (s *stage) makeCredentials() error {
+	if !s.o.asks() {
+		return nil
+	}
+	if err := os.MkdirAll(s.data(), 0o700); err != nil {
+		return fmt.Errorf("credentials: %w", err)
+	}
+	for _, name := range []string{operatorCreds, producerCreds} {
+		pair, err := nkeys.CreateUser()
+		if err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+		seed, err := pair.Seed()
+		if err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(s.data(), name), seed, 0o600); err != nil {
+			return fmt.Errorf("credentials: %w", err)
+		}
+	}
+	return nil
+}
+
+// asOperator is how the judges connect, beside other options: they read what only weir and its operators may.
+func (s *stage) asOperator(others ...nats.Option) ([]nats.Option, error) {
+	if !s.o.asks() {
+		return others, nil
+	}
+	return s.shown(operatorCreds, others)
+}
+
+// asProducer is how producers connect.
+func (s *stage) asProducer(others ...nats.Option) ([]nats.Option, error) {
+	if !s.o.asks() || s.o.Auth != authRequired {
+		return others, nil
+	}
+	return s.shown(producerCreds, others)
+}
+
+func (s *stage) shown(file string, others []nats.Option) ([]nats.Option, error) {
+	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.data(), file))
+	if err != nil {
+		return nil, fmt.Errorf("credentials: %w", err)
+	}
+	return append(others, option), nil
+}

@@ -1,0 +1,271 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+	"weir/cmd/internal/fakeapi"
+)
+
+// Of a redrive under faults.
+const (
+	redriveName = "tortured"
+	redriveRate = 4                // letters a second
+	redriveStep = 4                // letters that are to be handed in between two faults
+	redriveWait = 45 * time.Second // for them, and for a command
+	redriveRest = time.Second      // for which a redrive that was stopped is looked at
+)
+
+// redrives are what came of the jobs that had overflowed, once weir was told to redrive them.
+type redrives struct {
+	Letters int      // of jobs that were refused and never called before
+	Kills   int      // of weir while they were handed in
+	Stops   int      // by an operator, who had them resumed
+	Gone    int      // letters that went while the redrive was stopped
+	Lost    []string // jobs that have neither a result nor a letter
+	Twice   []string // jobs that were called, or ended, twice
+	Called  int
+	Left    int // letters, of those that overflowed again or whose call a kill made unknown
+}
+
+// redrive has the refused jobs handed in again, by a redrive of weir's, when all else is over: at every other fault weir is killed, and at
+// the ones between it is stopped, killed and resumed. nil: none was asked for.
+func (s *stage) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
+	if s.o.Redrives == 0 {
+		return nil, nil //nolint:nilnil // nothing is redriven
+	}
+	nc, js, err := s.connected()
+	if err != nil {
+		return nil, err
+	}
+	defer nc.Close()
+	of, r := before.overflowed(), &redrives{}
+	if r.Letters = len(of); r.Letters == 0 {
+		s.note("nothing has overflowed: nothing is redriven")
+		return r, nil
+	}
+	s.talk("%d jobs that overflowed are redriven", r.Letters)
+	if err := s.command(ctx, "dead", "redrive", "--api", apiName, "--reason", "overflow", "--rate", strconv.Itoa(redriveRate)+"/s", "--name", redriveName, "--yes", "--detach"); err != nil {
+		return nil, err
+	}
+	for n := range s.o.Redrives {
+		if done, err := s.redriven(ctx, redriveStep); err != nil {
+			return nil, err
+		} else if done {
+			s.note("the redrive was done after %d of %d faults", n, s.o.Redrives)
+			break
+		}
+		if n%2 == 0 {
+			s.fell()
+			r.Kills++
+			continue
+		}
+		if err := s.rest(ctx, js, r); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		if done, err := s.redriven(ctx, redriveStep); err != nil {
+			return nil, err
+		} else if done {
+			break
+		}
+	}
+	if _, err := s.drain(ctx); err != nil {
+		return nil, err
+	}
+	return r, s.judgeRedrive(ctx, js, before, of, r)
+}
+
+// rest stops the redrive, kills weir, looks whether anything goes on, and has it resumed.
+func (s *stage) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
+	if err := s.command(ctx, "dead", "stop", redriveName); err != nil {
+		return err
+	}
+	s.fell()
+	r.Kills, r.Stops = r.Kills+1, r.Stops+1
+	left, err := s.overflows(ctx, js)
+	if err != nil {
+		return err
+	}
+	stream.Sleep(ctx, redriveRest)
+	later, err := s.overflows(ctx, js)
+	if err != nil {
+		return err
+	}
+	for id := range left {
+		if _, there := later[id]; !there {
+			r.Gone++
+		}
+	}
+	return s.command(ctx, "dead", "resume", redriveName)
+}
+
+// overflowed are the jobs that were refused for want of room, and of which nothing came to the api or was stored.
+func (e *Evidence) overflowed() map[string]struct{} {
+	of := map[string]struct{}{}
+	for _, l := range e.Ends.Letters {
+		if l.Reason == "overflow" {
+			of[l.Job] = struct{}{}
+		}
+	}
+	for id := range of {
+		if _, taken := e.Ends.Taken[id]; taken || e.Ends.Results[id] > 0 {
+			delete(of, id)
+		}
+	}
+	for i := range e.Arrivals {
+		delete(of, jobOf(&e.Arrivals[i]))
+	}
+	return of
+}
+
+// overflows are the letters of that reason now, by job and number.
+func (s *stage) overflows(ctx context.Context, js jetstream.JetStream) (map[string]struct{}, error) {
+	for limit := time.Now().Add(redriveWait); ; {
+		ends, err := readEnds(ctx, js)
+		if err == nil {
+			of := map[string]struct{}{}
+			for _, l := range ends.Letters {
+				if l.Reason == "overflow" {
+					of[l.Job+" "+strconv.FormatUint(l.Seq, 10)] = struct{}{}
+				}
+			}
+			return of, nil
+		}
+		if time.Now().After(limit) || !stream.Sleep(ctx, 100*time.Millisecond) { // the server inside starts
+			return nil, fmt.Errorf("look at the letters: %w", err)
+		}
+	}
+}
+
+// redriven waits until so many letters more are done with, or the redrive has ended.
+func (s *stage) redriven(ctx context.Context, more int) (done bool, err error) {
+	first := -1
+	for limit := time.Now().Add(redriveWait); time.Now().Before(limit); {
+		task, err := s.redriveTask(ctx)
+		switch {
+		case err != nil: // the server inside starts
+		case task.State == "done" || task.State == "failed":
+			if task.State == "failed" {
+				err = fmt.Errorf("the redrive has failed: %s", task.Why)
+			}
+			return true, err
+		case first < 0:
+			first = task.Done
+		case task.Done >= first+more:
+			return false, nil
+		}
+		if !stream.Sleep(ctx, 50*time.Millisecond) {
+			return false, context.Cause(ctx)
+		}
+	}
+	return false, fmt.Errorf("the redrive does not go on for %v", redriveWait)
+}
+
+// redriveState is what weir says of a redrive.
+type redriveState struct {
+	State string `json:"state"`
+	Done  int    `json:"done"`
+	Why   string `json:"why"`
+}
+
+func (s *stage) redriveTask(ctx context.Context) (*redriveState, error) {
+	p, err := s.start(program{name: "redrive-task", args: []string{"dead", "task", redriveName, "--json"}, env: s.commandEnv(), mark: `"name":"` + redriveName})
+	if err != nil {
+		return nil, err
+	}
+	if !p.Gone(ctx, appliesWithin) {
+		p.Kill()
+	}
+	if p.marked == "" {
+		return nil, fmt.Errorf("dead task: %s", lastLine(p.Tail()))
+	}
+	state := &redriveState{}
+	return state, json.Unmarshal([]byte(p.marked), state)
+}
+
+// command runs a command of weir's until it succeeds: weir and the server inside may be away.
+func (s *stage) command(ctx context.Context, args ...string) error {
+	for limit := time.Now().Add(redriveWait); ; {
+		p, err := s.start(program{name: "command", args: args, env: s.commandEnv()})
+		if err != nil {
+			return err
+		}
+		if !p.Gone(ctx, appliesWithin) {
+			p.Kill()
+		}
+		switch said := lastLine(p.Tail()); {
+		case p.State().Success():
+			return nil
+		case strings.Contains(said, "there is a redrive") || strings.Contains(said, "is done") || strings.Contains(said, "has ended"):
+			return nil // a try before, whose answer was lost, did it; or it ended meanwhile
+		case time.Now().After(limit) || !stream.Sleep(ctx, 200*time.Millisecond):
+			return fmt.Errorf("weir %s: %s", strings.Join(args, " "), said)
+		}
+	}
+}
+
+func (s *stage) commandEnv() []string {
+	return []string{"WEIR_NATS_URL=" + strings.Join(s.urls, ","), "WEIR_DATA_DIR=" + s.data()}
+}
+
+// judgeRedrive looks what became of the jobs.
+func (s *stage) judgeRedrive(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
+	ends, err := readEnds(ctx, js)
+	if err != nil {
+		return err
+	}
+	seen, err := fakeapi.ReadLedger(s.ledger)
+	if err != nil {
+		return err
+	}
+	calls := map[string]int{}
+	for i := range seen.Arrivals {
+		if a := &seen.Arrivals[i]; !before.pushedBack(a) {
+			calls[jobOf(a)]++
+		}
+	}
+	r.judge(of, ends, calls, s.o.Idempotent)
+	return nil
+}
+
+// judge holds the ends and calls of jobs against what is promised: each has one end, and was called once. Whose call a kill made unknown
+// is a letter again, and is not redriven by this redrive.
+func (r *redrives) judge(of map[string]struct{}, ends *Ends, calls map[string]int, idempotent bool) {
+	letters := map[string]int{}
+	for _, l := range ends.Letters {
+		letters[l.Job]++
+	}
+	for id := range of {
+		switch n := ends.Results[id] + letters[id]; {
+		case n == 0:
+			r.Lost = append(r.Lost, id)
+		case n > 1, calls[id] > 1 && !idempotent:
+			r.Twice = append(r.Twice, id)
+		}
+		r.Called += min(calls[id], 1)
+		r.Left += min(letters[id], 1)
+	}
+	slices.Sort(r.Lost)
+	slices.Sort(r.Twice)
+}
+
+// report puts the verdict into the report.
+func (r *redrives) report(into *Report) {
+	for what, which := range map[string][]string{"redriven and lost": r.Lost, "redriven and called or ended twice": r.Twice} {
+		for _, id := range which {
+			into.example(what, id)
+		}
+	}
+	into.Redriven, into.RedrivenLost, into.RedrivenTwice, into.RedrivenStopped = r.Letters, len(r.Lost), len(r.Twice), r.Gone
+	into.Redrives = fmt.Sprintf("%d letters under %d kills and %d stops: %d called, %d are letters again; %d lost, %d twice, %d went while it was stopped",
+		r.Letters, r.Kills, r.Stops, r.Called, r.Left, len(r.Lost), len(r.Twice), r.Gone)
+}
