@@ -229,7 +229,7 @@ func bullPeer(ctx context.Context, s *stage) (all []*contender, err error) {
 }
 
 // bullWorkers is how many processes BullMQ's workers are. Its documentation has several on many cores; on two, which the store, the producer
-// and the api share, one made as many calls with a fifth less CPU.
+// and the api share, one made as many calls with a sixth less CPU.
 const bullWorkers = 1
 
 // staffBull starts BullMQ's workers.
