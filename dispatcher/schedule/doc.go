@@ -28,7 +28,8 @@
 //	S4  every queue with something to do is timed, or in turn, or waits for an answer that will touch it
 //
 // A slot that was missed is given back, or lost to everybody: it is never used late. Under a shared limit tenants take turns, and so do
-// the queues of one, a call a turn (fairqueue.go); so they do for room to be made ready in (the round robin).
+// the queues of one, a call a turn (fairqueue.go); so they do for room to be made ready in (the round robin). A store that is elsewhere is
+// asked for more calls a turn while no shared limit has refused anything for a second, as many as a round trip takes for all that ask.
 //
 // # What slows it
 //

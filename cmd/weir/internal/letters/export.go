@@ -81,7 +81,9 @@ func ReadExported(in io.Reader, mostLine int, take func(line int, letter deadlet
 			return fmt.Errorf("letter %d of the file: %w", n, err)
 		}
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("letter %d of the file: its line is longer than %d bytes, which no letter is: the file was not written by `weir dead export`", n+1, mostLine)
+	} else if err != nil {
 		return fmt.Errorf("read the letters: %w", err)
 	}
 	if n == 0 {

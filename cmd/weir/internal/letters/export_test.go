@@ -243,3 +243,11 @@ func FuzzCopy(f *testing.F) {
 		}
 	})
 }
+
+// TestLineWithoutAnEnd: a file that no export has written is told as that.
+func TestLineWithoutAnEnd(t *testing.T) {
+	err := ReadExported(strings.NewReader(strings.Repeat("x", 2<<16)), 1<<16, func(int, deadletter.Copy) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "letter 1 of the file: its line is longer than 65536 bytes") {
+		t.Error(err)
+	}
+}
