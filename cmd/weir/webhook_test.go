@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/ingest/await"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
@@ -248,4 +249,55 @@ func controlAt(t *testing.T, js jetstream.JetStream) jetstream.KeyValue {
 		t.Fatal(err)
 	}
 	return kv
+}
+
+// TestWebhookOfTwoReplicas: one of them posts the events, each once and in order; when it is killed the other goes on behind the last that
+// was taken, and posts at most that one again.
+func TestWebhookOfTwoReplicas(t *testing.T) {
+	t.Parallel()
+	hook := newHookReceiver(t)
+	r := newReplicas(t, oneServer(t), 2, hookYAML, "HOOK_URL="+hook.URL+"/swordfish", "HOOK_SECRET="+hookSecret)
+	js, err := jetstream.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), "weir_control")
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitPosition(t, kv)
+	throttle := func(n int) {
+		var jobs []*nats.Msg
+		for range n {
+			jobs = append(jobs, jobFor("pay", "k", "{}"))
+		}
+		fill(t, r.nc, jobs)
+	}
+	// posted waits until each letter's event was taken.
+	posted := func() int {
+		events := r.letters()
+		await.Until(t, "the posts", func() bool {
+			ids, _ := hook.took("")
+			slices.Sort(ids)
+			return len(slices.Compact(ids)) >= events
+		})
+		return events
+	}
+	throttle(42) // one is called, one waits
+	if n := posted(); len(hook.tried()) != n {
+		t.Errorf("%d posts of %d events by two replicas", len(hook.tried()), n)
+	}
+	held, err := kv.Get(t.Context(), "webhook.lease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender := 0
+	if strings.Contains(string(held.Value()), "replica-1") {
+		sender = 1
+	}
+	r.procs[sender].kill()
+	throttle(20)
+	if n := posted(); len(hook.tried()) > n+1 { // a kill between a post and its note posts that one again
+		t.Errorf("%d posts of %d events, and one kill", len(hook.tried()), n)
+	}
 }
