@@ -47,7 +47,7 @@ type search struct {
 func Find(ctx context.Context, c *connect.Connection, o Options) (*Timeline, error) {
 	s := &search{Options: o, c: c, t: &Timeline{Jobs: []*Job{}}}
 	s.askQueues(ctx)
-	for _, look := range []func(context.Context) error{s.letters, s.results, s.calls, s.events} {
+	for _, look := range []func(context.Context) error{s.letters, s.results, s.calls, s.waited, s.events} {
 		if err := look(ctx); err != nil {
 			return nil, c.Explain(err)
 		}

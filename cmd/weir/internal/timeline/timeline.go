@@ -93,6 +93,10 @@ type Step struct {
 	Price   string            `json:"price,omitempty"`
 	Billed  deadletter.Billed `json:"billed,omitempty"`
 	Type    string            `json:"type,omitempty"` // of an event
+	// WaitedMS is how long the job had waited for its first call, and Ahead how many others of its key were made meanwhile, 1,000 for that or
+	// more. Both are 0 for any other step, and for a wait of less than 10 ms.
+	WaitedMS int64 `json:"waited_ms,omitempty"`
+	Ahead    int   `json:"ahead,omitempty"`
 }
 
 // order puts the steps in the order in which they happened: what is of one moment, by what comes of what.
