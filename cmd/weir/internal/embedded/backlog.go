@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -58,12 +59,25 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 // mayBeMuch reports whether half of what may wait could have come together since the last look. Unlike a look it costs the same however many
 // clients there are.
 func (b *backlog) mayBeMuch() bool {
-	now, err := b.ns.Varz(nil)
-	if err != nil || b.waiting+now.OutBytes-b.sent <= b.most/2 {
+	sent, err := b.sentBytes()
+	if err != nil || b.waiting+sent-b.sent <= b.most/2 {
 		return false
 	}
-	b.sent = now.OutBytes
+	b.sent = sent
 	return true
+}
+
+// sentBytes is what the server has sent to all clients since it started. Varz tells it, too, and reads the kernel's files about the process
+// each time, which was half of what an idle weir did.
+func (b *backlog) sentBytes() (sum int64, err error) {
+	all, err := b.ns.AccountStatz(&server.AccountStatzOptions{IncludeUnused: true}) // what an account has sent counts when its clients have gone
+	if err != nil {
+		return 0, fmt.Errorf("count what was sent: %w", err)
+	}
+	for _, account := range all.Accounts {
+		sum += account.Sent.Bytes
+	}
+	return sum, nil
 }
 
 func (b *backlog) look(now time.Time) {
