@@ -17,10 +17,11 @@ var boot = newBoottime()
 
 // boottime carries the monotonic clock on over the times that the machine was suspended. It is safe for concurrent use.
 type boottime struct {
-	base    time.Time    // where the monotonic clock is counted from
-	ahead   atomic.Int64 // by how much CLOCK_BOOTTIME is ahead of it at least, in nanoseconds; it never shrinks
-	wall    atomic.Int64 // by how much the wall clock was when that was measured last
-	checked atomic.Int64 // when that was
+	base    time.Time            // where the monotonic clock is counted from
+	kernel  func() time.Duration // CLOCK_BOOTTIME
+	ahead   atomic.Int64         // by how much CLOCK_BOOTTIME is ahead of it at least, in nanoseconds; it never shrinks
+	wall    atomic.Int64         // by how much the wall clock was when that was measured last
+	checked atomic.Int64         // when that was
 }
 
 // A suspended machine wakes with a wall clock that has gone on, and a monotonic one that has not. stirred is how far the two must have
@@ -31,8 +32,8 @@ const (
 )
 
 func newBoottime() *boottime {
-	b := &boottime{base: time.Now()}
-	b.ahead.Store(int64(boottimeNow()) - int64(time.Since(b.base)))
+	b := &boottime{base: time.Now(), kernel: boottimeNow}
+	b.ahead.Store(int64(b.kernel()) - int64(time.Since(b.base)))
 	for range 10 { // the one that is disturbed least is the nearest
 		b.measure()
 	}
@@ -43,9 +44,9 @@ func (b *boottime) now(t time.Time) time.Duration {
 	passed := t.Sub(b.base)
 	apart := time.Duration(t.UnixNano()-b.base.UnixNano()) - passed
 	if (apart-time.Duration(b.wall.Load())).Abs() > stirred || passed-time.Duration(b.checked.Load()) > recheck {
-		b.wall.Store(int64(apart))
-		b.checked.Store(int64(passed))
 		b.measure()
+		b.wall.Store(int64(apart)) // only now: who finds this takes ahead for what it is since the sleep
+		b.checked.Store(int64(passed))
 	}
 	return passed + time.Duration(b.ahead.Load())
 }
@@ -53,7 +54,7 @@ func (b *boottime) now(t time.Time) time.Duration {
 // measure learns by how much CLOCK_BOOTTIME is ahead. What it reads is too little by what passes between the two clocks, never too much,
 // so that the greatest that was ever read is the best, and time never runs ahead of the kernel's.
 func (b *boottime) measure() {
-	kernel := int64(boottimeNow())
+	kernel := int64(b.kernel())
 	least := kernel - int64(time.Since(b.base))
 	for was := b.ahead.Load(); least > was; was = b.ahead.Load() {
 		if b.ahead.CompareAndSwap(was, least) {

@@ -59,6 +59,31 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// TestTwoWakeTogether: who asks while another one learns of a sleep learns of it, too. A time that lags behind the wall clock for a moment
+// would set the calendars forward for good.
+func TestTwoWakeTogether(t *testing.T) {
+	b := newBoottime()
+	const slept = time.Hour
+	b.now(time.Now())
+	b.ahead.Add(-int64(slept))
+	b.wall.Add(-int64(slept))
+	nested := false
+	b.kernel = func() time.Duration {
+		if !nested {
+			nested = true
+			before := boottimeNow()
+			if now := b.now(time.Now()); before-now > time.Minute {
+				t.Errorf("%v behind while another one learns of the sleep", before-now)
+			}
+		}
+		return boottimeNow()
+	}
+	b.now(time.Now())
+	if !nested {
+		t.Error("nobody has learned of the sleep")
+	}
+}
+
 func BenchmarkElapsed(b *testing.B) {
 	for b.Loop() {
 		elapsed()
