@@ -395,7 +395,7 @@ func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micro
 	if slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
 		return slot.Add(-s.pace.ReserveAhead)
 	}
-	jobs = jobs[:s.turn(q, jobs, now)]
+	jobs = jobs[:s.turn(q, jobs, now, fx)]
 	for _, j := range jobs {
 		j.Phase = asking
 	}
@@ -415,7 +415,7 @@ const plentyAfter = time.Second
 // turn is for how many of its ready jobs a queue asks at once: under a shared limit keys take turns, a call a turn. A store that is elsewhere
 // would give a key one call a round trip then, however much there is of the limit. So where no limit has refused anything lately, and none
 // of the keys waits for another, the queues that ask share a whole round trip.
-func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros) int {
+func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects) int {
 	switch {
 	case s.slows(q):
 		return 1
@@ -424,7 +424,11 @@ func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros) int {
 	case s.store.clock == OwnClock || s.scarce != 0 && now < s.scarce.Add(plentyAfter):
 		return 1
 	}
-	most := min(len(jobs), maxAsks/(s.blocked.size+len(s.active)+1))
+	left := maxAsks
+	for _, asked := range fx.asked {
+		left -= len(asked)
+	}
+	most := min(len(jobs), left/(s.blocked.size+len(s.active)+1))
 	n := 1
 	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
 		n++
