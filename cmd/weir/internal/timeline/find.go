@@ -195,7 +195,7 @@ func (s *search) called(c *ledger.Record) error {
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
-		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed,
+		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, accepted: c.Accepted,
 	})
 	return nil
 }

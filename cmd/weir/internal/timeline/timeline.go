@@ -97,6 +97,8 @@ type Step struct {
 	// more. Both are 0 for any other step, and for a wait of less than 10 ms.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 	Ahead    int   `json:"ahead,omitempty"`
+
+	accepted time.Time // of a call: when the job was taken; a redriven one was taken again
 }
 
 // order puts the steps in the order in which they happened: what is of one moment, by what comes of what.

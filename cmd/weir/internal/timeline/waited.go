@@ -18,50 +18,53 @@ const (
 	clocks    = 5 * time.Second       // by which the clocks of the streams' leaders and of who called may differ
 )
 
-// waited says of each job's first call how long the job had waited for it, and how many calls of its key were made meanwhile: by these a
-// key's own rate and backlog are told from a hold, a pause or a limit that keys share. It reads the key's records of that time.
+// waited says of the first call of a job, and of a job that was redriven of each first call, how long the job had waited for it, and how many
+// calls of its key were made meanwhile: by these a key's own rate and backlog are told from a hold, a pause or a limit that keys share.
 func (s *search) waited(ctx context.Context) error {
 	for _, j := range s.t.Jobs {
-		call, accepted := j.firstCall(), j.firstAccepted()
-		if call == nil || accepted.IsZero() || call.At.Sub(accepted) < shortWait {
-			continue
-		}
-		ahead := 0
-		f := ledger.Filter{API: j.API, Key: j.Key, Since: accepted.Add(-clocks)}
-		_, err := ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
-			if c.Job != s.Job && c.Started.After(accepted) && c.Started.Before(call.At) {
-				ahead++
+		for i := range j.Steps {
+			call := &j.Steps[i]
+			wait := call.At.Sub(call.accepted)
+			if call.What != Called || call.Call != 1 || call.accepted.IsZero() || wait < shortWait {
+				continue
 			}
-			if ahead == mostAhead || c.Started.After(call.At.Add(clocks)) {
-				return stream.ErrEnough
+			ahead, err := s.ahead(ctx, j, call)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stream.ErrEnough) {
-			return err
+			call.WaitedMS, call.Ahead = wait.Milliseconds(), ahead
+			call.Text += "; it had waited " + cli.Brief(wait) + ", " + aheadText(ahead)
 		}
-		call.WaitedMS, call.Ahead = call.At.Sub(accepted).Milliseconds(), ahead
-		call.Text += "; it had waited " + cli.Brief(call.At.Sub(accepted)) + ", " + aheadText(ahead)
 	}
 	return nil
 }
 
-// firstCall is the first call of a job that is known; nil where that is not the job's first.
-func (j *Job) firstCall() *Step {
-	for i := range j.Steps {
-		if s := &j.Steps[i]; s.What == Called && s.Call == 1 {
-			return s
+// ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's records of that time.
+func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
+	f := ledger.Filter{API: j.API, Key: j.Key, Since: call.accepted.Add(-clocks)}
+	_, err = ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
+		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
+			n++
 		}
+		if n == mostAhead || c.Started.After(call.At.Add(clocks)) {
+			return stream.ErrEnough
+		}
+		return nil
+	})
+	if errors.Is(err, stream.ErrEnough) {
+		err = nil
 	}
-	return nil
+	return n, err
 }
 
 func aheadText(ahead int) string {
 	switch ahead {
 	case 0:
 		return "and no other call of its key was made meanwhile"
+	case 1:
+		return "while 1 other call of its key was made"
 	case mostAhead:
 		return fmt.Sprintf("while %d calls and more of its key were made", ahead)
 	}
-	return "while " + cli.Count(ahead, "other call") + " of its key " + map[bool]string{true: "was", false: "were"}[ahead == 1] + " made"
+	return fmt.Sprintf("while %d other calls of its key were made", ahead)
 }
