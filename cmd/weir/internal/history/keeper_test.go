@@ -1,8 +1,10 @@
 package history
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/dispatcher"
@@ -123,5 +125,42 @@ func TestReplicasAddUp(t *testing.T) {
 	want := []Part{{1, 1, 1, 1, 1}, {2, 5, 5, 5, 5}, {3, 6, 6, 6, 6}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("they add up to %v, want %v", got, want)
+	}
+}
+
+// slow is a source that takes a while to tell its keys.
+type slow struct {
+	scene
+	takes time.Duration
+	looks []time.Time
+}
+
+// Keys implements Source.
+func (s *slow) Keys(string, int) ([]schedule.KeyState, error) {
+	s.looks = append(s.looks, time.Now())
+	time.Sleep(s.takes)
+	return nil, nil
+}
+
+// TestLooksAreRare: a look that takes long is followed by a rest a hundred times as long, and one that does not by the next part.
+func TestLooksAreRare(t *testing.T) {
+	for takes, least := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 10 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slow{scene: scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}}, takes: takes}
+			k := New(Options{Source: s, Throttled: func(string) uint64 { return 0 }, Span: 4 * time.Second, Every: time.Second, Keys: 2, Lines: 2})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := k.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if len(s.looks) < 3 {
+				t.Fatalf("%d looks in a minute", len(s.looks))
+			}
+			for i := 1; i < len(s.looks); i++ {
+				if rest := s.looks[i].Sub(s.looks[i-1]); rest < least || rest > least+2*time.Second {
+					t.Errorf("a look that took %v is followed by the next after %v, want about %v", takes, rest, least)
+				}
+			}
+		})
 	}
 }
