@@ -16,7 +16,7 @@ import (
 // TestRedriveIsTakenOver: of two replicas one works a redrive; when that one is killed the other goes on with it, and no job is called twice.
 func TestRedriveIsTakenOver(t *testing.T) {
 	t.Parallel()
-	const keys, each, capacity = 20, 10, 4
+	const keys, each, capacity = 20, 10, 4 // the capacity stands in the configuration, too
 	r := newReplicas(t, oneServer(t), 2, `dead_letters: {max_bytes: 256MiB}
 apis:
   pay:
@@ -66,17 +66,5 @@ apis:
 		t.Errorf("it is %+v, and %s was killed", done, worker)
 	}
 	r.awaitEmpty()
-	calls := map[string]int{}
-	for _, a := range r.api.All() {
-		calls[string(a.Body)]++
-	}
-	for body, n := range calls {
-		if n != 1 {
-			t.Errorf("%s was called %d times", body, n)
-		}
-	}
-	// What the kill left unknown, and what overflowed again, is a letter of its own.
-	if missing := keys*each - len(calls); missing > r.letters() {
-		t.Errorf("%d of %d jobs were called, and %d letters are left", len(calls), keys*each, r.letters())
-	}
+	r.judgeRedriven(keys * each)
 }

@@ -138,7 +138,7 @@ type slow struct {
 // Keys implements Source.
 func (s *slow) Keys(string, int) ([]schedule.KeyState, error) {
 	s.looks = append(s.looks, time.Now())
-	time.Sleep(s.takes)
+	<-time.After(s.takes)
 	return nil, nil
 }
 
