@@ -14,10 +14,11 @@ import (
 // Bounds of a tally: letters that are kept in mind, 24 bytes each, and how long when nobody asks.
 const (
 	mostTallied = 1_000_000
+	mostCauses  = 10_000 // apis come and go, and the causes of letters that have gone stay in mind
 	tallyRests  = 10 * time.Minute
 )
 
-// errTooMany says that there are more letters than a tally takes on.
+// errTooMany says that there are more letters, or causes, than a tally takes on.
 var errTooMany = errors.New("more letters than are kept in mind")
 
 // Tally counts letters by their cause for many who ask. It remembers the cause of each letter, so that the next question reads only what
@@ -105,6 +106,9 @@ func (t *Tally) noteLocked(k deadletter.Kept) error {
 	of := Cause{k.API, k.Reason, k.Status, k.Billed}
 	n, known := t.index[of]
 	if !known {
+		if len(t.causes) >= mostCauses { // forgotten, those go that no letter has any more
+			return errTooMany
+		}
 		if t.index == nil {
 			t.index = map[Cause]uint32{}
 		}

@@ -2,6 +2,7 @@ package letters
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -85,5 +86,26 @@ func TestTallyIsACount(t *testing.T) {
 	tally.Close()
 	if got, err := tally.Count(ctx, b, deadletter.Filter{}); err != nil || len(got) == 0 && next == 0 {
 		t.Errorf("after everything was forgotten: %v, %v", got, err)
+	}
+}
+
+// TestCausesAreBounded: of more causes than are kept in mind all are counted, and none is kept.
+func TestCausesAreBounded(t *testing.T) {
+	js, b := store(t)
+	tally, ctx := NewTally(), await.Context(t, "the counts")
+	defer tally.Close()
+	for i := range mostCauses + 1 {
+		l := &deadletter.Letter{API: fmt.Sprint("api-", i), Key: "k", JobID: fmt.Sprint("job-", i), Reason: deadletter.Invalid}
+		if _, err := js.PublishMsgAsync(l.Message(), jetstream.WithStallWait(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await.Receive(t, "the letters to be stored", js.PublishAsyncComplete())
+	counts, err := tally.Count(ctx, b, deadletter.Filter{})
+	if err != nil || len(counts) != mostCauses+1 {
+		t.Errorf("%d causes of %d: %v", len(counts), mostCauses+1, err)
+	}
+	if n := len(tally.causes); n > mostCauses {
+		t.Errorf("%d causes are kept in mind", n)
 	}
 }
