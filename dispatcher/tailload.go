@@ -101,9 +101,10 @@ func (d *Dispatcher) loadForWaiting(ctx context.Context) {
 }
 
 func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]struct{}) error {
-	workers := map[string]*apiWorker{}
+	workers, queued := map[string]*apiWorker{}, map[string]bool{}
 	for p := range parts {
 		workers[p.API] = d.worker(p.API)
+		queued[queue.StreamName(p.API, p.Number)] = true
 	}
 	reached, err := d.tail.Read(ctx, ledger.TailOptions{
 		JetStream: d.opts.JetStream, Dedupe: d.opts.Dedupe.Reach(time.Now()), Bounds: d.opts.Tail, APIs: slices.Collect(maps.Keys(workers)), Now: d.opts.Now,
@@ -111,7 +112,8 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 			_, ok := parts[lease.PartitionID{API: api, Number: queue.PartitionOf(key, len(workers[api].partitions))}]
 			return ok
 		},
-		Ended: func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
+		Queued: func(stream string) bool { return queued[stream] },
+		Ended:  func(api string, jobs []queue.Finished) { workers[api].queue.AddFinished(jobs) },
 		TATOf: func(c *ledger.Record, stored, began time.Time) bucket.Micros {
 			if d.owner == nil {
 				return c.TAT // by this clock

@@ -22,6 +22,9 @@ type TailOptions struct {
 	APIs      []string // whose records are read
 	// Wants chooses the records of them that are kept.
 	Wants func(api, key string) bool
+	// Queued chooses the queues, by their streams, whose jobs' records and results are kept; nil: all. A key's records may name another
+	// queue than its own: that of a stream that is gone, which had other partitions.
+	Queued func(stream string) bool
 	// Ended is told of jobs that have ended, at most 1,024 at a time.
 	Ended func(api string, jobs []queue.Finished)
 	// TATOf is a record's theoretical arrival time by the clock of whoever reads, given when the record was stored and
@@ -153,11 +156,13 @@ func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			r.tellEnded(api)
 		}
 	}
-	if kept {
+	if kept && r.keeps(c.Stream) {
 		r.keep(c)
 	}
 	return nil
 }
+
+func (r *reading) keeps(stream string) bool { return r.Queued == nil || r.Queued(stream) }
 
 func (r *reading) tellEnded(api string) {
 	r.Ended(api, r.finished[api])

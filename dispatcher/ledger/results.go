@@ -56,7 +56,7 @@ func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
 		return
 	}
 	source, seq, result, ok := readResult(msg, meta)
-	if !ok {
+	if !ok || !r.keeps(source) {
 		return
 	}
 	of := r.results[source]
