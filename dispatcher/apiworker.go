@@ -36,6 +36,7 @@ type apiWorker struct {
 	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
 	asking      inquiryPace
+	looking     sync.Mutex // held while it is looked up whether one job's result is stored
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule

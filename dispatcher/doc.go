@@ -9,9 +9,10 @@
 //  1. prepares it: its message is loaded, a connection to the api is open, its intent is stored,
 //  2. waits for its slot, which the schedule asks for only now,
 //  3. calls, from the slot on and at most four fifths of the api's jitter later, or not at all,
-//  4. settles: the result is stored, and then the ledger's record; or the record, and then the letter, which can be written again from
-//     it. Last the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats what
-//     follows, and message ids keep it from being kept twice.
+//  4. settles: the result and the ledger's record are stored, under way together; or the record, and then the letter, which can be written
+//     again from it. Last the job's message is deleted. Each happens when the one before is durable. A crash between two of these repeats
+//     what follows, and message ids keep it from being kept twice. Where somebody waits for the result the record comes after the result's
+//     reply: it says that he was told.
 //
 // What is left to do in the slot is to send. A slot that was missed is given back, or lost.
 //
@@ -30,7 +31,7 @@
 //	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
 //	a job's way              job.go, jobmemory.go, messagecache.go, flight.go, spans.go, settle.go, settlement.go, jobend.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go, orphanedcalls.go
-//	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unrecorded.go, duplicate.go, doubt.go
+//	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unkept.go, unrecorded.go, duplicate.go, doubt.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
 //	what went wrong          crash.go, damage.go, missing.go, restored.go
@@ -67,6 +68,12 @@
 //	found in the stream      and                                                becomes
 //	a job                    nothing else                                       waiting, in its place
 //	a job                    a final record in the ledger                       deleted: only its deletion was lost
+//	a job, a record that     its result                                         deleted: only its deletion was lost
+//	  was beside a result    no result; its process has ended, and noted the    the result is stored from the note
+//	                           answer
+//	                         no result; the api takes keys as it did then       a record that says so, and called again with the same key
+//	                         no result; the api takes other keys, or none       a record that says so, and a letter unknown
+//	                         no result; results of that time are gone           a record that says so, and a letter unknown
 //	a job, a retry mark                                                         waits for its time, with its attempts
 //	a job, the mark of an    nothing else                                       the letter that was being written: expired,
 //	  end                                                                         invalid, cancelled, over budget

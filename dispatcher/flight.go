@@ -137,12 +137,7 @@ func (w *apiWorker) settleAnswered(ctx context.Context, j *job) {
 	}
 	w.d.metrics.recovered.WithLabelValues(w.name, "answered").Inc()
 	a := j.flown.Answer
-	r := httpcall.Response{
-		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
-	}
-	if a.ContentType != "" {
-		r.Header.Set("Content-Type", a.ContentType)
-	}
+	r := responseOf(a)
 	out := httpcall.Outcome{
 		Verdict: verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
 		After: a.After, Hold: schedule.Advice{Wait: a.HoldWait, Header: a.HoldHeader, Spent: a.HoldSpent}, Mend: a.Mend,
@@ -160,6 +155,17 @@ func (w *apiWorker) settleAnswered(ctx context.Context, j *job) {
 	}
 	j.answered(r)
 	w.conclude(ctx, j, r, out)
+}
+
+// responseOf is what an ended process noted of a call as the call itself would have it.
+func responseOf(a *recorder.Answer) httpcall.Response {
+	r := httpcall.Response{
+		Sent: a.Sent, Status: a.Status, Body: a.Body, More: a.More, Cut: a.Cut, Started: a.Started, Ended: a.Ended, Header: map[string][]string{},
+	}
+	if a.ContentType != "" {
+		r.Header.Set("Content-Type", a.ContentType)
+	}
+	return r
 }
 
 // asFlown has the record of a call that another process made say what that one noted.

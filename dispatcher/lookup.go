@@ -41,6 +41,9 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 	switch {
 	case found.Inquiries > 0:
 		w.endAgain(ctx, j, ledger.LastCall{Outcome: ledger.Asked})
+	case c != nil && c.Final && c.Beside && found.Result == 0:
+		j.attempts = c.Attempt
+		w.endUnkept(ctx, j, c)
 	case c != nil && c.Final:
 		w.mu.Lock()
 		j.doubt.recall(c.Billed, c.Idempotency)

@@ -61,7 +61,7 @@ func (w *apiWorker) resumeLocked(ctx context.Context, q *schedule.KeyQueue, seq 
 // judgeFoundLocked brings a job that was found in the stream on its way.
 func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, last ledger.LastCall) {
 	found := recovery.Found{
-		Recorded: j.Calls, Ended: last.Final, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
+		Recorded: j.Calls, Ended: last.Final, Beside: last.Beside, Result: h.result != nil, Ending: h.mark != nil && h.mark.Ends != "",
 	}
 	var noted recorder.Found
 	if h.intent != nil {
@@ -91,6 +91,13 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 	case recovery.EndsByLast:
 		j.Settle()
 		w.running.Go(func() { w.endAgain(ctx, j, last) })
+	case recovery.Unproven:
+		j.unproven(h.intent, &noted)
+		if j.flown != nil {
+			w.awaitRecordLocked(j) // what was noted stays until it is stored
+		}
+		j.Settle()
+		w.running.Go(func() { w.endUnproven(ctx, j, last) })
 	case recovery.Answered:
 		j.Queue.Noted = max(j.Queue.Noted, bucket.Micros(noted.TAT))
 		j.lose(h.intent)
@@ -170,8 +177,8 @@ func (w *apiWorker) recall(ctx context.Context, q *schedule.KeyQueue) (bucket.Mi
 	return w.s.NextSlot(q, w.now()), nil
 }
 
-// endAgain ends a job whose last call the ledger knows. A result is stored before the record; a letter after it, and so
-// may be missing: it is written again, and its message id keeps it from standing twice.
+// endAgain ends a job whose last call the ledger knows, and whose result is stored where there is to be one (unkept.go). A letter is stored
+// after the record, and so may be missing: it is written again, and its message id keeps it from standing twice.
 func (w *apiWorker) endAgain(ctx context.Context, j *job, last ledger.LastCall) {
 	switch last.Outcome {
 	case ledger.Done:

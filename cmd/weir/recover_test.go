@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/worker"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
 	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
@@ -58,6 +61,18 @@ func parked(attempts int, ledger ...string) outcomeOf {
 	return outcomeOf{end: end{as: "unknown", attempts: attempts, billed: "unknown", ledger: ledger}}
 }
 
+// done is the last record of a call that was under way beside its result.
+func done(key string) *ledger.Record {
+	return &ledger.Record{
+		Call: 1, Attempt: 1, Outcome: "done", Final: true, Beside: true, Sent: true, Status: 200, Billed: "yes", Price: "0.25", Idempotency: key,
+	}
+}
+
+// unkept is a letter of a job that was called, and of which only the record was stored.
+func unkept() outcomeOf {
+	return outcomeOf{end: end{as: "unknown", status: 200, attempts: 1, billed: "yes", ledger: []string{"done", "unknown"}}}
+}
+
 // uncalled is a letter of a job that was never called.
 func uncalled(reason string) outcomeOf { return outcomeOf{end: end{as: reason, billed: "no"}} }
 
@@ -65,6 +80,9 @@ func uncalled(reason string) outcomeOf { return outcomeOf{end: end{as: reason, b
 func poisoned() outcomeOf {
 	return outcomeOf{end: end{as: "exhausted", attempts: 1, billed: "unknown", ledger: []string{"exhausted"}}}
 }
+
+// safeKey stands for how the calls of the api safe carry their idempotency keys.
+const safeKey = "as safe does"
 
 var leftovers = []left{
 	{what: "nothing", safe: called(1, "done"), once: called(1, "done")},
@@ -108,6 +126,29 @@ var leftovers = []left{
 	{
 		what: "the last record", intents: []int{1}, record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, result: true,
 		safe: pastEnd(1), once: pastEnd(1),
+	},
+	{what: "a record beside its result", intents: []int{1}, record: done(safeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
+	{what: "a record beside its result, and no intent", record: done(safeKey), result: true, safe: pastEnd(1), once: pastEnd(1)},
+	{what: "a record without its result", intents: []int{1}, record: done(safeKey), safe: called(2, "done", "retry", "done"), once: unkept()},
+	{what: "a record without its result, and no intent", record: done(safeKey), safe: called(2, "done", "retry", "done"), once: unkept()},
+	{what: "a record of a call without a key, without its result", intents: []int{1}, record: done(""), safe: unkept(), once: unkept()},
+	{what: "a record of a call under another key, without its result", intents: []int{1}, record: done("Other-Key@0"), safe: unkept(), once: unkept()},
+	{what: "a record without its result after four deaths", intents: []int{1}, deaths: 4, record: done(safeKey), safe: unkept(), once: unkept()},
+	{
+		what: "a record without its result, its deadline is past", intents: []int{1}, late: true, record: done(safeKey), once: unkept(),
+		safe: outcomeOf{end: end{as: "expired", status: 200, attempts: 1, billed: "yes", ledger: []string{"done", "retry"}}},
+	},
+	{
+		what: "the record that a result was not kept", intents: []int{1},
+		record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "retry", Unkept: true, Status: 200, Billed: "yes", Idempotency: safeKey},
+		safe:   called(2, "retry", "done"),
+		once:   outcomeOf{end: end{as: "unknown", status: 200, attempts: 1, billed: "yes", ledger: []string{"retry"}}},
+	},
+	{
+		what: "the last record, that a result was not kept", intents: []int{1},
+		record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "unknown", Final: true, Unkept: true, Status: 200, Billed: "yes", Idempotency: safeKey},
+		safe:   outcomeOf{end: end{as: "unknown", status: 200, attempts: 1, billed: "yes", ledger: []string{"unknown"}}},
+		once:   outcomeOf{end: end{as: "unknown", status: 200, attempts: 1, billed: "yes", ledger: []string{"unknown"}}},
 	},
 	{
 		what: "the last record of another job", record: &ledger.Record{Call: 1, Attempt: 1, Outcome: "done", Final: true}, other: true,
@@ -263,8 +304,9 @@ func (r *rig) checkLeft(t *testing.T, api, key string, want outcomeOf) {
 
 // offline is the storage of a worker that does not run.
 type offline struct {
-	t  *testing.T
-	js jetstream.JetStream
+	t       *testing.T
+	js      jetstream.JetStream
+	safeKey string
 }
 
 func (r *rig) offline(do func(o *offline)) {
@@ -283,7 +325,12 @@ func (r *rig) offline(do func(o *offline)) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	do(&offline{r.t, js})
+	place, err := url.Parse(r.api.URL() + "/v1")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	safe := httpcall.API{URL: place, Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}, Rule: &ingest.Rule{Methods: []string{"POST"}}}
+	do(&offline{r.t, js, safe.KeyIdentity()})
 }
 
 // leave writes what is left of a job, and returns the time before which it must not be called.
@@ -335,6 +382,9 @@ func (o *offline) leave(api, key string, c left) time.Time {
 		record := *c.record
 		record.API, record.Key, record.Stream, record.Seq, record.NotBefore = api, key, stream, seqs[0], bucket.MicrosOf(until)
 		record.Job, record.Dedupe, record.Accepted, record.Ended = key+"-job-0", key+"-job-0", accepted, time.Now()
+		if record.Idempotency == safeKey {
+			record.Idempotency = o.safeKey
+		}
 		if c.other {
 			record.Key, record.Dedupe = key+"-other", "another"
 		}

@@ -105,6 +105,12 @@ type Record struct {
 	// Inquiry is what the api, asked about the job's last call, said became of it: processed, not_processed or unknown. Such a record is
 	// of the inquiry: it took its units from the limits, and cost nothing. Billed is what is known of the call since then. "": a call.
 	Inquiry string `json:"inquiry,omitempty"`
+	// Beside says that the record was under way beside its job's result. So it does not prove that the result is stored; without it a
+	// record that says done does.
+	Beside bool `json:"beside,omitempty"`
+	// Unkept says that the record is no call's: it says that the result of a call is nowhere that an earlier record, with Beside, has done.
+	// It took nothing from the limits and cost nothing.
+	Unkept bool `json:"unkept,omitempty"`
 	// Answer is the api's, where its job was not done by it and it did not only push back. Its body is cut when it is stored.
 	Answer *deadletter.Answer `json:"answer,omitempty"`
 
@@ -153,6 +159,9 @@ func (c *Record) Message() *nats.Msg {
 	id := fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)
 	if c.Inquiry != "" {
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
+	}
+	if c.Unkept {
+		id = fmt.Sprintf("unkept.%s.%d", c.Origin(), c.Call)
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }

@@ -8,6 +8,8 @@ type Found struct {
 	Recorded int
 	// Ended says that the ledger's newest record of the job is that of its end.
 	Ended bool
+	// Beside says that this record was stored beside the job's result, which may be missing.
+	Beside bool
 	// Result says that a result of the job is stored.
 	Result bool
 	// Intended is the number of the call that the newest intent is of, 0 for none.
@@ -29,6 +31,7 @@ const (
 	HasResult              // its result is stored, and its record may not be: it ends as done
 	EndsByMark             // its end was decided on: its letter is stored, again perhaps
 	EndsByLast             // its last call ended it: its result or letter is stored, again perhaps
+	Unproven               // its last call was done, and nothing shows yet that its result is stored
 	Lost                   // a call of it may have been made, and nothing tells what came of it
 	Answered               // its last call was answered, and nothing was stored of that: it ends as the call did
 )
@@ -45,6 +48,8 @@ func Judge(f Found) Fate {
 		return HasResult
 	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
+	case f.Ended && f.Beside && !f.Result:
+		return Unproven
 	case f.Ended:
 		return EndsByLast
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:

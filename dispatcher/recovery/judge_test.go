@@ -20,6 +20,9 @@ func TestJudge(t *testing.T) {
 		{"an intent for one call more than is recorded", recovery.Found{Recorded: 2, Intended: 3}, recovery.Lost},
 		{"a result without its record", recovery.Found{Intended: 1, Result: true}, recovery.HasResult},
 		{"a result and its record", recovery.Found{Recorded: 1, Intended: 1, Result: true, Ended: true}, recovery.EndsByLast},
+		{"a record beside a result that was not found yet", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true}, recovery.Unproven},
+		{"a record beside its result", recovery.Found{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
+		{"a record beside a result, and its call is noted as answered", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true, Noted: recorder.Answered}, recovery.Unproven},
 		{"its deletion was lost", recovery.Found{Recorded: 1, Ended: true}, recovery.EndsByLast},
 		{"it ended with its last call, and its letter may be missing", recovery.Found{Recorded: 5, Intended: 5, Ended: true}, recovery.EndsByLast},
 		{"an end without a call", recovery.Found{Ending: true}, recovery.EndsByMark},
@@ -48,12 +51,12 @@ func TestJudge(t *testing.T) {
 // never called as if nothing had been, and what has a result never at all.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 	bit := func(n, i int) bool { return n>>i&1 == 1 }
-	for n := range 1 << 4 {
+	for n := range 1 << 5 {
 		for recorded := range 4 {
 			for i := range 5 * (int(recorder.Settled) + 1) {
 				intended := i % 5
 				f := recovery.Found{
-					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3),
+					Recorded: recorded, Intended: intended, Ended: bit(n, 0), Result: bit(n, 1), Ending: bit(n, 2), Overruled: bit(n, 3), Beside: bit(n, 4),
 					Noted: recorder.State(i / 5),
 				}
 				got := recovery.Judge(f)
@@ -64,6 +67,8 @@ func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {
 					t.Errorf("%+v ends by an answer that nobody noted", f)
 				case got == recovery.Waits && f.Result, got == recovery.Lost && f.Result && !f.Ended:
 					t.Errorf("%+v has a result, and is %d", f, got)
+				case got == recovery.EndsByLast && f.Beside && !f.Result:
+					t.Errorf("%+v ends as done, and nothing shows that its result is stored", f)
 				case got == recovery.Lost && !f.Unrecorded():
 					t.Errorf("%+v is lost, and every call of it is recorded", f)
 				}

@@ -187,15 +187,20 @@ func (s *search) called(c *ledger.Record) error {
 	if j == nil {
 		return stream.ErrEnough
 	}
-	if id := c.Origin() + "." + strconv.Itoa(c.Call); j.calls[id] {
-		return nil
-	} else {
-		j.calls[id] = true
+	call := c.Origin() + "." + strconv.Itoa(c.Call)
+	id := call
+	if c.Unkept {
+		id += " unkept"
+		j.unkept[call] = true
 	}
+	if j.calls[id] {
+		return nil
+	}
+	j.calls[id] = true
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
-		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, accepted: c.Accepted,
+		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, accepted: c.Accepted, id: id, beside: c.Beside, unkept: c.Unkept,
 	})
 	return nil
 }
@@ -204,6 +209,8 @@ func (s *search) called(c *ledger.Record) error {
 func callText(c *ledger.Record) string {
 	text := fmt.Sprintf("call %d", c.Call)
 	switch {
+	case c.Unkept:
+		text += ": its result was not kept"
 	case c.Status != 0:
 		text += fmt.Sprintf(" answered %d", c.Status)
 	case !c.Sent:
@@ -220,6 +227,9 @@ func callText(c *ledger.Record) string {
 	}
 	if c.NotBefore > 0 && !c.Final {
 		text += "; again not before " + cli.ClockTime(c.NotBefore.Time())
+	}
+	if c.Unkept {
+		return text // its own record says what it cost
 	}
 	switch c.Billed {
 	case deadletter.BilledYes:

@@ -12,20 +12,23 @@ import (
 // little after that.
 func (j *Job) conclude() {
 	spent := ledger.Spending{}
+	isQueued := j.Queue != nil && j.Queue.State != nil
 	var last *Step // of those that end a job
 	for i := range j.Steps {
 		s := &j.Steps[i]
 		if s.What == Called {
 			spent.Add(s.Price, s.Billed)
 		}
-		ends := s.What == Result || s.What == Buried || s.What == Called && s.Outcome == ledger.Done
+		// A job whose record arrived without its result stands in its queue until that is stored, or is told as not kept.
+		done := s.What == Called && s.Outcome == ledger.Done && !j.unkept[s.id] && (!s.beside || !isQueued)
+		ends := s.What == Result || s.What == Buried || done
 		if ends && (last == nil || s.At.After(last.At)) {
 			last = s
 		}
 	}
 	j.Spent, j.Doubt = ledger.Money(spent.Spent), ledger.Money(spent.InDoubt)
 	switch {
-	case j.Queue != nil && j.Queue.State != nil && (last == nil || j.Queue.Accepted.After(last.At)):
+	case isQueued && (last == nil || j.Queue.Accepted.After(last.At)):
 		j.State = Queued
 	case last != nil && last.What == Buried:
 		j.State = Dead

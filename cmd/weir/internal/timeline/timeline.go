@@ -49,7 +49,8 @@ type Job struct {
 	Doubt string  `json:"in_doubt"`
 	Steps []Step  `json:"timeline"`
 
-	calls map[string]bool // that are in Steps, by the origin of the job and the number of the call
+	calls  map[string]bool // that are in Steps, by the origin of the job and the number of the call
+	unkept map[string]bool // of them, those whose result was not kept, as a later record says
 }
 
 // Queue is where an unfinished job stands.
@@ -99,6 +100,9 @@ type Step struct {
 	Ahead    int   `json:"ahead,omitempty"`
 
 	accepted time.Time // of a call: when the job was taken; a redriven one was taken again
+	id       string    // of a call: as in Job.calls
+	beside   bool      // of a call: its record does not prove that its result was stored
+	unkept   bool      // it was no call: it says that the result of one was not kept
 }
 
 // order puts the steps in the order in which they happened: what is of one moment, by what comes of what.
@@ -116,7 +120,7 @@ func (t *Timeline) at(api, key, id string) *Job {
 			return j
 		}
 	}
-	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}}
+	j := &Job{API: api, Key: key, Job: id, State: Unknown, calls: map[string]bool{}, unkept: map[string]bool{}}
 	t.Jobs = append(t.Jobs, j)
 	return j
 }

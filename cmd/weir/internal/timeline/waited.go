@@ -25,7 +25,7 @@ func (s *search) waited(ctx context.Context) error {
 		for i := range j.Steps {
 			call := &j.Steps[i]
 			wait := call.At.Sub(call.accepted)
-			if call.What != Called || call.Call != 1 || call.accepted.IsZero() || wait < shortWait {
+			if call.What != Called || call.Call != 1 || call.unkept || call.accepted.IsZero() || wait < shortWait {
 				continue
 			}
 			ahead, err := s.ahead(ctx, j, call)
@@ -43,7 +43,7 @@ func (s *search) waited(ctx context.Context) error {
 func (s *search) ahead(ctx context.Context, j *Job, call *Step) (n int, err error) {
 	f := ledger.Filter{API: j.API, Key: j.Key, Since: call.accepted.Add(-clocks)}
 	_, err = ledger.Read(ctx, s.c.JetStream, f, func(c *ledger.Record, _, _ uint64) error {
-		if c.Job != s.Job && c.Started.After(call.accepted) && c.Started.Before(call.At) {
+		if c.Job != s.Job && !c.Unkept && c.Started.After(call.accepted) && c.Started.Before(call.At) {
 			n++
 		}
 		if n == mostAhead || c.Started.After(call.At.Add(clocks)) {

@@ -91,6 +91,9 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 
 // take takes one record in.
 func (r *replay) take(c *ledger.Record) {
+	if c.Unkept {
+		return // it is of no call: it says what became of a result
+	}
 	r.charge(c)
 	r.spend(c)
 	if c.Started.Before(r.since) {
