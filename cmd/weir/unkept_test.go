@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -171,5 +172,29 @@ func TestRecordWaitsForTheReply(t *testing.T) {
 	})
 	if c := recordsOf(t, js); c[0].Beside || c[0].Outcome != ledger.Done {
 		t.Errorf("%+v", c[0])
+	}
+}
+
+// TestRecordOfGoneResults: where a result that was stored may have gone with its age by now, nobody calls again: the job is a letter, also
+// on an api that takes idempotency keys.
+func TestRecordOfGoneResults(t *testing.T) {
+	api := startOrdered(t, nil)
+	r := rigOn(t, api, fmt.Sprintf("results: {max_age: 1s}\n"+outcomeYAML, api.URL(), "127.0.0.1:1", "127.0.0.1:1"))
+	r.stop()
+	r.offline(func(o *offline) {
+		for _, api := range []string{"safe", "once"} {
+			o.leave(api, api+"-gone", left{intents: []int{1}, record: done(safeKey)})
+		}
+	})
+	r.start()
+	for _, api := range []string{"safe", "once"} {
+		r.eventually("an empty queue", func() bool { return r.waiting(api) == 0 })
+		r.checkLeft(t, api, api+"-gone", unkept())
+		if detail := r.letters(api, api+"-gone")[0].Header.Get(deadletter.HeaderDetail); !strings.Contains(detail, "has gone with its age") {
+			t.Error(detail)
+		}
+		if n := len(r.api.Arrivals(api + "-gone")); n != 0 {
+			t.Errorf("%d calls", n)
+		}
 	}
 }
