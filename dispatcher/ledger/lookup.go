@@ -20,7 +20,8 @@ type Job struct {
 
 // Traces are what came of a job's calls.
 type Traces struct {
-	Record    *Record // of its newest call, nil for none
+	Record    *Record // the newest, nil for none
+	Call      *Record // of its newest call: Record, unless that is Unkept
 	Result    uint64  // where its result stands, 0 for none
 	Inquiries int     // how often the api was asked about it
 }
@@ -39,7 +40,9 @@ func LookUp(ctx context.Context, js jetstream.JetStream, j Job, since time.Time)
 		case mine && c.Inquiry != "":
 			found.Inquiries++
 		case mine && (found.Record == nil || c.Call >= found.Record.Call):
-			found.Record = c
+			if found.Record = c; !c.Unkept {
+				found.Call = c
+			}
 		}
 		return nil
 	})
