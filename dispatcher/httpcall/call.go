@@ -89,7 +89,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
 	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: w.got, WroteRequest: func(info httptrace.WroteRequestInfo) {
+		GotConn: func(info httptrace.GotConnInfo) { w.got(ctx, info) }, WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
 				w.wrote.Store(new(time.Now()))
 			}
@@ -173,10 +173,11 @@ func (w *wire) begin(c *countedConn) bool {
 func (w *wire) done() {
 	if w.conn != nil {
 		w.conn.call.CompareAndSwap(w, nil)
+		w.conn.turns.end(w)
 	}
 }
 
-func (w *wire) got(info httptrace.GotConnInfo) {
+func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 	next, ok := info.Conn.(*countedConn)
 	if !ok {
 		panic("httpcall: a connection that was not dialled by its connections")
@@ -192,6 +193,7 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 	}
 	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0
 	next.call.Store(w)
+	next.turns.take(ctx, w)
 }
 
 // sent reports whether anything was written.
@@ -228,6 +230,7 @@ func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	}
 	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
 	req.GetBody = nil                                  // with it the transport would send again on its own
+	req.Close = !c.Conns.trusts()
 	req.Header.Set("User-Agent", c.Agent)
 	for _, f := range j.Forward {
 		req.Header.Add(f.Name, f.Value)

@@ -27,6 +27,9 @@ type Connections struct {
 	ends      atomic.Int64 // see Expires
 	dialer    net.Dialer
 
+	unasked    atomic.Bool  // see Unasked
+	distrusted atomic.Int64 // until then each call has a connection of its own, in ns since 1970
+
 	mu       sync.Mutex // guards what follows
 	spare    []spare    // dialled ahead, for the transport to take, oldest first
 	alive    int        // all open ones
@@ -145,7 +148,7 @@ func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 		c.lost()
 		return nil, err
 	}
-	return &countedConn{Conn: conn, owner: c}, nil
+	return &countedConn{Conn: conn, owner: c, turns: turns{moved: make(chan struct{}, 1)}}, nil
 }
 
 func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
@@ -208,6 +211,7 @@ type countedConn struct {
 	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
 	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
+	turns   turns
 }
 
 var errShut = errors.New("the connection broke before the answer")
@@ -219,6 +223,10 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	}
 	first := c.call.Load()
 	if first != nil && !first.begin(c) {
+		return 0, errShut
+	}
+	if first != nil && !c.turns.ask() {
+		c.shut.Store(true)
 		return 0, errShut
 	}
 	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
@@ -234,7 +242,14 @@ func (c *countedConn) Write(p []byte) (int, error) {
 
 // Read implements net.Conn.
 func (c *countedConn) Read(p []byte) (int, error) {
+	c.turns.read()
 	n, err := c.Conn.Read(p)
+	if (n > 0 || err != nil) && !c.turns.came() && n > 0 {
+		if c.written.Load() > 0 && !isFarewell(p[:n]) {
+			c.owner.distrust()
+		}
+		return 0, errUnasked
+	}
 	if n > 0 {
 		c.read.Store(true)
 	}
@@ -249,5 +264,6 @@ func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.owner.lost()
 	}
+	c.turns.breaks()
 	return c.Conn.Close()
 }

@@ -1,8 +1,10 @@
 package worker
 
 import (
+	golog "log"
 	"log/slog"
 	"os"
+	"strings"
 
 	"weir/cmd/weir/internal/config"
 )
@@ -29,4 +31,24 @@ func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}
+}
+
+// LogLibraries has what libraries say in Go's own log stand in this one. That log is the process's: there is one.
+func LogLibraries(log *slog.Logger) {
+	golog.SetFlags(0)
+	golog.SetPrefix("")
+	golog.SetOutput(libraries{log})
+}
+
+// libraries takes Go's own log, without what is quoted in it: net/http quotes answers there.
+type libraries struct{ log *slog.Logger }
+
+// Write implements io.Writer. It is given a line at a time.
+func (l libraries) Write(line []byte) (int, error) {
+	text, _, quotes := strings.Cut(strings.TrimSpace(string(line)), `"`)
+	if quotes {
+		text += "…"
+	}
+	l.log.Warn("a library says", "text", text)
+	return len(line), nil
 }
