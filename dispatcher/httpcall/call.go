@@ -77,6 +77,8 @@ var (
 	errTimeout  = errors.New("the api did not answer in time")
 	errSwitched = errors.New("the api switched to another protocol unasked")
 	errNotHTTP  = errors.New("the answer is not HTTP")
+	errNoStatus = errors.New("the answer has a status that HTTP does not have")
+	errLongHead = fmt.Errorf("the answer's headers have no end within %d KiB and %d lines", maxHeadBytes>>10, 1<<10)
 
 	errNoRequest = errors.New("the request could not be made")
 )
@@ -105,9 +107,17 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		return r
 	}
 	answer, err := c.Conns.transport.RoundTrip(req)
-	if err == nil && answer.StatusCode < 200 {
+	switch {
+	case err != nil && w.conn != nil && w.conn.turns.endless():
+		err = errLongHead
+	case err != nil:
+	case answer.StatusCode == http.StatusSwitchingProtocols:
 		// The connection is ours now, and nothing bounds the reading from it.
 		err = errors.Join(errSwitched, answer.Body.Close())
+	case answer.StatusCode < 200:
+		err = errors.Join(errNoStatus, answer.Body.Close())
+	default:
+		w.headed()
 	}
 	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
 	if refused := w.refused(); err != nil && refused != nil {
@@ -174,6 +184,13 @@ func (w *wire) done() {
 	if w.conn != nil {
 		w.conn.call.CompareAndSwap(w, nil)
 		w.conn.turns.end(w)
+	}
+}
+
+// headed lets the connection know that the answer's head has been read.
+func (w *wire) headed() {
+	if w.conn != nil {
+		w.conn.turns.headed()
 	}
 }
 

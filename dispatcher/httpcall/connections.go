@@ -50,7 +50,13 @@ const (
 	dialTimeout      = 10 * time.Second
 	idleIdempotent   = 30 * time.Second
 	idleUnrepeatable = 2 * time.Second
-	maxHeaderBytes   = 1 << 20
+)
+
+// Bounds of an answer's head. A line of few bytes takes some hundred in memory, and every call that runs may have a head. Lines are counted
+// with what is read of the body along with them, which is 4 KiB.
+const (
+	maxHeadBytes = 128 << 10
+	maxHeadLines = 4<<10 + 1<<10
 )
 
 // NewConnections are connections to one place that are kept idle for at most idle, and at most maxIdle of them.
@@ -68,7 +74,7 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 	c.transport = &http.Transport{
 		DialContext: c.take, DialTLSContext: c.take, Protocols: &protocols,
 		DisableCompression: true, // the result is what the api answered, byte for byte
-		IdleConnTimeout:    idle, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxHeaderBytes,
+		IdleConnTimeout:    idle, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxHeadBytes, ReadBufferSize: 4 << 10,
 	}
 	return c
 }
@@ -244,11 +250,11 @@ func (c *countedConn) Write(p []byte) (int, error) {
 func (c *countedConn) Read(p []byte) (int, error) {
 	c.turns.read()
 	n, err := c.Conn.Read(p)
-	if (n > 0 || err != nil) && !c.turns.came() && n > 0 {
-		if c.written.Load() > 0 && !isFarewell(p[:n]) {
+	if no := c.turns.came(p[:n]); no != nil && n > 0 {
+		if errors.Is(no, errUnasked) && c.written.Load() > 0 && !isFarewell(p[:n]) {
 			c.owner.distrust()
 		}
-		return 0, errUnasked
+		return 0, no
 	}
 	if n > 0 {
 		c.read.Store(true)

@@ -32,13 +32,14 @@ type turns struct {
 	asked   bool       // the first byte of the present call's request was handed to it
 	reading bool       // what comes next is waited for: all that came before has been taken
 	broken  bool       // nothing may be written any more
+	lines   int        // of the answer's head, and of what was read with it; -1 when the head has been read
 }
 
 // take gives the connection to a call. On one that has carried another it blocks until what belongs to that has been read, which is at
 // once, or the connection is found broken; or until ctx ends, which breaks it.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
-	t.of, t.asked = by, false
+	t.of, t.asked, t.lines = by, false, 0
 	for t.carried && !t.reading && !t.broken {
 		t.mu.Unlock()
 		select {
@@ -80,13 +81,35 @@ func (t *turns) read() {
 	t.move()
 }
 
-// came notes that something came, the connection's end perhaps, and reports whether a call has asked for it.
-func (t *turns) came() bool {
+// came notes what came, the connection's end perhaps. It fails where no call has asked for it, and where an answer's head has no end.
+func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reading = false
-	t.broken = t.broken || !t.asked
-	return t.asked
+	if !t.asked {
+		t.broken = true
+		return errUnasked
+	}
+	if t.lines >= 0 {
+		if t.lines += bytes.Count(what, []byte{'\n'}); t.lines > maxHeadLines {
+			return errLongHead
+		}
+	}
+	return nil
+}
+
+// headed notes that the answer's head has been read.
+func (t *turns) headed() {
+	t.mu.Lock()
+	t.lines = -1
+	t.mu.Unlock()
+}
+
+// endless reports whether an answer's head had more lines than are read. What net/http makes of it depends on where it was cut.
+func (t *turns) endless() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lines > maxHeadLines
 }
 
 // breaks notes that the connection is closed.
