@@ -48,10 +48,10 @@ func TestPost(t *testing.T) {
 			}
 			if strings.HasPrefix(q.URL.Path, "/switch") {
 				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
-				<-end
-			} else {
-				_, _ = io.WriteString(conn, "swordfish is no answer\r\n\r\n")
+				t.Cleanup(func() { _ = conn.Close() })
+				return
 			}
+			_, _ = io.WriteString(conn, "swordfish is no answer\r\n\r\n")
 			_ = conn.Close()
 		case "/refuse/swordfish":
 			w.WriteHeader(http.StatusBadRequest)
