@@ -110,6 +110,9 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	switch {
 	case err != nil && w.conn != nil && w.conn.turns.endless():
 		err = errLongHead
+	case err != nil && w.kept && isLeftOver(err):
+		c.Conns.distrust()
+		err = errUnasked
 	case err != nil:
 	case answer.StatusCode == http.StatusSwitchingProtocols:
 		// The connection is ours now, and nothing bounds the reading from it.

@@ -250,6 +250,9 @@ func (c *countedConn) Write(p []byte) (int, error) {
 func (c *countedConn) Read(p []byte) (int, error) {
 	c.turns.read()
 	n, err := c.Conn.Read(p)
+	if err != nil && !c.read.Load() && n == 0 && refusesCertificate(err) {
+		c.refused.Store(&err) // before a write can fail by it
+	}
 	if no := c.turns.came(p[:n]); no != nil && n > 0 {
 		if errors.Is(no, errUnasked) && c.written.Load() > 0 && !isFarewell(p[:n]) {
 			c.owner.distrust()
@@ -258,9 +261,6 @@ func (c *countedConn) Read(p []byte) (int, error) {
 	}
 	if n > 0 {
 		c.read.Store(true)
-	}
-	if err != nil && !c.read.Load() && refusesCertificate(err) {
-		c.refused.Store(&err)
 	}
 	return n, err
 }

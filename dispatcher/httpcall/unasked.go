@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 )
@@ -130,6 +131,12 @@ func (t *turns) move() {
 // isFarewell reports whether a server says with what it sent that it closes an idle connection, as some do.
 func isFarewell(sent []byte) bool {
 	return len(sent) >= len("HTTP/1.x 408") && bytes.HasPrefix(sent, []byte("HTTP/1.")) && string(sent[8:12]) == " 408"
+}
+
+// isLeftOver reports whether net/http has found something behind an answer when it had given the connection to the next call already. It has no
+// error of its own for that.
+func isLeftOver(err error) bool {
+	return strings.HasPrefix(err.Error(), "readLoopPeekFailLocked: %!w(<nil>)")
 }
 
 // distrust gives each call to come a connection of its own, for a while.

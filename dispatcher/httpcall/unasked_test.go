@@ -33,12 +33,18 @@ func TestNoAnswerIsAnothersCall(t *testing.T) {
 				if string(r.Body) == "WRONG" {
 					wrong.Add(1)
 				}
+				if r.Err != nil && !errors.Is(r.Err, errUnasked) && !errors.Is(r.Err, errShut) {
+					t.Error(r.Err)
+				}
 			}
 		})
 	}
 	await.Return(t, "all calls", calls.Wait)
 	if n := wrong.Load(); n != 0 {
 		t.Errorf("%d of %d calls got what nobody had asked for", n, callers*each)
+	}
+	if c.Conns.trusts() {
+		t.Error("its connections are used again")
 	}
 	if n := int64(len(server.seen())); n != sent.Load() {
 		t.Errorf("%d requests arrived, and %d calls say that they were sent", n, sent.Load())
