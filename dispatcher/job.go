@@ -449,6 +449,10 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	w.sent(j)
 	j.answered(r)
 	j.terms.call.Conns.Release()
+	if j.terms.call.Conns.Unasked() {
+		w.log.Warn("the api has sent what no call had asked for, behind its answer to one: an answer to a call just before may be that of another; " +
+			"each call has a connection of its own for an hour")
+	}
 	observe(w.d.metrics.duration.WithLabelValues(w.name), r.Ended.Sub(r.Started).Seconds(), j)
 	w.grants.settle(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })

@@ -91,7 +91,12 @@ type Message struct {
 	Oversize int64
 	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
 	Redrive bool
+	// NewID is the id of a job that brings none; "" where the service is to make one.
+	NewID string
 }
+
+// NewID makes an id for a job that has none.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // size says how many bytes the body has that is too large.
 func (m Message) size(rule *Rule) string {
@@ -138,7 +143,10 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		refusal = j.checkNotBefore(now)
 	}
 	if j.ID == "" {
-		j.ID = uuid.Must(uuid.NewV7()).String()
+		j.ID = m.NewID
+	}
+	if j.ID == "" {
+		j.ID = NewID()
 	}
 	if j.DedupeID == "" {
 		j.DedupeID = j.ID

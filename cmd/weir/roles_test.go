@@ -380,7 +380,7 @@ func TestOperatorModeHasTheSameRoles(t *testing.T) {
 		if u.Permissions == nil {
 			continue
 		}
-		line := regexp.MustCompile(`(?m)^nsc add user .*--name ` + u.Username + `\b.*$`).FindString(script)
+		line := regexp.MustCompile(`(?m)^user "\$\w+" ` + u.Username + `\b.*$`).FindString(script)
 		for flag, want := range map[string][]string{"--allow-pub": u.Permissions.Publish.Allow, "--allow-sub": u.Permissions.Subscribe.Allow} {
 			var got []string
 			for _, m := range regexp.MustCompile(flag+` '([^']+)'`).FindAllStringSubmatch(line, -1) {

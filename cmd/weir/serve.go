@@ -43,6 +43,7 @@ copied to another place. Give each to one start only. ` + "`weir help operations
 				return cli.Usage(errors.New("--restored and --moved say different things of the store: give one"))
 			}
 			log := worker.NewLogger(settings)
+			worker.LogLibraries(log)
 			worker.LogWarnings(log, "", settings.Warnings)
 			if err := worker.SetMemory(settings, log); err != nil {
 				return cli.Misconfigured(err)

@@ -59,6 +59,9 @@ func newHookReceiver(t *testing.T) *hookReceiver {
 			r.ids, r.bodies = append(r.ids, id), append(r.bodies, string(body))
 		}
 		w.Header().Set("Location", "/elsewhere")
+		if status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", "3600")
+		}
 		w.WriteHeader(status)
 	}))
 	t.Cleanup(r.Close)
@@ -174,6 +177,36 @@ func TestWebhook(t *testing.T) {
 	if _, n := hook.took("unheard"); n != 0 {
 		t.Error("it hears of what happened while it was not configured")
 	}
+}
+
+// TestWebhookMended: a receiver that asks to be left alone for an hour is, and no call waits for it; a webhook that is configured anew is tried
+// at once.
+func TestWebhookMended(t *testing.T) {
+	hook := newHookReceiver(t)
+	t.Setenv("HOOK_SECRET", hookSecret)
+	hook.answers(func(int, string) int { return http.StatusServiceUnavailable })
+	at := func(rate string) string {
+		return strings.NewReplacer("${env:HOOK_URL}", hook.URL+"/swordfish", "1000/s", rate, "rate: 1/h, capacity: 1", "rate: 100/s, capacity: 1").Replace(hookYAML)
+	}
+	r := newRig(t, fakeapi.Options{}, at("1000/s"))
+	awaitPosition(t, r.control())
+	r.must("pause", "pay", "k")
+	for i := range 2 {
+		r.submit("weir.jobs.pay.k", nil, map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+	}
+	await.Until(t, "a post that is refused", func() bool { return len(hook.tried()) == 1 })
+	for i := range 20 {
+		if a := r.submit(fmt.Sprintf("weir.jobs.pay.k%d", i), nil, nil); a.Error != nil {
+			t.Fatalf("%+v", a)
+		}
+	}
+	r.eventually("the calls", func() bool { return len(r.api.All()) == 20 })
+	if n := len(hook.tried()); n != 1 {
+		t.Errorf("it was posted to %d times within its hour", n)
+	}
+	hook.answers(func(int, string) int { return http.StatusOK })
+	r.follow(at("999/s"))
+	await.Until(t, "the event", func() bool { _, n := hook.took(`"job":"1"`); return n == 1 })
 }
 
 // TestWebhookAfterKill: what was not noted as posted is posted again after a kill -9, and nothing is left out.

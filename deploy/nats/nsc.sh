@@ -1,22 +1,50 @@
 #!/bin/sh
-# The roles of accounts.conf for a server in operator mode: the same lists, as users of two accounts made with nsc.
-# Run it once with the operator's keys at hand; see https://docs.nats.io/using-nats/nats-tools/nsc
+# The roles of accounts.conf for a server in operator mode: the same lists, as users of two accounts made with nsc, under the operator that
+# `nsc env` shows. Run it with the operator's keys at hand; see https://docs.nats.io/using-nats/nats-tools/nsc
 #
 #   ACCOUNT=WEIR deploy/nats/nsc.sh && nsc push -A
-#   nsc generate creds -a WEIR -n worker > worker.creds     # WEIR_NATS_CREDS=worker.creds WEIR_NATS_INBOX=_INBOX.worker
-#   nsc generate creds -a VIEWERS -n viewer > viewer.creds
+#   (umask 077; nsc generate creds -a WEIR -n worker > worker.creds)       # WEIR_NATS_CREDS=worker.creds WEIR_NATS_INBOX=_INBOX.worker
+#   (umask 077; nsc generate creds -a VIEWERS -n viewer > viewer.creds)
+#
+# Run again, as after an upgrade of weir, it adds what is missing and leaves the keys as they are. Rights stand in the credentials: generate
+# those anew, and push. It takes no right away: `nsc edit user --rm SUBJECT` does.
 set -eu
 ACCOUNT=${ACCOUNT:-WEIR}
 VIEWERS=${VIEWERS:-VIEWERS}   # an account of their own: accounts.conf says why
+if [ "$ACCOUNT" = "$VIEWERS" ]; then
+  echo "nsc.sh: ACCOUNT and VIEWERS are both $ACCOUNT: viewers in weir's account could write there; name two" >&2
+  exit 2
+fi
 
-nsc add account "$ACCOUNT"
+# account makes an account that is not there.
+account() {
+  nsc describe account "$1" >/dev/null 2>&1 || nsc add account "$1"
+}
+
+# user makes a user with these rights, or gives them to the one that is there: its account, its name, its rights.
+user() {
+  of=$1 name=$2
+  shift 2
+  if nsc describe user --account "$of" --name "$name" >/dev/null 2>&1; then
+    nsc edit user --account "$of" --name "$name" "$@"
+  else
+    nsc add user --account "$of" --name "$name" "$@"
+  fi
+}
+
+# has reports whether an account has an import or an export of a name: its account, imports|exports, the name.
+has() {
+  nsc describe account "$1" --field "nats.$2" 2>/dev/null | tr -d ' \n' | sed 's/\\u003e/>/g' | grep -qF "\"name\":\"$3\""
+}
+
+account "$ACCOUNT"
 nsc edit account "$ACCOUNT" --js-enable 0    # no tiers: streams of one replica and of three
 
-nsc add user --account "$ACCOUNT" --name producer \
+user "$ACCOUNT" producer \
   --allow-pub 'weir.jobs.>' \
   --allow-sub '_INBOX.producer.>'
 
-nsc add user --account "$ACCOUNT" --name worker \
+user "$ACCOUNT" worker \
   --allow-pub '_INBOX.>' \
   --allow-pub '_R_.>' \
   --allow-pub 'weir.q.>' \
@@ -52,7 +80,7 @@ nsc add user --account "$ACCOUNT" --name worker \
   --allow-sub 'weir.gate.>' \
   --allow-sub '$SRV.>'
 
-nsc add user --account "$ACCOUNT" --name operator \
+user "$ACCOUNT" operator \
   --allow-pub 'weir.operator.>' \
   --allow-pub 'weir.jobs.>' \
   --allow-pub 'weir.events.config.>' \
@@ -60,8 +88,6 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.events.redriven.>' \
   --allow-pub 'weir.events.purged.>' \
-  --allow-pub 'weir.events.held.>' \
-  --allow-pub 'weir.events.resumed.>' \
   --allow-pub 'weir.dead.>' \
   --allow-pub '$KV.weir_config.>' \
   --allow-pub '$KV.weir_control.>' \
@@ -85,7 +111,7 @@ nsc add user --account "$ACCOUNT" --name operator \
   --allow-sub '_INBOX.operator.>' \
   --allow-sub 'weir.events.>'
 
-nsc add user --account "$ACCOUNT" --name mover \
+user "$ACCOUNT" mover \
   --allow-pub '$JS.API.INFO' \
   --allow-pub '$JS.API.STREAM.NAMES' \
   --allow-pub '$JS.API.STREAM.LIST' \
@@ -108,17 +134,27 @@ nsc add user --account "$ACCOUNT" --name mover \
   --allow-pub '$SRV.PING' \
   --allow-sub '_INBOX.mover.>'
 
-nsc add account "$VIEWERS"
+account "$VIEWERS"
 viewers=$(nsc describe account "$VIEWERS" --field sub | tr -d '"')
+if [ -z "$viewers" ]; then
+  echo "nsc.sh: nsc does not tell the key of account $VIEWERS" >&2
+  exit 1
+fi
 tokens=$(mktemp -d)
 trap 'rm -rf "$tokens"' EXIT
+trap 'exit 1' HUP INT TERM    # not every shell goes through EXIT then
 
 # give has the viewers import what only who has a token of the account may: service|stream, its subject, its subject among them, its answers.
 give() {
-  if [ "$1" = service ]; then
+  if has "$ACCOUNT" exports "$2"; then
+    :
+  elif [ "$1" = service ]; then
     nsc add export --account "$ACCOUNT" --name "$2" --subject "$2" --private --service --response-type "$4"
   else
     nsc add export --account "$ACCOUNT" --name "$2" --subject "$2" --private
+  fi
+  if has "$VIEWERS" imports "$2"; then
+    return
   fi
   nsc generate activation --account "$ACCOUNT" --target-account "$viewers" --subject "$2" --output-file "$tokens/one"
   nsc add import --account "$VIEWERS" --name "$2" --token "$tokens/one" --local-subject "$3"
@@ -177,7 +213,7 @@ give service '$JS.FC.>' '$JS.FC.>' Singleton
 give stream 'weir.events.>' 'weir.events.>'
 give stream 'weir.reply._INBOX.viewer.>' '_INBOX.viewer.>'
 
-nsc add user --account "$VIEWERS" --name viewer \
+user "$VIEWERS" viewer \
   --allow-pub 'weir.operator.keys.*' \
   --allow-pub 'weir.operator.show.*.*' \
   --allow-pub 'weir.operator.status' \

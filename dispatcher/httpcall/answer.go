@@ -13,14 +13,19 @@ func AnswerOf(api *API, r Response) *deadletter.Answer {
 	if r.Status == 0 {
 		return nil
 	}
-	var secrets []string
-	if api.Secrets != nil {
-		secrets = api.Secrets()
-	}
+	secrets := api.secrets()
 	a := &deadletter.Answer{
-		Status: r.Status, ContentType: ledger.Clip(r.Header.Get("Content-Type"), ledger.MaxContentType), Body: withoutSecrets(r.Body, secrets), Cut: r.More || r.Cut,
+		Status: r.Status, ContentType: ledger.Clip(string(withoutSecrets([]byte(r.Header.Get("Content-Type")), secrets)), ledger.MaxContentType),
+		Body: withoutSecrets(r.Body, secrets), Cut: r.More || r.Cut,
 	}
 	return a.Clip(deadletter.MaxAnswer)
+}
+
+func (a *API) secrets() []string {
+	if a.Secrets == nil {
+		return nil
+	}
+	return a.Secrets()
 }
 
 // leastSecret is the shortest value that is taken for a secret: a shorter one stands in any text by chance.

@@ -35,3 +35,13 @@ func TestWithoutSecrets(t *testing.T) {
 		}
 	}
 }
+
+// TestLetterTellsNoSecret: an api that sends weir's secrets back, in its body or beside it, has them in no letter.
+func TestLetterTellsNoSecret(t *testing.T) {
+	const secret = "sk-live-0123456789"
+	api := &API{Secrets: func() []string { return []string{secret} }}
+	answer := AnswerOf(api, Response{Status: 400, Header: http.Header{"Content-Type": {"text/plain; as=" + secret}}, Body: []byte("not " + secret)})
+	if text := answer.ContentType + string(answer.Body); strings.Contains(text, secret) || !strings.Contains(text, "text/plain; as=***") {
+		t.Errorf("a letter tells %s", text)
+	}
+}

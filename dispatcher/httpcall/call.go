@@ -77,6 +77,8 @@ var (
 	errTimeout  = errors.New("the api did not answer in time")
 	errSwitched = errors.New("the api switched to another protocol unasked")
 	errNotHTTP  = errors.New("the answer is not HTTP")
+	errNoStatus = errors.New("the answer has a status that HTTP does not have")
+	errLongHead = fmt.Errorf("the answer's headers have no end within %d KiB and %d lines", maxHeadBytes>>10, 1<<10)
 
 	errNoRequest = errors.New("the request could not be made")
 )
@@ -89,7 +91,7 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 	w := wire{mayWrite: h.MayWrite, begins: h.Begins, left: h.Left}
 	defer w.done()
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: w.got, WroteRequest: func(info httptrace.WroteRequestInfo) {
+		GotConn: func(info httptrace.GotConnInfo) { w.got(ctx, info) }, WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
 				w.wrote.Store(new(time.Now()))
 			}
@@ -105,9 +107,20 @@ func (c *Client) Call(ctx context.Context, j *ingest.Job, h Hooks) Response {
 		return r
 	}
 	answer, err := c.Conns.transport.RoundTrip(req)
-	if err == nil && answer.StatusCode < 200 {
+	switch {
+	case err != nil && w.conn != nil && w.conn.turns.endless():
+		err = errLongHead
+	case err != nil && w.kept && isLeftOver(err):
+		c.Conns.distrust()
+		err = errUnasked
+	case err != nil:
+	case answer.StatusCode == http.StatusSwitchingProtocols:
 		// The connection is ours now, and nothing bounds the reading from it.
 		err = errors.Join(errSwitched, answer.Body.Close())
+	case answer.StatusCode < 200:
+		err = errors.Join(errNoStatus, answer.Body.Close())
+	default:
+		w.headed()
 	}
 	r.Sent, r.Barred, r.Wire = w.sent(), w.barred.Load(), w.told()
 	if refused := w.refused(); err != nil && refused != nil {
@@ -173,10 +186,18 @@ func (w *wire) begin(c *countedConn) bool {
 func (w *wire) done() {
 	if w.conn != nil {
 		w.conn.call.CompareAndSwap(w, nil)
+		w.conn.turns.end(w)
 	}
 }
 
-func (w *wire) got(info httptrace.GotConnInfo) {
+// headed lets the connection know that the answer's head has been read.
+func (w *wire) headed() {
+	if w.conn != nil {
+		w.conn.turns.headed()
+	}
+}
+
+func (w *wire) got(ctx context.Context, info httptrace.GotConnInfo) {
 	next, ok := info.Conn.(*countedConn)
 	if !ok {
 		panic("httpcall: a connection that was not dialled by its connections")
@@ -192,6 +213,7 @@ func (w *wire) got(info httptrace.GotConnInfo) {
 	}
 	w.conn, w.before, w.kept = next, next.written.Load(), next.written.Load() > 0
 	next.call.Store(w)
+	next.turns.take(ctx, w)
 }
 
 // sent reports whether anything was written.
@@ -228,6 +250,7 @@ func (c *Client) request(ctx context.Context, j *ingest.Job) (*http.Request, err
 	}
 	req.URL.Opaque, req.URL.RawQuery = target, j.Query // to the letter, as the job has it
 	req.GetBody = nil                                  // with it the transport would send again on its own
+	req.Close = !c.Conns.trusts()
 	req.Header.Set("User-Agent", c.Agent)
 	for _, f := range j.Forward {
 		req.Header.Add(f.Name, f.Value)

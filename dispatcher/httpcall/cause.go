@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"net/url"
@@ -38,6 +39,10 @@ func ForLetters(err error) error {
 		return call // such as "connect: connection refused"
 	case errors.As(err, &op) && op.Timeout():
 		return fmt.Errorf("%s: it took too long", op.Op)
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return closed{err}
+	case strings.Contains(err.Error(), "server response headers exceeded"):
+		return errLongHead
 	}
 	if text := err.Error(); strings.ContainsRune(text, '"') || strings.Contains(text, "malformed") {
 		return errNotHTTP
@@ -46,6 +51,15 @@ func ForLetters(err error) error {
 	}
 	return err
 }
+
+// closed is the end of a connection, in plain words.
+type closed struct{ error }
+
+// Error implements error.
+func (closed) Error() string { return "the api closed the connection" }
+
+// Unwrap is what net/http says of it.
+func (c closed) Unwrap() error { return c.error }
 
 func resolving(err *net.DNSError) string {
 	switch {

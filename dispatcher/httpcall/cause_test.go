@@ -43,7 +43,8 @@ func TestTellingNamesNoAddress(t *testing.T) {
 		{errors.New("proxy at http://10.0.0.1:3128/?token=t0p said no to [::1]:443"), "said no"},
 		{errors.New("write 10.0.0.2:4711->10.0.0.1:443: broken pipe"), "broken pipe"},
 		{errors.New(`malformed HTTP response "t0p"`), "not HTTP"},
-		{io.ErrUnexpectedEOF, "unexpected EOF"},
+		{io.ErrUnexpectedEOF, "the api closed the connection"},
+		{fmt.Errorf("read: %w", io.EOF), "the api closed the connection"},
 		{errTimeout, errTimeout.Error()},
 	} {
 		got := ForLetters(c.err).Error()

@@ -27,6 +27,9 @@ type Connections struct {
 	ends      atomic.Int64 // see Expires
 	dialer    net.Dialer
 
+	unasked    atomic.Bool  // see Unasked
+	distrusted atomic.Int64 // until then each call has a connection of its own, in ns since 1970
+
 	mu       sync.Mutex // guards what follows
 	spare    []spare    // dialled ahead, for the transport to take, oldest first
 	alive    int        // all open ones
@@ -47,7 +50,13 @@ const (
 	dialTimeout      = 10 * time.Second
 	idleIdempotent   = 30 * time.Second
 	idleUnrepeatable = 2 * time.Second
-	maxHeaderBytes   = 1 << 20
+)
+
+// Bounds of an answer's head. A line of few bytes takes some hundred in memory, and every call that runs may have a head. Lines are counted
+// with what is read of the body along with them, which is 4 KiB.
+const (
+	maxHeadBytes = 128 << 10
+	maxHeadLines = 4<<10 + 1<<10
 )
 
 // NewConnections are connections to one place that are kept idle for at most idle, and at most maxIdle of them.
@@ -65,7 +74,7 @@ func NewConnections(base *url.URL, trust Trust, idle time.Duration, maxIdle int)
 	c.transport = &http.Transport{
 		DialContext: c.take, DialTLSContext: c.take, Protocols: &protocols,
 		DisableCompression: true, // the result is what the api answered, byte for byte
-		IdleConnTimeout:    idle, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxHeaderBytes,
+		IdleConnTimeout:    idle, MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, MaxResponseHeaderBytes: maxHeadBytes, ReadBufferSize: 4 << 10,
 	}
 	return c
 }
@@ -145,7 +154,7 @@ func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 		c.lost()
 		return nil, err
 	}
-	return &countedConn{Conn: conn, owner: c}, nil
+	return &countedConn{Conn: conn, owner: c, turns: turns{moved: make(chan struct{}, 1)}}, nil
 }
 
 func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
@@ -208,6 +217,7 @@ type countedConn struct {
 	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
 	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
+	turns   turns
 }
 
 var errShut = errors.New("the connection broke before the answer")
@@ -219,6 +229,10 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	}
 	first := c.call.Load()
 	if first != nil && !first.begin(c) {
+		return 0, errShut
+	}
+	if first != nil && !c.turns.ask() {
+		c.shut.Store(true)
 		return 0, errShut
 	}
 	c.written.Add(int64(len(p))) // before: the answer may be here before Write returns
@@ -234,12 +248,19 @@ func (c *countedConn) Write(p []byte) (int, error) {
 
 // Read implements net.Conn.
 func (c *countedConn) Read(p []byte) (int, error) {
+	c.turns.read()
 	n, err := c.Conn.Read(p)
+	if err != nil && !c.read.Load() && n == 0 && refusesCertificate(err) {
+		c.refused.Store(&err) // before a write can fail by it
+	}
+	if no := c.turns.came(p[:n]); no != nil && n > 0 {
+		if errors.Is(no, errUnasked) && c.written.Load() > 0 && !isFarewell(p[:n]) {
+			c.owner.distrust()
+		}
+		return 0, no
+	}
 	if n > 0 {
 		c.read.Store(true)
-	}
-	if err != nil && !c.read.Load() && refusesCertificate(err) {
-		c.refused.Store(&err)
 	}
 	return n, err
 }
@@ -249,5 +270,6 @@ func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.owner.lost()
 	}
+	c.turns.breaks()
 	return c.Conn.Close()
 }

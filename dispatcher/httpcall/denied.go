@@ -61,7 +61,7 @@ func mending(api *API, r Response) string {
 	switch {
 	case r.Status >= 300 && r.Status < 400:
 		what = "mend url"
-		if to := leadsTo(r.Header); to != "" {
+		if to := leadsTo(r.Header, api.secrets()); to != "" {
 			what = "write " + to + " in url"
 		}
 	case r.Status != 402 && len(api.Credentials) > 0:
@@ -73,12 +73,18 @@ func mending(api *API, r Response) string {
 		what, api.Name, api.Name)
 }
 
-// leadsTo is the scheme and the host that a redirect names, "" if it names none that can be told.
-func leadsTo(h http.Header) string {
+// leadsTo is the scheme and the host that a redirect names, "" if it names none that can be told: one may be made of what weir has sent.
+func leadsTo(h http.Header, secrets []string) string {
 	to, err := url.Parse(h.Get("Location"))
 	if err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || len(to.Host) > longestHost ||
 		strings.ContainsFunc(to.Host, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return ""
+	}
+	host := strings.ToLower(to.Host)
+	for _, secret := range secrets {
+		if len(secret) >= leastSecret && strings.Contains(host, strings.ToLower(secret)) {
+			return ""
+		}
 	}
 	return to.Scheme + "://" + to.Host
 }

@@ -9,7 +9,7 @@ import (
 
 // TestDenialTells says what to mend, and nothing that could be a secret.
 func TestDenialTells(t *testing.T) {
-	api := &API{Name: "pay", Credentials: []string{"Authorization", "X-Client"}}
+	api := &API{Name: "pay", Credentials: []string{"Authorization", "X-Client"}, Secrets: func() []string { return []string{"Its-Secret"} }}
 	for _, c := range []struct {
 		status         int
 		location, want string
@@ -23,6 +23,7 @@ func TestDenialTells(t *testing.T) {
 		{302, "ftp://secret.example/", "mend url of api pay"},
 		{307, "https://" + strings.Repeat("secret", 99), "mend url of api pay"},
 		{302, "https://sec\x00ret/", "mend url of api pay"},
+		{302, "https://its-secret.example/", "mend url of api pay"},
 		{305, "", "mend url of api pay"},
 	} {
 		h := http.Header{}

@@ -35,18 +35,23 @@ func askedToWait(h http.Header, now time.Time) schedule.Advice {
 	return spent
 }
 
-// retryAfter reads the headers that say outright how long to wait.
+// retryAfter reads the headers that say outright how long to wait. Of one that stands there more than once, as where a proxy adds its own,
+// the longest wait counts.
 func retryAfter(h http.Header, now time.Time) (a schedule.Advice, ok bool) {
 	for _, name := range []string{"Retry-After", "Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
-		value := h.Get(name)
-		if strings.HasSuffix(name, "-Ms") && value != "" {
-			value += "ms"
+		for _, value := range h[name] {
+			if strings.HasSuffix(name, "-Ms") && value != "" {
+				value += "ms"
+			}
+			if wait, read := readWait(value, serverNow(h, now)); read {
+				a, ok = schedule.Advice{Wait: max(a.Wait, wait), Header: strings.ToLower(name)}, true
+			}
 		}
-		if wait, ok := readWait(value, serverNow(h, now)); ok {
-			return schedule.Advice{Wait: wait, Header: strings.ToLower(name)}, true
+		if ok {
+			return a, true
 		}
 	}
-	return schedule.Advice{}, false
+	return a, false
 }
 
 // usedUp reads what an api says that answered as it should: nothing, unless one of its windows has no call left.

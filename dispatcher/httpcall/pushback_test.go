@@ -70,6 +70,7 @@ var spellings = []struct {
 	{"Retry-After is no word of an answer in order", "Retry-After: 5", 0, 5 * time.Second},
 	{"Retry-After goes before the reset", "Retry-After: 5\nRateLimit-Remaining: 0\nRateLimit-Reset: 60", 60 * time.Second, 5 * time.Second},
 	{"an unreadable Retry-After does not", "Retry-After: soon\nRateLimit-Remaining: 0\nRateLimit-Reset: 60", 60 * time.Second, 60 * time.Second},
+	{"the longest of two Retry-After", "Retry-After: 1\nRetry-After: 90\nRetry-After: soon", 0, 90 * time.Second},
 	{"Azure", "retry-after-ms: 1250", 0, 1250 * time.Millisecond},
 	{"Retry-After by the api's clock", "Retry-After: Sun, 01 Mar 2026 13:00:30 GMT\nDate: Sun, 01 Mar 2026 13:00:00 GMT", 0, 30 * time.Second},
 

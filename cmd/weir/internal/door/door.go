@@ -55,6 +55,8 @@ type Door struct {
 	bodies  *semaphore.Weighted
 	lookups *semaphore.Weighted
 	answers *prometheus.CounterVec
+
+	answerWait time.Duration
 }
 
 // New makes a door.
@@ -64,7 +66,7 @@ func New(o Options) *Door {
 	}
 	o.Log = o.Log.With("component", "door")
 	d := &Door{
-		Options: o, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
+		Options: o, answerWait: answerWait, bodies: semaphore.NewWeighted(o.MaxBodies), lookups: semaphore.NewWeighted(int64(o.MaxLookups)),
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_http_posts_total", Help: "Jobs that were posted over HTTP, by the status that their producers were answered.",
 		}, []string{"code"}),

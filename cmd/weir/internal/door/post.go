@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -41,30 +42,46 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 		w.Header().Del("Connection")
 		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
 	}
-	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize}
+	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, NewID: ingest.NewID()}
+	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // where nobody tells
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {
 		d.bodies.Release(b.room)
 		answers <- a
 	})
-	ctx, cancel := context.WithTimeout(r.Context(), answerWait)
+	ctx, cancel := context.WithTimeout(r.Context(), d.answerWait)
 	defer cancel()
 	select {
 	case a := <-answers:
-		return d.tell(w, api, &a)
+		return d.tell(w, api, key, &a)
 	case <-ctx.Done():
 		if r.Context().Err() != nil {
 			return 0 // nobody hears: the job is taken or refused all the same, as where a producer on NATS has gone
 		}
-		return unsure("").write(w)
+		return tellUnsure(w, api, key, id)
 	}
 }
 
+// tellUnsure answers where nobody knows whether a job was stored, and says where that can be asked.
+func tellUnsure(w http.ResponseWriter, api, key, job string) int {
+	w.Header().Set("Location", locationOf(api, key, job))
+	return unsure(job).write(w)
+}
+
+// locationOf is where a job can be asked for. key is empty where it is not known.
+func locationOf(api, key, job string) string {
+	at := "/v1/jobs/" + url.PathEscape(api) + "/" + url.PathEscape(job)
+	if key != "" {
+		at += "?key=" + url.QueryEscape(key)
+	}
+	return at
+}
+
 // tell answers what the intake has said.
-func (d *Door) tell(w http.ResponseWriter, api string, a *ingest.Answer) int {
+func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) int {
 	switch {
 	case a.Data == nil:
-		return unsure(a.Refusal.Job).write(w)
+		return tellUnsure(w, api, key, a.Refusal.Job)
 	case a.Refusal != nil:
 		p := refused(a)
 		if a.Refusal.Code == ingest.Throttled {
@@ -74,7 +91,7 @@ func (d *Door) tell(w http.ResponseWriter, api string, a *ingest.Answer) int {
 		return p.write(w)
 	}
 	h, receipt := w.Header(), a.Receipt
-	h.Set("Location", "/v1/jobs/"+url.PathEscape(api)+"/"+url.PathEscape(receipt.Job)+"?key="+url.QueryEscape(receipt.Key))
+	h.Set("Location", locationOf(api, receipt.Key, receipt.Job))
 	if b, ok := d.Bucket(api, receipt.Key); ok {
 		limitHeaders(h, b.Capacity, b.Interval, max(0, b.Capacity-int64(receipt.Position)), int64(receipt.Position)*b.Interval.Milliseconds())
 	}

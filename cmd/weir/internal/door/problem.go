@@ -39,7 +39,7 @@ func unavailable(detail string) *problem {
 
 // unsure is where nobody knows whether a job was stored: 503 would say that it was not.
 func unsure(job string) *problem {
-	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: send it again under the same id (Nats-Msg-Id or Idempotency-Key)")
+	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: ask for it where Location says, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job
 	return p
 }

@@ -39,7 +39,7 @@ func newClient(s *settings, agent string, refused func(spans int)) *client {
 	c := &client{settings: s, agent: agent, refused: refused, http: &http.Client{
 		Transport: &http.Transport{
 			Proxy: http.ProxyFromEnvironment, TLSClientConfig: s.tls, MaxIdleConnsPerHost: 2, IdleConnTimeout: 90 * time.Second,
-			ForceAttemptHTTP2: true,
+			ForceAttemptHTTP2: true, MaxResponseHeaderBytes: mostAnswer,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // it would be told the headers
 		Timeout:       s.timeout,
@@ -102,6 +102,9 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 		return 0, c.plain(err)
 	}
 	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusSwitchingProtocols { // behind that stands a connection, and no time ends the reading from it
+		return -1, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
+	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, mostAnswer))
 	switch {
 	case res.StatusCode/100 == 2:
@@ -116,7 +119,7 @@ func (c *client) post(ctx context.Context, body []byte) (wait time.Duration, err
 	default:
 		wait = -1
 	}
-	return wait, fmt.Errorf("%s answers %s", c.settings.endpoint.Host, res.Status)
+	return wait, fmt.Errorf("%s answers %d", c.settings.endpoint.Host, res.StatusCode)
 }
 
 // plain is an error without the address, which may hold a token.

@@ -160,3 +160,19 @@ func TestSettingsAreTheUsualOnes(t *testing.T) {
 		})
 	}
 }
+
+// TestUnaskedSwitch: a receiver that switches to another protocol and then says nothing is left, and holds nothing up.
+func TestUnaskedSwitch(t *testing.T) {
+	requests, _, err := upload(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
+	})
+	if requests != 1 || err == nil {
+		t.Errorf("%d requests: %v", requests, err)
+	}
+}

@@ -3,12 +3,14 @@ package webhook
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/config"
@@ -75,18 +77,44 @@ func post(ctx context.Context, client *http.Client, to *config.Webhook, id strin
 	q.Header.Set("webhook-signature", signature(key, id, now, body))
 	res, err := client.Do(q)
 	if err != nil {
-		var at *url.Error
-		if errors.As(err, &at) {
-			err = at.Err // it begins with the address
-		}
-		return &failure{why: fmt.Sprintf("no answer: %v", err)}
+		return &failure{why: "no answer: " + plain(err)}
 	}
 	defer func() { _ = res.Body.Close() }()
-	_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // its status is all that counts
+	if res.StatusCode != http.StatusSwitchingProtocols { // behind that stands a connection, and the client's time does not end the reading from it
+		_, _ = io.CopyN(io.Discard, res.Body, mostAnswer) // its status is all that counts
+	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
 	}
 	return &failure{why: "answered " + strconv.Itoa(res.StatusCode), status: res.StatusCode, retryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
+}
+
+// plain says why there was no answer, without what errors quote: urls, hosts, addresses, and parts of an answer.
+func plain(err error) string {
+	var (
+		name   *net.DNSError
+		call   *os.SyscallError
+		cert   *tls.CertificateVerificationError
+		record tls.RecordHeaderError
+		late   net.Error
+	)
+	switch {
+	case errors.As(err, &late) && late.Timeout():
+		return "it took too long"
+	case errors.As(err, &name):
+		return "the receiver's host name cannot be resolved"
+	case errors.As(err, &cert):
+		return "the receiver's certificate is not to be trusted"
+	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		return "the receiver does not speak TLS"
+	case errors.As(err, &call):
+		return call.Error() // such as "connect: connection refused"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the receiver closed the connection"
+	case errors.Is(err, context.Canceled):
+		return "weir stops"
+	}
+	return "the answer cannot be read"
 }
 
 // retryAfter reads the header of that name, 0 where it says nothing.

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -39,6 +40,19 @@ func TestPost(t *testing.T) {
 			}
 		case "/cut/swordfish":
 			panic(http.ErrAbortHandler)
+		case "/switch/swordfish", "/gibberish/swordfish":
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if strings.HasPrefix(q.URL.Path, "/switch") {
+				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+				t.Cleanup(func() { _ = conn.Close() })
+				return
+			}
+			_, _ = io.WriteString(conn, "swordfish is no answer\r\n\r\n")
+			_ = conn.Close()
 		case "/refuse/swordfish":
 			w.WriteHeader(http.StatusBadRequest)
 		case "/later/swordfish":
@@ -58,6 +72,7 @@ func TestPost(t *testing.T) {
 	client.Timeout = 500 * time.Millisecond
 	for path, want := range map[string]failure{
 		"/taken/swordfish": {}, "/endless/swordfish": {}, "/redirect/swordfish": {status: 307}, "/hang/swordfish": {}, "/cut/swordfish": {},
+		"/switch/swordfish": {status: 101}, "/gibberish/swordfish": {},
 		"/refuse/swordfish": {status: 400}, "/later/swordfish": {status: 429, retryAfter: 7 * time.Second},
 	} {
 		no := await.Result(t, path, func() *failure { return post(t.Context(), client, hookAt(t, receiver.URL+path), "id", []byte("{}")) })
@@ -67,13 +82,16 @@ func TestPost(t *testing.T) {
 			t.Errorf("%s: %v", path, no)
 		case no != nil && (no.status != want.status || no.retryAfter != want.retryAfter || no.refuses() != (want.status == 400)):
 			t.Errorf("%s: %+v", path, no)
-		case no != nil && (strings.Contains(no.why, "swordfish") || strings.Contains(no.why, receiver.URL)):
+		case no != nil && (strings.Contains(no.why, "swordfish") || strings.Contains(no.why, strings.TrimPrefix(receiver.URL, "http://"))):
 			t.Errorf("%s tells %s", path, no.why)
 		}
 	}
 	receiver.CloseClientConnections()
-	if no := post(t.Context(), client, hookAt(t, "http://127.0.0.1:1/swordfish"), "id", nil); no == nil || strings.Contains(no.why, "swordfish") {
-		t.Errorf("nobody there: %v", no)
+	for _, nobody := range []string{"http://127.0.0.1:1/swordfish", "http://swordfish.invalid/", "https://" + strings.TrimPrefix(receiver.URL, "http://") + "/swordfish"} {
+		no := post(t.Context(), client, hookAt(t, nobody), "id", nil)
+		if no == nil || strings.Contains(no.why, "swordfish") || strings.Contains(no.why, "127.0.0.1") {
+			t.Errorf("nobody there: %v", no)
+		}
 	}
 }
 

@@ -233,8 +233,21 @@ func (s *Sender) deliver(ctx context.Context, l *lease.Lease, msg jetstream.Msg,
 			s.Log.Warn("an event was dropped before it could be posted", "event", event.ID, "type", event.Type)
 			return true, nil
 		}
-		stream.Sleep(ctx, max(wait, no.retryAfter))
+		if s.rest(ctx, to, max(wait, no.retryAfter)); s.Configured() != to {
+			wait = firstWait
+			continue
+		}
 		wait = min(2*wait, longestTry)
+	}
+}
+
+// rest waits until a post is tried again. Where the configuration in force is another one meanwhile it is tried at once: what was wrong may be
+// mended.
+func (s *Sender) rest(ctx context.Context, to *config.Webhook, d time.Duration) {
+	for end := time.Now().Add(d); s.Configured() == to && time.Now().Before(end); {
+		if !stream.Sleep(ctx, min(lookEvery, time.Until(end))) {
+			return
+		}
 	}
 }
 

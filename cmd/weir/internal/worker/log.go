@@ -1,8 +1,12 @@
 package worker
 
 import (
+	golog "log"
 	"log/slog"
 	"os"
+	"strings"
+	"sync"
+	"time"
 
 	"weir/cmd/weir/internal/config"
 )
@@ -29,4 +33,44 @@ func LogWarnings(log *slog.Logger, file string, warnings []config.Problem) {
 	for _, p := range warnings {
 		log.Warn("configuration", "problem", p.In(file))
 	}
+}
+
+// LogLibraries has what libraries say in Go's own log stand in this one. That log is the process's: there is one.
+func LogLibraries(log *slog.Logger) {
+	golog.SetFlags(0)
+	golog.SetPrefix("")
+	golog.SetOutput(&libraries{log: log})
+}
+
+// saidAgain is how long a library's words are not repeated.
+const saidAgain = time.Minute
+
+// libraries takes Go's own log, without what is quoted in it: net/http quotes answers there.
+type libraries struct {
+	log *slog.Logger
+
+	mu   sync.Mutex // guards what follows
+	last string     // that was said
+	at   time.Time
+	more int // times that it was said since
+}
+
+// Write implements io.Writer. It is given a line at a time.
+func (l *libraries) Write(line []byte) (int, error) {
+	text, _, quotes := strings.Cut(strings.TrimSpace(string(line)), `"`)
+	if quotes {
+		text += "…"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if text == l.last && time.Since(l.at) < saidAgain {
+		l.more++
+		return len(line), nil
+	}
+	if l.more > 0 {
+		l.log.Warn("a library has said so again", "text", l.last, "times", l.more)
+	}
+	l.last, l.at, l.more = text, time.Now(), 0
+	l.log.Warn("a library says", "text", text)
+	return len(line), nil
 }
