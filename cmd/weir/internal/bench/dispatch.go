@@ -11,12 +11,10 @@ const busyAPIs = `apis:
   idempotent:
     url: URL
     idempotency: {header: Idempotency-Key}
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: 64}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
   once:
     url: URL
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: 64}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
 `
 
 // dispatch is how many jobs a second go from a producer to the API, which answers at once.
