@@ -26,17 +26,27 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 		{"weir, idempotent", s.pids, s.called("weir.jobs.idempotent", s.js)},
 		{"weir, not idempotent", s.pids, s.called("weir.jobs.once", s.js)},
 	}
-	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
+	bare, err := s.references(ctx, true, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
 		loop, err := newBareLoop(ctx, js, s.sink.url)
 		if err != nil {
 			return contestant{}, err
+		}
+		subject := bareSubject
+		if name == floorName {
+			subject = relaySubject
+			if loop.keep, err = keeper(ctx, js); err != nil {
+				return contestant{}, err
+			}
+			if err := s.relay(js); err != nil {
+				return contestant{}, err
+			}
 		}
 		stop, err := loop.run(ctx)
 		if err != nil {
 			return contestant{}, err
 		}
 		s.later(func() error { stop(); return nil })
-		return contestant{name, pids, s.called(bareSubject, js)}, nil
+		return contestant{name, pids, s.called(subject, js)}, nil
 	})
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ func latency(ctx context.Context, s *stage, r *Report) error {
 		return err
 	}
 	receivers := map[string]receiver{}
-	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
+	bare, err := s.references(ctx, false, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
 		came, stop, err := bareReceiver(ctx, js)
 		if err != nil {
 			return contestant{}, err
