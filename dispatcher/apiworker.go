@@ -19,13 +19,14 @@ import (
 // apiWorker dispatches one api: a thin shell around its schedule. mu guards the schedule and the partitions; nothing is
 // waited for under it.
 type apiWorker struct {
-	d     *Dispatcher
-	name  string // of the api
-	log   *slog.Logger
-	queue *queue.Queue
-	store Store
-	clock schedule.StoreClock // by which the store counts
-	now   func() bucket.Micros
+	d       *Dispatcher
+	name    string // of the api
+	metrics *apiMetrics
+	log     *slog.Logger
+	queue   *queue.Queue
+	store   Store
+	clock   schedule.StoreClock // by which the store counts
+	now     func() bucket.Micros
 	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
 	tat func(key string) bucket.Micros
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
@@ -57,6 +58,8 @@ type apiWorker struct {
 
 	rounds  sync.WaitGroup // of asks under way
 	running sync.WaitGroup // goroutines of jobs
+	begun   chan begun     // to those of them that wait for another job
+	idle    atomic.Int32   // how many do
 	ready   chan struct{}  // closed when every partition is open, where all are this process's
 
 	stopping chan struct{} // closed when nothing new starts: who waits for room in memory waits in vain
@@ -65,9 +68,9 @@ type apiWorker struct {
 
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w := &apiWorker{
-		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
+		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), metrics: d.metrics.of(o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		wake: make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{

@@ -190,7 +190,7 @@ func (p *partition) tellLost(ctx context.Context, j *lostJob, number int, d *que
 		return err
 	})
 	if err == nil {
-		p.w.d.metrics.finished.WithLabelValues(p.w.name, Lost).Inc()
+		p.w.metrics.finished.count(Lost)
 	}
 	return err
 }

@@ -160,7 +160,6 @@ func (d *Dispatcher) StartAPI(ctx context.Context, o APIOptions) error {
 func (d *Dispatcher) add(o APIOptions) *apiWorker {
 	w := newWorker(d, o)
 	o.Queue.SetForecaster(w)
-	d.metrics.announce(o.API.Name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, p := range d.pauses[w.name] {

@@ -37,7 +37,7 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 	switch likeness {
 	case queue.Same:
 		p.w.logDuplicate(e)
-		p.w.d.metrics.finished.WithLabelValues(p.w.name, Duplicate).Inc()
+		p.w.metrics.finished.count(Duplicate)
 		p.bucket.Finish(e.Key, e.Seq)
 		return true
 	case queue.Another:

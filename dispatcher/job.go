@@ -43,11 +43,45 @@ const (
 	toOverdraw              // the budget is spent, and says to bury
 )
 
-// beginLocked starts the goroutine of a job that the schedule wants made ready.
+// mostIdle is how many goroutines wait for another job when theirs has ended: a new one has to grow its stack first, which takes as long as
+// storing a record does.
+const mostIdle = 64
+
+// begun is a job that has a goroutine.
+type begun struct {
+	ctx    context.Context //nolint:containedctx // handed from one goroutine to another
+	j      *job
+	orders <-chan order
+}
+
+// beginLocked gives a job that the schedule wants made ready a goroutine: one that waits for another job, or a new one.
 func (w *apiWorker) beginLocked(ctx context.Context, j *job) {
 	orders := make(chan order, 1)
 	j.orders = orders
-	w.running.Go(func() { w.work(ctx, j, orders) })
+	b := begun{ctx, j, orders}
+	select {
+	case w.begun <- b:
+	default:
+		w.running.Go(func() { w.workAll(b) })
+	}
+}
+
+// workAll works a job, and then others for as long as goroutines may wait for them.
+func (w *apiWorker) workAll(b begun) {
+	for {
+		w.work(b.ctx, b.j, b.orders)
+		if w.idle.Add(1) > mostIdle {
+			w.idle.Add(-1)
+			return
+		}
+		b = begun{} // it must not be kept in memory by who waits
+		select {
+		case b = <-w.begun:
+			w.idle.Add(-1)
+		case <-w.stopped:
+			return
+		}
+	}
 }
 
 // orderLocked tells the goroutine of a ready job what the schedule decided. It does not block: there is one order each time that the
@@ -419,13 +453,13 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	w.mu.Unlock()
 	w.trace(j)
 	late := j.At.Until(w.now())
-	observe(w.d.metrics.late.WithLabelValues(w.name), late.Seconds(), j)
+	observe(w.metrics.late, late.Seconds(), j)
 	if first {
 		since := j.accepted
 		if at := j.message.NotBefore; !at.IsZero() {
 			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
 		}
-		observe(w.d.metrics.wait.WithLabelValues(w.name), since.Until(w.now()).Seconds(), j)
+		observe(w.metrics.wait, since.Until(w.now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
 	flight := j.takeOff(tat+w.d.opts.Ahead(), late)
@@ -453,7 +487,7 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 		w.log.Warn("the api has sent what no call had asked for, behind its answer to one: an answer to a call just before may be that of another; " +
 			"each call has a connection of its own for an hour")
 	}
-	observe(w.d.metrics.duration.WithLabelValues(w.name), r.Ended.Sub(r.Started).Seconds(), j)
+	observe(w.metrics.duration, r.Ended.Sub(r.Started).Seconds(), j)
 	w.grants.settle(ctx, []bucket.Use{use})
 	w.update(func(s *schedule.Schedule) { s.LearnCall(r.Ended.Sub(r.Started)); s.Ended(j.Job) })
 	return r, true

@@ -89,7 +89,7 @@ func (w *apiWorker) buryLost(ctx context.Context, j *job) {
 // when it was made nobody knows.
 func (w *apiWorker) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
 	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
-	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
+	w.metrics.calls.count(out.Name())
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
 		j.taken = nil // nobody knows its costs
 	}

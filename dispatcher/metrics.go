@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"math"
+	"slices"
 
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
@@ -104,18 +105,40 @@ func (m *metrics) limiterLost(workers int32) {
 	m.up.Set(1)
 }
 
-// announce makes an api's series exist before anything has happened.
-func (m *metrics) announce(api string) {
-	outcomes := []string{ledger.Done}
+// apiMetrics are what is counted of each call of one api: they are looked up once.
+type apiMetrics struct {
+	duration, wait, late prometheus.Observer
+	finished, calls      outcomes
+}
+
+// outcomes count something by what came of it.
+type outcomes struct {
+	all   *prometheus.CounterVec
+	api   string
+	known map[string]prometheus.Counter // nothing is added
+}
+
+func outcomesOf(all *prometheus.CounterVec, api string, names ...string) outcomes {
+	o := outcomes{all, api, map[string]prometheus.Counter{}}
+	for _, name := range names {
+		o.known[name] = all.WithLabelValues(api, name)
+	}
+	return o
+}
+
+func (o outcomes) count(name string) {
+	c, ok := o.known[name]
+	if !ok {
+		c = o.all.WithLabelValues(o.api, name)
+	}
+	c.Inc()
+}
+
+// of makes an api's series exist before anything has happened.
+func (m *metrics) of(api string) *apiMetrics {
+	ends := []string{ledger.Done}
 	for _, reason := range deadletter.Reasons() {
-		outcomes = append(outcomes, string(reason))
-	}
-	m.finished.WithLabelValues(api, Lost) // so that the first one shows
-	for _, outcome := range outcomes {
-		m.finished.WithLabelValues(api, outcome)
-	}
-	for _, outcome := range append(outcomes, "retry", ledger.PushedBack, httpcall.DeniedCall) {
-		m.calls.WithLabelValues(api, outcome)
+		ends = append(ends, string(reason))
 	}
 	m.forfeited.WithLabelValues(api)
 	m.restarts.WithLabelValues(api)
@@ -128,9 +151,11 @@ func (m *metrics) announce(api string) {
 	for _, noted := range []string{"not_begun", "answered", "unknown"} {
 		m.recovered.WithLabelValues(api, noted)
 	}
-	m.duration.WithLabelValues(api)
-	m.wait.WithLabelValues(api)
-	m.late.WithLabelValues(api)
+	return &apiMetrics{
+		duration: m.duration.WithLabelValues(api), wait: m.wait.WithLabelValues(api), late: m.late.WithLabelValues(api),
+		finished: outcomesOf(m.finished, api, slices.Concat(ends, []string{Lost, Duplicate})...),
+		calls:    outcomesOf(m.calls, api, slices.Concat(ends, []string{"retry", ledger.PushedBack, httpcall.DeniedCall})...),
+	}
 }
 
 // gauges are read from the workers when somebody asks.

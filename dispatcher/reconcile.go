@@ -285,7 +285,7 @@ func (l *askedLetter) keepFound(ctx context.Context, r httpcall.Response) error 
 	if l.ReplyTo != "" {
 		l.w.d.reply(l.ReplyTo, msg)
 	}
-	l.w.d.metrics.finished.WithLabelValues(l.w.name, ledger.Done).Inc()
+	l.w.metrics.finished.count(ledger.Done)
 	return l.browser.Delete(context.WithoutCancel(ctx), l.Seq)
 }
 

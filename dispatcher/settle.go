@@ -54,7 +54,7 @@ func (w *apiWorker) conclude(ctx context.Context, j *job, r httpcall.Response, o
 		out.Verdict, out.Reason = httpcall.Dead, deadletter.Exhausted
 		out.Detail = fmt.Sprintf("gave up after %d attempts, the last: %s", j.attempts, out.Detail)
 	}
-	w.d.metrics.calls.WithLabelValues(w.name, out.Name()).Inc()
+	w.metrics.calls.count(out.Name())
 	if f.First {
 		w.logOf(j).Warn("a call failed", "attempt", j.attempts, "reason", out.Detail)
 	}
@@ -346,7 +346,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 		w.abandon(j)
 		return
 	}
-	w.d.metrics.finished.WithLabelValues(w.name, outcome).Inc()
+	w.metrics.finished.count(outcome)
 	w.accountedFor(j)
 	w.rememberEnd(j)
 	p.bucket.Finish(j.Queue.Key, j.Seq)

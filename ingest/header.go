@@ -241,6 +241,9 @@ func storedHeader(h nats.Header, body []byte, id string) nats.Header {
 // NATS cannot carry is written as a token. What is more than JetStream stores is left out.
 func KeptHeader(h nats.Header, body []byte) nats.Header {
 	kept, size := make(nats.Header, len(h)+2), 0
+	if len(h) == 0 {
+		return kept
+	}
 	renamed := map[string]bool{} // in lower case
 	for name := range h {
 		if as := keptName(name, body); as != name {
@@ -282,15 +285,23 @@ func forwards(rule *Rule, name string) bool {
 
 // headerValue finds a header whatever its letters' case.
 func headerValue(h nats.Header, name string) (string, error) {
+	switch values := headerValues(h, name); len(values) {
+	case 0:
+		return "", fmt.Errorf("the job has no header %s", name)
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("header %s stands %d times", name, len(values))
+	}
+}
+
+func headerValues(h nats.Header, name string) []string {
 	for n, values := range h {
 		if strings.EqualFold(n, name) && len(values) > 0 {
-			if len(values) > 1 {
-				return "", fmt.Errorf("header %s stands %d times", name, len(values))
-			}
-			return values[0], nil
+			return values
 		}
 	}
-	return "", fmt.Errorf("the job has no header %s", name)
+	return nil
 }
 
 func firstOf(a, b string) string {

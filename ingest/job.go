@@ -119,10 +119,12 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		j.ID, j.DedupeID, j.Redrives = "", "", 0
 		refusal = forged
 	}
-	if err := rule.ReplyTo.check(j.ReplyTo); j.ReplyTo != "" && err != nil {
-		j.ReplyTo = "" // nor is the refusal told there
-		if refusal == nil {
-			refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
+	if j.ReplyTo != "" {
+		if err := rule.ReplyTo.check(j.ReplyTo); err != nil {
+			j.ReplyTo = "" // nor is the refusal told there
+			if refusal == nil {
+				refusal = refuse(Invalid, "header %s: %v", HeaderReplyTo, err)
+			}
 		}
 	}
 	if err := checkHeaders(m.Header); err != nil {

@@ -252,8 +252,8 @@ func (in *submission) checkPromises() *Refusal {
 	if in.fastBatch {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
 	}
-	if expected, err := headerValue(in.header, headerExpectedStream); err == nil && expected != in.stream {
-		return refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected))
+	if expected := headerValues(in.header, headerExpectedStream); len(expected) == 1 && expected[0] != in.stream {
+		return refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected[0]))
 	}
 	return nil
 }

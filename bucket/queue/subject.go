@@ -130,14 +130,15 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, 
 
 // parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
 func parseQueueSubject(subject string) (kind, token string, ok bool) {
-	if !strings.HasPrefix(subject, queuePrefix) {
+	rest, ok := strings.CutPrefix(subject, queuePrefix)
+	for range 2 { // the api and the partition
+		_, rest, _ = strings.Cut(rest, ".")
+	}
+	kind, token, found := strings.Cut(rest, ".")
+	if !ok || !found {
 		return "", "", false
 	}
-	parts := strings.SplitN(subject[len(queuePrefix):], ".", 4)
-	if len(parts) != 4 {
-		return "", "", false
-	}
-	return parts[2], parts[3], true
+	return kind, token, true
 }
 
 // Depth is one key's number of unfinished jobs as its stream counts them.

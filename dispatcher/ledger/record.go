@@ -152,16 +152,13 @@ func (c *Record) Subject() string {
 func (c *Record) Message() *nats.Msg {
 	stored := *c
 	stored.Answer = c.Answer.Clip(recordedAnswer)
-	data, err := json.Marshal(&stored)
-	if err != nil {
-		panic("ledger: a record that JSON cannot carry: " + err.Error())
-	}
-	id := fmt.Sprintf("call.%s.%d", c.Origin(), c.Call)
+	data := stored.appendTo(make([]byte, 0, usualRecord))
+	id := "call." + c.Origin() + "." + strconv.Itoa(c.Call)
 	if c.Inquiry != "" {
 		id = fmt.Sprintf("inquiry.%s.%d", c.Origin(), c.Started.UnixMicro())
 	}
 	if c.Unkept {
-		id = fmt.Sprintf("unkept.%s.%d", c.Origin(), c.Call)
+		id = "unkept." + c.Origin() + "." + strconv.Itoa(c.Call)
 	}
 	return &nats.Msg{Subject: c.Subject(), Data: data, Header: nats.Header{ingest.HeaderMsgID: {id}}}
 }
@@ -201,7 +198,10 @@ func ResultSubject(api, key string) string {
 // not do: a server that lost its last writes gives it to another job, and what is stored of that one would be taken for a
 // repetition. Both stay what they are over restarts, replicas and moves.
 func OriginOf(stream string, seq uint64, accepted bucket.Micros) string {
-	return fmt.Sprintf("%s.%d.%d", stream, seq, accepted)
+	const numbers = 2 * len(".18446744073709551615")
+	name := append(make([]byte, 0, len(stream)+numbers), stream...)
+	name = strconv.AppendUint(append(name, '.'), seq, 10)
+	return string(strconv.AppendInt(append(name, '.'), int64(accepted), 10))
 }
 
 // Clip bounds a text by bytes.

@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -34,14 +35,39 @@ type receiptAnswer struct {
 // WireForms are a receipt and a refusal as they are written in JSON, for a description of the answers.
 func WireForms() (receipt, refusal any) { return receiptAnswer{}, refusalAnswer{} }
 
-// Answer renders the receipt for the producer at the time now.
+// usualReceipt is about what a receipt takes, in bytes.
+const usualReceipt = 256
+
+// Answer renders the receipt for the producer at the time now. Each job has one, so its JSON is written by hand: a test holds it and
+// receiptAnswer together.
 func (r Receipt) Answer(now time.Time) []byte {
-	w := receiptAnswer{Receipt: r}
-	if !r.ETA.IsZero() {
-		ms := max(0, r.ETA.Sub(now).Milliseconds())
-		w.ETA, w.ETAms = r.ETA.UTC().Format(etaLayout), &ms
+	b := make([]byte, 0, usualReceipt)
+	b = appendText(append(b, `{"stream":`...), r.Stream)
+	b = strconv.AppendUint(append(b, `,"seq":`...), r.Seq, 10)
+	b = appendText(append(b, `,"job":`...), r.Job)
+	b = appendText(append(b, `,"key":`...), r.Key)
+	if r.Duplicate {
+		b = append(b, `,"duplicate":true`...)
 	}
-	return mustJSON(w)
+	if r.OverSoft {
+		b = append(b, `,"over_soft":true`...)
+	}
+	b = strconv.AppendInt(append(b, `,"position":`...), int64(r.Position), 10)
+	if !r.ETA.IsZero() {
+		b = r.ETA.UTC().AppendFormat(append(b, `,"eta":"`...), etaLayout)
+		b = strconv.AppendInt(append(b, `","eta_ms":`...), max(0, r.ETA.Sub(now).Milliseconds()), 10)
+	}
+	return append(b, '}')
+}
+
+// appendText appends a text that needs no escape as it is, and leaves the others to encoding/json.
+func appendText(b []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return append(b, mustJSON(text)...)
+		}
+	}
+	return append(append(append(b, '"'), text...), '"')
 }
 
 func mustJSON(v any) []byte {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -24,12 +25,22 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 			return load{subject: "weir.jobs.waiting", jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, s.js)
 		})
 	}}}
-	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
+	bare, err := s.references(ctx, true, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
+		if err := bareStreamOn(ctx, js, jetstream.LimitsPolicy); err != nil {
+			return contestant{}, err
+		}
+		subject := bareSubject
+		if name == floorName {
+			subject = relaySubject
+			if err := s.relay(js); err != nil {
+				return contestant{}, err
+			}
+		}
 		return contestant{name, pids, func(ctx context.Context, jobs int) (float64, error) {
 			return timed(ctx, jobs, func(ctx context.Context) error {
-				return load{subject: bareSubject, jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, js)
+				return load{subject: subject, jobs: jobs, keys: s.o.Keys, body: s.o.Body}.publish(ctx, js)
 			})
-		}}, bareStreamOn(ctx, js, jetstream.LimitsPolicy)
+		}}, nil
 	})
 	if err != nil {
 		return err
@@ -44,18 +55,20 @@ func accept(ctx context.Context, s *stage, r *Report) error {
 }
 
 // references are bare contestants: on servers of their own, one that syncs every write and one that does not; or, beside a server that is
-// not the bench's, on that one.
+// not the bench's, on that one. With a floor there is one more, which sends and stores the same messages as weir.
 func (s *stage) references(
-	ctx context.Context, on func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error),
+	ctx context.Context, floor bool, on func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error),
 ) (all []contestant, err error) {
 	if s.o.Server != Inside && s.o.Server != Beside {
 		same, err := on(ctx, "bare, same server", s.js, nil)
 		return []contestant{same}, err
 	}
-	for _, reference := range []struct{ name, durability string }{
-		{"bare, every write synced", "always"}, {"bare, without fsync", "interval"},
-	} {
-		url, pid, err := s.server(ctx, "bare-"+reference.durability, reference.durability)
+	references := []struct{ name, durability string }{{"bare, every write synced", "always"}, {"bare, without fsync", "interval"}}
+	if floor {
+		references = append(references, struct{ name, durability string }{floorName, "interval"})
+	}
+	for i, reference := range references {
+		url, pid, err := s.server(ctx, "bare-"+strconv.Itoa(i), reference.durability)
 		if err != nil {
 			return nil, err
 		}

@@ -35,6 +35,7 @@ type bareLoop struct {
 	js     jetstream.JetStream
 	client *http.Client
 	url    string
+	keep   func(context.Context) error // stores what came of a call; nil: nothing is stored
 }
 
 // callsAtOnce is how many calls run at once, of weir and of the reference.
@@ -61,7 +62,11 @@ func (b *bareLoop) run(ctx context.Context) (stop func(), err error) {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if b.call(ctx, m.Data()) == nil {
+			err := b.call(ctx, m.Data())
+			if err == nil && b.keep != nil {
+				err = b.keep(ctx)
+			}
+			if err == nil {
 				_ = m.Ack() // without one the job comes again, and the round is told too many calls
 			}
 		})

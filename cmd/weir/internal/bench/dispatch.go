@@ -11,12 +11,10 @@ const busyAPIs = `apis:
   idempotent:
     url: URL
     idempotency: {header: Idempotency-Key}
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: 64}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
   once:
     url: URL
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: 64}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: 64}
 `
 
 // dispatch is how many jobs a second go from a producer to the API, which answers at once.
@@ -28,17 +26,27 @@ func dispatch(ctx context.Context, s *stage, r *Report) error {
 		{"weir, idempotent", s.pids, s.called("weir.jobs.idempotent", s.js)},
 		{"weir, not idempotent", s.pids, s.called("weir.jobs.once", s.js)},
 	}
-	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
+	bare, err := s.references(ctx, true, func(ctx context.Context, name string, js jetstream.JetStream, pids []int) (contestant, error) {
 		loop, err := newBareLoop(ctx, js, s.sink.url)
 		if err != nil {
 			return contestant{}, err
+		}
+		subject := bareSubject
+		if name == floorName {
+			subject = relaySubject
+			if loop.keep, err = keeper(ctx, js); err != nil {
+				return contestant{}, err
+			}
+			if err := s.relay(js); err != nil {
+				return contestant{}, err
+			}
 		}
 		stop, err := loop.run(ctx)
 		if err != nil {
 			return contestant{}, err
 		}
 		s.later(func() error { stop(); return nil })
-		return contestant{name, pids, s.called(bareSubject, js)}, nil
+		return contestant{name, pids, s.called(subject, js)}, nil
 	})
 	if err != nil {
 		return err

@@ -11,13 +11,13 @@ import (
 )
 
 // latency is how long a job takes from its publish to its call, in an empty bucket, beside a message's way to a consumer:
-// one after the other, in turns.
+// one every 10 ms, in turns: by then what came of the one before is stored, and the bucket is empty.
 func latency(ctx context.Context, s *stage, r *Report) error {
 	if err := s.serve(ctx, busyAPIs); err != nil {
 		return err
 	}
 	receivers := map[string]receiver{}
-	bare, err := s.references(ctx, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
+	bare, err := s.references(ctx, false, func(ctx context.Context, name string, js jetstream.JetStream, _ []int) (contestant, error) {
 		came, stop, err := bareReceiver(ctx, js)
 		if err != nil {
 			return contestant{}, err
@@ -101,12 +101,22 @@ type series struct {
 	late   []float64 // the p99 of each round, in ms; the first is of the round that does not count
 }
 
+// apart is from one sample to the next.
+const apart = 10 * time.Millisecond
+
 // round takes samples one after the other and returns their median, in ms.
 func (x *series) round(ctx context.Context, samples int) (float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("a round did not end within %v", within))
 	defer cancel()
 	took := make([]time.Duration, samples)
+	next := time.NewTicker(apart)
+	defer next.Stop()
 	for i := range took {
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
 		var err error
 		if took[i], err = x.sample(ctx); err != nil {
 			return 0, err

@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What a bare reference leaves out is most of what weir's messages cost. So there is a second reference, which sends and stores the same
+// messages as weir does, and does nothing else: it judges no job, keeps no limit, no order and no count, and waits for no disk. What weir
+// makes of its figure is what weir's own work leaves.
+
+const (
+	floorName    = "same messages, without fsync"
+	relaySubject = "bench.relay"
+	keptStream   = "BENCH_KEPT"
+	keptSubject  = "bench.kept"
+)
+
+// What weir stores of a call, about: a result's fields, and a ledger's record.
+const (
+	resultFields = 12
+	fieldBytes   = 24
+	recordBytes  = 640
+)
+
+// relay takes messages from producers, stores each in the reference's stream under an id, and answers once it is stored, as an intake does.
+func (s *stage) relay(js jetstream.JetStream) error {
+	nc, own, err := connect(js.Conn().ConnectedUrl())
+	if err != nil {
+		return err
+	}
+	s.later(func() error { nc.Close(); return nil })
+	type taken struct {
+		stored jetstream.PubAckFuture
+		reply  string
+	}
+	answers := make(chan taken, under)
+	id := newIDs("job")
+	_, err = nc.Subscribe(relaySubject+".>", func(m *nats.Msg) {
+		stored := &nats.Msg{Subject: bareSubject + strings.TrimPrefix(m.Subject, relaySubject), Data: m.Data, Header: nats.Header{jetstream.MsgIDHeader: {id()}}}
+		if ack, err := own.PublishMsgAsync(stored, jetstream.WithStallWait(time.Minute)); err == nil {
+			answers <- taken{ack, m.Reply} // else the producer is not answered, and the round fails
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("make the relay of the reference: %w", err)
+	}
+	done := make(chan struct{})
+	s.later(func() error { close(done); return nil })
+	go func() {
+		for {
+			select {
+			case t := <-answers:
+				select {
+				case ack := <-t.stored.Ok():
+					answer, _ := json.Marshal(ack) // of plain fields
+					_ = nc.Publish(t.reply, answer)
+				case <-t.stored.Err():
+				case <-done:
+					return
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	if err := nc.Flush(); err != nil {
+		return fmt.Errorf("make the relay of the reference: %w", err)
+	}
+	return nil
+}
+
+// keeper stores as much of a call as weir does, and waits until both are stored.
+func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.Context) error, err error) {
+	for _, what := range []string{"RESULTS", "CALLS"} {
+		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+			Name: keptStream + "_" + what, Subjects: []string{keptSubject + "." + what}, Replicas: 1, Storage: jetstream.FileStorage,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("make the stream of the reference: %w", err)
+		}
+	}
+	result, record := newIDs("result"), newIDs("call")
+	text := bytes.Repeat([]byte("x"), recordBytes)
+	return func(ctx context.Context) error {
+		h := nats.Header{jetstream.MsgIDHeader: {result()}}
+		for i := range resultFields {
+			h["Bench-Field-"+strconv.Itoa(i)] = []string{string(text[:fieldBytes])}
+		}
+		var acks [2]jetstream.PubAckFuture
+		for i, m := range []*nats.Msg{
+			{Subject: keptSubject + ".RESULTS", Header: h},
+			{Subject: keptSubject + ".CALLS", Header: nats.Header{jetstream.MsgIDHeader: {record()}}, Data: text},
+		} {
+			if acks[i], err = js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+				return fmt.Errorf("store what came of a call: %w", err)
+			}
+		}
+		for _, ack := range acks {
+			select {
+			case <-ack.Ok():
+			case err := <-ack.Err():
+				return fmt.Errorf("store what came of a call: %w", err)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}, nil
+}
+
+// newIDs are message ids as long as weir's.
+func newIDs(of string) func() string {
+	began, n := strconv.FormatInt(time.Now().UnixMicro(), 10), atomic.Int64{}
+	return func() string { return of + ".WEIR_bench_0." + began + "." + strconv.FormatInt(n.Add(1), 10) }
+}

@@ -1,0 +1,100 @@
+package ledger
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/deadletter"
+
+	"pgregory.net/rapid"
+)
+
+// TestEncoding: what is written by hand is what encoding/json writes, of any record.
+func TestEncoding(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := func(name string) string {
+			return rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[ -~]{0,8}`), rapid.String(), rapid.Just("\xff<\u2028")).Draw(t, name)
+		}
+		when := func(name string) time.Time {
+			at := time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, name), rapid.Int64Range(0, 1e9-1).Draw(t, name+" ns")).UTC()
+			return rapid.SampledFrom([]time.Time{{}, at, at.Truncate(time.Second)}).Draw(t, name+" as")
+		}
+		c := Record{
+			API: text("api"), Key: text("key"), Job: text("job"), Dedupe: text("dedupe"), Stream: text("stream"), Seq: rapid.Uint64().Draw(t, "seq"),
+			Call: rapid.Int().Draw(t, "call"), Attempt: rapid.Int().Draw(t, "attempt"), Redrives: rapid.IntRange(0, 2).Draw(t, "redrives"), Trace: text("trace"),
+			Accepted: when("accepted"), Planned: when("planned"), Started: when("started"), Ended: when("ended"),
+			Sent: rapid.Bool().Draw(t, "sent"), Status: rapid.IntRange(0, 999).Draw(t, "status"), Outcome: text("outcome"), Final: rapid.Bool().Draw(t, "final"),
+			Detail: text("detail"), Price: text("price"), Billed: deadletter.Billed(text("billed")), Idempotency: text("idempotency"),
+			NotBefore: bucket.Micros(rapid.Int64Range(0, 2).Draw(t, "not before")), TAT: bucket.Micros(rapid.Int64().Draw(t, "tat")),
+			Limits: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "limits"), Costs: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "costs"),
+			Unsettled: rapid.SliceOfN(rapid.String(), 0, 2).Draw(t, "unsettled"), Instance: text("instance"), Inquiry: text("inquiry"),
+		}
+		if rapid.Bool().Draw(t, "answered") {
+			c.Answer = &deadletter.Answer{Status: 500, ContentType: text("content type"), Body: []byte(text("body"))}
+		}
+		want, err := json.Marshal(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.appendTo(nil); string(got) != string(want) {
+			t.Fatalf("written as\n%s\nand encoding/json has\n%s", got, want)
+		}
+	})
+}
+
+// TestEncodingIsWhole: each field of a record is written, one that is added as well.
+func TestEncodingIsWhole(t *testing.T) {
+	of := reflect.TypeFor[Record]()
+	for i := range of.NumField() {
+		var c Record
+		switch field := reflect.ValueOf(&c).Elem().Field(i); field.Interface().(type) {
+		case time.Time:
+			field.Set(reflect.ValueOf(time.Unix(1, 1).UTC()))
+		case *deadletter.Answer:
+			field.Set(reflect.ValueOf(&deadletter.Answer{Status: 500}))
+		case []string:
+			field.Set(reflect.ValueOf([]string{"one", "two"}))
+		case []int64:
+			field.Set(reflect.ValueOf([]int64{1, 2}))
+		default:
+			switch field.Kind() {
+			case reflect.String:
+				field.SetString("text")
+			case reflect.Bool:
+				field.SetBool(true)
+			case reflect.Uint64:
+				field.SetUint(7)
+			default:
+				field.SetInt(7)
+			}
+		}
+		if got, want := c.appendTo(nil), marshal(&c); string(got) != string(want) {
+			t.Errorf("with %s a record is written as\n%s\nand encoding/json has\n%s", of.Field(i).Name, got, want)
+		}
+	}
+}
+
+// BenchmarkEncoding writes a usual record by hand, and as encoding/json does.
+func BenchmarkEncoding(b *testing.B) {
+	now := time.Now().UTC()
+	c := Record{
+		API: "scoring", Key: "acme", Job: "0f3c0a52-2e43-4d4a-9a55-d4e0ff2d1a0e", Dedupe: "0f3c0a52-2e43-4d4a-9a55-d4e0ff2d1a0e", Stream: "WEIR_scoring_3", Seq: 90210,
+		Call: 1, Attempt: 1, Accepted: now, Planned: now, Started: now, Ended: now, Sent: true, Status: 200, Outcome: Done, Final: true, Price: "0.40",
+		Billed: deadletter.BilledYes, TAT: 1790000000000000, Instance: "weir-0",
+	}
+	b.Run("by hand", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			c.appendTo(make([]byte, 0, usualRecord))
+		}
+	})
+	b.Run("encoding-json", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			marshal(&c)
+		}
+	})
+}
