@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -222,14 +221,14 @@ func TestRedisStopped(t *testing.T) {
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	r.submitMany(0, 100)
 	r.awaitCalls(30)
-	r.server.signal(syscall.SIGSTOP)
+	r.server.signal(freezes)
 	r.eventually("a limiter that is down", func() bool { return !r.limiterUp() })
 	held := len(r.api.All())
 	r.submitMany(100, 100)
 	if n := len(r.api.All()); n != held {
 		t.Errorf("%d calls were made without a limiter", n-held)
 	}
-	r.server.signal(syscall.SIGCONT)
+	r.server.signal(thaws)
 	r.awaitCalls(200)
 	if !r.limiterUp() {
 		t.Error("the limiter answers and is not up")

@@ -271,8 +271,8 @@ func TestReplicaStopped(t *testing.T) {
 	r := newReplicas(t, oneServer(t), 2, fmt.Sprintf(replicaAPI, notIdempotent))
 	r.underLoad(8, 22*time.Millisecond, func(ctx context.Context) {
 		r.awaitCalls(ctx, 200)
-		r.signal(0, syscall.SIGSTOP)
-		time.AfterFunc(lease.Term*3/2, func() { _ = r.procs[0].cmd.Process.Signal(syscall.SIGCONT) })
+		r.signal(0, freezes)
+		time.AfterFunc(lease.Term*3/2, func() { _ = r.procs[0].cmd.Process.Signal(thaws) })
 		r.awaitCalls(ctx, 3200)
 	})
 	r.judge(notIdempotent)
