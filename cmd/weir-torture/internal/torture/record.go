@@ -55,6 +55,13 @@ func (r *record) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
+// noted are the sentences up to now.
+func (r *record) noted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.notes)
+}
+
 func (r *record) count(k kind) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -123,6 +123,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if run.Redrives, err = redriver.redrive(ctx, run); err != nil {
 		return nil, err
 	}
+	run.Notes = s.record.noted() // also of the redrive
 	return Judge(run), nil
 }
 
