@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,30 +64,30 @@ func TestDoorIsBounded(t *testing.T) {
 	}
 }
 
-// TestJobUnderSeveralKeys: an id that stands under two keys is answered 409 with both, and with either key that job's state.
-func TestJobUnderSeveralKeys(t *testing.T) {
+// TestTenThousandPosts: over connections that are kept, each job once.
+func TestTenThousandPosts(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
-	r.command("pause", "pay")
 	addr := r.worker.HTTPAddr()
-	for _, key := range []string{"a", "b"} {
-		if p := post(t, addr, "pay/"+key, []byte("x"), nat("Nats-Msg-Id", "same")); p.status != http.StatusAccepted {
-			t.Fatalf("%+v", p)
-		}
+	const posts, clients = 10_000, 64
+	before := doorConnections.Load()
+	var group sync.WaitGroup
+	for c := range clients {
+		group.Go(func() {
+			for i := c; i < posts; i += clients {
+				id := strconv.Itoa(i)
+				if p := post(t, addr, "pay/"+url.PathEscape("k/"+strconv.Itoa(i/50)), []byte(id), nat("Idempotency-Key", id)); p.status != 202 || p.Job != id || p.Duplicate {
+					t.Errorf("job %s: %+v", id, p)
+					return
+				}
+			}
+		})
 	}
-	var told struct {
-		Keys []string `json:"keys"`
+	await.Return(t, "all posts", group.Wait)
+	if made := doorConnections.Load() - before; made > 2*clients {
+		t.Errorf("%d connections were made", made)
 	}
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/v1/jobs/pay/same", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res := ask(t, q, &told)
-	if slices.Sort(told.Keys); res.StatusCode != http.StatusConflict || !slices.Equal(told.Keys, []string{"a", "b"}) {
-		t.Errorf("it is %d with %v", res.StatusCode, told.Keys)
-	}
-	for _, key := range []string{"a", "b"} {
-		if j := r.jobOverHTTP("pay/same?key=" + key); j.Key != key {
-			t.Errorf("with the key %s it is %+v", key, j)
-		}
+	r.eventually("all jobs", func() bool { return r.waiting("pay")+len(r.api.All()) >= posts })
+	if text := r.get("/metrics"); !strings.Contains(text, `weir_http_posts_total{code="202"} 10000`) || !strings.Contains(text, `weir_jobs_accepted_total{api="pay"} 10000`) {
+		t.Error("they are not counted")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -217,7 +216,7 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	}
 	r.fillPaused(jobs)
 	r.awaitCalls(t.Context(), 10)
-	r.signal(0, syscall.SIGSTOP)
+	r.signal(0, freezes)
 	before := len(r.api.All())
 	if before > len(jobs)*3/4 {
 		t.Fatalf("%d of %d jobs were called before the replica was stopped: that would prove nothing", before, len(jobs))
@@ -246,7 +245,7 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	r.signal(0, syscall.SIGCONT)
+	r.signal(0, thaws)
 	select {
 	case <-r.procs[0].exited:
 	case <-time.After(patience):
@@ -265,7 +264,7 @@ func TestLateIntakeIsRefused(t *testing.T) {
 	for n := range 20 {
 		r.publish(await.Context(t, "a receipt"), fmt.Sprintf("weir.jobs.pay.k%d", n), fmt.Sprintf("job-%d", n), nil)
 	}
-	r.signal(0, syscall.SIGSTOP)
+	r.signal(0, freezes)
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", url, "--to", startTarget(t)); got.code != 0 {
 		t.Fatalf("the move ended with %+v", got)
 	}
@@ -278,7 +277,7 @@ func TestLateIntakeIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.signal(0, syscall.SIGCONT)
+	r.signal(0, thaws)
 	for range 20 {
 		msg, err := answers.NextMsg(patience)
 		if err != nil {

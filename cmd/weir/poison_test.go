@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +28,9 @@ func TestPoisonIsParked(t *testing.T) {
 					continue // it calls before it is ready
 				}
 				if pid := int(worker.Load()); pid != 0 {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be dead
+					if p, err := os.FindProcess(pid); err == nil {
+						_ = p.Kill() // it may be dead
+					}
 				}
 			}
 			return fakeapi.Behaviour{}

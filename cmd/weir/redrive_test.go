@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -29,29 +28,6 @@ func (r *rig) redrive(args ...string) (did tallyJSON, code int) {
 		}
 	}
 	return did, code
-}
-
-// command runs a command of weir against the rig's server.
-func (r *rig) command(args ...string) (stdout string, code int) {
-	r.t.Helper()
-	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	root := rootCommand()
-	var out, talk bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&talk)
-	root.SetArgs(args)
-	err := root.ExecuteContext(await.Context(r.t, "weir "+strings.Join(args, " ")))
-	if err != nil {
-		r.t.Logf("weir %v: %v", args, err)
-	}
-	var coded *cli.Exit
-	switch {
-	case err == nil:
-		return out.String(), 0
-	case errors.As(err, &coded):
-		return out.String(), coded.Code
-	}
-	return out.String(), cli.ExitFailed
 }
 
 // perBody counts the api's calls by the body that they had.

@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -60,28 +57,6 @@ func startNATS(t *testing.T, opts *server.Options) *server.Server {
 		t.Fatal("the nats-server did not start")
 	}
 	return ns
-}
-
-// ended is what a command said.
-type ended struct {
-	code           int
-	stdout, stderr string
-}
-
-// command runs weir in a process of its own, as a user of the server.
-func command(t *testing.T, env []string, args ...string) ended {
-	t.Helper()
-	ctx := await.Context(t, "weir "+strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
-	cmd.Dir = t.TempDir()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second
-	code := exitCode(cmd.Run())
-	if ctx.Err() != nil {
-		t.Fatalf("%v, which said:\n%s%s", context.Cause(ctx), stdout.String(), stderr.String())
-	}
-	return ended{code, stdout.String(), stderr.String()}
 }
 
 // roleRig is a worker on a server with deploy's roles: one job is done, one is a letter.

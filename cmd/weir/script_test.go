@@ -65,7 +65,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(cmd.Start())
 	*ts.Value("served").(**exec.Cmd) = cmd
 	stop := func() {
-		_ = cmd.Process.Signal(syscall.SIGCONT) // it may have ended
+		_ = cmd.Process.Signal(thaws) // it may have ended
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		ended := make(chan struct{})
 		go func() { _ = cmd.Wait(); close(ended) }()
@@ -95,7 +95,7 @@ func serveScript(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func signalScript(ts *testscript.TestScript, neg bool, args []string) {
-	which, ok := map[string]os.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[strings.Join(args, " ")]
+	which, ok := map[string]os.Signal{"STOP": freezes, "CONT": thaws}[strings.Join(args, " ")]
 	if neg || !ok {
 		ts.Fatalf("usage: signal STOP|CONT")
 	}

@@ -19,62 +19,6 @@ import (
 	"weir/ingest/await"
 )
 
-// startHeard runs a weir command in a process of its own whose log is kept, and returns when a line of it has the text.
-func startHeard(t *testing.T, env []string, text string, args ...string) (*process, *book) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
-	log := &book{}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: cmd, exited: make(chan struct{})}
-	go func() {
-		_ = cmd.Wait() // its state tells more
-		close(p.exited)
-	}()
-	t.Cleanup(p.kill)
-	p.await(t, log, text)
-	return p, log
-}
-
-// await waits until the process has said something.
-func (p *process) await(t *testing.T, log *book, text string) {
-	t.Helper()
-	tick, limit := time.NewTicker(5*time.Millisecond), time.After(patience)
-	defer tick.Stop()
-	for !strings.Contains(log.String(), text) {
-		select {
-		case <-tick.C:
-		case <-p.exited:
-			t.Fatalf("weir ended (%s) before it said %q:\n%s", p.cmd.ProcessState, text, log.String())
-		case <-limit:
-			t.Fatalf("weir did not say %q:\n%s", text, log.String())
-		}
-	}
-}
-
-// signal sends a signal to a process that must be there.
-func (p *process) signal(t *testing.T, s os.Signal) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("%s: %v (%v)", s, err, p.cmd.ProcessState)
-	}
-}
-
-// stop ends the process in order and returns its exit code.
-func (p *process) stop(t *testing.T) int {
-	t.Helper()
-	p.signal(t, syscall.SIGTERM)
-	select {
-	case <-p.exited:
-	case <-time.After(patience):
-		t.Fatal("weir did not stop after SIGTERM")
-	}
-	return p.cmd.ProcessState.ExitCode()
-}
-
 const reloadedYAML = `apis:
   pay:
     url: %s/v1

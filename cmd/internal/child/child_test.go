@@ -93,7 +93,7 @@ func TestEnds(t *testing.T) {
 	if p.Gone(stopped, time.Hour) {
 		t.Error("it runs, and is said to be gone")
 	}
-	p.Signal(syscall.SIGSTOP) // it must be woken to end in order
+	p.halt()
 	if err := p.Stop(await.Patience); err != nil || p.State().ExitCode() != 3 {
 		t.Errorf("told to stop it ended with %s, %v", p.State(), err)
 	}

@@ -29,11 +29,11 @@ const httpToken = "0123456789abcdef"
 func (o *Options) asks() bool { return o.Server == Embedded && o.Auth != authOpen }
 
 // makeCredentials writes what the first weir would: producers and the witness connect before it is there.
-func (s *stage) makeCredentials() error {
+func (s *servers) makeCredentials() error {
 	if !s.o.asks() {
 		return nil
 	}
-	if err := os.MkdirAll(s.data(), 0o700); err != nil {
+	if err := os.MkdirAll(s.dir(), 0o700); err != nil {
 		return fmt.Errorf("credentials: %w", err)
 	}
 	for _, name := range []string{operatorCreds, producerCreds} {
@@ -45,7 +45,7 @@ func (s *stage) makeCredentials() error {
 		if err != nil {
 			return fmt.Errorf("credentials: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(s.data(), name), seed, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir(), name), seed, 0o600); err != nil {
 			return fmt.Errorf("credentials: %w", err)
 		}
 	}
@@ -53,7 +53,7 @@ func (s *stage) makeCredentials() error {
 }
 
 // asOperator is how the judges connect, beside other options: they read what only weir and its operators may.
-func (s *stage) asOperator(others ...nats.Option) ([]nats.Option, error) {
+func (s *servers) asOperator(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() {
 		return others, nil
 	}
@@ -61,15 +61,15 @@ func (s *stage) asOperator(others ...nats.Option) ([]nats.Option, error) {
 }
 
 // asProducer is how producers connect.
-func (s *stage) asProducer(others ...nats.Option) ([]nats.Option, error) {
+func (s *servers) asProducer(others ...nats.Option) ([]nats.Option, error) {
 	if !s.o.asks() || s.o.Auth != authRequired {
 		return others, nil
 	}
 	return s.shown(producerCreds, others)
 }
 
-func (s *stage) shown(file string, others []nats.Option) ([]nats.Option, error) {
-	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.data(), file))
+func (s *servers) shown(file string, others []nats.Option) ([]nats.Option, error) {
+	option, err := nats.NkeyOptionFromSeed(filepath.Join(s.dir(), file))
 	if err != nil {
 		return nil, fmt.Errorf("credentials: %w", err)
 	}

@@ -16,6 +16,11 @@
 // weir does. A fleet suffers one fault at a time (strike.go), and the next when every key has been called again and all streams
 // have all their copies: how long each took to get over is then known, and no fault is one that three nodes need not survive.
 //
+// What stands on the stage (stage.go) is a value of its own each: the paid api (api.go), the servers and the one beside weir (servers.go,
+// server.go), the weir that is killed (weir.go) and its lives (lives.go), what else happens (mishaps.go), the operator who changes its
+// configuration (operator.go), the producers (producer.go), the network (network.go), or a fleet of all that (fleet.go). What was done and
+// seen meanwhile goes to one record (record.go), of which the evidence is made (judge.go).
+//
 // Every program is a process of its own: the binary weir runs as `weir serve`, `weir nats-server` and `weir fake-api`.
 // Producers publish as any NATS client does, send a job without an answer again under its id, and write every receipt down
 // before they go on. What is judged is the fake api's ledger, those receipts, and the streams of results, letters and

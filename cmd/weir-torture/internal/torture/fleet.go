@@ -26,12 +26,17 @@ const (
 	calmFor       = 15 * time.Second // how long the work of each is counted while nothing happens
 )
 
-// fleet is what a stage has where there are replicas:
+// fleet is what stands on a stage where there are replicas:
 //
 //	producers ──▶ three nodes ◀─ links ─▶ replicas ─ link ─▶ api
 //	              (links between them)        └── links ─▶ Redis
 type fleet struct {
-	*stage
+	programs *programs
+	record   *record
+	servers  *servers
+	operator *operator
+	teardown *teardown
+
 	nodes    []*node
 	redis    *redisServer
 	replicas []*replica
@@ -42,46 +47,48 @@ type fleet struct {
 
 	strikes []Strike
 	calm    []span
+
+	mu sync.Mutex // of the replicas' processes
 }
 
-// setUpFleet starts the nodes, Redis and the replicas.
-func (s *stage) setUpFleet(ctx context.Context) (err error) {
-	f, p := &fleet{stage: s}, newPorts()
+// setUp starts the nodes, Redis and the replicas.
+func (f *fleet) setUp(ctx context.Context, api *paidAPI) (err error) {
+	p := newPorts()
 	if f.redis, err = newRedis(p); err != nil {
 		return err
 	}
 	if f.nodes, err = newNodes(p); err != nil {
 		return err
 	}
-	if f.toAPI, err = newNamedLink(strings.TrimPrefix(s.apiURL(), "http://")); err != nil {
+	if f.toAPI, err = newNamedLink(strings.TrimPrefix(api.url(), "http://")); err != nil {
 		return err
 	}
-	for n := range s.o.Replicas {
+	for n := range f.programs.o.Replicas {
 		r, err := f.newReplica(n)
 		if err != nil {
 			return err
 		}
 		f.replicas = append(f.replicas, r)
 	}
-	s.onEnd(f.closeLinks)
-	if f.ledger, err = follow(s.ledger); err != nil {
+	f.teardown.onEnd(f.closeLinks)
+	if f.ledger, err = follow(api.ledger); err != nil {
 		return err
 	}
-	s.onEnd(f.ledger.close)
-	if err := s.configure("http://" + f.toAPI.addr()); err != nil {
+	f.teardown.onEnd(f.ledger.close)
+	if err := f.operator.configure("http://" + f.toAPI.addr()); err != nil {
 		return err
 	}
-	s.onEnd(f.stopServers)
+	f.teardown.onEnd(f.stopServers)
 	if err := f.startServers(ctx); err != nil {
 		return err
 	}
 	for _, n := range f.nodes {
-		s.urls = append(s.urls, "nats://"+n.clients)
+		f.servers.urls = append(f.servers.urls, "nats://"+n.clients)
 	}
 	if err := f.connect(ctx); err != nil {
 		return err
 	}
-	s.onEnd(f.stopReplicas)
+	f.teardown.onEnd(f.stopReplicas)
 	for _, r := range f.replicas {
 		if err := f.startReplica(r); err != nil {
 			return err
@@ -90,7 +97,6 @@ func (s *stage) setUpFleet(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.fleet = f
 	return nil
 }
 
@@ -107,12 +113,12 @@ func (f *fleet) startServers(ctx context.Context) error {
 }
 
 func (f *fleet) connect(ctx context.Context) (err error) {
-	f.nc, err = nats.Connect(strings.Join(f.urls, ","), nats.Name("torture"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+	f.nc, err = nats.Connect(strings.Join(f.servers.urls, ","), nats.Name("torture"), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.PingInterval(5*time.Second), nats.ErrorHandler(nothingNew))
 	if err != nil {
 		return fmt.Errorf("connect to the NATS cluster: %w", err)
 	}
-	f.onEnd(func() error { f.nc.Close(); return nil })
+	f.teardown.onEnd(func() error { f.nc.Close(); return nil })
 	if f.js, err = jetstream.New(f.nc, jetstream.WithDefaultTimeout(2*time.Second)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
@@ -160,7 +166,7 @@ func (f *fleet) closeLinks() error {
 
 // testify adds what only a fleet has to the evidence.
 func (f *fleet) testify(e *Evidence) {
-	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.o.keys()
+	e.Strikes, e.Calm, e.InFlight, e.Keys = f.strikes, f.calm, fleetInFlight, f.programs.o.keys()
 	for _, s := range f.strikes {
 		if s.Kind == cutAPI {
 			e.Spoilt = append(e.Spoilt, span{s.At, s.Ended})

@@ -2,13 +2,8 @@ package torture
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/stream"
 )
 
@@ -26,21 +21,21 @@ const killIdle kind = "kill -9 while nothing is queued"
 const idle = "idle"
 
 // killIdle has the producers wait, and kills weir again and again as soon as nothing is queued.
-func (s *stage) killIdle(ctx context.Context, l life, name string) error {
-	for !s.turn.TryLock() { // a change of the configuration may wait for weir to be up again
-		if _, err := s.readyWorker(ctx, name); err != nil {
+func (s *lives) killIdle(ctx context.Context, l life, name string) error {
+	for !s.weir.turn.TryLock() { // a change of the configuration may wait for weir to be up again
+		if _, err := s.weir.ready(ctx, name); err != nil {
 			return err
 		}
 		if !stream.Sleep(ctx, 50*time.Millisecond) {
 			return context.Cause(ctx)
 		}
 	}
-	defer s.turn.Unlock()
-	p, err := s.readyWorker(ctx, name)
+	defer s.weir.turn.Unlock()
+	p, err := s.weir.ready(ctx, name)
 	if err != nil {
 		return err
 	}
-	s.awaitCall(ctx, p)
+	s.api.awaitCall(ctx, p)
 	stream.Sleep(ctx, idleAfter)
 	s.producing.quiet.Store(true)
 	defer s.producing.quiet.Store(false)
@@ -48,51 +43,31 @@ func (s *stage) killIdle(ctx context.Context, l life, name string) error {
 		return err
 	}
 	for range l.idle {
-		p, err := s.readyWorker(ctx, name)
+		p, err := s.weir.ready(ctx, name)
 		if err != nil {
 			return err
 		}
 		if p.Gone(ctx, l.delay) {
-			s.endedByItself(p, nil)
+			s.weir.endedByItself(p, nil)
 			continue
 		}
 		now := time.Now()
 		p.Kill()
-		s.killed(Kill{What: idle, At: now}, p)
-		s.count(killIdle)
+		s.weir.killed(Kill{What: idle, At: now}, p)
+		s.record.count(killIdle)
 	}
 	return ctx.Err()
 }
 
-// readyWorker starts weir as often as it takes until it is ready.
-func (s *stage) readyWorker(ctx context.Context, name string) (*process, error) {
-	for {
-		p, err := s.alive(name, life{})
-		if err != nil {
-			return nil, err
-		}
-		if err = p.awaitReady(ctx, startWithin); err == nil {
-			return p, nil
-		}
-		if !errors.Is(err, errGone) {
-			return nil, err
-		}
-		s.endedByItself(p, err)
-		if !stream.Sleep(ctx, retryStart) {
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
 // awaitIdle waits until no producer waits for an answer and nothing is queued.
-func (s *stage) awaitIdle(ctx context.Context, name string) error {
-	nc, js, err := s.connected()
+func (s *lives) awaitIdle(ctx context.Context, name string) error {
+	nc, js, err := s.servers.connected()
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	for limit := time.Now().Add(idleWithin); time.Now().Before(limit); {
-		if _, err := s.readyWorker(ctx, name); err != nil {
+		if _, err := s.weir.ready(ctx, name); err != nil {
 			return err
 		}
 		if waiting, err := queued(ctx, js); err == nil && waiting == 0 && s.producing.busy.Load() == 0 {
@@ -102,24 +77,6 @@ func (s *stage) awaitIdle(ctx context.Context, name string) error {
 			return context.Cause(ctx)
 		}
 	}
-	s.note("killed while something was queued still, after %v without new jobs", idleWithin)
+	s.record.note("killed while something was queued still, after %v without new jobs", idleWithin)
 	return nil
-}
-
-// connected is a connection to the server that comes back whenever the server does. The caller closes it.
-func (s *stage) connected() (*nats.Conn, jetstream.JetStream, error) {
-	as, err := s.asOperator(nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true), nats.ErrorHandler(nothingNew))
-	if err != nil {
-		return nil, nil, err
-	}
-	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the server: %w", err)
-	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(2*time.Second))
-	if err != nil {
-		nc.Close()
-		return nil, nil, fmt.Errorf("JetStream: %w", err)
-	}
-	return nc, js, nil
 }

@@ -4,50 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"weir/bucket/fault"
 	"weir/bucket/stream"
-	"weir/dispatcher/recorder"
 )
 
 // Bounds of one life.
 const (
-	patience    = 4 * time.Second  // for a chosen point to be reached
-	callsWithin = 20 * time.Second // from when weir is ready
-	takesOver   = 30 * time.Second // until a second weir is ready
-	leaseGone   = 9 * time.Second  // until a weir that is stopped has lost every right
-	clingsFor   = 4 * time.Second  // a weir that was taken over
-	retryStart  = 100 * time.Millisecond
-	mostStarts  = 100 // of one life that ends by itself each time
+	patience  = 4 * time.Second // for a chosen point to be reached
+	leaseGone = 9 * time.Second // until a weir that is stopped has lost every right
+	clingsFor = 4 * time.Second // a weir that was taken over
 )
 
-// torment goes through the plan and returns when weir is up for good.
-func (s *stage) torment(ctx, faults context.Context) error {
-	if s.fleet != nil {
-		return s.fleet.torment(ctx, faults, s.plan.strikes)
-	}
-	eventful, stop := context.WithCancel(ctx)
-	defer stop()
-	events := make(chan error, 2)
-	go func() { events <- mishaps{s}.happen(eventful, faults) }()
-	go func() { events <- operator{s}.reconfigure(eventful, faults) }()
-	if err := s.live(ctx, faults); err != nil {
-		stop()
-		return errors.Join(err, <-events, <-events)
-	}
-	if err := errors.Join(<-events, <-events); err != nil {
-		return err
-	}
-	return operator{s}.restore(ctx)
+// lives are those of the one weir, and how each of them ends.
+type lives struct {
+	planned   []life
+	weir      *weir
+	api       *paidAPI
+	servers   *servers
+	producing *producers
+	record    *record
+
+	over atomic.Int64 // lives
 }
 
-// live lets weir live and die as often as the plan says, and then starts it for good.
-func (s *stage) live(ctx, faults context.Context) error {
-	for n, l := range s.plan.lives {
+// live lets weir live and die as often as the plan says.
+func (s *lives) live(ctx, faults context.Context) error {
+	for n, l := range s.planned {
 		if faults.Err() != nil {
 			break
 		}
@@ -60,51 +46,44 @@ func (s *stage) live(ctx, faults context.Context) error {
 			return err
 		}
 		if l.power {
-			s.losePower()
+			s.weir.losePower()
 		}
 		if done := n + 1; done%25 == 0 {
-			s.talk("%d of %d", done, len(s.plan.lives))
+			s.record.talk("%d of %d", done, len(s.planned))
 		}
 		s.over.Add(1)
 	}
-	s.over.Store(int64(len(s.plan.lives)))
-	return s.stayUp(ctx)
+	s.over.Store(int64(len(s.planned)))
+	return nil
 }
 
-// losePower makes of a kill the end of the machine: it has another boot from now on, and what weir noted in mapped memory is as it may
-// stand on a disk then, which is as of any earlier moment.
-func (s *stage) losePower() {
-	s.mu.Lock()
-	s.boots++
-	s.mu.Unlock()
-	n, err := recorder.SetBack(s.state())
-	if err != nil {
-		s.note("power was lost, and the flight recorder could not be set back: %v", err)
+// awaitPart waits until so much of the lives is over.
+func (s *lives) awaitPart(ctx context.Context, part float64) bool {
+	for float64(s.over.Load()) < part*float64(len(s.planned)) {
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
+			return false
+		}
 	}
-	s.count(losePower)
-	s.talk("power is lost: %d calls are set back", n)
+	return true
 }
-
-// losePower is how losses of power are counted.
-const losePower kind = "power lost"
 
 // one is one life. A weir that ends by itself, because the server was away for instance, is started again.
-func (s *stage) one(ctx context.Context, l life, name string) error {
+func (s *lives) one(ctx context.Context, l life, name string) error {
 	for range mostStarts {
-		p, err := s.alive(name, l)
+		p, err := s.weir.alive(name, l)
 		if err != nil {
 			return err
 		}
 		if l.early {
 			p.Gone(ctx, l.delay)
-			s.kill(p, "")
+			s.weir.kill(p, "")
 			return ctx.Err()
 		}
 		err = p.awaitReady(ctx, startWithin)
 		switch {
 		case err == nil:
 			if l.calls {
-				s.awaitCall(ctx, p)
+				s.api.awaitCall(ctx, p)
 			}
 			switch {
 			case l.restore:
@@ -116,42 +95,22 @@ func (s *stage) one(ctx context.Context, l life, name string) error {
 				return ctx.Err()
 			}
 		case p.killedItself(l.order):
-			s.killed(Kill{"worker", l.order.Point, time.Now()}, p)
+			s.weir.killed(Kill{"worker", l.order.Point, time.Now()}, p)
 			return nil
 		case !errors.Is(err, errGone):
 			return err
 		default:
-			s.endedByItself(p, err)
+			s.weir.endedByItself(p, err)
 			if !stream.Sleep(ctx, retryStart) {
 				return ctx.Err()
 			}
 		}
 	}
-	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.o.Dir)
-}
-
-// awaitCall waits until a call reaches the api, the process is gone, or callsWithin has passed. A weir that follows one that
-// was killed may not call before that one's right to is over.
-func (s *stage) awaitCall(ctx context.Context, p *process) {
-	before := s.written()
-	for limit := time.Now().Add(callsWithin); s.written() == before && time.Now().Before(limit); {
-		if p.Gone(ctx, 20*time.Millisecond) || ctx.Err() != nil {
-			return
-		}
-	}
-}
-
-// written is the length of the api's ledger, 0 where it cannot be read.
-func (s *stage) written() int64 {
-	info, err := os.Stat(s.ledger)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
+	return fmt.Errorf("weir ended by itself %d times in a row: see %s", mostStarts, s.servers.o.Dir)
 }
 
 // end brings a life that is ready to its end; false when it ended by itself in another way.
-func (s *stage) end(ctx context.Context, p *process, l life, name string) bool {
+func (s *lives) end(ctx context.Context, p *process, l life, name string) bool {
 	switch {
 	case l.takeover:
 		return s.takeOver(ctx, p, l, name)
@@ -159,114 +118,43 @@ func (s *stage) end(ctx context.Context, p *process, l life, name string) bool {
 		return s.endCrowded(ctx, p, l)
 	case l.order.Point != "":
 		if !p.Gone(ctx, patience) {
-			s.mu.Lock()
-			s.missed++
-			s.mu.Unlock()
-			s.kill(p, "")
+			s.record.miss()
+			s.weir.kill(p, "")
 			return true
 		}
 		if p.killedItself(l.order) {
-			s.killed(Kill{"worker", l.order.Point, time.Now()}, p)
+			s.weir.killed(Kill{"worker", l.order.Point, time.Now()}, p)
 			return true
 		}
 	default:
 		if !p.Gone(ctx, l.delay) {
-			s.kill(p, "")
+			s.weir.kill(p, "")
 			return true
 		}
 	}
-	s.endedByItself(p, nil)
+	s.weir.endedByItself(p, nil)
 	return false
-}
-
-// killedItself reports an end at a chosen point. The process must be gone.
-func (p *process) killedItself(o fault.Order) bool {
-	select {
-	case <-p.Exited():
-	default:
-		return false
-	}
-	status, ok := p.State().Sys().(syscall.WaitStatus)
-	return o.Point != "" && ok && status.Signaled() && status.Signal() == syscall.SIGKILL
-}
-
-// alive is the weir that runs, or one that is started.
-func (s *stage) alive(name string, l life) (*process, error) {
-	s.mu.Lock()
-	p := s.worker
-	s.mu.Unlock()
-	if p != nil {
-		return p, nil
-	}
-	return s.startWorker(name, l)
-}
-
-func (s *stage) startWorker(name string, l life, flags ...string) (*process, error) {
-	env := s.workerEnv(name, l.order)
-	if l.memory > 0 {
-		env = append(env, fmt.Sprintf("%s=%dMiB", memoryVariable, l.memory))
-	}
-	p, err := s.start(program{name: "weir", args: append([]string{"serve"}, flags...), env: env, mark: "msg=ready"})
-	if err != nil {
-		return nil, err
-	}
-	p.memory = l.memory
-	s.mu.Lock()
-	s.worker = p
-	s.mu.Unlock()
-	return p, nil
-}
-
-// kill is kill -9 of weir.
-func (s *stage) kill(p *process, at fault.Point) {
-	now := time.Now()
-	p.Kill()
-	s.killed(Kill{"worker", at, now}, p)
-}
-
-func (s *stage) killed(k Kill, p *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kills = append(s.kills, k)
-	if s.worker == p {
-		s.worker = nil
-	}
-}
-
-func (s *stage) endedByItself(p *process, err error) {
-	s.mu.Lock()
-	felled := p.felled.Load()
-	if !felled {
-		s.byThem++
-	}
-	if s.worker == p {
-		s.worker = nil
-	}
-	s.mu.Unlock()
-	if err == nil && !felled {
-		s.talk("weir ended by itself (%s): %s", p.State(), lastLine(p.Tail()))
-	}
 }
 
 // takeOver stops a weir until its right to call is gone and another has taken its place, and lets it go on then: it must
 // find out before it calls anything, or says anything of what it had called.
-func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) bool {
+func (s *lives) takeOver(ctx context.Context, p *process, l life, name string) bool {
 	if p.Gone(ctx, l.delay) {
-		s.endedByItself(p, nil)
+		s.weir.endedByItself(p, nil)
 		return false
 	}
 	p.Signal(syscall.SIGSTOP)
 	stopped := time.Now()
-	second, err := s.startWorker(name+"-second", life{})
+	second, err := s.weir.start(name+"-second", life{})
 	if err == nil {
 		if err = second.awaitReady(ctx, takesOver); err != nil {
 			second.Kill()
-			s.forget(second)
+			s.weir.forget(second)
 		}
 	}
 	if err != nil {
-		s.note("a takeover failed: %v", err)
-		s.kill(p, "")
+		s.record.note("a takeover failed: %v", err)
+		s.weir.kill(p, "")
 		return true
 	}
 	stream.Sleep(ctx, max(time.Until(stopped.Add(leaseGone)), time.Second)) // the second one calls
@@ -274,67 +162,9 @@ func (s *stage) takeOver(ctx context.Context, p *process, l life, name string) b
 	if !p.Gone(ctx, clingsFor) {
 		p.Kill()
 	}
-	s.count(takeover)
+	s.record.count(takeover)
 	return true
-}
-
-func (s *stage) forget(p *process) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.worker == p {
-		s.worker = nil
-	}
 }
 
 // takeover is how takeovers are counted.
 const takeover kind = "taken over by a second weir"
-
-// stayUp starts weir without an order and keeps it running until the end.
-func (s *stage) stayUp(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	p, err := s.steady(ctx)
-	if err != nil {
-		cancel()
-		return err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-p.Exited():
-			case <-ctx.Done():
-				return
-			}
-			s.endedByItself(p, nil)
-			next, err := s.steady(ctx)
-			if err != nil {
-				return // ctx ended, or the drain finds that nothing is called
-			}
-			p = next
-		}
-	}()
-	s.onEnd(func() error { cancel(); <-done; return p.Stop(stopWithin) })
-	return nil
-}
-
-// steady starts weir until it is ready.
-func (s *stage) steady(ctx context.Context) (*process, error) {
-	for range mostStarts {
-		p, err := s.alive("weir-last", life{})
-		if err != nil {
-			return nil, err
-		}
-		if err = p.awaitReady(ctx, startWithin); err == nil {
-			return p, nil
-		}
-		if !errors.Is(err, errGone) {
-			return nil, errors.Join(err, p.Stop(stopWithin))
-		}
-		s.endedByItself(p, err)
-		if !stream.Sleep(ctx, retryStart) {
-			return nil, context.Cause(ctx)
-		}
-	}
-	return nil, errors.New("weir does not start any more")
-}

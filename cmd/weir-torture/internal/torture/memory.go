@@ -47,27 +47,25 @@ func knowsMemory(program string) bool {
 }
 
 // endCrowded lets large jobs and many keys come at once, and ends a life under a memory limit.
-func (s *stage) endCrowded(ctx context.Context, p *process, l life) bool {
+func (s *lives) endCrowded(ctx context.Context, p *process, l life) bool {
 	if p.memory != l.memory { // it was up before
-		s.kill(p, "")
+		s.weir.kill(p, "")
 		return false
 	}
 	s.producing.crowd(ctx, s.producing.crowds.Add(1))
 	gone := p.Gone(ctx, l.delay)
 	lived := memoryLife{Limit: l.memory, Peak: peak(p), Died: gone && p.died() && !p.felled.Load()}
 	if gone && !lived.Died {
-		s.endedByItself(p, nil)
+		s.weir.endedByItself(p, nil)
 		return false
 	}
 	if gone {
-		s.endedByItself(p, nil)
+		s.weir.endedByItself(p, nil)
 	} else {
-		s.kill(p, "")
+		s.weir.kill(p, "")
 	}
-	s.mu.Lock()
-	s.memory = append(s.memory, lived)
-	s.mu.Unlock()
-	s.count(limitMemory)
+	s.record.lived(lived)
+	s.record.count(limitMemory)
 	return true
 }
 

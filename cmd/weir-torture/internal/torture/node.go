@@ -53,12 +53,12 @@ func newNodes(p *ports) ([]*node, error) {
 func (f *fleet) startNode(ctx context.Context, n *node) error {
 	args := []string{
 		"nats-server", "--name", n.name, "--listen", n.clients, "--cluster-listen", n.cluster,
-		"--dir", filepath.Join(f.o.Dir, n.name), "--durability", f.o.Durability,
+		"--dir", filepath.Join(f.programs.o.Dir, n.name), "--durability", f.programs.o.Durability,
 	}
 	for _, l := range n.routes {
 		args = append(args, "--routes", l.addr())
 	}
-	p, err := f.start(program{name: n.name, args: args, mark: "listening nats"})
+	p, err := f.programs.start(program{name: n.name, args: args, mark: "listening nats"})
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (f *fleet) awaitCurrent(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	f.note("after %v not every copy of a stream was current: %s", currentWithin, last)
+	f.record.note("after %v not every copy of a stream was current: %s", currentWithin, last)
 	return nil
 }
 

@@ -34,8 +34,14 @@ type program struct {
 	mark string   // what it writes when it is ready
 }
 
+// programs starts the processes of a run, each with a log in the run's directory.
+type programs struct {
+	o      *Options
+	record *record
+}
+
 // start runs weir, or another program.
-func (s *stage) start(p program) (*process, error) {
+func (s *programs) start(p program) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(s.o.Dir, p.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
@@ -44,7 +50,7 @@ func (s *stage) start(p program) (*process, error) {
 	started.Process, err = child.Start(child.Options{
 		Name: p.name, Path: cmp.Or(p.path, s.o.Binary), Args: p.args, Env: p.env, Dir: s.o.Dir, Attributes: s.o.Attributes, Log: log,
 		Line: func(line string) {
-			s.hear(line)
+			s.record.hear(line)
 			if started.marked == "" && strings.Contains(line, p.mark) {
 				started.marked = line
 				close(started.ready)
@@ -76,5 +82,15 @@ func (p *process) awaitReady(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("%s was not ready within %v:\n%s", p.name, limit, p.Tail())
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// isReady reports whether the process has said so.
+func (p *process) isReady() bool {
+	select {
+	case <-p.ready:
+		return true
+	default:
+		return false
 	}
 }

@@ -25,7 +25,7 @@ func newRedis(p *ports) (*redisServer, error) {
 	return &redisServer{path: path, addr: addr}, err
 }
 
-func (f *fleet) redisDir() string { return filepath.Join(f.o.Dir, "redis") }
+func (f *fleet) redisDir() string { return filepath.Join(f.programs.o.Dir, "redis") }
 
 // startRedis starts it where it was before, and waits until it has read its file.
 func (f *fleet) startRedis(ctx context.Context) error {
@@ -36,7 +36,7 @@ func (f *fleet) startRedis(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("an address for Redis: %w", err)
 	}
-	f.redis.process, err = f.start(program{
+	f.redis.process, err = f.programs.start(program{
 		name: "redis", path: f.redis.path, mark: "Ready to accept connections",
 		args: []string{
 			"--bind", host, "--port", port, "--dir", f.redisDir(), "--save", "", "--appendonly", "yes", "--appendfsync", "always",

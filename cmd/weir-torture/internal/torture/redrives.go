@@ -35,68 +35,77 @@ type redrives struct {
 	Left    int // letters, of those that overflowed again or whose call a kill made unknown
 }
 
+// redriver has the jobs that overflowed redriven when all else is over.
+type redriver struct {
+	programs *programs
+	record   *record
+	servers  *servers
+	weir     *weir
+	api      *paidAPI
+}
+
 // redrive has the refused jobs handed in again, by a redrive of weir's, when all else is over: at every other fault weir is killed, and at
 // the ones between it is stopped, killed and resumed. nil: none was asked for.
-func (s *stage) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
-	if s.o.Redrives == 0 {
+func (d *redriver) redrive(ctx context.Context, before *Evidence) (*redrives, error) {
+	if d.programs.o.Redrives == 0 {
 		return nil, nil //nolint:nilnil // nothing is redriven
 	}
-	nc, js, err := s.connected()
+	nc, js, err := d.servers.connected()
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
 	of, r := before.overflowed(), &redrives{}
 	if r.Letters = len(of); r.Letters == 0 {
-		s.note("nothing has overflowed: nothing is redriven")
+		d.record.note("nothing has overflowed: nothing is redriven")
 		return r, nil
 	}
-	s.talk("%d jobs that overflowed are redriven", r.Letters)
-	if err := s.command(ctx, "dead", "redrive", "--api", apiName, "--reason", "overflow", "--rate", strconv.Itoa(redriveRate)+"/s", "--name", redriveName, "--yes", "--detach"); err != nil {
+	d.record.talk("%d jobs that overflowed are redriven", r.Letters)
+	if err := d.command(ctx, "dead", "redrive", "--api", apiName, "--reason", "overflow", "--rate", strconv.Itoa(redriveRate)+"/s", "--name", redriveName, "--yes", "--detach"); err != nil {
 		return nil, err
 	}
-	for n := range s.o.Redrives {
-		if done, err := s.redriven(ctx, redriveStep); err != nil {
+	for n := range d.programs.o.Redrives {
+		if done, err := d.redriven(ctx, redriveStep); err != nil {
 			return nil, err
 		} else if done {
-			s.note("the redrive was done after %d of %d faults", n, s.o.Redrives)
+			d.record.note("the redrive was done after %d of %d faults", n, d.programs.o.Redrives)
 			break
 		}
 		if n%2 == 0 {
-			s.fell()
+			d.weir.fell()
 			r.Kills++
 			continue
 		}
-		if err := s.rest(ctx, js, r); err != nil {
+		if err := d.rest(ctx, js, r); err != nil {
 			return nil, err
 		}
 	}
 	for {
-		if done, err := s.redriven(ctx, redriveStep); err != nil {
+		if done, err := d.redriven(ctx, redriveStep); err != nil {
 			return nil, err
 		} else if done {
 			break
 		}
 	}
-	if _, err := s.drain(ctx); err != nil {
+	if _, err := d.servers.drain(ctx); err != nil {
 		return nil, err
 	}
-	return r, s.judgeRedrive(ctx, js, before, of, r)
+	return r, d.judge(ctx, js, before, of, r)
 }
 
 // rest stops the redrive, kills weir, looks whether anything goes on, and has it resumed.
-func (s *stage) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
-	if err := s.command(ctx, "dead", "stop", redriveName); err != nil {
+func (d *redriver) rest(ctx context.Context, js jetstream.JetStream, r *redrives) error {
+	if err := d.command(ctx, "dead", "stop", redriveName); err != nil {
 		return err
 	}
-	s.fell()
+	d.weir.fell()
 	r.Kills, r.Stops = r.Kills+1, r.Stops+1
-	left, err := s.overflows(ctx, js)
+	left, err := d.overflows(ctx, js)
 	if err != nil {
 		return err
 	}
 	stream.Sleep(ctx, redriveRest)
-	later, err := s.overflows(ctx, js)
+	later, err := d.overflows(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -105,7 +114,7 @@ func (s *stage) rest(ctx context.Context, js jetstream.JetStream, r *redrives) e
 			r.Gone++
 		}
 	}
-	return s.command(ctx, "dead", "resume", redriveName)
+	return d.command(ctx, "dead", "resume", redriveName)
 }
 
 // overflowed are the jobs that were refused for want of room, and of which nothing came to the api or was stored.
@@ -128,7 +137,7 @@ func (e *Evidence) overflowed() map[string]struct{} {
 }
 
 // overflows are the letters of that reason now, by job and number.
-func (s *stage) overflows(ctx context.Context, js jetstream.JetStream) (map[string]struct{}, error) {
+func (d *redriver) overflows(ctx context.Context, js jetstream.JetStream) (map[string]struct{}, error) {
 	for limit := time.Now().Add(redriveWait); ; {
 		ends, err := readEnds(ctx, js)
 		if err == nil {
@@ -147,10 +156,10 @@ func (s *stage) overflows(ctx context.Context, js jetstream.JetStream) (map[stri
 }
 
 // redriven waits until so many letters more are done with, or the redrive has ended.
-func (s *stage) redriven(ctx context.Context, more int) (done bool, err error) {
+func (d *redriver) redriven(ctx context.Context, more int) (done bool, err error) {
 	first := -1
 	for limit := time.Now().Add(redriveWait); time.Now().Before(limit); {
-		task, err := s.redriveTask(ctx)
+		task, err := d.task(ctx)
 		switch {
 		case err != nil: // the server inside starts
 		case task.State == "done" || task.State == "failed":
@@ -177,8 +186,8 @@ type redriveState struct {
 	Why   string `json:"why"`
 }
 
-func (s *stage) redriveTask(ctx context.Context) (*redriveState, error) {
-	p, err := s.start(program{name: "redrive-task", args: []string{"dead", "task", redriveName, "--json"}, env: s.commandEnv(), mark: `"name":"` + redriveName})
+func (d *redriver) task(ctx context.Context) (*redriveState, error) {
+	p, err := d.programs.start(program{name: "redrive-task", args: []string{"dead", "task", redriveName, "--json"}, env: d.servers.commandEnv(), mark: `"name":"` + redriveName})
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +202,9 @@ func (s *stage) redriveTask(ctx context.Context) (*redriveState, error) {
 }
 
 // command runs a command of weir's until it succeeds: weir and the server inside may be away.
-func (s *stage) command(ctx context.Context, args ...string) error {
+func (d *redriver) command(ctx context.Context, args ...string) error {
 	for limit := time.Now().Add(redriveWait); ; {
-		p, err := s.start(program{name: "command", args: args, env: s.commandEnv()})
+		p, err := d.programs.start(program{name: "command", args: args, env: d.servers.commandEnv()})
 		if err != nil {
 			return err
 		}
@@ -213,17 +222,13 @@ func (s *stage) command(ctx context.Context, args ...string) error {
 	}
 }
 
-func (s *stage) commandEnv() []string {
-	return []string{"WEIR_NATS_URL=" + strings.Join(s.urls, ","), "WEIR_DATA_DIR=" + s.data()}
-}
-
-// judgeRedrive looks what became of the jobs.
-func (s *stage) judgeRedrive(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
+// judge looks what became of the jobs.
+func (d *redriver) judge(ctx context.Context, js jetstream.JetStream, before *Evidence, of map[string]struct{}, r *redrives) error {
 	ends, err := readEnds(ctx, js)
 	if err != nil {
 		return err
 	}
-	seen, err := fakeapi.ReadLedger(s.ledger)
+	seen, err := fakeapi.ReadLedger(d.api.ledger)
 	if err != nil {
 		return err
 	}
@@ -233,7 +238,7 @@ func (s *stage) judgeRedrive(ctx context.Context, js jetstream.JetStream, before
 			calls[jobOf(a)]++
 		}
 	}
-	r.judge(of, ends, calls, s.o.Idempotent)
+	r.judge(of, ends, calls, d.programs.o.Idempotent)
 	return nil
 }
 

@@ -19,7 +19,7 @@ type replica struct {
 	nats  []*link // to each node
 	redis *link
 
-	process *process // guarded by the stage's mutex, as is what follows
+	process *process // guarded by the fleet's mutex, as is what follows
 	away    bool     // on purpose
 }
 
@@ -46,9 +46,9 @@ func (f *fleet) startReplica(r *replica) error {
 	for _, l := range r.nats {
 		urls = append(urls, "nats://"+l.addr())
 	}
-	env := append(f.plainWorkerEnv(r.name, fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.o.Dir, "state-"+r.name), // a machine of its own
+	env := append(f.programs.o.serveEnv(r.name, "", fault.Order{}), "WEIR_STATE_DIR="+filepath.Join(f.programs.o.Dir, "state-"+r.name), // a machine of its own
 		"WEIR_NATS_URL="+strings.Join(urls, ","), fmt.Sprintf("WEIR_REPLICAS=%d", nodes), "WEIR_REDIS_URL=redis://"+r.redis.addr(), nameVariable+"="+r.name, "WEIR_SECRETS="+nameVariable)
-	p, err := f.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
+	p, err := f.programs.start(program{name: r.name, args: []string{"serve"}, env: env, mark: "msg=ready"})
 	if err != nil {
 		return err
 	}
@@ -76,9 +76,9 @@ func (f *fleet) keepUp(ctx context.Context) {
 			if away || !p.Gone(ctx, 0) {
 				continue
 			}
-			f.endedByItself(p, nil)
+			f.record.endedByItself(p, nil)
 			if err := f.startReplica(r); err != nil {
-				f.note("%s could not be started again: %v", r.name, err)
+				f.record.note("%s could not be started again: %v", r.name, err)
 				return
 			}
 		}
@@ -98,15 +98,5 @@ func (f *fleet) awaitReplicas(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("not every replica was ready within %v: see %s", startWithin, f.o.Dir)
-}
-
-// isReady reports whether the process has said so.
-func (p *process) isReady() bool {
-	select {
-	case <-p.ready:
-		return true
-	default:
-		return false
-	}
+	return fmt.Errorf("not every replica was ready within %v: see %s", startWithin, f.programs.o.Dir)
 }

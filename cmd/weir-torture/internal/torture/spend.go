@@ -19,8 +19,8 @@ import (
 const budgetName = "spend"
 
 // spent is what weir says to have spent, in hundredths of the currency, when nothing is called any more; nil where it counts nothing.
-func (s *stage) spent(ctx context.Context) (*int, error) {
-	if s.http == "" {
+func (w *weir) spent(ctx context.Context) (*int, error) {
+	if w.http == "" {
 		return nil, nil //nolint:nilnil // nothing is counted
 	}
 	var ratio float64
@@ -29,7 +29,7 @@ func (s *stage) spent(ctx context.Context) (*int, error) {
 		if !stream.Sleep(ctx, 2500*time.Millisecond) { // it looks once a second
 			return nil, context.Cause(ctx)
 		}
-		if ratio, err = s.usedRatio(ctx); err == nil {
+		if ratio, err = w.usedRatio(ctx); err == nil {
 			cents := int(math.Round(ratio * largeBudget * 100))
 			return &cents, nil
 		}
@@ -37,8 +37,8 @@ func (s *stage) spent(ctx context.Context) (*int, error) {
 	return nil, fmt.Errorf("ask weir what it has spent: %w", err)
 }
 
-func (s *stage) usedRatio(ctx context.Context) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.http+"/metrics", nil)
+func (w *weir) usedRatio(ctx context.Context) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.http+"/metrics", nil)
 	if err != nil {
 		return 0, err
 	}

@@ -3,21 +3,8 @@ package torture
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/fault"
-	"weir/bucket/queue"
-	"weir/bucket/stream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/internal/machine"
 )
@@ -42,49 +29,38 @@ const (
 	stuckAfter  = 2 * time.Minute // without fewer jobs in the queue
 )
 
-// stage is everything a run consists of.
+// stage is where weir is tortured, with all that stands on it.
 type stage struct {
-	o    *Options
-	plan *plan
+	o        *Options
+	plan     *plan
+	record   *record
+	programs *programs
+	teardown *teardown
+	held     *machine.HeldUp
 
-	ledger  string
-	api     *process
-	network *network // nil where nothing spoils it
-	disk    *disk    // nil where it is never full
-	urls    []string // of the server, or of all nodes
-	fleet   *fleet   // nil where there is one weir
-	held    *machine.HeldUp
-	url     string // by which weir calls the api
-	http    string // where weir tells its metrics; empty where it does not
+	api      *paidAPI
+	network  *network // nil where nothing spoils it
+	servers  *servers
+	operator *operator
 
-	turn      sync.Mutex // held by what wants no kills beside its own
-	producing *producers
-
-	mu        sync.Mutex
-	worker    *process // the one that is killed next
-	server    *process
-	kills     []Kill
-	counts    map[kind]int
-	ways      map[way]int // in which configurations came in force
-	timeline  timeline
-	memory    []memoryLife
-	missed    int // chosen points that were not reached in time
-	byThem    int // times that weir ended by itself
-	notes     []string
-	setBacks  []setBack
-	damages   []damage
-	heard     heard
-	unnoticed int          // backups that were put back and started without a word
-	boots     int          // of the machine, as weir is told
-	over      atomic.Int64 // lives
-	cleanup   []func() error
+	// Of one weir:
+	server *server // nil where it is inside weir
+	weir   *weir
+	// Of several:
+	fleet *fleet // nil where there is one weir
 }
 
-// Kill is one end of a process.
-type Kill struct {
-	What  string      // worker or server
-	Point fault.Point // where; empty: at random
-	At    time.Time
+func newStage(o *Options) *stage {
+	s := &stage{o: o, plan: newPlan(o), record: newRecord(o.Talk), teardown: &teardown{}}
+	s.programs = &programs{o, s.record}
+	s.api = newPaidAPI(s.programs)
+	s.servers = &servers{o: o, record: s.record}
+	s.weir = &weir{programs: s.programs, record: s.record, servers: s.servers}
+	s.operator = &operator{programs: s.programs, record: s.record, servers: s.servers, weir: s.weir}
+	if o.isFleet() {
+		s.fleet = &fleet{programs: s.programs, record: s.record, servers: s.servers, operator: s.operator, teardown: s.teardown}
+	}
+	return s
 }
 
 // Run tortures weir and judges it. It blocks until the verdict, or ctx ends.
@@ -92,25 +68,21 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &stage{o: &o, plan: newPlan(&o), counts: map[kind]int{}, ways: map[way]int{}, ledger: filepath.Join(o.Dir, "ledger.jsonl")}
-	defer func() {
-		for i := len(s.cleanup) - 1; i >= 0; i-- {
-			err = errors.Join(err, s.cleanup[i]())
-		}
-	}()
+	s := newStage(&o)
+	defer func() { err = errors.Join(err, s.teardown.end()) }()
 	start := time.Now()
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
 	}
-	asOperator, err := s.asOperator()
+	asOperator, err := s.servers.asOperator()
 	if err != nil {
 		return nil, err
 	}
-	asProducer, err := s.asProducer()
+	asProducer, err := s.servers.asProducer()
 	if err != nil {
 		return nil, err
 	}
-	witness, err := startWitness(s.urls, o.partitions(), asOperator)
+	witness, err := startWitness(s.servers.urls, o.partitions(), asOperator)
 	if err != nil {
 		return nil, err
 	}
@@ -122,12 +94,11 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		faults, stop = context.WithTimeout(ctx, o.Duration)
 		defer stop()
 	}
-	producing, err := startProducers(ctx, s.urls, o.Dir, s.o.loads(), asProducer)
+	producing, err := startProducers(ctx, s.servers.urls, o.Dir, o.loads(), asProducer)
 	if err != nil {
 		return nil, err
 	}
-	s.producing = producing
-	if err := s.torment(ctx, faults); err != nil {
+	if err := s.torment(ctx, faults, producing); err != nil {
 		stop()
 		cancel()
 		_ = producing.end() // it has nobody to submit to
@@ -136,7 +107,7 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 	if err := producing.end(); err != nil {
 		return nil, err
 	}
-	waiting, err := s.drain(ctx)
+	waiting, err := s.servers.drain(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -145,210 +116,135 @@ func Run(ctx context.Context, o Options) (r *Report, err error) {
 		return nil, err
 	}
 	run.Waiting, run.Took = waiting, time.Since(start)
-	if run.Spent, err = s.spent(ctx); err != nil {
+	if run.Spent, err = s.weir.spent(ctx); err != nil {
 		return nil, err
 	}
-	redriven, err := s.redrive(ctx, run)
-	if err != nil {
+	redriver := &redriver{programs: s.programs, record: s.record, servers: s.servers, weir: s.weir, api: s.api}
+	if run.Redrives, err = redriver.redrive(ctx, run); err != nil {
 		return nil, err
 	}
-	run.Redrives = redriven
+	run.Notes = s.record.noted() // also of the redrive
 	return Judge(run), nil
 }
 
 // setUp starts what weir needs.
-func (s *stage) setUp(ctx context.Context) (err error) {
+func (s *stage) setUp(ctx context.Context) error {
 	s.held = machine.MeasureHeldUp()
-	s.onEnd(func() error { s.held.Stop(); return nil })
-	if err := s.startAPI(ctx); err != nil {
+	s.teardown.onEnd(func() error { s.held.Stop(); return nil })
+	s.teardown.onEnd(s.api.stop)
+	if err := s.api.start(ctx); err != nil {
 		return err
 	}
-	if s.o.isFleet() {
-		return s.setUpFleet(ctx)
+	if s.fleet != nil {
+		return s.fleet.setUp(ctx, s.api)
 	}
+	return s.setUpOne(ctx)
+}
+
+// setUpOne starts what one weir needs: it starts itself when its first life begins.
+func (s *stage) setUpOne(ctx context.Context) error {
 	addr, err := machine.FreeAddr()
 	if err != nil {
 		return err
 	}
-	s.urls = []string{"nats://" + addr}
-	if err := s.makeCredentials(); err != nil {
+	s.servers.urls = []string{"nats://" + addr}
+	if err := s.servers.makeCredentials(); err != nil {
 		return err
 	}
 	if s.o.Server == External {
-		if err := s.setUpDisk(); err != nil {
-			return err
-		}
-		s.onEnd(func() error {
-			if s.server == nil {
-				return nil
-			}
-			return s.server.Stop(stopWithin)
-		})
-		if err := s.startServer(ctx); err != nil {
+		if err := s.setUpServer(ctx, addr); err != nil {
 			return err
 		}
 	}
 	if s.o.IdleKills > 0 && !s.o.sharesSpend() {
-		s.note("what weir has spent is not looked at: with takeovers there is no budget")
+		s.record.note("what weir has spent is not looked at: with takeovers there is no budget")
 	}
 	if s.o.sharesSpend() {
-		if s.http, err = machine.FreeAddr(); err != nil {
+		if s.weir.http, err = machine.FreeAddr(); err != nil {
 			return err
 		}
 	}
-	url := s.apiURL()
+	url := s.api.url()
 	if s.o.Cuts > 0 {
 		if s.network, err = newNetwork(url); err != nil {
 			return err
 		}
-		s.onEnd(s.network.close)
+		s.teardown.onEnd(s.network.close)
 		url = s.network.url()
 	}
-	return s.configure(url)
+	return s.operator.configure(url)
 }
 
-func (s *stage) startAPI(ctx context.Context) (err error) {
-	args := []string{
-		"fake-api", "--ledger", s.ledger, "--key-segment=-1", "--keep-body=64", "--latency=" + s.o.latency(), "--price=10000",
-		"--script=" + s.o.script(), "--other-id-header=" + otherKeyHeader,
-	}
-	if s.o.Idempotent || s.o.ConfigChanges > 0 {
-		args = append(args, "--repeats=awaited")
-	}
-	if s.o.Revocations > 0 {
-		args = append(args, "--refuse-while="+s.revoked())
-	}
-	if s.api, err = s.start(program{name: "fake-api", args: args, mark: "listening http"}); err != nil {
-		return err
-	}
-	s.onEnd(func() error { s.api.Kill(); return nil }) // its ledger needs no more
-	return s.api.awaitReady(ctx, startWithin)
-}
-
-func (s *stage) setUpDisk() (err error) {
-	if s.o.DiskFulls == 0 {
-		return nil
-	}
-	if s.disk, err = newDisk(s.data()); err != nil {
-		s.note("no full disk: %v", err)
-		return nil
-	}
-	s.onEnd(s.disk.close)
-	return nil
-}
-
-func (s *stage) data() string { return filepath.Join(s.o.Dir, "data") }
-
-// state is where one weir notes how far its calls have come.
-func (s *stage) state() string { return filepath.Join(s.o.Dir, "state") }
-
-// startServer starts the nats-server where it was before.
-func (s *stage) startServer(ctx context.Context) error {
-	args := []string{"nats-server", "--listen", s.urls[0][len("nats://"):], "--dir", s.data(), "--durability", s.o.Durability}
-	if s.disk != nil {
-		args = append(args, "--max-store", strconv.Itoa(1<<40)) // so that the disk is full before the server says so
-	}
-	p, err := s.start(program{name: "nats-server", args: args, mark: "listening nats"})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.server = p
-	s.mu.Unlock()
-	return p.awaitReady(ctx, startWithin)
-}
-
-// apiURL is where the api listens itself.
-func (s *stage) apiURL() string { return s.api.marked[len("listening "):] }
-
-// drain waits until nothing is queued and returns how many jobs still are when no more are called.
-func (s *stage) drain(ctx context.Context) (waiting int, err error) {
-	as, err := s.asOperator()
-	if err != nil {
-		return 0, err
-	}
-	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
-	if err != nil {
-		return 0, fmt.Errorf("connect to the server: %w", err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return 0, fmt.Errorf("JetStream: %w", err)
-	}
-	s.talk("no more faults; what is queued is called")
-	least, since := math.MaxInt, time.Now()
-	for {
-		waiting, err = queued(ctx, js)
-		if err == nil && waiting < least {
-			least, since = waiting, time.Now()
-		}
-		switch {
-		case err == nil && waiting == 0:
-			return 0, nil
-		case time.Since(since) > stuckAfter:
-			return waiting, err
-		case !stream.Sleep(ctx, 200*time.Millisecond):
-			return waiting, context.Cause(ctx)
+func (s *stage) setUpServer(ctx context.Context, addr string) (err error) {
+	s.server = &server{programs: s.programs, record: s.record, addr: addr, dir: s.servers.dir()}
+	if s.o.DiskFulls > 0 {
+		if s.server.disk, err = newDisk(s.server.dir); err != nil {
+			s.record.note("no full disk: %v", err)
+		} else {
+			s.teardown.onEnd(s.server.disk.close)
 		}
 	}
+	s.teardown.onEnd(s.server.stop)
+	return s.server.start(ctx)
 }
 
-// queued is how many jobs wait.
-func queued(ctx context.Context, js jetstream.JetStream) (jobs int, err error) {
-	depths, err := queue.Depths(ctx, js, apiName)
-	for _, d := range depths {
-		jobs += int(d.Jobs)
+// torment goes through the plan and returns when weir is up for good.
+func (s *stage) torment(ctx, faults context.Context, producing *producers) error {
+	if s.fleet != nil {
+		return s.fleet.torment(ctx, faults, s.plan)
 	}
-	return jobs, err
+	lives := &lives{planned: s.plan.lives, weir: s.weir, api: s.api, servers: s.servers, producing: producing, record: s.record}
+	mishaps := &mishaps{events: s.plan.events, lives: lives, weir: s.weir, server: s.server, network: s.network, api: s.api, record: s.record}
+	eventful, stop := context.WithCancel(ctx)
+	defer stop()
+	events := make(chan error, 2)
+	go func() { events <- mishaps.happen(eventful, faults) }()
+	go func() { events <- s.operator.reconfigure(eventful, faults, s.plan.changes) }()
+	err := lives.live(ctx, faults)
+	if err == nil {
+		err = s.stayUp(ctx)
+	}
+	if err != nil {
+		stop()
+		return errors.Join(err, <-events, <-events)
+	}
+	if err := errors.Join(<-events, <-events); err != nil {
+		return err
+	}
+	return s.operator.restore(ctx)
+}
+
+// stayUp starts weir for good.
+func (s *stage) stayUp(ctx context.Context) error {
+	stop, err := s.weir.stayUp(ctx)
+	if err == nil {
+		s.teardown.onEnd(stop)
+	}
+	return err
 }
 
 // evidence gathers what the verdict is made from.
 func (s *stage) evidence(ctx context.Context, p *producers, w *witness) (*Evidence, error) {
-	as, err := s.asOperator()
+	nc, js, err := s.servers.connect()
 	if err != nil {
 		return nil, err
 	}
-	nc, err := nats.Connect(strings.Join(s.urls, ","), as...)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the server: %w", err)
-	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, fmt.Errorf("JetStream: %w", err)
-	}
 	ends, err := readEnds(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	ledger, err := fakeapi.ReadLedger(s.ledger)
+	ledger, err := fakeapi.ReadLedger(s.api.ledger)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	e := &Evidence{
 		Options: s.o, Receipts: p.receipts, Troubles: p.troubles, Ends: ends, Arrivals: ledger.Arrivals, Began: ledger.Started, Announced: w.announced(),
-		Kills: s.kills, Faults: s.counts, Missed: s.missed, ByThem: s.byThem, Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(),
-		Keys: s.o.keys(), Notes: s.notes, Timeline: slices.Clone(s.timeline), Ways: s.ways, Memory: s.memory, KnowsMemory: knowsMemory(s.o.Binary),
-		SetBacks: slices.Clone(s.setBacks), Damages: slices.Clone(s.damages), Heard: s.heard, Unnoticed: s.unnoticed,
+		Spoilt: s.network.spoilt(), HeldUp: s.held.Worst(), Keys: s.o.keys(), KnowsMemory: knowsMemory(s.o.Binary),
 	}
+	s.record.testify(e)
 	if s.fleet != nil {
 		s.fleet.testify(e)
 	}
 	return e, nil
-}
-
-func (s *stage) onEnd(do func() error) { s.cleanup = append(s.cleanup, do) }
-
-func (s *stage) talk(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.o.Talk, "%s  "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
-}
-
-// note keeps a sentence for the report.
-func (s *stage) note(format string, args ...any) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }

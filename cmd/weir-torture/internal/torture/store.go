@@ -33,113 +33,78 @@ type damage struct {
 	at     time.Time
 }
 
-// heard is what weir's log said of its store.
-type heard struct {
-	restored int             // times
-	unnamed  map[string]bool // queues of which more was lost than can be named
-}
-
-// What weir says; the words are part of what is promised.
-var (
-	saysRestored = "the store was put back from a backup"
-	saysUnnamed  = regexp.MustCompile(`(threw messages away|marks of calls are lost|too large to look).*stream=(WEIR_\w+)`)
-)
-
-// hear takes in one line of weir's log.
-func (s *stage) hear(line string) {
-	switch m := saysUnnamed.FindStringSubmatch(line); {
-	case strings.Contains(line, saysRestored):
-		s.mu.Lock()
-		s.heard.restored++
-		s.mu.Unlock()
-	case m != nil:
-		s.mu.Lock()
-		if s.heard.unnamed == nil {
-			s.heard.unnamed = map[string]bool{}
-		}
-		s.heard.unnamed[m[2]] = true
-		s.mu.Unlock()
-	}
-}
-
 // endRestored kills weir, copies its store, has another weir go on with it for a while, kills that, and puts the copy back. The next start must
 // be refused; then it is told.
-func (s *stage) endRestored(ctx context.Context, p *process, l life, name string) error {
+func (s *lives) endRestored(ctx context.Context, p *process, l life, name string) error {
 	if p.Gone(ctx, l.delay) {
-		s.endedByItself(p, nil)
+		s.weir.endedByItself(p, nil)
 		return nil
 	}
-	s.kill(p, "")
-	from, backup := time.Now(), filepath.Join(s.o.Dir, "backup")
-	if err := os.CopyFS(backup, os.DirFS(s.data())); err != nil {
+	s.weir.kill(p, "")
+	from, backup := time.Now(), filepath.Join(s.servers.o.Dir, "backup")
+	if err := os.CopyFS(backup, os.DirFS(s.servers.dir())); err != nil {
 		return fmt.Errorf("copy the store: %w", err)
 	}
-	next, err := s.startWorker(name+"-lost", life{})
+	next, err := s.weir.start(name+"-lost", life{})
 	if err == nil {
 		err = next.awaitReady(ctx, startWithin)
 	}
 	if err != nil {
 		return err
 	}
-	s.awaitCall(ctx, next)
+	s.api.awaitCall(ctx, next)
 	stream.Sleep(ctx, l.delay)
-	s.kill(next, "")
-	if err := errors.Join(os.RemoveAll(s.data()), os.Rename(backup, s.data())); err != nil {
+	s.weir.kill(next, "")
+	if err := errors.Join(os.RemoveAll(s.servers.dir()), os.Rename(backup, s.servers.dir())); err != nil {
 		return fmt.Errorf("put the copy of the store back: %w", err)
 	}
-	refused, err := s.startWorker(name+"-refused", life{})
+	refused, err := s.weir.start(name+"-refused", life{})
 	if err != nil {
 		return err
 	}
 	if err := refused.awaitReady(ctx, startWithin); err == nil {
-		s.mu.Lock()
-		s.unnoticed++
-		s.mu.Unlock()
-		s.kill(refused, "")
+		s.record.passedOver()
+		s.weir.kill(refused, "")
 	} else if !errors.Is(err, errGone) || !strings.Contains(refused.Tail(), "--restored") {
 		return err
 	}
-	s.forget(refused)
-	told, err := s.startWorker(name+"-restored", life{}, "--restored")
+	s.weir.forget(refused)
+	told, err := s.weir.start(name+"-restored", life{}, "--restored")
 	if err == nil {
 		err = told.awaitReady(ctx, startWithin)
 	}
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.setBacks = append(s.setBacks, setBack{from, time.Now()})
-	s.mu.Unlock()
-	s.count(putBack)
+	s.record.wasSetBack(setBack{from, time.Now()})
+	s.record.count(putBack)
 	return nil
 }
 
 // endFlipped ends weir, orderly or not, and flips eight bytes of a job that stands in a block of a queue.
-func (s *stage) endFlipped(ctx context.Context, p *process, l life) error {
+func (s *lives) endFlipped(ctx context.Context, p *process, l life) error {
 	if p.Gone(ctx, l.delay) {
-		s.endedByItself(p, nil)
+		s.weir.endedByItself(p, nil)
 		return nil
 	}
 	if l.flip.orderly {
 		if err := p.Stop(stopWithin); err != nil {
-			s.note("an orderly stop: %v", err)
+			s.record.note("an orderly stop: %v", err)
 		}
-		s.forget(p)
+		s.weir.forget(p)
 	} else {
-		s.kill(p, fault.Point(""))
+		s.weir.kill(p, fault.Point(""))
 	}
-	spoilt, err := flipIn(s.data(), rand.New(rand.NewPCG(s.o.Seed, l.flip.seed)))
+	spoilt, err := flipIn(s.servers.dir(), rand.New(rand.NewPCG(s.servers.o.Seed, l.flip.seed)))
 	if err != nil {
 		return fmt.Errorf("flip bytes: %w", err)
 	}
 	if spoilt == "" {
-		s.note("no byte was flipped: no job was in a block of a queue")
+		s.record.note("no byte was flipped: no job was in a block of a queue")
 		return nil
 	}
-	s.mu.Lock()
-	s.damages = append(s.damages, damage{spoilt, time.Now()})
-	s.mu.Unlock()
-	s.count(flipBytes)
+	s.record.damaged(damage{spoilt, time.Now()})
+	s.record.count(flipBytes)
 	return nil
 }
 

@@ -3,11 +3,9 @@ package api
 import (
 	"context"
 
-	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // keyList answers GET /apis/{api}/keys.
@@ -33,45 +31,11 @@ var (
 // keyNamed is a key beside the path: browsers and proxies take . and .. out of a path, however they are written.
 var keyNamed = parameter{name: "key", summary: "the key", kind: text}
 
-// key is that of a request, in its path or beside it.
-func (r *request) key() (string, error) {
-	key := r.PathValue("key")
-	if key == "" {
-		key = r.word("key")
-	}
-	if err := ingest.CheckKey(key); err != nil {
-		return "", badRequest("key: %v", err)
-	}
-	return key, nil
-}
+// buckets are those of the apis, as their owners tell.
+type buckets struct{ *Options }
 
-func bucketRoutes() []route {
-	return []route{
-		{
-			method: "GET", path: "/apis/{api}/keys", name: "listKeys", role: console.Viewer, answer: keyList{}, atOnce: 2 * readsAtOnce,
-			summary: "An api's buckets that hold unfinished jobs, the deepest first (weir keys). Depths change between two pages: a key may be on both, or on neither",
-			query: []parameter{
-				keysLimit,
-				{name: "after", summary: "next of the page before", kind: text},
-				{name: "match", summary: "only keys that contain this", kind: text},
-			},
-			serve: (*API).listKeys,
-		},
-		{
-			method: "GET", path: "/apis/{api}/keys/{key}", name: "showKey", role: console.Viewer, answer: &control.KeyShown{},
-			summary: "One bucket with its next jobs, its rate, and why it waits (weir show). The key is percent-encoded",
-			query:   []parameter{jobsLimit}, serve: (*API).showKey,
-		},
-		{
-			method: "GET", path: "/apis/{api}/key", name: "showKeyNamed", role: console.Viewer, answer: &control.KeyShown{},
-			summary: "The same of a key that no path can hold, as . and .. are",
-			query:   []parameter{keyNamed, jobsLimit}, serve: (*API).showKey,
-		},
-	}
-}
-
-func (a *API) listKeys(_ context.Context, r *request) (any, error) {
-	api, err := a.api(r)
+func (b *buckets) list(_ context.Context, r *request) (any, error) {
+	api, err := b.api(r)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +43,7 @@ func (a *API) listKeys(_ context.Context, r *request) (any, error) {
 	if q.After, err = control.ParsePlace(r.word("after")); err != nil {
 		return nil, badRequest("after: %v", err)
 	}
-	g, err := control.KeysPage(a.Connection, api.Name, q)
+	g, err := control.KeysPage(b.Connection, api.Name, q)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +63,8 @@ func (a *API) listKeys(_ context.Context, r *request) (any, error) {
 	return list, nil
 }
 
-func (a *API) showKey(_ context.Context, r *request) (any, error) {
-	api, err := a.api(r)
+func (b *buckets) show(_ context.Context, r *request) (any, error) {
+	api, err := b.api(r)
 	if err != nil {
 		return nil, err
 	}
@@ -108,5 +72,5 @@ func (a *API) showKey(_ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.Show(a.Connection, api.Name, key, r.number(jobsLimit))
+	return control.Show(b.Connection, api.Name, key, r.number(jobsLimit))
 }

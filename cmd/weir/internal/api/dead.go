@@ -8,7 +8,7 @@ import (
 
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
-	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
 )
@@ -26,94 +26,48 @@ type causeList struct {
 	Letters int              `json:"letters"`
 }
 
-// choosing are the parameters that choose letters.
-func choosing(more ...parameter) []parameter {
-	reason := parameter{name: "reason", summary: "only with this reason", kind: text}
-	for _, r := range deadletter.Reasons() {
-		reason.words = append(reason.words, string(r))
-	}
-	return append([]parameter{
-		{name: "api", summary: "only of this api; _ for jobs of unknown apis", kind: text},
-		{name: "key", summary: "only of this key", kind: text},
-		reason, since,
-		{name: "until", summary: "only before this time, or until this long ago", kind: instant},
-		{name: "status", summary: "only with this last answer, as in 503 or 5xx; 0 for none", kind: text},
-		{name: "job", summary: "only of the job with this id; all letters are looked through for it", kind: text},
-	}, more...)
-}
+// deadLetters are looked at, counted and asked about.
+type deadLetters struct {
+	*Options
 
-func deadRoutes() []route {
-	return []route{
-		{
-			method: "GET", path: "/dead", name: "listLetters", role: console.Viewer, answer: letterList{}, atOnce: readsAtOnce, time: longRead,
-			summary: "Dead letters, the newest first, without their bodies (weir dead ls)", query: choosing(before, listLimit), serve: (*API).listLetters,
-		},
-		{
-			method: "GET", path: "/dead/stats", name: "countLetters", role: console.Viewer, answer: causeList{}, atOnce: 2, time: longRead,
-			summary: "Dead letters counted by api, reason, status and bill (weir dead stats). The first question reads the headers of all of them, as does each that asks for a key or a job", query: choosing(),
-			serve: (*API).countLetters,
-		},
-		{
-			method: "GET", path: "/dead/{seq}", name: "showLetter", role: console.Viewer, answer: letters.Letter{},
-			summary: "One dead letter (weir dead show): without its body, the body of the api's answer, and the values of the headers that its producer chose",
-			serve: func(a *API, ctx context.Context, r *request) (any, error) {
-				k, err := a.letter(ctx, r)
-				if err != nil {
-					return nil, err
-				}
-				return letters.Covered(k), nil
-			},
-		},
-	}
-}
-
-// choice is what a request's parameters choose.
-func (r *request) choice() letters.Choice {
-	return letters.Choice{
-		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
-	}
-}
-
-// chosen is the filter of a request's parameters.
-func chosen(r *request) (deadletter.Filter, error) {
-	c := r.choice()
-	f, err := c.Filter(r.asked)
-	if err == nil {
-		f.Before, err = r.seq("before")
-	}
-	if err != nil {
-		return f, badRequest("%v", err)
-	}
-	return f, nil
+	tally *letters.Tally
 }
 
 var errNoLetters = errors.New("no dead letter matches")
 
-// explainScope says that a letter which was named is not there.
-func (a *API) explainScope(err error) error {
-	var missing *deadletter.MissingError
-	if errors.As(err, &missing) {
-		return cli.NotFound(err)
-	}
-	return a.Connection.Explain(err)
-}
-
 // browse opens the letters; nil where there never were any.
-func (a *API) browse(ctx context.Context) (*deadletter.Browser, error) {
-	b, err := deadletter.OpenBrowser(ctx, a.Connection.JetStream)
+func (l *deadLetters) browse(ctx context.Context) (*deadletter.Browser, error) {
+	b, err := deadletter.OpenBrowser(ctx, l.Connection.JetStream)
 	if errors.Is(err, deadletter.ErrNoStream) {
 		return nil, nil //nolint:nilnil // there are none to look at
 	}
-	return b, a.Connection.Explain(err)
+	return b, l.Connection.Explain(err)
 }
 
-func (a *API) listLetters(ctx context.Context, r *request) (any, error) {
+// scope ends a selection at the letters that are there now. It fails where there never were any, or one that was named is not there.
+func (l *deadLetters) scope(ctx context.Context, chosen deadletter.Selection) (*deadletter.Browser, *deadletter.Scope, error) {
+	b, err := l.browse(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b == nil {
+		return nil, nil, cli.NotFound(errNoLetters)
+	}
+	scope, err := b.Scope(ctx, chosen)
+	var missing *deadletter.MissingError
+	if errors.As(err, &missing) {
+		return nil, nil, cli.NotFound(err)
+	}
+	return b, scope, l.Connection.Explain(err)
+}
+
+func (l *deadLetters) list(ctx context.Context, r *request) (any, error) {
 	f, err := chosen(r)
 	if err != nil {
 		return nil, err
 	}
 	list, limit := letterList{Letters: []letters.Letter{}}, r.number(listLimit)
-	b, err := a.browse(ctx)
+	b, err := l.browse(ctx)
 	if err != nil || b == nil {
 		return list, err
 	}
@@ -126,24 +80,24 @@ func (a *API) listLetters(ctx context.Context, r *request) (any, error) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, stream.ErrEnough) {
-		return nil, a.Connection.Explain(err)
+		return nil, l.Connection.Explain(err)
 	}
 	return list, nil
 }
 
-func (a *API) countLetters(ctx context.Context, r *request) (any, error) {
+func (l *deadLetters) count(ctx context.Context, r *request) (any, error) {
 	f, err := chosen(r)
 	if err != nil {
 		return nil, err
 	}
 	list := causeList{Causes: []*letters.Count{}}
-	b, err := a.browse(ctx)
+	b, err := l.browse(ctx)
 	if err != nil || b == nil {
 		return list, err
 	}
-	counts, err := a.tally.Count(ctx, b, f)
+	counts, err := l.tally.Count(ctx, b, f)
 	if err != nil {
-		return nil, a.Connection.Explain(err)
+		return nil, l.Connection.Explain(err)
 	}
 	for _, n := range counts {
 		list.Causes, list.Letters = append(list.Causes, n), list.Letters+n.Letters
@@ -152,13 +106,13 @@ func (a *API) countLetters(ctx context.Context, r *request) (any, error) {
 }
 
 // letter is the one that a path names.
-func (a *API) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
+func (l *deadLetters) letter(ctx context.Context, r *request) (*deadletter.Kept, error) {
 	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
 	if err != nil || seq == 0 {
 		return nil, badRequest("%q is not the number of a dead letter", r.PathValue("seq"))
 	}
 	gone := cli.NotFound(fmt.Errorf("there is no dead letter %d: it never was, or it was redriven, purged or too old", seq))
-	b, err := a.browse(ctx)
+	b, err := l.browse(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -169,5 +123,45 @@ func (a *API) letter(ctx context.Context, r *request) (*deadletter.Kept, error) 
 	if errors.Is(err, deadletter.ErrNoLetter) {
 		return nil, gone
 	}
-	return &k, a.Connection.Explain(err)
+	return &k, l.Connection.Explain(err)
+}
+
+// show answers GET /dead/{seq}.
+func (l *deadLetters) show(ctx context.Context, r *request) (any, error) {
+	k, err := l.letter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return letters.Covered(k), nil
+}
+
+func (l *deadLetters) reveal(ctx context.Context, r *request) (any, error) {
+	k, err := l.letter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	looked := deadletter.Event{Type: deadletter.RevealedEvent, API: k.API, Key: k.Key, Data: deadletter.RevealData{
+		Who: r.who.String(), Job: k.JobID, DeadLetterSeq: k.Seq,
+	}}
+	if err := looked.Publish(ctx, l.Connection.JetStream); err != nil { // nobody sees a body without that being told
+		return nil, cli.Unreachable(fmt.Errorf("the letter is not revealed, since that could not be told: %w", err))
+	}
+	return letters.Whole(k), nil
+}
+
+func (l *deadLetters) reconcile(ctx context.Context, r *request) (any, error) {
+	k, err := l.letter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	api, err := l.named(k.API)
+	switch {
+	case err != nil:
+		return nil, err
+	case k.Reason != deadletter.Unknown:
+		return nil, cli.Refused(fmt.Errorf("letter %d is %s: only letters unknown are asked about", k.Seq, k.Reason))
+	case api.Inquiry == nil:
+		return nil, cli.Refused(fmt.Errorf("api %s has no inquiry in its configuration", api.Name))
+	}
+	return control.Reconcile(l.Connection, api.Name, k.Seq)
 }

@@ -46,7 +46,7 @@ func TestDocumentIsUpToDate(t *testing.T) {
 // TestEveryRouteIsDescribed: each line of the table has a name of its own, a summary and an answer, and declares its path's parameters.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range table() {
+	for _, r := range new(API).table() {
 		if r.name == "" || names[r.name] || r.summary == "" || r.answer == nil || (r.serve == nil) == (r.stream == nil) {
 			t.Errorf("%s %s: name %q, summary %q, answer %T", r.method, r.path, r.name, r.summary, r.answer)
 		}
@@ -75,7 +75,7 @@ func newDocument(t *testing.T) object {
 	w.readSources("../../../..")
 	w.words["console.Role"] = []string{string(console.Anybody), string(console.Producer), string(console.Viewer), string(console.Operator), string(console.Local)}
 	w.schema(reflect.TypeOf(console.Problem{}))
-	for _, r := range table() {
+	for _, r := range new(API).table() {
 		w.operation(r.method, base+r.path, w.described(&r))
 	}
 	w.sessions()

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/history"
 )
@@ -15,17 +14,11 @@ type pastOf struct {
 	Samples []history.Part `json:"samples"` // oldest first
 }
 
-func historyRoutes() []route {
-	return []route{{
-		method: "GET", path: "/history", name: "getHistory", role: console.Viewer, answer: pastOf{}, atOnce: 4 * readsAtOnce,
-		summary: "What flowed in and out of an api, or of one of its deepest buckets, in the last quarter of an hour, by five seconds: for drawings",
-		query:   []parameter{{name: "api", summary: "of this api", kind: text}, {name: "key", summary: "of this key", kind: text}},
-		serve:   (*API).past,
-	}}
-}
+// past is what flowed in the last while.
+type past struct{ *Options }
 
-func (a *API) past(_ context.Context, r *request) (any, error) {
-	api, err := a.named(r.word("api"))
+func (p *past) tell(_ context.Context, r *request) (any, error) {
+	api, err := p.named(r.word("api"))
 	if err != nil {
 		return nil, err
 	}
@@ -34,6 +27,6 @@ func (a *API) past(_ context.Context, r *request) (any, error) {
 	if r.given.Has("key") {
 		key = &told.Key
 	}
-	told.Samples, err = control.History(a.Connection, api.Name, key)
+	told.Samples, err = control.History(p.Connection, api.Name, key)
 	return told, err
 }

@@ -3,8 +3,6 @@ package api
 import (
 	_ "embed"
 	"net/http"
-
-	"weir/cmd/weir/internal/console"
 )
 
 // document describes everything under /api/v1 and /v1 (OpenAPI 3.1). It is written by TestDocumentIsUpToDate from the table of routes and
@@ -14,13 +12,7 @@ import (
 var document []byte
 
 // serveDocument answers with the document.
-func serveDocument(_ *API, w http.ResponseWriter, _ *request) {
+func serveDocument(w http.ResponseWriter, _ *request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(document) // the client has gone
-}
-
-func documentRoutes() []route {
-	return []route{{
-		method: "GET", path: "/openapi.json", name: "getDocument", role: console.Known, answer: map[string]any{}, summary: "This document", stream: serveDocument,
-	}}
 }

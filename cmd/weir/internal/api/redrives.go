@@ -11,7 +11,6 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
-	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
@@ -54,36 +53,11 @@ const (
 	redriveBody      = 24 << 20 // of a request: a job's body may be edited
 )
 
-func redriveRoutes() []route {
-	stop := route{
-		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: control.RedriveTask{},
-		summary: "Have a redrive rest until it is resumed (weir dead stop). What it has handed in stays so", serve: (*API).stopRedrive,
-	}
-	remove := stop
-	remove.method, remove.path, remove.name, remove.summary = "DELETE", "/redrives/{name}", "cancelRedrive", "The same as stop"
-	return []route{
-		{
-			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: control.RedrivePlan{}, time: longRead, atOnce: 2,
-			summary: "What a redrive would do: how many, what they cost, how long it takes, how many would overflow again (weir dead redrive --dry-run)", serve: (*API).planRedrive,
-		},
-		{
-			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: control.RedriveTask{}, time: longRead, atOnce: 2,
-			summary: "Hand dead letters in again (weir dead redrive --detach): a replica works it, whatever becomes of who asked", serve: (*API).startRedrive,
-		},
-		{
-			method: "GET", path: "/redrives", name: "listRedrives", role: console.Viewer, answer: redriveList{},
-			summary: "The redrives, the newest first (weir dead tasks)", serve: (*API).listRedrives,
-		},
-		{
-			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: control.RedriveTask{},
-			summary: "One redrive: how far it is, and what came of its letters (weir dead task)", serve: (*API).showRedrive,
-		},
-		stop, remove,
-		{
-			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: control.RedriveTask{},
-			summary: "Have a redrive go on that was stopped or has failed (weir dead resume)", serve: (*API).resumeRedrive,
-		},
-	}
+// redrives are planned, begun, looked at, stopped and resumed. Some replica works them.
+type redrives struct {
+	*Options
+
+	letters *deadLetters
 }
 
 // plannedRedrive is a redrive that has been planned.
@@ -94,8 +68,8 @@ type plannedRedrive struct {
 	words   string // of the selection
 }
 
-// plan looks at what a redrive would do.
-func (a *API) plan(ctx context.Context, r *request, said *redriveWord, change *deadletter.Edit) (*plannedRedrive, error) {
+// planned looks at what a redrive would do.
+func (d *redrives) planned(ctx context.Context, r *request, said *redriveWord, change *deadletter.Edit) (*plannedRedrive, error) {
 	if said.Rate == "" {
 		said.Rate = usualRedriveRate
 	}
@@ -107,21 +81,14 @@ func (a *API) plan(ctx context.Context, r *request, said *redriveWord, change *d
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.browse(ctx)
+	b, scope, err := d.letters.scope(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
-	if b == nil {
-		return nil, cli.NotFound(errNoLetters)
-	}
-	scope, err := b.Scope(ctx, chosen)
-	if err != nil {
-		return nil, a.explainScope(err)
-	}
 	o := deadletter.RedriveOptions{
-		Conn: a.Connection.Conn, Browser: b, Terms: a.Terms(), Rate: rate, Edit: change,
+		Conn: d.Connection.Conn, Browser: b, Terms: d.Terms(), Rate: rate, Edit: change,
 		Calls: func(ctx context.Context, q deadletter.CallsQuery, take func(deadletter.Trace)) (uint64, error) {
-			return ledger.ReadSince(ctx, a.Connection.JetStream, q, take)
+			return ledger.ReadSince(ctx, d.Connection.JetStream, q, take)
 		},
 		Valid: func() bool { return false }, Told: func(*deadletter.Tally) {}, // a replica works it, not this
 	}
@@ -136,7 +103,7 @@ func (a *API) plan(ctx context.Context, r *request, said *redriveWord, change *d
 	}
 	p := &plannedRedrive{redrive: deadletter.NewRedrive(scope, o), rate: rate, words: words}
 	if p.plan, err = p.redrive.Plan(ctx); err != nil {
-		return nil, a.Connection.Explain(err)
+		return nil, d.Connection.Explain(err)
 	}
 	if !p.plan.Found() {
 		return nil, cli.NotFound(errNoLetters)
@@ -144,19 +111,19 @@ func (a *API) plan(ctx context.Context, r *request, said *redriveWord, change *d
 	return p, nil
 }
 
-func (a *API) planRedrive(ctx context.Context, r *request) (any, error) {
+func (d *redrives) plan(ctx context.Context, r *request) (any, error) {
 	said, err := read[redriveWord](r)
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.plan(ctx, r, &said, nil)
+	p, err := d.planned(ctx, r, &said, nil)
 	if err != nil {
 		return nil, err
 	}
 	return control.TellPlan(p.plan, said.Rate), nil
 }
 
-func (a *API) startRedrive(ctx context.Context, r *request) (any, error) {
+func (d *redrives) start(ctx context.Context, r *request) (any, error) {
 	said, err := read[redriveOrder](r)
 	if err != nil {
 		return nil, err
@@ -168,17 +135,17 @@ func (a *API) startRedrive(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := a.plan(ctx, r, &said.redriveWord, change)
+	p, err := d.planned(ctx, r, &said.redriveWord, change)
 	if err != nil {
 		return nil, err
 	}
 	if p.plan.Letters+p.plan.Settled == 0 {
 		return nil, cli.Refused(fmt.Errorf("none of these letters could be redriven: %v", p.plan.Skipped))
 	}
-	if !control.RedrivesWorked(a.Connection) {
+	if !control.RedrivesWorked(d.Connection) {
 		return nil, cli.Unreachable(errors.New("no weir works redrives: start `weir serve` of this version with the role dispatch"))
 	}
-	tasks, err := a.tasks(ctx)
+	tasks, err := d.tasks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +155,7 @@ func (a *API) startRedrive(ctx context.Context, r *request) (any, error) {
 		o.Said += ": " + said.Why
 	}
 	task, err := tasks.Start(ctx, p.redrive.Scope(), o)
-	return a.task(said.Name, task, err)
+	return d.tell(said.Name, task, err)
 }
 
 // change reads an edit; nil where nothing is edited.
@@ -219,30 +186,30 @@ func (o *redriveOrder) change(r *request) (*deadletter.Edit, error) {
 }
 
 // tasks finds the redrives.
-func (a *API) tasks(ctx context.Context) (*deadletter.Tasks, error) {
-	kv, err := a.Connection.JetStream.KeyValue(ctx, connect.ControlBucket)
+func (d *redrives) tasks(ctx context.Context) (*deadletter.Tasks, error) {
+	kv, err := d.Connection.JetStream.KeyValue(ctx, connect.ControlBucket)
 	if err != nil {
-		return nil, a.Connection.Explain(err)
+		return nil, d.Connection.Explain(err)
 	}
 	return deadletter.NewTasks(kv), nil
 }
 
-// task tells of one, or says why not.
-func (a *API) task(name string, task deadletter.Task, err error) (any, error) {
+// tell tells of one, or says why not.
+func (d *redrives) tell(name string, task deadletter.Task, err error) (any, error) {
 	if err != nil {
-		return nil, a.Connection.Explain(control.ExplainTask(name, err))
+		return nil, d.Connection.Explain(control.ExplainTask(name, err))
 	}
 	return control.TellTask(&task), nil
 }
 
-func (a *API) listRedrives(ctx context.Context, _ *request) (any, error) {
-	tasks, err := a.tasks(ctx)
+func (d *redrives) list(ctx context.Context, _ *request) (any, error) {
+	tasks, err := d.tasks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all, err := tasks.List(ctx)
 	if err != nil {
-		return nil, a.Connection.Explain(err)
+		return nil, d.Connection.Explain(err)
 	}
 	list := redriveList{[]control.RedriveTask{}}
 	for i := range slices.Backward(all) {
@@ -251,29 +218,27 @@ func (a *API) listRedrives(ctx context.Context, _ *request) (any, error) {
 	return list, nil
 }
 
-func (a *API) showRedrive(ctx context.Context, r *request) (any, error) {
-	tasks, err := a.tasks(ctx)
+// one does something with the task that a path names, and tells of it.
+func (d *redrives) one(ctx context.Context, r *request, do func(*deadletter.Tasks, string) (deadletter.Task, error)) (any, error) {
+	tasks, err := d.tasks(ctx)
 	if err != nil {
 		return nil, err
 	}
-	task, err := tasks.Get(ctx, r.PathValue("name"))
-	return a.task(r.PathValue("name"), task, err)
+	name := r.PathValue("name")
+	task, err := do(tasks, name)
+	return d.tell(name, task, err)
 }
 
-func (a *API) stopRedrive(ctx context.Context, r *request) (any, error) {
-	tasks, err := a.tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	task, err := tasks.Stop(ctx, r.PathValue("name"), r.who.String())
-	return a.task(r.PathValue("name"), task, err)
+func (d *redrives) show(ctx context.Context, r *request) (any, error) {
+	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) { return t.Get(ctx, name) })
 }
 
-func (a *API) resumeRedrive(ctx context.Context, r *request) (any, error) {
-	tasks, err := a.tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	task, err := tasks.Resume(ctx, r.PathValue("name"))
-	return a.task(r.PathValue("name"), task, err)
+func (d *redrives) stop(ctx context.Context, r *request) (any, error) {
+	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) {
+		return t.Stop(ctx, name, r.who.String())
+	})
+}
+
+func (d *redrives) resume(ctx context.Context, r *request) (any, error) {
+	return d.one(ctx, r, func(t *deadletter.Tasks, name string) (deadletter.Task, error) { return t.Resume(ctx, name) })
 }

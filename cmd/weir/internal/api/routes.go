@@ -13,8 +13,6 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // Options are what the API asks with. All are required.
@@ -31,26 +29,38 @@ type Options struct {
 
 // API answers requests. It is safe for concurrent use. Close it when nobody asks any more.
 type API struct {
-	Options
-
-	once   singleflight.Group // of what is worked out for several requests at a time
-	status sharedStatus
-	today  today
-	tally  *letters.Tally
-	hub    hub
+	overview  *overview
+	hub       *hub
+	events    *events
+	past      *past
+	buckets   *buckets
+	pauses    *pauses
+	jobs      *jobs
+	results   *results
+	spending  *spending
+	letters   *deadLetters
+	transfers *transfers
+	redrives  *redrives
+	versions  *versions
+	proposals *proposals
+	whatIf    *whatIf
 }
 
 // New makes an API that is ready to answer.
 func New(o Options) *API {
-	a := &API{Options: o, tally: letters.NewTally()}
-	a.hub.api = a
+	a := &API{
+		overview: &overview{Options: &o}, events: &events{&o}, past: &past{&o}, buckets: &buckets{&o}, pauses: &pauses{&o}, jobs: &jobs{&o},
+		results: &results{&o}, letters: &deadLetters{&o, letters.NewTally()}, versions: &versions{&o}, proposals: &proposals{&o}, whatIf: &whatIf{&o},
+	}
+	a.hub, a.spending = &hub{Options: &o, overview: a.overview}, &spending{&o, a.overview}
+	a.transfers, a.redrives = &transfers{&o, a.letters}, &redrives{&o, a.letters}
 	return a
 }
 
 // Close ends the streams, and returns when nothing of the API runs any more.
 func (a *API) Close() error {
 	a.hub.close()
-	a.tally.Close()
+	a.letters.tally.Close()
 	return nil
 }
 
@@ -68,8 +78,8 @@ type route struct {
 	maxBody      int64
 	time         time.Duration // 0: usual
 	atOnce       int
-	serve        func(a *API, ctx context.Context, r *request) (any, error)
-	stream       func(a *API, w http.ResponseWriter, r *request)
+	serve        func(ctx context.Context, r *request) (any, error)
+	stream       func(w http.ResponseWriter, r *request)
 }
 
 // base is where the API is found.
@@ -82,22 +92,13 @@ const (
 	jsonBody    = 64 << 10    // bytes of what an operator says
 )
 
-// table is every way in but those of sessions, which are the console's.
-func table() []route {
-	var all []route
-	for _, part := range [][]route{overviewRoutes(), bucketRoutes(), jobRoutes(), deadRoutes(), redriveRoutes(), transferRoutes(), whatIfRoutes(), eventRoutes(), historyRoutes(), configRoutes(), wordRoutes(), streamRoutes(), documentRoutes()} {
-		all = append(all, part...)
-	}
-	return all
-}
-
 // Routes are the ways in.
 func (a *API) Routes() []console.Route {
 	var routes []console.Route
-	for _, r := range table() {
+	for _, r := range a.table() {
 		routes = append(routes, console.Route{
 			Method: r.method, Path: base + r.path, Role: r.role, MaxBody: r.mostBody(), Time: r.time, AtOnce: r.atOnce,
-			Serve: func(w http.ResponseWriter, q *http.Request, who console.Actor) { a.answer(&r, w, q, who) },
+			Serve: func(w http.ResponseWriter, q *http.Request, who console.Actor) { r.reply(w, q, who) },
 		})
 	}
 	return routes
@@ -111,18 +112,19 @@ func (r *route) mostBody() int64 {
 	return r.maxBody
 }
 
-func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who console.Actor) {
+// reply reads a request and answers it.
+func (r *route) reply(w http.ResponseWriter, q *http.Request, who console.Actor) {
 	asked, err := r.parse(q, who)
 	if err == nil {
 		asked.connection = http.NewResponseController(w)
 	}
 	if err == nil && r.stream != nil {
-		r.stream(a, w, asked)
+		r.stream(w, asked)
 		return
 	}
 	var told any
 	if err == nil {
-		told, err = r.serve(a, q.Context(), asked)
+		told, err = r.serve(q.Context(), asked)
 	}
 	if err != nil {
 		if q.Context().Err() != nil && errors.Is(q.Context().Err(), context.Canceled) {
@@ -135,10 +137,11 @@ func (a *API) answer(r *route, w http.ResponseWriter, q *http.Request, who conso
 }
 
 // api is the api of a request's path, which must be configured.
-func (a *API) api(r *request) (*config.API, error) { return a.named(r.PathValue("api")) }
+func (o *Options) api(r *request) (*config.API, error) { return o.named(r.PathValue("api")) }
 
-func (a *API) named(name string) (*config.API, error) {
-	c := a.Config()
+// named is the api with a name, which must be configured.
+func (o *Options) named(name string) (*config.API, error) {
+	c := o.Config()
 	api, ok := c.API(name)
 	if !ok {
 		return nil, control.NoAPI(name, c)

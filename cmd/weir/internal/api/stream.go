@@ -41,15 +41,6 @@ type Snapshot struct {
 	Deepest map[string][]schedule.KeyState `json:"deepest"`
 }
 
-func streamRoutes() []route {
-	return []route{{
-		method: "GET", path: "/stream", name: "stream", role: console.Viewer, answer: &Snapshot{}, time: console.Endless,
-		summary: "Server-sent events: a snapshot each second (event: snapshot), and events as they come (event: event, with the number of its message as id). " +
-			"Last-Event-ID has the events told that came since. It ends after a quarter of an hour",
-		stream: (*API).serveStream,
-	}}
-}
-
 // message is one of a stream.
 type message struct {
 	name string
@@ -62,7 +53,9 @@ const snapshotMessage = "snapshot"
 
 // hub works out what all listeners are told. Nothing is worked out while nobody listens. It is safe for concurrent use.
 type hub struct {
-	api *API
+	*Options
+
+	overview *overview
 
 	mu        sync.Mutex // of what follows
 	listeners map[*listener]bool
@@ -149,7 +142,7 @@ func (h *hub) tellSnapshots(ctx context.Context) {
 	tick := time.NewTicker(snapshotEvery)
 	defer tick.Stop()
 	for {
-		if s, err := h.api.snapshot(ctx); err == nil {
+		if s, err := h.snapshot(ctx); err == nil {
 			h.tellJSON(snapshotMessage, s)
 		} else if ctx.Err() == nil {
 			h.tellJSON("problem", problemOf(err))
@@ -173,20 +166,20 @@ func (h *hub) tellJSON(name string, v any) {
 func (h *hub) tellEvents(ctx context.Context) {
 	f := deadletter.EventFilter{}
 	for ctx.Err() == nil {
-		err := deadletter.FollowEvents(ctx, h.api.Connection.JetStream, f, func(e deadletter.KeptEvent) error {
+		err := deadletter.FollowEvents(ctx, h.Connection.JetStream, f, func(e deadletter.KeptEvent) error {
 			h.tell(message{"event", e.Seq, e.JSON})
 			return ctx.Err()
 		})
 		if err != nil && ctx.Err() == nil {
-			h.api.Log.Debug("events cannot be followed; trying again", "err", err)
+			h.Log.Debug("events cannot be followed; trying again", "err", err)
 		}
 		stream.Sleep(ctx, snapshotEvery)
 	}
 }
 
 // snapshot is how weir is now.
-func (a *API) snapshot(ctx context.Context) (*Snapshot, error) {
-	s, err := a.statusNow(ctx)
+func (h *hub) snapshot(ctx context.Context) (*Snapshot, error) {
+	s, err := h.overview.now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +190,7 @@ func (a *API) snapshot(ctx context.Context) (*Snapshot, error) {
 		if api.Jobs == 0 {
 			continue
 		}
-		g, err := control.KeysPage(a.Connection, api.API, control.KeysQuery{Limit: deepestKeys})
+		g, err := control.KeysPage(h.Connection, api.API, control.KeysQuery{Limit: deepestKeys})
 		if err != nil {
 			continue // the rest is of use without
 		}
@@ -206,28 +199,28 @@ func (a *API) snapshot(ctx context.Context) (*Snapshot, error) {
 	return snap, nil
 }
 
-// serveStream tells one listener until he goes, is too slow, or the stream has lasted long enough.
-func (a *API) serveStream(w http.ResponseWriter, r *request) {
+// serve tells one listener until he goes, is too slow, or the stream has lasted long enough.
+func (h *hub) serve(w http.ResponseWriter, r *request) {
 	after, err := lastEvent(r)
 	if err != nil {
 		problemOf(err).Write(w)
 		return
 	}
-	l := a.hub.join()
+	l := h.join()
 	if l == nil {
 		p := console.NewProblem(http.StatusServiceUnavailable, "%d streams are open: close one", mostListeners)
 		p.RetryAfter = streamLasts
 		p.Write(w)
 		return
 	}
-	defer a.hub.leave(l)
+	defer h.leave(l)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx
 	s := sender{w: w, control: http.NewResponseController(w), last: after}
 	if !s.send(fmt.Sprintf("retry: %d\n\n", comeBack.Milliseconds())) {
 		return
 	}
-	if r.Header.Get("Last-Event-ID") != "" && !a.tellMissed(r.Context(), &s) {
+	if r.Header.Get("Last-Event-ID") != "" && !h.tellMissed(r.Context(), &s) {
 		return
 	}
 	s.tellAll(r.Context(), l)
@@ -247,9 +240,9 @@ func lastEvent(r *request) (uint64, error) {
 }
 
 // tellMissed tells the events that came since the last that a listener has heard, of more than mostMissed the newest.
-func (a *API) tellMissed(ctx context.Context, s *sender) bool {
+func (h *hub) tellMissed(ctx context.Context, s *sender) bool {
 	var missed []message
-	_, err := deadletter.NewestEvents(ctx, a.Connection.JetStream, deadletter.EventFilter{}, mostMissed, func(e deadletter.KeptEvent) error {
+	_, err := deadletter.NewestEvents(ctx, h.Connection.JetStream, deadletter.EventFilter{}, mostMissed, func(e deadletter.KeptEvent) error {
 		if e.Seq <= s.last {
 			return stream.ErrEnough
 		}
@@ -257,7 +250,7 @@ func (a *API) tellMissed(ctx context.Context, s *sender) bool {
 		return nil
 	})
 	if err != nil && !errors.Is(err, deadletter.ErrNoEvents) {
-		a.Log.Debug("missed events cannot be told", "err", err)
+		h.Log.Debug("missed events cannot be told", "err", err)
 	}
 	for _, m := range slices.Backward(missed) {
 		if !s.tell(m) {

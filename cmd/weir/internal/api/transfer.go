@@ -29,28 +29,18 @@ const (
 // jsonLines is one JSON object a line.
 const jsonLines = "application/jsonl"
 
-func transferRoutes() []route {
-	return []route{
-		{
-			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: letters.Exported{}, answerType: jsonLines,
-			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
-			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). It is told in an event who took them. " +
-				"An export that cannot go on breaks the connection off",
-			stream: (*API).exportLetters,
-		},
-		{
-			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: letters.Exported{}, bodyType: jsonLines, maxBody: mostImport,
-			answer: letters.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
-			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are there are left out", serve: (*API).importLetters,
-		},
-	}
+// transfers are letters that go out and come in whole.
+type transfers struct {
+	*Options
+
+	letters *deadLetters
 }
 
 // exportLetters sends the letters that a filter chooses. That somebody takes them is told before the first is sent.
-func (a *API) exportLetters(w http.ResponseWriter, r *request) {
+func (t *transfers) exportLetters(w http.ResponseWriter, r *request) {
 	ctx, cancel := context.WithTimeout(r.Context(), transferLasts)
 	defer cancel()
-	walk, err := a.beginExport(ctx, r)
+	walk, err := t.beginExport(ctx, r)
 	if err != nil {
 		problemOf(err).Write(w)
 		return
@@ -62,32 +52,25 @@ func (a *API) exportLetters(w http.ResponseWriter, r *request) {
 		return
 	}
 	if err := writeExport(ctx, http.NewResponseController(w), w, walk); err != nil {
-		a.Log.Warn("an export of dead letters was broken off", "by", r.who.String(), "err", a.Connection.Explain(err))
+		t.Log.Warn("an export of dead letters was broken off", "by", r.who.String(), "err", t.Connection.Explain(err))
 		panic(http.ErrAbortHandler) // so that nobody takes it for complete
 	}
 }
 
 // beginExport ends the selection at what is there now, and tells who takes it.
-func (a *API) beginExport(ctx context.Context, r *request) (*deadletter.Walk, error) {
+func (t *transfers) beginExport(ctx context.Context, r *request) (*deadletter.Walk, error) {
 	f, err := chosen(r)
 	if err != nil {
 		return nil, err
 	}
-	b, err := a.browse(ctx)
+	_, scope, err := t.letters.scope(ctx, deadletter.Selection{Filter: f})
 	if err != nil {
 		return nil, err
-	}
-	if b == nil {
-		return nil, cli.NotFound(errNoLetters)
-	}
-	scope, err := b.Scope(ctx, deadletter.Selection{Filter: f})
-	if err != nil {
-		return nil, a.Connection.Explain(err)
 	}
 	some := scope.Walk(deadletter.HeadersOnly)
 	switch first, err := some.Chunk(ctx); {
 	case err != nil:
-		return nil, a.Connection.Explain(err)
+		return nil, t.Connection.Explain(err)
 	case len(first) == 0:
 		return nil, cli.NotFound(errNoLetters)
 	}
@@ -98,7 +81,7 @@ func (a *API) beginExport(ctx context.Context, r *request) (*deadletter.Walk, er
 			selection = "all letters"
 		}
 		taken := deadletter.Event{Type: deadletter.RevealedEvent, API: f.API, Key: f.Key, Data: deadletter.RevealData{Who: r.who.String(), Selection: selection}}
-		if err := taken.Publish(ctx, a.Connection.JetStream); err != nil { // nobody takes bodies without that being told
+		if err := taken.Publish(ctx, t.Connection.JetStream); err != nil { // nobody takes bodies without that being told
 			return nil, cli.Unreachable(fmt.Errorf("nothing is exported, since that could not be told: %w", err))
 		}
 	}
@@ -128,10 +111,10 @@ func writeExport(ctx context.Context, connection *http.ResponseController, w io.
 }
 
 // importLetters stores the letters of the request's body.
-func (a *API) importLetters(ctx context.Context, r *request) (any, error) {
+func (t *transfers) importLetters(ctx context.Context, r *request) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, transferLasts)
 	defer cancel()
-	b, err := a.browse(ctx)
+	b, err := t.letters.browse(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +123,10 @@ func (a *API) importLetters(ctx context.Context, r *request) (any, error) {
 	}
 	i, err := b.NewImport(ctx, mostKnown)
 	if err != nil {
-		return nil, a.importFailed(err, 0)
+		return nil, t.importFailed(err, 0)
 	}
 	did := letters.Imported{DryRun: r.word("dry_run") == "true"}
-	err = letters.ReadExported(&steady{r.Body, r.connection}, a.mostLine(), func(line int, letter deadletter.Copy) error {
+	err = letters.ReadExported(&steady{r.Body, r.connection}, t.mostLine(), func(line int, letter deadletter.Copy) error {
 		did.Letters = line
 		if did.DryRun {
 			return letter.Check()
@@ -155,22 +138,22 @@ func (a *API) importLetters(ctx context.Context, r *request) (any, error) {
 	}
 	did.Stored, did.Known = i.Stored, i.Known
 	if did.Stored > 0 {
-		a.Log.Info("dead letters were imported", "by", r.who.String(), "stored", did.Stored, "known", did.Known)
+		t.Log.Info("dead letters were imported", "by", r.who.String(), "stored", did.Stored, "known", did.Known)
 	}
 	if err != nil {
-		return nil, a.importFailed(err, did.Stored)
+		return nil, t.importFailed(err, did.Stored)
 	}
 	return did, nil
 }
 
 // mostLine bounds a line: a body in base64, and headers that JSON may write with six bytes for each, of the largest message.
-func (a *API) mostLine() int { return int(a.Connection.Conn.MaxPayload())*3 + 1<<20 }
+func (t *transfers) mostLine() int { return int(t.Connection.Conn.MaxPayload())*3 + 1<<20 }
 
 // importFailed says how far an import came. What is wrong with a line is the client's.
-func (a *API) importFailed(err error, stored int) error {
+func (t *transfers) importFailed(err error, stored int) error {
 	var large *http.MaxBytesError
 	var exit *cli.Exit
-	told := fmt.Sprintf("%s (%d were stored; send it again to go on)", a.Connection.Explain(err), stored)
+	told := fmt.Sprintf("%s (%d were stored; send it again to go on)", t.Connection.Explain(err), stored)
 	switch {
 	case errors.As(err, &large):
 		return console.NewProblem(http.StatusRequestEntityTooLarge, "the body is over %d bytes (%d letters were stored); split it", large.Limit, stored)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"weir/bucket"
@@ -36,41 +35,16 @@ var (
 	planInFlight = parameter{name: "in_flight", summary: "calls of one key running at once", kind: number, most: 1_000_000}
 )
 
-func whatIfRoutes() []route {
-	return []route{
-		{
-			method: "POST", path: "/plan", name: "plan", role: console.Operator, body: "time,key\n0,customer-1\n", bodyType: "text/csv", maxBody: mostTrace,
-			answer: &plan.Outcome{}, atOnce: 1, time: planTime,
-			query: []parameter{
-				{name: "api", summary: "begin with the limits of this api; without it rate and capacity are needed", kind: text},
-				{name: "rate", summary: "the bucket's rate, as in 10/s", kind: text},
-				planCapacity, planBurst, planInFlight,
-				{name: "counts", summary: "how the api counts", kind: text, words: []string{string(bucket.ByWindow), string(bucket.ByTokens)}},
-				{name: "call_time", summary: "how long every call takes, as in 200ms", kind: text},
-				{name: "suggest", summary: "seek the smallest capacity at which nothing overflows", kind: yes},
-				{name: "longest_wait", summary: "with suggest: seek the slowest rate at which no job waits longer, as in 30s", kind: text},
-			},
-			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and perhaps cost, " +
-				"or as JSON lines, of at most " + strconv.Itoa(mostArrivals) + " arrivals. It changes nothing",
-			serve: (*API).rehearse,
-		},
-		{
-			method: "POST", path: "/verify", name: "verify", role: console.Operator, answer: &verify.Findings{}, atOnce: 1, time: verifyTime,
-			query: []parameter{{name: "api", summary: "only of this api", kind: text}, {name: "since", summary: "only calls from then on; absent: since the limits were last changed", kind: instant}},
-			summary: "Hold every recorded call against the limits (weir verify), of at most " + strconv.Itoa(mostVerifiedCalls) + " calls and " + strconv.Itoa(mostVerifiedKeys) +
-				" keys; a second call of a job is found among the last " + strconv.Itoa(mostVerifiedJobs) + " jobs. It changes nothing",
-			serve: (*API).verify,
-		},
-	}
-}
+// whatIf works out what limits would have done, and holds calls against those that there were.
+type whatIf struct{ *Options }
 
-func (a *API) verify(ctx context.Context, r *request) (any, error) {
+func (w *whatIf) verify(ctx context.Context, r *request) (any, error) {
 	if name := r.word("api"); name != "" {
-		if _, err := a.named(name); err != nil {
+		if _, err := w.named(name); err != nil {
 			return nil, err
 		}
 	}
-	found, err := verify.Find(ctx, a.Connection, verify.Options{
+	found, err := verify.Find(ctx, w.Connection, verify.Options{
 		API: r.word("api"), Since: r.time("since"), Talk: io.Discard,
 		Most: verify.Bounds{Calls: mostVerifiedCalls, Keys: mostVerifiedKeys, Jobs: mostVerifiedJobs},
 	})
@@ -80,12 +54,12 @@ func (a *API) verify(ctx context.Context, r *request) (any, error) {
 	return found, err
 }
 
-func (a *API) rehearse(ctx context.Context, r *request) (any, error) {
+func (w *whatIf) rehearse(ctx context.Context, r *request) (any, error) {
 	bound, err := r.duration("longest_wait")
 	if err != nil {
 		return nil, err
 	}
-	c, err := a.candidate(r, bound > 0)
+	c, err := w.candidate(r, bound > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -114,10 +88,10 @@ func (a *API) rehearse(ctx context.Context, r *request) (any, error) {
 }
 
 // candidate is what a request would have tried. With sought its rate may be left open.
-func (a *API) candidate(r *request, sought bool) (*plan.Candidate, error) {
+func (w *whatIf) candidate(r *request, sought bool) (*plan.Candidate, error) {
 	c := &plan.Candidate{Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Burst: 1}, InFlight: 4}, Jitter: config.DefaultJitter}}
 	if name := r.word("api"); name != "" {
-		api, err := a.named(name)
+		api, err := w.named(name)
 		if err != nil {
 			return nil, err
 		}
@@ -170,17 +144,4 @@ func checkCandidate(c *plan.Candidate, suggest, sought bool) error {
 		return badRequest("%v", err)
 	}
 	return nil
-}
-
-// duration is a parameter that is a duration, 0 where none is given.
-func (r *request) duration(name string) (time.Duration, error) {
-	text := r.word(name)
-	if text == "" {
-		return 0, nil
-	}
-	d, err := config.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, badRequest("%s %q is not a duration such as 200ms or 30s", name, text)
-	}
-	return d, nil
 }

@@ -53,24 +53,14 @@ func (o operator) history(req micro.Request) {
 // History is what flowed in and out of an api, or of one key of it, in the last while, added up over all replicas; empty where nobody
 // has kept it. It blocks as Keys does.
 func History(c *connect.Connection, api string, key *string) ([]history.Part, error) {
-	sum, owned, failed := []history.Part{}, 0, error(nil)
-	err := askFor(c, historySubject+api, marshal(pastOf{key}), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
-		var a pastAnswer
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			return false
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errUnreadable
-			return false
-		}
-		sum, owned = history.Add(sum, a.Parts), owned+a.Owned
-		return owned >= a.Partitions
+	sum := []history.Part{}
+	q := ownersQuestion{subject: historySubject, api: api, body: pastOf{key}, waits: answerWaits{firstAnswer, nextAnswer}}
+	heard, err := askOwners(c, q, func(a *pastAnswer) (dispatcher.APIState, error) {
+		sum = history.Add(sum, a.Parts)
+		return a.APIState, nil
 	})
 	if err == nil && len(sum) == 0 {
-		err = failed
+		err = heard.failed
 	}
 	return sum, err
 }

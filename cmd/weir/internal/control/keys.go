@@ -57,36 +57,23 @@ func Keys(c *connect.Connection, api string, limit int) (*KeyList, error) {
 
 // KeysPage gathers buckets from all owners, the deepest first.
 func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) {
-	g := &KeyList{Partitions: 1, Missing: 1}
-	owned, failed := 0, error(nil)
-	question := inquiry(q)
-	err := askFor(c, keysSubject+api, marshal(question), answerWaits{firstAnswer, nextAnswer}, func(data []byte, wrong *operatorError) bool {
-		var a keysAnswer
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			failed = cli.NotFound(fmt.Errorf("there is no api %q", api))
-			return true
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errUnreadable
-			return false
-		}
+	g := &KeyList{}
+	heard, err := askOwners(c, ownersQuestion{
+		subject: keysSubject, api: api, body: inquiry(q), waits: answerWaits{firstAnswer, nextAnswer}, unknown: noSuchAPI(api),
+	}, func(a *keysAnswer) (dispatcher.APIState, error) {
 		g.Buckets = append(g.Buckets, a.Deepest...)
 		g.Resting, g.RestingAll = append(g.Resting, a.Resting...), g.RestingAll+a.RestingAll
-		g.Keys, g.Jobs, g.Partitions = g.Keys+a.Keys, g.Jobs+a.Jobs, a.Partitions
+		g.Keys, g.Jobs = g.Keys+a.Keys, g.Jobs+a.Jobs
 		g.Pause = cmp.Or(g.Pause, a.Pause)
-		owned += a.Owned
-		return owned >= a.Partitions
+		return a.APIState, nil
 	})
-	if err == nil && owned == 0 {
-		err = failed
+	if err == nil && heard.owned == 0 {
+		err = heard.failed
 	}
 	if err != nil {
 		return nil, err
 	}
-	g.Missing = max(0, g.Partitions-owned)
+	g.Partitions, g.Missing = heard.partitions, max(0, heard.partitions-heard.owned)
 	g.Buckets = slices.DeleteFunc(g.Buckets, func(k schedule.KeyState) bool { // a version before this one answers all
 		place := PlaceOf(&k)
 		return q.After != nil && !place.Behind(*q.After) || !strings.Contains(k.Key, q.Match)
@@ -97,6 +84,9 @@ func KeysPage(c *connect.Connection, api string, q KeysQuery) (*KeyList, error) 
 	g.Resting = g.Resting[:min(q.Limit, len(g.Resting))]
 	return g, nil
 }
+
+// noSuchAPI says that the replicas do not know an api.
+func noSuchAPI(api string) error { return cli.NotFound(fmt.Errorf("there is no api %q", api)) }
 
 // Show asks the key's owner.
 func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) {
@@ -111,7 +101,7 @@ func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) 
 			}
 			return detail != nil
 		case wrong.code == codeNoAPI:
-			failed = cli.NotFound(fmt.Errorf("there is no api %q", api))
+			failed = noSuchAPI(api)
 			return true
 		case wrong.code == codeNoKey:
 			failed = cli.NotFound(fmt.Errorf("no job of %s waits for %s: its bucket is empty", cli.Visible(key), api))

@@ -53,29 +53,18 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 
 // askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing says of how many nobody has.
 func askJobs[J any](c *connect.Connection, subject, api string, question any, waits answerWaits) (found []J, missing, err error) {
-	owned, all, failed := 0, 1, error(nil)
-	err = askFor(c, subject+api, marshal(question), waits, func(data []byte, wrong *operatorError) bool {
-		var a jobsReply[J]
-		switch {
-		case wrong != nil && wrong.code == codeNoAPI:
-			return false
-		case wrong != nil:
-			failed = wrong
-			return false
-		case json.Unmarshal(data, &a) != nil:
-			failed = errUnreadable
-			return false
-		case a.Err != "":
+	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
+	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state dispatcher.APIState, failed error) {
+		found = append(found, a.Jobs...)
+		if a.Err != "" {
 			failed = errors.New(a.Err)
 		}
-		found = append(found, a.Jobs...)
-		owned, all = owned+a.Owned, a.Partitions
-		return owned >= all
+		return a.APIState, failed
 	})
-	if owned < all {
-		missing = fmt.Errorf("nobody answered for %d of the %d partitions of %s", all-owned, all, api)
+	if heard.owned < heard.partitions {
+		missing = fmt.Errorf("nobody answered for %d of the %d partitions of %s", heard.partitions-heard.owned, heard.partitions, api)
 	}
-	return found, missing, cmp.Or(err, failed)
+	return found, missing, cmp.Or(err, heard.failed)
 }
 
 // find looks for a job, for whoever may look.

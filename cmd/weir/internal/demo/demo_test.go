@@ -5,14 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -218,14 +216,4 @@ func (s *show) childrenGone() {
 	for _, pid := range pids {
 		await.Until(s.t, "the end of weir, process "+pid[1]+", whose demo is over", func() bool { return !running(pid[1]) })
 	}
-}
-
-// running reports whether a process lives; a dead one whose parent has not noticed does not.
-func running(pid string) bool {
-	n, err := strconv.Atoi(pid)
-	if err != nil || syscall.Kill(n, 0) != nil {
-		return false
-	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
-	return err != nil && runtime.GOOS != "linux" || err == nil && !bytes.Contains(stat, []byte(") Z "))
 }

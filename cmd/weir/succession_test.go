@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +47,7 @@ func TestGoneAreKnown(t *testing.T) {
 		})
 	}()
 	await.Receive(t, "the sessions of all replicas", all)
-	r.signal(1, syscall.SIGSTOP)
+	r.signal(1, freezes)
 	r.procs[0].kill()
 	for instance, want := range map[string]bool{"replica-0": true, "replica-1": false, "replica-2": false} {
 		if registry.Gone(sessions[instance]) != want {
@@ -61,7 +60,7 @@ func TestGoneAreKnown(t *testing.T) {
 			t.Errorf("%s is gone for who cannot know", instance)
 		}
 	}
-	r.signal(1, syscall.SIGCONT)
+	r.signal(1, thaws)
 }
 
 // TestSuccessorTakesOverAtOnce: whoever follows a weir that was killed on its machine, beside an external server, does not wait for its

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -22,14 +21,14 @@ func TestPauseReachesAStoppedReplica(t *testing.T) {
 	}
 	r.fillPaused(jobs)
 	r.awaitCalls(t.Context(), 50)
-	r.signal(0, syscall.SIGSTOP)
+	r.signal(0, freezes)
 	env := []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}
 	got := command(t, env, "pause", "pay")
 	if got.code != 0 || !strings.Contains(got.stderr, "1 dispatching replica has it in force; 1 replica did not answer, and may call nothing before it has heard of it: replica-0") {
 		t.Errorf("%+v", got)
 	}
 	before := len(r.api.All())
-	r.signal(0, syscall.SIGCONT)
+	r.signal(0, thaws)
 	(&rig{t: t}).eventually("both replicas to answer", func() bool {
 		return strings.Contains(command(t, env, "pause", "pay").stderr, "2 dispatching replicas have it in force")
 	})

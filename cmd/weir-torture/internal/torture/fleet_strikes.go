@@ -20,29 +20,29 @@ type Strike struct {
 }
 
 // torment goes through the strikes, between two spells in which nothing happens, and leaves every replica up.
-func (f *fleet) torment(ctx, faults context.Context, strikes []strike) error {
+func (f *fleet) torment(ctx, faults context.Context, p *plan) error {
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
 	go func() { defer close(kept); f.keepUp(keeping) }()
-	f.onEnd(func() error { stop(); <-kept; return nil })
+	f.teardown.onEnd(func() error { stop(); <-kept; return nil })
 	if err := f.beCalm(ctx); err != nil {
 		return err
 	}
-	for i, s := range strikes {
+	for i, s := range p.strikes {
 		if !stream.Sleep(faults, s.pause) {
 			break
 		}
-		if err := f.strike(ctx, s); err != nil {
+		if err := f.strike(ctx, s, p.changes); err != nil {
 			return fmt.Errorf("%s: %w", s.kind, err)
 		}
 		if done := i + 1; done%10 == 0 {
-			f.talk("%d of %d", done, len(strikes))
+			f.record.talk("%d of %d", done, len(p.strikes))
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := (operator{f.stage}).restore(ctx); err != nil {
+	if err := f.operator.restore(ctx); err != nil {
 		return err
 	}
 	return f.beCalm(ctx)
@@ -56,7 +56,7 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	}
 	for limit := time.Now().Add(catchesUp); !f.hasCaughtUp(ctx) || !f.allTakePart(ctx); {
 		if time.Now().After(limit) {
-			f.note("no calm spell: the fleet did not catch up within %v, or a replica that was cut off took no part", catchesUp)
+			f.record.note("no calm spell: the fleet did not catch up within %v, or a replica that was cut off took no part", catchesUp)
 			return nil
 		}
 		if !stream.Sleep(ctx, 500*time.Millisecond) {
@@ -66,9 +66,9 @@ func (f *fleet) beCalm(ctx context.Context) error {
 	if !stream.Sleep(ctx, settles) {
 		return context.Cause(ctx)
 	}
-	before, from := f.ends(), time.Now()
+	before, from := f.record.ends(), time.Now()
 	stream.Sleep(ctx, calmFor)
-	if f.ends() == before {
+	if f.record.ends() == before {
 		f.calm = append(f.calm, span{from, time.Now()})
 	}
 	return ctx.Err()
@@ -77,7 +77,7 @@ func (f *fleet) beCalm(ctx context.Context) error {
 // hasCaughtUp reports whether few jobs wait, as far as can be told.
 func (f *fleet) hasCaughtUp(ctx context.Context) bool {
 	waiting, err := queued(ctx, f.js)
-	return err == nil && waiting <= 2*f.o.Keys
+	return err == nil && waiting <= 2*f.programs.o.Keys
 }
 
 // allTakePart reports whether no replica leaves partitions to others because it was cut off from the api or Redis: it takes part again
@@ -93,15 +93,8 @@ func (f *fleet) allTakePart(ctx context.Context) bool {
 	return err == nil && !slices.ContainsFunc(members, func(m lease.Sighting) bool { return len(m.Member.CutOff) > 0 })
 }
 
-// ends is how often a replica ended by itself.
-func (f *fleet) ends() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.byThem
-}
-
 // strike does one fault and waits until the fleet has got over it.
-func (f *fleet) strike(ctx context.Context, s strike) error {
+func (f *fleet) strike(ctx context.Context, s strike, changes []change) error {
 	done := Strike{Kind: s.kind, At: time.Now()}
 	var err error
 	switch s.kind {
@@ -110,8 +103,8 @@ func (f *fleet) strike(ctx context.Context, s strike) error {
 	case killRedis, loseRedis:
 		done.Target, err = "redis", f.strikeRedis(ctx, s)
 	case changeConfig:
-		c := f.plan.changes[s.target]
-		done.Target, err = c.setting, operator{f.stage}.change(ctx, c)
+		c := changes[s.target]
+		done.Target, err = c.setting, f.operator.change(ctx, c)
 	default:
 		done.Target, err = f.strikeReplica(ctx, s)
 	}
@@ -130,17 +123,17 @@ func (f *fleet) strike(ctx context.Context, s strike) error {
 		done.Over = time.Now()
 	}
 	if s.kind != changeConfig { // which counts itself
-		f.count(s.kind)
+		f.record.count(s.kind)
 	}
 	f.strikes = append(f.strikes, done)
-	f.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
+	f.record.talk("%s (%s): %v, and %v until every key was called again", s.kind, done.Target,
 		done.Ended.Sub(done.At).Round(100*time.Millisecond), time.Since(done.Ended).Round(100*time.Millisecond))
 	return f.awaitCurrent(ctx)
 }
 
 // awaitCalls waits until every key is called after a moment; false when that takes too long.
 func (f *fleet) awaitCalls(ctx context.Context, after time.Time) (called bool, err error) {
-	keys := f.o.keys()
+	keys := f.programs.o.keys()
 	for limit := time.Now().Add(resumesWithin); time.Now().Before(limit); {
 		if err := f.ledger.read(); err != nil {
 			return false, err
@@ -160,7 +153,9 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 	switch s.kind {
 	case killReplica:
 		p := f.takeAway(r)
-		f.kill(p, "")
+		now := time.Now()
+		p.Kill()
+		f.record.killed(Kill{What: "worker", At: now})
 		stream.Sleep(ctx, s.last)
 		err = f.startReplica(r)
 	case stopReplica:
@@ -183,7 +178,7 @@ func (f *fleet) strikeReplica(ctx context.Context, s strike) (target string, err
 func (f *fleet) roll(ctx context.Context) error {
 	for _, r := range f.replicas {
 		if err := f.takeAway(r).Stop(stopWithin); err != nil {
-			f.note("rolling restart: %v", err)
+			f.record.note("rolling restart: %v", err)
 		}
 		if err := f.startReplica(r); err != nil {
 			return err
@@ -201,7 +196,7 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 	case killNode:
 		now := time.Now()
 		n.process.Kill()
-		f.killed(Kill{What: "server", At: now}, nil)
+		f.record.killed(Kill{What: "server", At: now})
 		stream.Sleep(ctx, s.last)
 		return n.name, f.startNode(ctx, n)
 	case cutNode:
@@ -221,7 +216,7 @@ func (f *fleet) strikeNode(ctx context.Context, s strike) (target string, err er
 func (f *fleet) rollNodes(ctx context.Context) error {
 	for _, n := range f.nodes {
 		if err := n.process.Stop(stopWithin); err != nil {
-			f.note("rolling restart: %v", err)
+			f.record.note("rolling restart: %v", err)
 		}
 		if err := f.startNode(ctx, n); err != nil {
 			return err

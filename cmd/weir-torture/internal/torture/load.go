@@ -1,0 +1,35 @@
+package torture
+
+import (
+	"fmt"
+	"time"
+
+	"weir/bucket/queue"
+)
+
+// loads are the steady keys, one that gets more than it holds, and one that is called rarely.
+func (o *Options) loads() []load {
+	every := time.Duration(o.Keys) * time.Second / time.Duration(o.Jobs)
+	loads := []load{
+		{key: burstKey, every: 2 * time.Second, many: 2 * burstHolds, first: 1},
+		{key: slowKey, every: slowPer + 2*jitter, many: 1, first: 3},
+	}
+	for _, key := range o.keys() {
+		loads = append(loads, load{key: key, every: every, many: 1, first: 1})
+	}
+	return loads
+}
+
+// keys are the steady ones; in a fleet as many in each partition.
+func (o *Options) keys() []string {
+	var keys []string
+	in := map[int]int{}
+	for n := 1; len(keys) < o.Keys; n++ {
+		key := fmt.Sprintf("k%d", n)
+		if p := queue.PartitionOf(key, o.partitions()); !o.isFleet() || in[p] < o.Keys/o.partitions() {
+			in[p]++
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,75 @@
+package torture
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"weir/bucket/stream"
+)
+
+// mishaps are what happens besides kills of weir: to its server, its network, its disk and its credentials.
+type mishaps struct {
+	events  []event
+	lives   *lives
+	weir    *weir
+	server  *server // nil where it is inside weir
+	network *network
+	api     *paidAPI
+	record  *record
+}
+
+// happen does the plan's events, each when its part of the lives is over.
+func (m *mishaps) happen(ctx, faults context.Context) error {
+	for _, e := range m.events {
+		if !m.lives.awaitPart(ctx, e.after) || !stream.Sleep(faults, e.pause) {
+			return nil // no more: the time is over, or the lives have failed
+		}
+		if err := m.do(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *mishaps) do(ctx context.Context, e event) error {
+	switch e.kind {
+	case killServer:
+		return m.server.replace(ctx, e.last)
+	case stopWorker:
+		worker := m.weir.now()
+		if worker == nil {
+			return nil // between two lives: not counted
+		}
+		pause(ctx, worker, e.last)
+	case stopServer:
+		pause(ctx, m.server.now(), e.last)
+	case cutNetwork:
+		if err := m.network.spoil(ctx, e.toxic, e.last); err != nil {
+			return err
+		}
+	case fillDisk:
+		if m.server.disk == nil {
+			return nil // said already
+		}
+		m.weir.awaitUp(ctx) // else nobody writes
+		if err := m.server.fill(ctx, e.last); err != nil {
+			return err
+		}
+	case revoke:
+		if err := m.api.revoke(ctx, e.last); err != nil {
+			return err
+		}
+	default:
+		panic("torture: unknown event " + e.kind) // the plan has a bug
+	}
+	m.record.count(e.kind)
+	return nil
+}
+
+// pause stops a process for a while.
+func pause(ctx context.Context, p *process, last time.Duration) {
+	p.Signal(syscall.SIGSTOP)
+	stream.Sleep(ctx, last)
+	p.Signal(syscall.SIGCONT)
+}

@@ -1,0 +1,216 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"weir/bucket/stream"
+)
+
+// configFile is the file that weir starts with.
+const configFile = "weir.yaml"
+
+// Bounds of one change.
+const (
+	appliesWithin = time.Minute // one try of the command
+	changesWithin = 3 * time.Minute
+)
+
+// operator is who changes weir's configuration while it runs.
+type operator struct {
+	programs *programs
+	record   *record
+	servers  *servers
+	weir     *weir
+	url      string // by which weir calls the api
+}
+
+// configure writes weir.yaml for an api at url.
+func (o *operator) configure(url string) error {
+	o.url = url
+	first := firstTerms(o.programs.o)
+	o.record.starts(first)
+	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(first.yaml(url, "0", o.programs.o.isFleet())), 0o600); err != nil {
+		return fmt.Errorf("write weir.yaml: %w", err)
+	}
+	return nil
+}
+
+// reconfigure makes the plan's changes one after another.
+func (o *operator) reconfigure(ctx, faults context.Context, changes []change) error {
+	for n, c := range changes {
+		if !stream.Sleep(faults, c.pause) {
+			return nil
+		}
+		o.weir.awaitUp(ctx)
+		if err := o.change(ctx, c); err != nil {
+			return fmt.Errorf("change %d, %s: %w", n+1, c.setting, err)
+		}
+		if done := n + 1; done%25 == 0 {
+			o.record.talk("%d of %d changes", done, len(changes))
+		}
+	}
+	return nil
+}
+
+// change makes one change, and returns when it is in force.
+func (o *operator) change(ctx context.Context, c change) error {
+	o.weir.turn.Lock() // kills while nothing is queued want to be alone
+	defer o.weir.turn.Unlock()
+	if err := o.putInForce(ctx, c); err != nil || ctx.Err() != nil {
+		return err
+	}
+	o.record.count(changeConfig)
+	if !c.terms.gone {
+		return nil
+	}
+	if !stream.Sleep(ctx, c.absent) {
+		return nil
+	}
+	c.terms.gone, c.way = false, byApply
+	return o.putInForce(ctx, c)
+}
+
+// restore puts the first terms in force again, so that what is queued is called soon.
+func (o *operator) restore(ctx context.Context) error {
+	if o.record.configurations() < 2 {
+		return nil
+	}
+	return o.putInForce(ctx, change{setting: "all", terms: firstTerms(o.programs.o), way: byApply})
+}
+
+func (o *operator) putInForce(ctx context.Context, c change) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, changesWithin, fmt.Errorf("%s was not in force within %v", c.way, changesWithin))
+	defer cancel()
+	number := o.record.begins(c.terms)
+	text := c.terms.yaml(o.url, strconv.Itoa(number), o.programs.o.isFleet())
+	var err error
+	switch c.way {
+	case byRestart, byReload:
+		err = o.changeFile(ctx, text, c.way)
+	case andKill:
+		err = o.applyAndKill(ctx, text, c)
+	default:
+		err = o.apply(ctx, text)
+	}
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	o.record.follows(c.way)
+	return nil
+}
+
+// apply runs `weir config apply` until it succeeds: weir and the server may be away.
+func (o *operator) apply(ctx context.Context, text string) error {
+	for {
+		p, err := o.startApply(text)
+		if err != nil {
+			return err
+		}
+		if !p.Gone(ctx, appliesWithin) {
+			p.Kill()
+		}
+		if p.State().Success() {
+			return nil
+		}
+		if !stream.Sleep(ctx, 200*time.Millisecond) {
+			return fmt.Errorf("config apply: %s", lastLine(p.Tail()))
+		}
+	}
+}
+
+func (o *operator) startApply(text string) (*process, error) {
+	const file = "applied.yaml"
+	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, file), []byte(text), 0o600); err != nil {
+		return nil, fmt.Errorf("write %s: %w", file, err)
+	}
+	return o.programs.start(program{name: "config-apply", args: []string{"config", "apply", "-f", file, "--yes"}, env: o.servers.commandEnv(), mark: "stored as version"})
+}
+
+// applyAndKill kills weir while a configuration is applied, or just after.
+func (o *operator) applyAndKill(ctx context.Context, text string, c change) error {
+	p, err := o.startApply(text)
+	if err != nil {
+		return err
+	}
+	if c.late {
+		p.Gone(ctx, appliesWithin)
+	}
+	stream.Sleep(ctx, c.kill)
+	o.weir.fell()
+	if !p.Gone(ctx, appliesWithin) {
+		p.Kill()
+	}
+	return o.apply(ctx, text) // it may have failed; where it has not it finds nothing to change, and waits until weir follows
+}
+
+// changeFile has weir's own file say something else, and weir start with it or read it again.
+func (o *operator) changeFile(ctx context.Context, text string, w way) error {
+	written := time.Now()
+	if err := os.WriteFile(filepath.Join(o.programs.o.Dir, configFile), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write weir.yaml: %w", err)
+	}
+	if w == byReload {
+		p := o.weir.now()
+		if p != nil {
+			p.Signal(syscall.SIGHUP)
+		}
+		if err := o.awaitStored(ctx, text); err != nil {
+			return err
+		}
+		return o.apply(ctx, text) // it finds nothing to change, and returns when weir follows
+	}
+	o.weir.fell()
+	for {
+		p := o.weir.now()
+		if p != nil && p.began.After(written) && p.isReady() {
+			return nil
+		}
+		if !stream.Sleep(ctx, 5*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// awaitStored waits until weir has stored its file. A weir that is not there, or does not know the signal yet, does so when it starts:
+// config apply must not be first, or the next start would take the file for a new one.
+func (o *operator) awaitStored(ctx context.Context, text string) error {
+	nc, js, err := o.servers.connected()
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	for {
+		if isStored(ctx, js, text) {
+			return nil
+		}
+		if !stream.Sleep(ctx, 20*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// storedWithin is how long one look at the stored configuration may take: who is killed with a question under way never answers.
+const storedWithin = 2 * time.Second
+
+func isStored(ctx context.Context, js jetstream.JetStream, text string) bool {
+	ctx, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
+	kv, err := js.KeyValue(ctx, "weir_config")
+	if err != nil {
+		return false
+	}
+	var stored struct {
+		YAML string `json:"yaml"`
+	}
+	entry, err := kv.Get(ctx, "current")
+	return err == nil && json.Unmarshal(entry.Value(), &stored) == nil && stored.YAML == text
+}

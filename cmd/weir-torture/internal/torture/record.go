@@ -1,0 +1,196 @@
+package torture
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket/fault"
+)
+
+// Kill is one end of a process.
+type Kill struct {
+	What  string      // worker or server
+	Point fault.Point // where; empty: at random
+	At    time.Time
+}
+
+// record is what a run did to weir, and what was seen of it meanwhile. It is safe for concurrent use.
+type record struct {
+	to io.Writer // who looks on
+
+	mu        sync.Mutex // of what follows
+	kills     []Kill
+	counts    map[kind]int
+	ways      map[way]int // in which configurations came in force
+	timeline  timeline
+	memory    []memoryLife
+	missed    int // chosen points that were not reached in time
+	byThem    int // times that weir ended by itself
+	notes     []string
+	setBacks  []setBack
+	damages   []damage
+	heard     heard
+	unnoticed int // backups that were put back and started without a word
+}
+
+func newRecord(to io.Writer) *record {
+	return &record{to: to, counts: map[kind]int{}, ways: map[way]int{}}
+}
+
+// talk tells whoever looks on.
+func (r *record) talk(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.to, "%s  "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
+
+// note keeps a sentence for the report.
+func (r *record) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// noted are the sentences up to now.
+func (r *record) noted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.notes)
+}
+
+func (r *record) count(k kind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[k]++
+}
+
+func (r *record) killed(k Kill) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kills = append(r.kills, k)
+}
+
+// endedByItself is an end of a weir that nobody planned. err says that it was told already.
+func (r *record) endedByItself(p *process, err error) {
+	felled := p.felled.Load()
+	if !felled {
+		r.mu.Lock()
+		r.byThem++
+		r.mu.Unlock()
+	}
+	if err == nil && !felled {
+		r.talk("weir ended by itself (%s): %s", p.State(), lastLine(p.Tail()))
+	}
+}
+
+// ends is how often a weir ended by itself.
+func (r *record) ends() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byThem
+}
+
+// miss is a chosen point that was not reached.
+func (r *record) miss() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.missed++
+}
+
+// starts is the configuration that a run begins with.
+func (r *record) starts(t terms) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timeline = timeline{{terms: t}}
+}
+
+// begins is a configuration that may be in force from now on, and returns its number.
+func (r *record) begins(t terms) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timeline = append(r.timeline, inForce{terms: t, from: time.Now()})
+	return len(r.timeline) - 1
+}
+
+// follows is that the last configuration is in force now for certain.
+func (r *record) follows(w way) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timeline[len(r.timeline)-1].by = time.Now()
+	r.ways[w]++
+}
+
+// configurations is how many there were.
+func (r *record) configurations() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.timeline)
+}
+
+func (r *record) lived(l memoryLife) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.memory = append(r.memory, l)
+}
+
+func (r *record) wasSetBack(s setBack) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.setBacks = append(r.setBacks, s)
+}
+
+// passedOver is a backup that was put back, and weir started without a word.
+func (r *record) passedOver() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unnoticed++
+}
+
+func (r *record) damaged(d damage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.damages = append(r.damages, d)
+}
+
+// heard is what weir's log said of its store.
+type heard struct {
+	restored int             // times
+	unnamed  map[string]bool // queues of which more was lost than can be named
+}
+
+// What weir says; the words are part of what is promised.
+var (
+	saysRestored = "the store was put back from a backup"
+	saysUnnamed  = regexp.MustCompile(`(threw messages away|marks of calls are lost|too large to look).*stream=(WEIR_\w+)`)
+)
+
+// hear takes in one line of weir's log.
+func (r *record) hear(line string) {
+	switch m := saysUnnamed.FindStringSubmatch(line); {
+	case strings.Contains(line, saysRestored):
+		r.mu.Lock()
+		r.heard.restored++
+		r.mu.Unlock()
+	case m != nil:
+		r.mu.Lock()
+		if r.heard.unnamed == nil {
+			r.heard.unnamed = map[string]bool{}
+		}
+		r.heard.unnamed[m[2]] = true
+		r.mu.Unlock()
+	}
+}
+
+// testify puts into the evidence what is known up to now.
+func (r *record) testify(e *Evidence) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Kills, e.Faults, e.Ways, e.Timeline = slices.Clone(r.kills), maps.Clone(r.counts), maps.Clone(r.ways), slices.Clone(r.timeline)
+	e.Memory, e.Missed, e.ByThem, e.Notes = slices.Clone(r.memory), r.missed, r.byThem, slices.Clone(r.notes)
+	e.SetBacks, e.Damages, e.Unnoticed = slices.Clone(r.setBacks), slices.Clone(r.damages), r.unnoticed
+	e.Heard = r.heard // what is heard later of a queue that is named is in it, too
+}

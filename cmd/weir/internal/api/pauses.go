@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"weir/cmd/weir/internal/control"
+)
+
+// pauseWord is what an operator says with a pause.
+type pauseWord struct {
+	Why string `json:"why,omitempty"` // for those who wonder later
+	For string `json:"for,omitempty"` // as in 90s, 2h or 1d: it ends by itself; absent: it does not
+}
+
+// pauses keep apis and keys from being called.
+type pauses struct{ *Options }
+
+// command is what somebody says about the api of a path, or about the key in it.
+func (p *pauses) command(ctx context.Context, r *request) (*control.OperatorCommand, error) {
+	api, err := p.api(r)
+	if err != nil {
+		return nil, err
+	}
+	key := ""
+	if strings.Contains(r.Pattern, "/key") { // else it is about the whole api
+		if key, err = r.key(); err != nil {
+			return nil, err
+		}
+	}
+	return control.NewOperatorCommand(ctx, p.Connection, r.who.String(), api.Name, key)
+}
+
+func (p *pauses) pause(ctx context.Context, r *request) (any, error) {
+	said, err := readIfAny[pauseWord](r)
+	if err != nil {
+		return nil, err
+	}
+	lasts, err := control.ReadLasting(said.For)
+	if err != nil {
+		return nil, badRequest("for: %v", err)
+	}
+	o, err := p.command(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return o, o.Pause(ctx, p.Connection, io.Discard, control.Pausing{Why: said.Why, For: lasts})
+}
+
+func (p *pauses) resume(ctx context.Context, r *request) (any, error) {
+	o, err := p.command(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return o, o.Resume(ctx, p.Connection, io.Discard)
+}

@@ -1,0 +1,56 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+)
+
+func badRequest(format string, args ...any) error {
+	return console.NewProblem(http.StatusBadRequest, format, args...)
+}
+
+// problemOf is what an error is answered with. A command's exit code says what kind it is of.
+func problemOf(err error) *console.Problem {
+	var told *console.Problem
+	if errors.As(err, &told) {
+		return told
+	}
+	status := http.StatusInternalServerError
+	var exit *cli.Exit
+	var wrong *config.Errors
+	switch {
+	case errors.As(err, &exit):
+		switch exit.Code {
+		case cli.ExitUsage:
+			status = http.StatusBadRequest
+		case cli.ExitNotFound:
+			status = http.StatusNotFound
+		case cli.ExitRefused:
+			status = http.StatusConflict
+		case cli.ExitUnreachable:
+			status = http.StatusServiceUnavailable
+		}
+	case errors.Is(err, control.ErrLostRace), errors.Is(err, control.ErrCannotFollow):
+		status = http.StatusConflict
+	case errors.As(err, &wrong):
+		status = http.StatusUnprocessableEntity
+	case errors.Is(err, context.DeadlineExceeded):
+		status, err = http.StatusServiceUnavailable, fmt.Errorf("it took too long: %w", err)
+	}
+	p := console.NewProblem(status, "%s", err)
+	if status == http.StatusServiceUnavailable {
+		p.RetryAfter = retryAfter
+	}
+	return p
+}
+
+// retryAfter is when to come again where something did not answer.
+const retryAfter = 2 * time.Second

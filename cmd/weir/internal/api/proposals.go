@@ -1,0 +1,107 @@
+package api
+
+import (
+	"context"
+	"io"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
+)
+
+// configText is a configuration that somebody proposes.
+type configText struct {
+	YAML   string `json:"yaml"`
+	From   string `json:"from,omitempty"`    // where it comes from, for the history
+	DryRun bool   `json:"dry_run,omitempty"` // only say what would change
+}
+
+// configCheck is a configuration that somebody wants checked.
+type configCheck struct {
+	YAML string `json:"yaml"`
+}
+
+// rollbackWord is which version is to be in force again.
+type rollbackWord struct {
+	Version uint64 `json:"version,omitempty"` // absent: the one before that in force
+	DryRun  bool   `json:"dry_run,omitempty"`
+}
+
+// configBody bounds a request with a configuration, in bytes: JSON may write each of its own as six.
+const configBody = 4 << 20
+
+// proposals are configurations that somebody wants checked or put in force.
+type proposals struct{ *Options }
+
+func (p *proposals) check(_ context.Context, r *request) (any, error) {
+	said, err := read[configCheck](r)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := proposal.Check("yaml", []byte(said.YAML), p.Scope())
+	return v, err
+}
+
+func (p *proposals) apply(ctx context.Context, r *request) (any, error) {
+	said, err := read[configText](r)
+	if err != nil {
+		return nil, err
+	}
+	from := said.From
+	if from == "" {
+		from = "HTTP"
+	}
+	c, err := config.Parse([]byte(said.YAML), config.Options{Name: "yaml"})
+	if err != nil {
+		return nil, err
+	}
+	store, err := control.OpenConfigStore(ctx, p.Connection)
+	if err != nil {
+		return nil, err
+	}
+	proposed := &proposal.Proposal{Who: r.who.String(), From: from, Text: said.YAML, Config: c}
+	if err := proposed.Against(ctx, p.Connection, store); err != nil {
+		return nil, err
+	}
+	return p.put(ctx, store, proposed, said.DryRun)
+}
+
+func (p *proposals) rollback(ctx context.Context, r *request) (any, error) {
+	said, err := readIfAny[rollbackWord](r)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := control.ConfigHistory(ctx, p.Connection)
+	if err != nil {
+		return nil, err
+	}
+	earlier, err := proposal.Earlier(entries, said.Version)
+	if err != nil {
+		return nil, err
+	}
+	earlier.Who = r.who.String()
+	store, err := control.OpenConfigStore(ctx, p.Connection)
+	if err != nil {
+		return nil, err
+	}
+	return p.put(ctx, store, earlier, said.DryRun)
+}
+
+// put puts a proposal in force, unless it is only to be told what that would change.
+func (p *proposals) put(ctx context.Context, store control.ConfigStore, proposed *proposal.Proposal, dryRun bool) (any, error) {
+	told, same := proposed.Differs()
+	if same {
+		if dryRun {
+			return told, nil
+		}
+		return told, control.AwaitFollowed(ctx, p.Connection, io.Discard, told.Version)
+	}
+	var err error
+	if told.Spent, err = proposed.SpentAlready(ctx, p.Connection); err != nil {
+		p.Log.Warn("what is left of changed limits is not known", "err", err)
+	}
+	if dryRun {
+		return told, nil
+	}
+	return told, proposed.Put(ctx, p.Connection, store, io.Discard, &told)
+}

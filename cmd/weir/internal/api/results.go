@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/timeline"
+	"weir/dispatcher/ledger"
+)
+
+// resultList answers GET /results.
+type resultList struct {
+	Results []timeline.KeptResult `json:"results"`
+	// Next is the before of the next page; absent on the last.
+	Next uint64 `json:"next,omitempty"`
+}
+
+// results are those that are kept.
+type results struct{ *Options }
+
+func (s *results) list(ctx context.Context, r *request) (any, error) {
+	f := ledger.ResultFilter{Since: r.time("since")}
+	var err error
+	if f.API, f.Key, err = r.keyOf(); err != nil {
+		return nil, err
+	}
+	if f.Before, err = r.seq("before"); err != nil {
+		return nil, err
+	}
+	list, limit := resultList{Results: []timeline.KeptResult{}}, r.number(listLimit)
+	_, err = ledger.NewestResults(ctx, s.Connection.JetStream, f, 0, func(k ledger.Result) error {
+		if len(list.Results) == limit {
+			list.Next = list.Results[limit-1].Seq
+			return stream.ErrEnough
+		}
+		list.Results = append(list.Results, timeline.ResultOf(&k))
+		return nil
+	})
+	if errors.Is(err, ledger.ErrNoResults) {
+		return list, nil
+	}
+	return list, s.Connection.Explain(err)
+}
+
+func (s *results) show(ctx context.Context, r *request) (any, error) {
+	f := ledger.ResultFilter{API: r.PathValue("api"), Key: r.word("key"), Job: r.PathValue("id")}
+	found, err := timeline.FindResult(ctx, s.Connection, f, mostScanned)
+	if err != nil {
+		return nil, err
+	}
+	told := timeline.ResultOf(found)
+	if r.who.Role != console.Operator {
+		told.Body = timeline.Body{}
+	}
+	return told, nil
+}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/cmd/weir/internal/letters"
+	"weir/deadletter"
+)
+
+// selection is which letters are meant: those that the fields choose or, where seqs names any, those.
+type selection struct {
+	API    string   `json:"api,omitempty"` // _ for jobs of unknown apis
+	Key    string   `json:"key,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	Since  string   `json:"since,omitempty"` // RFC 3339, or how long ago, as in 2h or 1d
+	Until  string   `json:"until,omitempty"`
+	Status string   `json:"status,omitempty"` // 503, 5xx, or 0 for none
+	Seqs   []uint64 `json:"seqs,omitempty"`
+	// All says that no field is meant to choose: without it an empty selection is refused.
+	All bool `json:"all,omitempty"`
+}
+
+// choose reads a selection.
+func (s *selection) choose(r *request) (deadletter.Selection, string, error) {
+	c := letters.Choice{API: s.API, Key: s.Key, Reason: s.Reason, Since: s.Since, Until: s.Until, Status: s.Status}
+	if len(s.Seqs) > 0 {
+		if c != (letters.Choice{}) || s.All {
+			return deadletter.Selection{}, "", badRequest("name letters by seqs or choose them by the other fields, not both")
+		}
+		return deadletter.Selection{Seqs: s.Seqs}, strings.Trim(fmt.Sprint(s.Seqs), "[]"), nil
+	}
+	if c == (letters.Choice{}) && !s.All {
+		return deadletter.Selection{}, "", badRequest("nothing is chosen: say which letters, or all: true")
+	}
+	f, err := c.Filter(r.asked)
+	if err != nil {
+		return deadletter.Selection{}, "", badRequest("%v", err)
+	}
+	return deadletter.Selection{Filter: f}, c.String(), nil
+}
+
+// choosing are the parameters that choose letters.
+func choosing(more ...parameter) []parameter {
+	reason := parameter{name: "reason", summary: "only with this reason", kind: text}
+	for _, r := range deadletter.Reasons() {
+		reason.words = append(reason.words, string(r))
+	}
+	return append([]parameter{
+		{name: "api", summary: "only of this api; _ for jobs of unknown apis", kind: text},
+		{name: "key", summary: "only of this key", kind: text},
+		reason, since,
+		{name: "until", summary: "only before this time, or until this long ago", kind: instant},
+		{name: "status", summary: "only with this last answer, as in 503 or 5xx; 0 for none", kind: text},
+		{name: "job", summary: "only of the job with this id; all letters are looked through for it", kind: text},
+	}, more...)
+}
+
+// choice is what a request's parameters choose.
+func (r *request) choice() letters.Choice {
+	return letters.Choice{
+		API: r.word("api"), Key: r.word("key"), Reason: r.word("reason"), Since: r.word("since"), Until: r.word("until"), Status: r.word("status"), Job: r.word("job"),
+	}
+}
+
+// chosen is the filter of a request's parameters.
+func chosen(r *request) (deadletter.Filter, error) {
+	c := r.choice()
+	f, err := c.Filter(r.asked)
+	if err == nil {
+		f.Before, err = r.seq("before")
+	}
+	if err != nil {
+		return f, badRequest("%v", err)
+	}
+	return f, nil
+}

@@ -1,0 +1,303 @@
+package api
+
+import (
+	"slices"
+	"strconv"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/console"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/plan"
+	"weir/cmd/weir/internal/proposal"
+	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/status"
+	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/verify"
+	"weir/dispatcher"
+)
+
+// table is every way in but those of sessions, which are the console's. Whoever looks for a question finds it here: where it is asked, by
+// whom, within which bounds, and which value answers it.
+func (a *API) table() []route {
+	return slices.Concat(a.overviewRoutes(), a.bucketRoutes(), a.jobRoutes(), a.letterRoutes(), a.redriveRoutes(), a.configRoutes(), a.whatIfRoutes())
+}
+
+// overviewRoutes are those of how weir is.
+func (a *API) overviewRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/status", name: "getStatus", role: console.Viewer, answer: &status.Status{},
+			summary: "How weir is, and what is wrong: health, apis, pauses and holds, use of limits, spend of today, letters, replicas (weir status)",
+			serve:   a.overview.tellStatus,
+		},
+		{
+			method: "GET", path: "/apis", name: "listAPIs", role: console.Viewer, answer: apiList{}, summary: "The apis, as weir status has them",
+			serve: a.overview.apis,
+		},
+		{
+			method: "GET", path: "/limits", name: "listLimits", role: console.Viewer, answer: limitList{}, summary: "Every shared limit, and how near it is",
+			serve: a.overview.limits,
+		},
+		{
+			method: "GET", path: "/replicas", name: "listReplicas", role: console.Viewer, answer: replicaList{}, summary: "The replicas that dispatch, and how many take jobs",
+			serve: a.overview.replicas,
+		},
+		{
+			method: "GET", path: "/doctor", name: "examine", role: console.Viewer, answer: findingList{}, atOnce: 1, time: longRead,
+			summary: "What will hurt, each with its fix, as this replica finds it (weir doctor). No api is called",
+			serve:   a.overview.examine,
+		},
+		{
+			method: "GET", path: "/version", name: "getVersion", role: console.Known, answer: cli.Build{}, summary: "The version of weir that answers (weir version)",
+			serve: version,
+		},
+		{
+			method: "GET", path: "/events", name: "listEvents", role: console.Viewer, answer: eventList{}, atOnce: readsAtOnce,
+			summary: "Events that are kept, the newest first: CloudEvents as they were sent (weir events tail)",
+			query:   []parameter{eventType(), {name: "api", summary: "only about this api; _ for those about none", kind: text}, {name: "key", summary: "only about this key", kind: text}, since, listLimit},
+			serve:   a.events.list,
+		},
+		{
+			method: "GET", path: "/history", name: "getHistory", role: console.Viewer, answer: pastOf{}, atOnce: 4 * readsAtOnce,
+			summary: "What flowed in and out of an api, or of one of its deepest buckets, in the last quarter of an hour, by five seconds: for drawings",
+			query:   []parameter{{name: "api", summary: "of this api", kind: text}, {name: "key", summary: "of this key", kind: text}},
+			serve:   a.past.tell,
+		},
+		{
+			method: "GET", path: "/stream", name: "stream", role: console.Viewer, answer: &Snapshot{}, time: console.Endless,
+			summary: "Server-sent events: a snapshot each second (event: snapshot), and events as they come (event: event, with the number of its message as id). " +
+				"Last-Event-ID has the events told that came since. It ends after a quarter of an hour",
+			stream: a.hub.serve,
+		},
+		{
+			method: "GET", path: "/openapi.json", name: "getDocument", role: console.Known, answer: map[string]any{}, summary: "This document", stream: serveDocument,
+		},
+	}
+}
+
+// bucketRoutes are those of buckets, and what keeps them from being called.
+func (a *API) bucketRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/apis/{api}/keys", name: "listKeys", role: console.Viewer, answer: keyList{}, atOnce: 2 * readsAtOnce,
+			summary: "An api's buckets that hold unfinished jobs, the deepest first (weir keys). Depths change between two pages: a key may be on both, or on neither",
+			query: []parameter{
+				keysLimit,
+				{name: "after", summary: "next of the page before", kind: text},
+				{name: "match", summary: "only keys that contain this", kind: text},
+			},
+			serve: a.buckets.list,
+		},
+		{
+			method: "GET", path: "/apis/{api}/keys/{key}", name: "showKey", role: console.Viewer, answer: &control.KeyShown{},
+			summary: "One bucket with its next jobs, its rate, and why it waits (weir show). The key is percent-encoded",
+			query:   []parameter{jobsLimit}, serve: a.buckets.show,
+		},
+		{
+			method: "GET", path: "/apis/{api}/key", name: "showKeyNamed", role: console.Viewer, answer: &control.KeyShown{},
+			summary: "The same of a key that no path can hold, as . and .. are",
+			query:   []parameter{keyNamed, jobsLimit}, serve: a.buckets.show,
+		},
+		{
+			method: "POST", path: "/apis/{api}/pause", name: "pauseAPI", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
+			summary: "Keep an api from being called (weir pause). Answered when every replica that may call has it in force", serve: a.pauses.pause,
+		},
+		{
+			method: "POST", path: "/apis/{api}/resume", name: "resumeAPI", role: console.Operator, answer: &control.OperatorCommand{},
+			summary: "Let a paused api be called again, or try one again that kept failing (weir resume)", serve: a.pauses.resume,
+		},
+		{
+			method: "POST", path: "/apis/{api}/keys/{key}/pause", name: "pauseKey", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
+			summary: "Keep a key from being called (weir pause)", serve: a.pauses.pause,
+		},
+		{
+			method: "POST", path: "/apis/{api}/keys/{key}/resume", name: "resumeKey", role: console.Operator, answer: &control.OperatorCommand{},
+			summary: "Let a paused key be called again (weir resume)", serve: a.pauses.resume,
+		},
+		{
+			method: "POST", path: "/apis/{api}/key/pause", name: "pauseKeyNamed", role: console.Operator, body: pauseWord{}, answer: &control.OperatorCommand{},
+			query: []parameter{keyNamed}, summary: "Keep a key from being called that no path can hold, as . and .. are", serve: a.pauses.pause,
+		},
+		{
+			method: "POST", path: "/apis/{api}/key/resume", name: "resumeKeyNamed", role: console.Operator, answer: &control.OperatorCommand{},
+			query: []parameter{keyNamed}, summary: "Let such a key be called again", serve: a.pauses.resume,
+		},
+	}
+}
+
+// jobRoutes are those of jobs: what became of them and what they cost.
+func (a *API) jobRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/jobs/{id}", name: "findJob", role: console.Viewer, answer: &timeline.Timeline{}, atOnce: readsAtOnce, time: longRead,
+			summary: "Where a job is or what became of it: its timeline (weir job). With api and key only theirs is read, which takes no time",
+			query:   []parameter{ofAPI, ofKey}, serve: a.jobs.find,
+		},
+		{
+			method: "POST", path: "/apis/{api}/jobs/{id}/cancel", name: "cancelJob", role: console.Operator, body: cancelWord{}, answer: cancelled{}, time: longRead, atOnce: readsAtOnce,
+			summary: "End a job that has not been called yet (weir cancel): it becomes a dead letter", serve: a.jobs.cancel,
+		},
+		{
+			method: "GET", path: "/results", name: "listResults", role: console.Viewer, answer: resultList{}, atOnce: readsAtOnce,
+			summary: "Results, the newest first, without their bodies (weir results ls)",
+			query:   []parameter{ofAPI, ofKey, since, before, listLimit}, serve: a.results.list,
+		},
+		{
+			method: "GET", path: "/results/{api}/{id}", name: "getResult", role: console.Viewer, answer: timeline.KeptResult{}, atOnce: readsAtOnce, time: longRead,
+			summary: "A job's result (weir results get). Its body is told to operators only", query: []parameter{{name: "key", summary: "the job's key: then only its results are read", kind: text}},
+			serve: a.results.show,
+		},
+		{
+			method: "GET", path: "/spend", name: "getSpend", role: console.Viewer, answer: &spend.Account{}, atOnce: 2, time: longRead,
+			summary: "What was spent, by the ledger, and how the budgets stand (weir spend): today, and by day in the last 31 days",
+			query:   []parameter{groupBy, ofAPI, since, listLimit}, serve: a.spending.tell,
+		},
+	}
+}
+
+// letterRoutes are those of dead letters.
+func (a *API) letterRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/dead", name: "listLetters", role: console.Viewer, answer: letterList{}, atOnce: readsAtOnce, time: longRead,
+			summary: "Dead letters, the newest first, without their bodies (weir dead ls)", query: choosing(before, listLimit), serve: a.letters.list,
+		},
+		{
+			method: "GET", path: "/dead/stats", name: "countLetters", role: console.Viewer, answer: causeList{}, atOnce: 2, time: longRead,
+			summary: "Dead letters counted by api, reason, status and bill (weir dead stats). The first question reads the headers of all of them, as does each that asks for a key or a job", query: choosing(),
+			serve: a.letters.count,
+		},
+		{
+			method: "GET", path: "/dead/{seq}", name: "showLetter", role: console.Viewer, answer: letters.Letter{},
+			summary: "One dead letter (weir dead show): without its body, the body of the api's answer, and the values of the headers that its producer chose",
+			serve:   a.letters.show,
+		},
+		{
+			method: "POST", path: "/dead/{seq}/reveal", name: "revealLetter", role: console.Operator, answer: letters.Letter{},
+			summary: "One dead letter with its body, the api's answer and its headers (weir dead show --json). It is told in an event who looked", serve: a.letters.reveal,
+		},
+		{
+			method: "POST", path: "/dead/{seq}/reconcile", name: "reconcileLetter", role: console.Operator, answer: dispatcher.Reconciled{}, time: 2 * longRead, atOnce: readsAtOnce,
+			summary: "Ask the api by its inquiry what became of a letter unknown (weir dead reconcile)", serve: a.letters.reconcile,
+		},
+		{
+			method: "POST", path: "/dead/purge", name: "purgeLetters", role: console.Operator, body: purgeWord{}, answer: &letters.Purge{}, time: 10 * longRead, atOnce: 1,
+			summary: "Delete dead letters for good, or with dry_run only say which (weir dead purge)", serve: a.letters.purge,
+		},
+		{
+			method: "GET", path: "/dead/export", name: "exportLetters", role: console.Operator, answer: letters.Exported{}, answerType: jsonLines,
+			atOnce: exportsAtOnce, time: console.Endless, query: choosing(),
+			summary: "Dead letters, whole, one a line, the oldest first, to be imported again (weir dead export). It is told in an event who took them. " +
+				"An export that cannot go on breaks the connection off",
+			stream: a.transfers.exportLetters,
+		},
+		{
+			method: "POST", path: "/dead/import", name: "importLetters", role: console.Operator, body: letters.Exported{}, bodyType: jsonLines, maxBody: mostImport,
+			answer: letters.Imported{}, atOnce: 1, time: console.Endless, query: []parameter{{name: "dry_run", summary: "only say whether they can be imported", kind: yes}},
+			summary: "Store dead letters that were exported (weir dead import): as letters, never as jobs. Letters that are there are left out", serve: a.transfers.importLetters,
+		},
+	}
+}
+
+// redriveRoutes are those of redrives.
+func (a *API) redriveRoutes() []route {
+	stop := route{
+		method: "POST", path: "/redrives/{name}/stop", name: "stopRedrive", role: console.Operator, answer: control.RedriveTask{},
+		summary: "Have a redrive rest until it is resumed (weir dead stop). What it has handed in stays so", serve: a.redrives.stop,
+	}
+	remove := stop
+	remove.method, remove.path, remove.name, remove.summary = "DELETE", "/redrives/{name}", "cancelRedrive", "The same as stop"
+	return []route{
+		{
+			method: "POST", path: "/dead/redrive/plan", name: "planRedrive", role: console.Operator, body: redriveWord{}, answer: control.RedrivePlan{}, time: longRead, atOnce: 2,
+			summary: "What a redrive would do: how many, what they cost, how long it takes, how many would overflow again (weir dead redrive --dry-run)", serve: a.redrives.plan,
+		},
+		{
+			method: "POST", path: "/redrives", name: "startRedrive", role: console.Operator, body: redriveOrder{}, maxBody: redriveBody, answer: control.RedriveTask{}, time: longRead, atOnce: 2,
+			summary: "Hand dead letters in again (weir dead redrive --detach): a replica works it, whatever becomes of who asked", serve: a.redrives.start,
+		},
+		{
+			method: "GET", path: "/redrives", name: "listRedrives", role: console.Viewer, answer: redriveList{},
+			summary: "The redrives, the newest first (weir dead tasks)", serve: a.redrives.list,
+		},
+		{
+			method: "GET", path: "/redrives/{name}", name: "showRedrive", role: console.Viewer, answer: control.RedriveTask{},
+			summary: "One redrive: how far it is, and what came of its letters (weir dead task)", serve: a.redrives.show,
+		},
+		stop, remove,
+		{
+			method: "POST", path: "/redrives/{name}/resume", name: "resumeRedrive", role: console.Operator, answer: control.RedriveTask{},
+			summary: "Have a redrive go on that was stopped or has failed (weir dead resume)", serve: a.redrives.resume,
+		},
+	}
+}
+
+// configRoutes are those of the configuration.
+func (a *API) configRoutes() []route {
+	return []route{
+		{
+			method: "GET", path: "/config", name: "showConfig", role: console.Viewer, answer: control.ShownVersion{},
+			summary: "The configuration in force; secrets stand in it by reference only (weir config show)",
+			serve:   a.versions.current,
+		},
+		{
+			method: "GET", path: "/config/history", name: "listVersions", role: console.Viewer, answer: versionList{},
+			summary: "The versions of the configuration that are kept, the newest first (weir config history)",
+			serve:   a.versions.list,
+		},
+		{
+			method: "GET", path: "/config/versions/{version}", name: "showVersion", role: console.Viewer, answer: control.ShownVersion{},
+			summary: "One version of the configuration",
+			serve:   a.versions.show,
+		},
+		{
+			method: "GET", path: "/config/diff", name: "compareVersions", role: console.Viewer, answer: difference{},
+			summary: "What one version of the configuration changes in another. Without from it is the version before to, without to that in force",
+			query:   []parameter{{name: "from", summary: "a version", kind: text}, {name: "to", summary: "a version", kind: text}},
+			serve:   a.versions.compare,
+		},
+		{
+			method: "POST", path: "/config/check", name: "checkConfig", role: console.Viewer, body: configCheck{}, maxBody: configBody, answer: proposal.Verdict{},
+			summary: "Find everything that is wrong with a configuration (weir config check). It changes nothing", serve: a.proposals.check,
+		},
+		{
+			method: "POST", path: "/config/apply", name: "applyConfig", role: console.Operator, body: configText{}, maxBody: configBody, answer: proposal.Applied{}, time: longRead, atOnce: 1,
+			summary: "Put a configuration in force, or with dry_run only say what would change (weir config apply)", serve: a.proposals.apply,
+		},
+		{
+			method: "POST", path: "/config/rollback", name: "rollbackConfig", role: console.Operator, body: rollbackWord{}, answer: proposal.Applied{}, time: longRead, atOnce: 1,
+			summary: "Put an earlier version of the configuration in force again (weir config rollback)", serve: a.proposals.rollback,
+		},
+	}
+}
+
+// whatIfRoutes are those of what limits would have done, and what they did.
+func (a *API) whatIfRoutes() []route {
+	return []route{
+		{
+			method: "POST", path: "/plan", name: "plan", role: console.Operator, body: "time,key\n0,customer-1\n", bodyType: "text/csv", maxBody: mostTrace,
+			answer: &plan.Outcome{}, atOnce: 1, time: planTime,
+			query: []parameter{
+				{name: "api", summary: "begin with the limits of this api; without it rate and capacity are needed", kind: text},
+				{name: "rate", summary: "the bucket's rate, as in 10/s", kind: text},
+				planCapacity, planBurst, planInFlight,
+				{name: "counts", summary: "how the api counts", kind: text, words: []string{string(bucket.ByWindow), string(bucket.ByTokens)}},
+				{name: "call_time", summary: "how long every call takes, as in 200ms", kind: text},
+				{name: "suggest", summary: "seek the smallest capacity at which nothing overflows", kind: yes},
+				{name: "longest_wait", summary: "with suggest: seek the slowest rate at which no job waits longer, as in 30s", kind: text},
+			},
+			summary: "What a rate and a capacity would have done to recorded arrivals (weir plan). The body is the trace, as CSV with the columns time, key and perhaps cost, " +
+				"or as JSON lines, of at most " + strconv.Itoa(mostArrivals) + " arrivals. It changes nothing",
+			serve: a.whatIf.rehearse,
+		},
+		{
+			method: "POST", path: "/verify", name: "verify", role: console.Operator, answer: &verify.Findings{}, atOnce: 1, time: verifyTime,
+			query: []parameter{{name: "api", summary: "only of this api", kind: text}, {name: "since", summary: "only calls from then on; absent: since the limits were last changed", kind: instant}},
+			summary: "Hold every recorded call against the limits (weir verify), of at most " + strconv.Itoa(mostVerifiedCalls) + " calls and " + strconv.Itoa(mostVerifiedKeys) +
+				" keys; a second call of a job is found among the last " + strconv.Itoa(mostVerifiedJobs) + " jobs. It changes nothing",
+			serve: a.whatIf.verify,
+		},
+	}
+}

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+)
+
+// versionList answers GET /config/history.
+type versionList struct {
+	Versions []control.PastVersion `json:"versions"` // the newest first
+}
+
+// difference answers GET /config/diff.
+type difference struct {
+	From    uint64          `json:"from"`
+	To      uint64          `json:"to"`
+	Changes []config.Change `json:"changes"`
+}
+
+// versions are those of the configuration: in force, before, compared.
+type versions struct{ *Options }
+
+// current answers GET /config.
+func (v *versions) current(ctx context.Context, _ *request) (any, error) {
+	inForce, err := control.CurrentVersion(ctx, v.Connection)
+	if err != nil {
+		return nil, err
+	}
+	return inForce.Shown(), nil
+}
+
+// list answers GET /config/history.
+func (v *versions) list(ctx context.Context, _ *request) (any, error) {
+	entries, err := control.ConfigHistory(ctx, v.Connection)
+	if err != nil {
+		return nil, err
+	}
+	list := versionList{[]control.PastVersion{}}
+	for _, entry := range slices.Backward(entries) {
+		list.Versions = append(list.Versions, control.PastVersionOf(entry))
+	}
+	return list, nil
+}
+
+// show answers GET /config/versions/{version}.
+func (v *versions) show(ctx context.Context, r *request) (any, error) {
+	kept, err := v.numbered(ctx, r.PathValue("version"))
+	if err != nil {
+		return nil, err
+	}
+	return kept.Shown(), nil
+}
+
+// numbered is a version that is kept, by its number.
+func (v *versions) numbered(ctx context.Context, text string) (*control.Version, error) {
+	number, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || number == 0 {
+		return nil, badRequest("%q is not a version", text)
+	}
+	entries, err := control.ConfigHistory(ctx, v.Connection)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if entry.Revision() == number {
+			return control.ReadVersion(entry)
+		}
+	}
+	return nil, cli.NotFound(fmt.Errorf("version %d is not kept", number))
+}
+
+func (v *versions) compare(ctx context.Context, r *request) (any, error) {
+	var to *control.Version
+	var err error
+	if text := r.word("to"); text != "" {
+		to, err = v.numbered(ctx, text)
+	} else {
+		to, err = control.CurrentVersion(ctx, v.Connection)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var from *control.Version
+	if text := r.word("from"); text != "" {
+		from, err = v.numbered(ctx, text)
+	} else {
+		from, err = v.before(ctx, to.Number)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := difference{From: from.Number, To: to.Number, Changes: from.Config.Diff(to.Config)}
+	if d.Changes == nil {
+		d.Changes = []config.Change{}
+	}
+	return d, nil
+}
+
+// before is the newest that can be read of those before a version.
+func (v *versions) before(ctx context.Context, number uint64) (*control.Version, error) {
+	entries, err := control.ConfigHistory(ctx, v.Connection)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range slices.Backward(entries) {
+		if entry.Revision() >= number {
+			continue
+		}
+		if read, err := control.ReadVersion(entry); err == nil {
+			return read, nil
+		}
+	}
+	return nil, cli.NotFound(errors.New("there is no version before that one"))
+}

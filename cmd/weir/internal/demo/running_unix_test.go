@@ -1,0 +1,22 @@
+//go:build unix
+
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+)
+
+// running reports whether a process lives; a dead one whose parent has not noticed does not.
+func running(pid string) bool {
+	n, err := strconv.Atoi(pid)
+	if err != nil || syscall.Kill(n, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n))
+	return err != nil && runtime.GOOS != "linux" || err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
