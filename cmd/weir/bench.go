@@ -27,14 +27,16 @@ server of its own, in a directory that is taken away afterwards; nothing else is
 		{
 			"accept", "How many jobs a second are taken, beside a bare stream",
 			`Publishes jobs asynchronously, 4,000 under way, until the last is acknowledged. The references are bare JetStream streams on
-servers of their own: one that syncs every write, one that does not.`,
+servers of their own: one that syncs every write, one that does not, and one behind a relay that stores each message and answers its
+producer, as an intake must, and does nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 10_000, Keys: 1000},
 		},
 		{
 			"dispatch", "How many jobs a second go to the api, beside a bare loop",
 			`Publishes jobs and waits until the api, which answers at once, has had the last. The reference is a work-queue consumer that makes the
-same HTTP call and acknowledges, 64 at once. With --redis two more weirs call an api with a shared limit: one counts it in the process, one in
-that Redis, which should hold nothing else.`,
+same HTTP call and acknowledges, 64 at once; and the same behind a relay, which stores a result and a record of each call as weir does, and
+does nothing else: what is between that and weir is weir's own work. With --redis two more weirs call an api with a shared limit: one counts
+it in the process, one in that Redis, which should hold nothing else.`,
 			bench.Options{Rounds: 5, Jobs: 5000, Keys: 8},
 		},
 		{
@@ -51,7 +53,7 @@ after. The server is in a process of its own.`,
 		},
 		{
 			"latency", "How long a job takes from its publish to its call, in an empty bucket",
-			`Publishes one job after the other and takes the time until the api has it. The references are a message's way to a consumer, on
+			`Publishes a job every 10 ms and takes the time until the api has it. The references are a message's way to a consumer, on
 servers of their own: one that syncs every write, one that does not. A round has --jobs samples.`,
 			bench.Options{Rounds: 5, Jobs: 300, Keys: 1},
 		},

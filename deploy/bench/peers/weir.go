@@ -17,12 +17,10 @@ const weirAPIs = `apis:
   idempotent:
     url: URL/weir-idempotent-ID
     idempotency: {header: Idempotency-Key}
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: IN_FLIGHT}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: IN_FLIGHT}
   once:
     url: URL/weir-once-ID
-    bucket: {rate: 100000/s, burst: 100000, capacity: 1000000, in_flight: IN_FLIGHT}
-    jitter: 0
+    bucket: {rate: 100000/s, capacity: 1000000, in_flight: IN_FLIGHT}
   waiting:
     url: URL/waiting
     idempotency: {header: Idempotency-Key}
