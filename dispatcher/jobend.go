@@ -25,11 +25,17 @@ func (w *apiWorker) result(j *job, r httpcall.Response) *nats.Msg {
 	m := j.message
 	fields := [...]struct{ name, value string }{
 		{ingest.HeaderMsgID, resultMsgID(j)},
-		{ingest.HeaderJobID, m.ID}, {ingest.HeaderAPI, m.API}, {ingest.HeaderKey, ingest.HeaderText(m.Key)},
-		{ledger.HeaderOutcome, ledger.Done}, {ledger.HeaderStatus, strconv.Itoa(r.Status)},
-		{ledger.HeaderAttempts, strconv.Itoa(j.attempts)}, {ledger.HeaderCalls, strconv.Itoa(j.Calls)},
+		{ingest.HeaderJobID, m.ID},
+		{ingest.HeaderAPI, m.API},
+		{ingest.HeaderKey, ingest.HeaderText(m.Key)},
+		{ledger.HeaderOutcome, ledger.Done},
+		{ledger.HeaderStatus, strconv.Itoa(r.Status)},
+		{ledger.HeaderAttempts, strconv.Itoa(j.attempts)},
+		{ledger.HeaderCalls, strconv.Itoa(j.Calls)},
 		{ledger.HeaderPrice, ledger.Money(j.price())},
-		{ledger.HeaderAcceptedAt, ledger.Stamp(j.accepted.Time())}, {ledger.HeaderCalledAt, ledger.Stamp(r.Started)}, {ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
+		{ledger.HeaderAcceptedAt, ledger.Stamp(j.accepted.Time())},
+		{ledger.HeaderCalledAt, ledger.Stamp(r.Started)},
+		{ledger.HeaderFinishedAt, ledger.Stamp(r.Ended)},
 	}
 	values := make([]string, len(fields)) // one for all of them: a result is made for each call
 	h := make(nats.Header, len(fields)+3)

@@ -64,7 +64,8 @@ func (s *stage) relay(js jetstream.JetStream) error {
 				case ack := <-t.stored.Ok():
 					answer, _ := json.Marshal(ack) // of plain fields
 					_ = nc.Publish(t.reply, answer)
-				case <-t.stored.Err():
+				case err := <-t.stored.Err(): // the producer takes it for a refusal, and the round fails
+					_ = nc.Publish(t.reply, []byte(err.Error()))
 				case <-done:
 					return
 				}
