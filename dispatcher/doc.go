@@ -29,7 +29,8 @@
 // # Where a thing happens
 //
 //	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
-//	a job's way              job.go, jobmemory.go, messagecache.go, flight.go, spans.go, settle.go, settlement.go, jobend.go
+//	a job's way              job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, flight.go, spans.go
+//	what comes of its call   settle.go, settlement.go, jobend.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go, orphanedcalls.go
 //	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unkept.go, unrecorded.go, duplicate.go, doubt.go
 //	what holds calls         holdmark.go, pause.go

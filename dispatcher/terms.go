@@ -9,6 +9,7 @@ import (
 	"weir/bucket/fault"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 )
 
 // terms are what an api's calls are made by: its configuration and the connections to it. They are not changed but
@@ -153,4 +154,28 @@ func (w *apiWorker) present() *httpcall.API {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.terms.api
+}
+
+// costs are the units the job takes from each shared limit.
+func (c *terms) costs(j *ingest.Job) ([]int64, error) {
+	shared := c.api.Rules.Shared
+	if len(shared) == 0 {
+		return nil, nil
+	}
+	costs := make([]int64, len(shared))
+	for i := range shared {
+		if shared[i].Budget != nil {
+			costs[i] = c.api.Price
+			continue
+		}
+		cost, err := shared[i].Cost.FromJob().Of(j)
+		if err != nil && shared[i].Shadow {
+			cost, err = 1, nil // it only watches
+		}
+		if err != nil {
+			return nil, fmt.Errorf("limit %s: %w", shared[i].Name, err)
+		}
+		costs[i] = cost
+	}
+	return costs, nil
 }

@@ -1,0 +1,139 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/bucket/fault"
+	"weir/bucket/queue"
+	"weir/dispatcher/schedule"
+)
+
+// An intent says that a job may be called from now on. It is stored before the call, and dropped when what came of the call is stored: after
+// a crash it tells which jobs may have been called.
+
+// intentMark is one stored intent message; it may go when none of its jobs needs it.
+type intentMark struct {
+	seq   uint64
+	users int
+}
+
+// intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
+// reports whether it is; if not, the job rests.
+func (w *apiWorker) intend(j *job) bool {
+	p, stored := j.part, make(chan bool, 1)
+	w.mu.Lock()
+	p.intents = append(p.intents, intending{j, stored})
+	w.mu.Unlock()
+	w.storeIntents(p)
+	return <-stored
+}
+
+// intending is a job that wants an intent, and where it is told whether that is stored.
+type intending struct {
+	t      *job
+	stored chan<- bool
+}
+
+// storeIntents stores the intents that a partition's jobs want, unless some are being stored: those that come meanwhile go together.
+func (w *apiWorker) storeIntents(p *partition) {
+	w.mu.Lock()
+	if p.intending || len(p.intents) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	wanted := p.intents
+	p.intents, p.intending = nil, true
+	intents := make([]queue.Intent, len(wanted))
+	for i, one := range wanted {
+		j := one.t
+		intents[i] = queue.Intent{
+			Seq: j.Seq, Call: j.Calls + 1, Deaths: j.Deaths,
+			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price, Target: j.terms.api.Target(),
+			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
+		}
+		j.entry = w.d.opts.Recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
+		intents[i].Entry = j.entry.ID()
+	}
+	w.mu.Unlock()
+	p.markers.Intend(intents, func(seq uint64, err error) {
+		if err == nil {
+			fault.Pass(fault.IntentStored)
+		}
+		w.update(func(s *schedule.Schedule) {
+			p.intending = false
+			mark := &intentMark{seq: seq, users: len(wanted)}
+			for i, one := range wanted {
+				if j := one.t; err == nil {
+					j.intended, j.intendedBy = intents[i].Call, j.terms
+					j.intents = append(j.intents, mark)
+					w.madeLocked(j)
+				} else {
+					j.entry.LetGo()
+					j.terms.call.Conns.Release()
+					s.Unstage(j.Job)
+					w.restLocked(j, w.now().Add(loadRetry))
+				}
+			}
+		})
+		if err != nil {
+			w.intentFailed(p, err)
+		}
+		for _, one := range wanted {
+			one.stored <- err == nil
+		}
+		w.storeIntents(p)
+	})
+}
+
+func (w *apiWorker) intentFailed(p *partition, err error) {
+	if errors.Is(err, queue.ErrFenced) {
+		w.mu.Lock()
+		p.Open = false
+		w.mu.Unlock()
+		p.broken(err)
+		return
+	}
+	w.log.Error("an intent could not be stored; its calls wait", "err", err)
+}
+
+// dropIntentsLocked lets go of a job's intents.
+func (w *apiWorker) dropIntentsLocked(j *job) {
+	for _, mark := range j.intents {
+		if mark.users--; mark.users == 0 && !j.part.lost.Load() {
+			j.part.bucket.Discard(mark.seq)
+		}
+	}
+	j.intents, j.intended, j.intendedBy = nil, 0, nil
+	j.entry.LetGo()
+}
+
+// withdrawIntents takes back, when no call starts any more, the intents of the calls that did not: a restart would
+// find them and hold their jobs for called. It blocks until the stream has let go of them, or ctx ends.
+func (w *apiWorker) withdrawIntents(ctx context.Context) {
+	w.mu.Lock()
+	for q := range w.s.Queues() {
+		for _, j := range q.Jobs {
+			if !j.UnderWay() {
+				w.dropIdleIntentsLocked(j)
+			}
+		}
+	}
+	w.mu.Unlock()
+	tick := time.NewTicker(unsweptCheck)
+	defer tick.Stop()
+	for _, p := range w.partitions {
+		for p != nil && p.bucket.Unswept() > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				w.log.Warn("stopped before what is finished was deleted; a restart looks it up", "stream", p.bucket.Name())
+				return
+			}
+		}
+	}
+}
+
+// unsweptCheck is how often a stopping worker looks whether all that is finished is deleted.
+const unsweptCheck = 5 * time.Millisecond
