@@ -292,16 +292,17 @@ func (d *Dispatcher) Quiet(api string) bool {
 // on rightly when the map has changed meanwhile, and keys that came or went may be in the answer or not.
 func (w *apiWorker) deepestKeys(wanted KeysWanted) []KeyPlace {
 	var top []KeyPlace
-	seen, least := 0, 0
+	seen := 0
+	var last *KeyPlace // of those that are kept, once they are as many as are wanted
 	w.mu.Lock()
 	for q := range w.s.Queues() {
-		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && p.Depth >= least && wanted.wants(p) {
+		if p := (KeyPlace{q.Depth(), q.Key}); p.Depth > 0 && (last == nil || p.Compare(*last) < 0) && wanted.wants(p) {
 			top = append(top, p)
 		}
 		if seen++; seen%lookAtOnce == 0 {
 			w.mu.Unlock()
 			if top = keepDeepest(top, wanted.Limit); len(top) == wanted.Limit {
-				least = top[wanted.Limit-1].Depth
+				last = new(top[wanted.Limit-1])
 			}
 			w.mu.Lock()
 		}
