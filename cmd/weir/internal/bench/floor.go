@@ -81,7 +81,7 @@ func (s *stage) relay(js jetstream.JetStream) error {
 }
 
 // keeper stores as much of a call as weir does, and waits until both are stored.
-func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.Context) error, err error) {
+func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.Context) error, _ error) {
 	for _, what := range []string{"RESULTS", "CALLS"} {
 		_, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 			Name: keptStream + "_" + what, Subjects: []string{keptSubject + "." + what}, Replicas: 1, Storage: jetstream.FileStorage,
@@ -102,9 +102,11 @@ func keeper(ctx context.Context, js jetstream.JetStream) (keep func(ctx context.
 			{Subject: keptSubject + ".RESULTS", Header: h},
 			{Subject: keptSubject + ".CALLS", Header: nats.Header{jetstream.MsgIDHeader: {record()}}, Data: text},
 		} {
-			if acks[i], err = js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute)); err != nil {
+			ack, err := js.PublishMsgAsync(m, jetstream.WithStallWait(time.Minute))
+			if err != nil {
 				return fmt.Errorf("store what came of a call: %w", err)
 			}
+			acks[i] = ack
 		}
 		for _, ack := range acks {
 			select {
