@@ -33,7 +33,7 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4               // of the time that passes at most: a look goes through all clients
+	lookShare     = 4               // times as long as a look it rests, while little waits: a look goes through all clients
 	writeDeadline = 5 * time.Second // for a client to take anything at all
 )
 
@@ -49,11 +49,20 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 			b.look(begin)
 		}
 		select {
-		case <-time.After(max(backlogLook, lookShare*time.Since(begin))):
+		case <-time.After(b.rest(time.Since(begin))):
 		case <-ctx.Done():
 			return nil
 		}
 	}
+}
+
+// rest is until the next look after one that took so long. On a busy machine a look takes long, and where much waits already the rest of the
+// room is full before a long rest is over.
+func (b *backlog) rest(look time.Duration) time.Duration {
+	if b.waiting > b.most/2 {
+		return backlogLook
+	}
+	return max(backlogLook, lookShare*look)
 }
 
 // mayBeMuch reports whether half of what may wait could have come together since the last look. Unlike a look it costs the same however many
