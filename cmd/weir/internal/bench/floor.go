@@ -15,8 +15,8 @@ import (
 )
 
 // What a bare reference leaves out is most of what weir's messages cost. So there is a second reference, which sends and stores the same
-// messages as weir does, and does nothing else: it judges no job, keeps no limit, no order and no count, and waits for no disk. What weir
-// makes of its figure is what weir's own work leaves.
+// messages as weir does, and does nothing else: it judges no job, keeps no limit, no order and no count, and waits for no disk. The ratio of
+// weir to this reference shows what weir's own work costs.
 
 const (
 	floorName    = "same messages, without fsync"

@@ -33,7 +33,7 @@ type closingClient struct {
 // Bounds of looking.
 const (
 	backlogLook   = 20 * time.Millisecond
-	lookShare     = 4               // times as long as a look it rests, while little waits: a look goes through all clients
+	lookShare     = 4               // while little waits a rest is so many times as long as the look before it: a look goes through all clients
 	writeDeadline = 5 * time.Second // for a client to take anything at all
 )
 
@@ -56,8 +56,8 @@ func (s *Server) BoundBacklog(ctx context.Context, most int64, log *slog.Logger,
 	}
 }
 
-// rest is until the next look after one that took so long. On a busy machine a look takes long, and where much waits already the rest of the
-// room is full before a long rest is over.
+// rest is how long to wait after a look that took so long. Where much waits already the rest is short: on a busy machine a look takes long, and
+// clients would fill what is left of the room during a long rest.
 func (b *backlog) rest(look time.Duration) time.Duration {
 	if b.waiting > b.most/2 {
 		return backlogLook
