@@ -21,6 +21,8 @@ type tailReader struct {
 	*Tail
 	bounds Bounds
 	dedupe time.Duration
+	wants  func(key string) bool // nil: all but "unwanted"
+	queued func(stream string) bool
 	ended  map[uint64]int // how often, by sequence
 	tells  int            // how often it was told of some
 }
@@ -34,7 +36,13 @@ func (r *tailReader) readTail() Extent {
 	r.t.Helper()
 	extent, err := r.Read(r.t.Context(), TailOptions{
 		JetStream: r.js, Dedupe: r.dedupe, Bounds: r.bounds, APIs: []string{"pay"},
-		Wants: func(_, key string) bool { return key != "unwanted" },
+		Wants: func(_, key string) bool {
+			if r.wants != nil {
+				return r.wants(key)
+			}
+			return key != "unwanted"
+		},
+		Queued: r.queued,
 		Ended: func(api string, jobs []queue.Finished) {
 			if api != "pay" || len(jobs) > tellAtOnce {
 				r.t.Errorf("told of %d jobs of %s at once", len(jobs), api)
@@ -56,6 +64,25 @@ func (r *tailReader) readTail() Extent {
 		r.t.Fatal(err)
 	}
 	return extent
+}
+
+// TestTailOfAQueueOnly: records and results of one partition's keys may name another partition's queue, since keys had other partitions in a
+// stream that is gone. They do not take the place of what was read for that queue: its job would be called again.
+func TestTailOfAQueueOnly(t *testing.T) {
+	r := newTailReader(t)
+	is := func(want string) func(string) bool { return func(got string) bool { return got == want } }
+	r.write(done(call("k", 1, 1)))
+	r.result("k", "job-1", "Q", 1, bucket.MicrosOf(accepted(1)))
+	r.write(done(call("l", 2, 1)))
+	r.result("l", "job-2", "Q", 2, bucket.MicrosOf(accepted(2)))
+	r.wants, r.queued = is("k"), is("Q")
+	r.readTail()
+	r.wants, r.queued = is("l"), is("R")
+	r.readTail()
+	records, results := r.Detach("Q")
+	if !records[1].Final || results[1].At == 0 {
+		t.Errorf("what was read of a queue was lost to a reading for another one: %+v, %+v", records, results)
+	}
 }
 
 // TestTail: of each job the newest call is kept, of each key the latest arrival time, and of all partitions the ids of what has ended.
