@@ -27,6 +27,7 @@ type window struct {
 const (
 	mostWindows  = 64
 	longestField = 4 << 10
+	longestName  = 256 // of a window: an advice names it, in the log and in what status shows
 )
 
 // windows are the limits of one answer by name.
@@ -84,7 +85,7 @@ func (ws *windows) of(name string) *window {
 			return &ws.all[i]
 		}
 	}
-	if len(ws.all) == mostWindows {
+	if len(ws.all) == mostWindows || len(name) > longestName {
 		return &window{} // read and forgotten
 	}
 	ws.all = append(ws.all, window{name: name})
