@@ -268,7 +268,7 @@ func KeptHeader(h nats.Header, body []byte) nats.Header {
 
 func keptName(name string, body []byte) string {
 	switch {
-	case len(name) > 5 && strings.EqualFold(name[:5], "Nats-"):
+	case len(name) >= 5 && strings.EqualFold(name[:5], "Nats-"):
 		name = HeaderJobNats + name[5:]
 	case len(body) == 0 && strings.EqualFold(name, "Status"):
 		name = HeaderJobNats + name

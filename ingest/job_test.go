@@ -261,6 +261,7 @@ func FuzzParseJob(f *testing.F) {
 	f.Add("k", "Weir-Deadline", "30s", "Weir-Cost", "7", []byte("x"))
 	f.Add("k", "Weir-Deadline", "30s", "Weir-Not-Before", "20s", []byte("x"))
 	f.Add("k", "nats-msg-id", "b", "Weir-Job-Nats-Msg-Id", "a", []byte("x"))
+	f.Add("k", "Nats-", "b", "Weir-Job-Nats-Msg-Id", "a", []byte("x"))
 	f.Add("k", "Weir-Reply-To", "$JS.API.X", "Content-Type", "a/b", []byte("x"))
 	f.Fuzz(func(t *testing.T, key, name1, value1, name2, value2 string, body []byte) {
 		m := ingest.Message{Key: key, Header: nats.Header{name1: {value1}, name2: {value2}}, Body: body}
