@@ -77,10 +77,19 @@ func (w *apiWorker) lookBeside(ctx context.Context, j *job, last ledger.LastCall
 		return nil, 0, err
 	}
 	if c == nil || c.Origin() != j.origin() { // the ledger has let go of it
-		c = &ledger.Record{Call: last.Call, Status: last.Status, Stored: j.accepted.Time()}
+		c = &ledger.Record{Call: last.Call, Status: last.Status, Ended: j.accepted.Time(), Stored: j.accepted.Time()}
 	}
-	at, err = ledger.ResultOf(ctx, w.d.opts.JetStream, of, c.Stored.Add(-w.d.opts.Tail.OrDefault().Leeway))
+	at, err = ledger.ResultOf(ctx, w.d.opts.JetStream, of, resultSince(c).Add(-w.d.opts.Tail.OrDefault().Leeway))
 	return c, at, err
+}
+
+// resultSince is from when on the result of a recorded call may have been stored. A ledger that took nothing for a while has a record that is
+// much later than its result.
+func resultSince(c *ledger.Record) time.Time {
+	if c.Ended.Before(c.Stored) {
+		return c.Ended
+	}
+	return c.Stored
 }
 
 // endUnkept ends a job whose last record says that it is done, and whose result is not stored.
@@ -97,7 +106,7 @@ func (w *apiWorker) endUnkept(ctx context.Context, j *job, c *ledger.Record) {
 	j.Deaths = max(j.Deaths, 1)
 	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(w.terms.api)
 	w.mu.Unlock()
-	held, ok := w.holdsResults(ctx, j, c.Stored)
+	held, ok := w.holdsResults(ctx, j, resultSince(c))
 	if !ok {
 		return
 	}
