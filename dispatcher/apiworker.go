@@ -36,6 +36,7 @@ type apiWorker struct {
 	changes     chan configChange // to be adopted by the loop
 	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
+	unrecorded  unrecordedCalls
 	asking      inquiryPace
 	looking     sync.Mutex // held while it is looked up whether one job's result is stored
 
@@ -50,10 +51,6 @@ type apiWorker struct {
 	// shortTold says that it has been told that the ledger begins too late for slow keys.
 	shortTold  bool
 	tailLoaded bool // the ledger was read for it before it ran
-	// unrecorded are jobs of whose call before this process nothing is in the ledger yet; unlogged is how many may have been
-	// called then of which nothing ever will be.
-	unrecorded map[*job]struct{}
-	unlogged   int
 	wake       chan struct{}
 
 	rounds  sync.WaitGroup // of asks under way

@@ -41,7 +41,7 @@ func (w *apiWorker) endWithResult(ctx context.Context, j *job, at uint64) {
 			w.settleLost(ctx, j)
 			return
 		}
-		w.neverRecorded(j)
+		w.unrecorded.never(j)
 		w.update(func(s *schedule.Schedule) { w.restLocked(j, 1) })
 		return
 	}

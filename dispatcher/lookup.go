@@ -52,7 +52,7 @@ func (w *apiWorker) lookUp(ctx context.Context, j *job) (none bool) {
 	case found.Result != 0:
 		w.endWithResult(ctx, j, found.Result)
 	case c != nil && c.Call >= j.Calls: // it was to be called again
-		w.accountedFor(j)
+		w.unrecorded.accountedFor(j)
 		w.update(func(s *schedule.Schedule) {
 			j.lost, j.flown, j.Unseen, j.Calls, j.attempts, j.Deaths, j.Failed = nil, nil, false, c.Call, c.Attempt, 0, c.Detail
 			j.doubt.recall(c.Billed, c.Idempotency)

@@ -57,7 +57,7 @@ func TestReloadEnds(t *testing.T) {
 		p.lost.Store(lost)
 		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 		j.Settle()
-		w.awaitRecordLocked(j)
+		w.unrecorded.await(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
 		j.missing = tried
 		if await.Result(t, "the job's end", func() bool { return w.reload(t.Context(), j) }) {
@@ -66,8 +66,8 @@ func TestReloadEnds(t *testing.T) {
 		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.Unfinished() != 0 {
 			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.Unfinished(), j.missing, want)
 		}
-		if want := map[bool]int{true: 0, false: 1}[lost]; w.unlogged != want || len(w.unrecorded) != 0 {
-			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unlogged, want, len(w.unrecorded))
+		if want := map[bool]int{true: 0, false: 1}[lost]; w.unrecorded.unlogged != want || len(w.unrecorded.jobs) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unrecorded.unlogged, want, len(w.unrecorded.jobs))
 		}
 		await.Return(t, "what the worker runs", w.running.Wait)
 	}

@@ -210,7 +210,9 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, ok := p.jobHistoryLocked(e)
-	p.w.suspectUnloggedLocked(q, h)
+	if p.w.untoldLocked(q) && h.mayBeUnlogged() {
+		p.w.unrecorded.suspect()
+	}
 	if ok {
 		p.w.resumeLocked(ctx, q, e.Seq, h)
 	} else {
@@ -251,6 +253,12 @@ type jobHistory struct {
 	mark   *foundMark
 	last   *ledger.LastCall
 	result *ledger.StoredResult
+}
+
+// mayBeUnlogged reports whether the job may have been called without an intent, as owners of an earlier version did that died: no record of
+// that call will ever be there.
+func (h *jobHistory) mayBeUnlogged() bool {
+	return h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final)
 }
 
 // jobHistoryLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,

@@ -70,7 +70,7 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 		found.Noted = noted.State
 	}
 	if found.Unrecorded() {
-		w.awaitRecordLocked(j)
+		w.unrecorded.await(j)
 	}
 	switch recovery.Judge(found) {
 	case recovery.Waits:
@@ -94,7 +94,7 @@ func (w *apiWorker) judgeFoundLocked(ctx context.Context, j *job, h jobHistory, 
 	case recovery.Unproven:
 		j.unproven(h.intent, &noted)
 		if j.flown != nil {
-			w.awaitRecordLocked(j) // what was noted stays until it is stored
+			w.unrecorded.await(j) // what was noted stays until it is stored
 		}
 		j.Settle()
 		w.running.Go(func() { w.endUnproven(ctx, j, last) })

@@ -286,7 +286,7 @@ func (w *apiWorker) keepRecordBegun(ctx context.Context, j *job, c *ledger.Recor
 		j.answeredAt = seq
 	}
 	fault.Pass(fault.RecordStored)
-	w.accountedFor(j)
+	w.unrecorded.accountedFor(j)
 	return true
 }
 
@@ -347,7 +347,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 		return
 	}
 	w.metrics.finished.count(outcome)
-	w.accountedFor(j)
+	w.unrecorded.accountedFor(j)
 	w.rememberEnd(j)
 	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept

@@ -262,7 +262,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
 func (w *apiWorker) abandon(j *job) {
-	w.accountedFor(j)
+	w.unrecorded.accountedFor(j)
 	j.entry.LetGo()
 	j.adopted.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })
