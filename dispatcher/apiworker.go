@@ -37,8 +37,8 @@ type apiWorker struct {
 	probes      atomic.Bool       // whether the api is reached is to be found out
 	settlements settlements
 	unrecorded  unrecordedCalls
+	evidence    evidence
 	asking      inquiryPace
-	looking     sync.Mutex // held while it is looked up whether one job's result is stored
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
@@ -69,6 +69,7 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
 		wake: make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	w.evidence = d.evidenceOf(w.name, w.log)
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,

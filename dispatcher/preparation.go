@@ -11,6 +11,8 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A job is made ready shortly before its slot, so that nothing but sending is left to do in it.
@@ -128,6 +130,8 @@ func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
 	w.buryMissing(ctx, j, absence)
 	return true
 }
+
+func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
 
 // absence asks the stream's leader whether a job's message is gone. Without its word the job is kept.
 func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {

@@ -214,7 +214,7 @@ func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e
 		p.w.unrecorded.suspect()
 	}
 	if ok {
-		p.w.resumeLocked(ctx, q, e.Seq, h)
+		p.resumeLocked(ctx, q, e.Seq, h)
 	} else {
 		p.resumeDuplicateLocked(ctx, q, e)
 	}

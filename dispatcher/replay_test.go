@@ -35,6 +35,7 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
 		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
 	}
+	w.evidence = d.evidenceOf(w.name, w.log)
 	policy := &schedule.Policy{Rules: api.Rules}
 	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.knownLocked)
 	w.terms = &terms{api: api, policy: policy}

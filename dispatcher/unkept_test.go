@@ -54,7 +54,7 @@ func TestResultBesideARecord(t *testing.T) {
 		{"a record alone", alone, record(alone), 0},
 		{"a record, and a result of the job before", other, record(other), 0},
 	} {
-		of, at, ok := w.resultBeside(t.Context(), c.j, ledger.LastCall{Call: 1, Status: 200, At: c.record})
+		of, at, ok := w.evidence.resultBeside(t.Context(), w.evidence.of(c.j), ledger.LastCall{Call: 1, Status: 200, At: c.record})
 		if !ok || at != c.at || of.Call != 1 || of.Status != 200 || of.Stored.IsZero() {
 			t.Errorf("%s: the result stands at %d, want %d: %v %+v", c.what, at, c.at, ok, of)
 		}
