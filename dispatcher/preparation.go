@@ -35,7 +35,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.bury(ctx, j, reason, detail, nil)
 		return false
 	}
-	if slot, err := w.recall(ctx, j.Queue); err != nil {
+	if slot, err := w.pace.recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	} else if slot > w.now().Add(schedule.LongWait) {
@@ -58,7 +58,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	refusal, err := w.read(j, e)
 	switch {
 	case !j.doubt.allows(j.terms.api):
-		return deadletter.Unknown, w.inDoubt(j)
+		return deadletter.Unknown, j.inDoubt()
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:

@@ -51,7 +51,7 @@ func TestReloadEnds(t *testing.T) {
 	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
 	for _, lost := range []bool{true, false} {
 		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
-		w.tat = func(string) bucket.Micros { return 0 }
+		w.pace.stored = func(string) bucket.Micros { return 0 }
 		p := &partition{w: w, bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
@@ -88,7 +88,7 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(d, APIOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
-	w.tat = func(string) bucket.Micros { return 0 }
+	w.pace.stored = func(string) bucket.Micros { return 0 }
 	p := &partition{w: w, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
 	p.Of = p
 	j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))

@@ -196,12 +196,12 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, q)
-	case p.Leftover != 0 && p.w.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
+	case p.Leftover != 0 && p.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, q)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		p.w.resumeKeyLocked(q)
+		p.resumeKeyLocked(q)
 	}
 }
 
@@ -210,7 +210,7 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
 	h, ok := p.jobHistoryLocked(e)
-	if p.w.untoldLocked(q) && h.mayBeUnlogged() {
+	if p.untoldLocked(q) && h.mayBeUnlogged() {
 		p.w.unrecorded.suspect()
 	}
 	if ok {
@@ -227,7 +227,7 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
-			p.w.resumeKeyLocked(q)
+			p.resumeKeyLocked(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
@@ -237,14 +237,15 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 }
 
 // resumeKeyLocked lets a queue be called.
-func (w *apiWorker) resumeKeyLocked(q *schedule.KeyQueue) {
-	if !w.s.Has(q) {
+func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
+	if !p.w.s.Has(q) {
 		return // it came to its end meanwhile
 	}
 	q.Unread = false
-	w.paceLocked(q, w.now())
-	w.s.Touch(q)
-	w.wakeUp()
+	p.leaveLocked(q)
+	p.w.pace.goOnLocked(q, p.unsureLocked(q))
+	p.w.s.Touch(q)
+	p.w.wakeUp()
 }
 
 // jobHistory is what is known of a job that was found in the stream.
@@ -325,9 +326,9 @@ func (p *partition) open() {
 		p.resumeKeys()
 	}
 	for _, queues := range r.waiting {
-		p.w.eachLocked(slices.Values(queues), p.w.resumeKeyLocked)
+		p.w.eachLocked(slices.Values(queues), p.resumeKeyLocked)
 	}
-	p.w.eachLocked(slices.Values(r.late), p.w.resumeKeyLocked)
+	p.w.eachLocked(slices.Values(r.late), p.resumeKeyLocked)
 	p.w.mu.Lock()
 	p.replay, p.Reading = nil, false
 	p.w.mu.Unlock()
