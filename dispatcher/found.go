@@ -189,7 +189,7 @@ func (f *foundJob) takeBackLocked() (goesOn bool) {
 	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
 	f.adopted = w.d.opts.Recorder.Adopt(i.Entry, f.part.callOf(&i.Intent, i.Epoch)) // other jobs may need the intent's message yet
 	if w.evidence.isRead(i.stored) {
-		w.dropIntentsLocked(f.job)
+		f.dropIntentsLocked()
 		return true
 	}
 	f.Unseen = f.First() // who comes behind it waits
@@ -262,7 +262,7 @@ func (f *foundJob) wait() {
 			notBefore = max(f.w.heldAtMostLocked(c.NotBefore), 1)
 		}
 		f.Unseen = false
-		f.w.dropIntentsLocked(f.job)
+		f.dropIntentsLocked()
 		f.w.restLocked(f.job, notBefore)
 	})
 }

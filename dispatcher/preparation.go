@@ -50,7 +50,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
 		return true
 	}
-	return w.intend(j)
+	return j.part.intend(j)
 }
 
 // examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.

@@ -256,7 +256,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 	fault.Pass(fault.RetryStored)
 	w.traceRest(j, c)
 	w.update(func(s *schedule.Schedule) {
-		w.dropIntentsLocked(j)
+		j.dropIntentsLocked()
 		if j.markSeq != 0 {
 			j.part.bucket.Discard(j.markSeq)
 		}
@@ -359,12 +359,12 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	}
 	w.metrics.finished.count(outcome)
 	w.unrecorded.accountedFor(j)
-	w.rememberEnd(j)
+	j.rememberEnd()
 	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
-		w.dropIntentsLocked(j)
+		j.dropIntentsLocked()
 		j.adopted.LetGo()
 		if j.markSeq != 0 {
 			p.bucket.Discard(j.markSeq)

@@ -122,7 +122,7 @@ func (w *apiWorker) restAll(stale []*schedule.Job) {
 // restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
 func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
-	w.dropIntentsLocked(j)
+	j.dropIntentsLocked()
 	w.orderLocked(j, toRest)
 }
 
