@@ -92,13 +92,22 @@ func (e *evidence) resultBeside(ctx context.Context, of ledger.Job, last ledger.
 		return nil, 0, false
 	}
 	if c == nil || c.Origin() != ledger.OriginOf(of.Stream, of.Seq, of.Accepted) {
-		c = &ledger.Record{Call: last.Call, Status: last.Status, Stored: of.Accepted.Time()}
+		c = &ledger.Record{Call: last.Call, Status: last.Status, Ended: of.Accepted.Time(), Stored: of.Accepted.Time()}
 	}
 	ok = e.read(ctx, "results of a key", of, func() (err error) {
-		at, err = ledger.ResultOf(ctx, e.js, of, e.since(c.Stored))
+		at, err = ledger.ResultOf(ctx, e.js, of, e.since(resultSince(c)))
 		return err
 	})
 	return c, at, ok
+}
+
+// resultSince is from when on the result of a recorded call may have been stored. A ledger that took nothing for a while has a record that is
+// much later than its result.
+func resultSince(c *ledger.Record) time.Time {
+	if c.Ended.Before(c.Stored) {
+		return c.Ended
+	}
+	return c.Stored
 }
 
 // holdsResults reports whether results of a time are still there if they were stored.

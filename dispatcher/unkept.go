@@ -75,7 +75,7 @@ func (f *foundJob) endUnkept(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	var ok bool
-	if open.Held, ok = w.evidence.holdsResults(ctx, w.evidence.of(f.job), c.Stored); !ok {
+	if open.Held, ok = w.evidence.holdsResults(ctx, w.evidence.of(f.job), resultSince(c)); !ok {
 		return
 	}
 	out := httpcall.Unknown(deadletter.BilledYes, "call %d was answered %d and is in the ledger, and weir ended before its result was stored", c.Call, c.Status)
