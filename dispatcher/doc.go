@@ -33,7 +33,8 @@
 //	what comes of its call   settle.go, settlement.go, jobend.go
 //	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
 //	a key found there        pace.go, orphanedcalls.go
-//	a job found there        found.go, lostcall.go, unkept.go, evidence.go, resultbar.go, unrecorded.go, duplicate.go, doubt.go
+//	a job found there        found.go; what is known of it: history.go, evidence.go, flight.go, doubt.go, duplicate.go; what it may be:
+//	                         lostcall.go, unkept.go, loneresult.go; and resultbar.go, unrecorded.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
 //	what went wrong          crash.go, damage.go, missing.go, restored.go

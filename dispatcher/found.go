@@ -3,19 +3,15 @@ package dispatcher
 import (
 	"cmp"
 	"context"
-	"strconv"
 	"time"
 
 	"weir/bucket"
 	"weir/bucket/fault"
 	"weir/deadletter"
-	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
-
-	"github.com/nats-io/nats.go"
 )
 
 // foundJob is a job that stood in its partition's stream when the partition was taken over, and of which something is known, until it waits as
@@ -129,15 +125,15 @@ func (f *foundJob) recallLocked(h jobHistory) {
 	if mark.Calls >= last.Call {
 		j.Deaths = mark.Deaths
 	}
-	f.known = recovery.Found{Recorded: j.Calls, Ended: last.Final, Beside: last.Beside, Result: h.result != nil, Ending: mark.Ends != ""}
 	if h.result != nil {
 		f.result = h.result.At
 	}
 	if f.intent = h.intent; f.intent != nil {
 		j.intents = []*intentMark{f.intent.mark}
 		f.noted = f.noteOf(f.intent)
-		f.known.Intended, f.known.Noted, f.known.Overruled = f.intent.Call, f.noted.State, h.mark != nil && f.intent.overrules(h.mark)
 	}
+	f.known = h.known()
+	f.known.Noted = f.noted.State
 }
 
 // followLocked has the schedule know what follows from a job's fate, and reports whether more does: if not, it waits.
@@ -296,54 +292,4 @@ func (f *foundJob) endAnswered(ctx context.Context) {
 	f.chargeAgain(a)
 	f.answered(r)
 	f.w.conclude(ctx, f.job, r, outcomeOf(a))
-}
-
-// endWithResult ends a job that was found with a result and no record of it. Who waits for the result is told, again
-// perhaps.
-func (f *foundJob) endWithResult(ctx context.Context) {
-	e := &f.w.evidence
-	msg, ok := e.result(ctx, e.of(f.job), f.result)
-	if !ok {
-		return
-	}
-	if msg == nil || msg.Subject == fenceSubject {
-		f.endWithoutResult(ctx)
-		return
-	}
-	calls, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderCalls)) // weir's own headers: always there
-	attempts, _ := strconv.Atoi(msg.Header.Get(ledger.HeaderAttempts))
-	f.w.mu.Lock()
-	f.Calls, f.attempts = max(f.Calls, calls), max(f.attempts, attempts)
-	f.doubt.billed = f.doubt.billed.Worst(deadletter.BilledYes)
-	f.w.mu.Unlock()
-	if f.message.ReplyTo != "" {
-		f.w.d.reply(f.message.ReplyTo, &nats.Msg{Header: msg.Header, Data: msg.Data})
-	}
-	if f.w.keepRecord(ctx, f.job, f.resultRecord(msg.Header)) {
-		f.w.traceEnd(f.job, nil)
-		f.w.finish(f.job, ledger.Done)
-	}
-}
-
-// endWithoutResult goes on with a job whose result was read of, and is gone: with what else is known of it.
-func (f *foundJob) endWithoutResult(ctx context.Context) {
-	f.result, f.known.Result, f.known.Noted = 0, false, recorder.Untold
-	if f.lost != nil {
-		f.settle(ctx, recovery.Lost)
-		return
-	}
-	f.w.unrecorded.never(f.job)
-	f.w.update(func(*schedule.Schedule) { f.w.restLocked(f.job, 1) })
-}
-
-// resultRecord is the ledger's record of a call of which only the result was stored.
-func (f *foundJob) resultRecord(result nats.Header) *ledger.Record {
-	status, _ := strconv.Atoi(result.Get(ledger.HeaderStatus)) // weir's own headers: always there
-	started, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderCalledAt))
-	ended, _ := time.Parse(time.RFC3339Nano, result.Get(ledger.HeaderFinishedAt))
-	out := httpcall.Outcome{Verdict: httpcall.Delivered, Billed: deadletter.BilledYes, Detail: "the worker died after its result was stored"}
-	c := f.w.record(f.job, httpcall.Response{Sent: true, Status: status, Started: started, Ended: ended}, out)
-	c.Planned = time.Time{}
-	f.asIntended(c)
-	return c
 }

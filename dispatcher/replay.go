@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
-	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -35,30 +33,6 @@ type replay struct {
 
 // awaited is a job that is to be read before its key is called.
 type awaited struct{ seq, sum uint64 }
-
-// found is what markers say of one job, or of another one that once had its sequence.
-type found struct {
-	intents []foundIntent
-	marks   []foundMark
-}
-
-type foundIntent struct {
-	queue.Intent
-	mark   *intentMark
-	stored time.Time
-}
-
-// overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or
-// is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
-// whoever took the partition over knew nothing of it.
-func (i *foundIntent) overrules(end *foundMark) bool {
-	return i.mark.seq > end.seq || i.Epoch > end.Epoch && end.Epoch != 0
-}
-
-type foundMark struct {
-	queue.RetryMark
-	seq uint64
-}
 
 func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
@@ -107,12 +81,6 @@ func (p *partition) replayIntent(e queue.Entry) {
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
-	}
-}
-
-func (p *partition) leaveMark(mark *intentMark) {
-	if mark.users--; mark.users == 0 {
-		p.bucket.Discard(mark.seq)
 	}
 }
 
@@ -209,14 +177,15 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 // resumeKeys is to be called.
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
-	h, ok := p.jobHistoryLocked(e)
+	h, outdated := p.replay.history(e)
+	p.discardLocked(&outdated)
 	if p.untoldLocked(q) && h.mayBeUnlogged() {
 		p.w.unrecorded.suspect()
 	}
-	if ok {
-		p.resumeLocked(ctx, q, e.Seq, h)
-	} else {
+	if h == (jobHistory{}) {
 		p.resumeDuplicateLocked(ctx, q, e)
+	} else {
+		p.resumeLocked(ctx, q, e.Seq, h)
 	}
 	return p.passedLocked(e.Seq)
 }
@@ -248,61 +217,6 @@ func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
 	p.w.wakeUp()
 }
 
-// jobHistory is what is known of a job that was found in the stream.
-type jobHistory struct {
-	intent *foundIntent
-	mark   *foundMark
-	last   *ledger.LastCall
-	result *ledger.StoredResult
-}
-
-// mayBeUnlogged reports whether the job may have been called without an intent, as owners of an earlier version did that died: no record of
-// that call will ever be there.
-func (h *jobHistory) mayBeUnlogged() bool {
-	return h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final)
-}
-
-// jobHistoryLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
-// and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
-// its sequence since.
-func (p *partition) jobHistoryLocked(e queue.Entry) (h jobHistory, ok bool) {
-	r, stored := p.replay, bucket.MicrosOf(e.Time)
-	if f := r.found[e.Seq]; f != nil {
-		delete(r.found, e.Seq)
-		for i := range f.intents {
-			switch n := &f.intents[i]; {
-			case n.Accepted != 0 && n.Accepted != stored, h.intent != nil && h.intent.Call > n.Call:
-				p.leaveMark(n.mark)
-			default:
-				if h.intent != nil {
-					p.leaveMark(h.intent.mark)
-				}
-				h.intent = n
-			}
-		}
-		for i := range f.marks {
-			switch n := &f.marks[i]; {
-			case n.Accepted != 0 && n.Accepted != stored,
-				h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls):
-				p.bucket.Discard(n.seq)
-			default:
-				if h.mark != nil {
-					p.bucket.Discard(h.mark.seq)
-				}
-				h.mark = n
-			}
-		}
-	}
-	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
-	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
-		h.last = &c
-	}
-	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
-		h.result = &s
-	}
-	return h, h != jobHistory{}
-}
-
 // open ends a partition's replay: all that was in its stream has been read. Every job found there was in one of four states,
 // by its markers and the ledger: never called; called and known to need another call; finished, only its deletion was lost;
 // or called with an outcome that nobody knows.
@@ -314,12 +228,7 @@ func (p *partition) open() {
 		return // what was not read is the next owner's
 	}
 	for _, f := range r.found { // of jobs that are gone
-		for _, i := range f.intents {
-			p.leaveMark(i.mark)
-		}
-		for _, m := range f.marks {
-			p.bucket.Discard(m.seq)
-		}
+		p.discardLocked(f)
 	}
 	p.w.mu.Unlock()
 	if r.blind != 0 {
