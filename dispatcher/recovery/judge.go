@@ -48,14 +48,35 @@ func Judge(f Found) Fate {
 		return HasResult
 	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
-	case f.Ended && f.Beside && !f.Result:
-		return Unproven
-	case f.Ended:
+	case f.Ended && (f.Result || !f.Beside):
 		return EndsByLast
+	case f.Ended && !f.Unrecorded(): // else the record came late: a later owner had taken that call for lost, and has begun another
+		return Unproven
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
 		return Waits
 	case f.Noted == recorder.Answered:
 		return Answered
 	}
 	return Lost
+}
+
+// LookedUp is what was found of a job by its key, in what is older than what was read with the markers.
+type LookedUp struct {
+	Recorded int  // as in Found, 0 where no record was found
+	Ended    bool // as in Found
+	Beside   bool // as in Found
+	Result   bool // its result was found
+	Asked    bool // the api was asked about its letter, which says that nobody knows of the call: it had ended
+}
+
+// With is what is known of a job once it has been looked up.
+func (f Found) With(l LookedUp) Found {
+	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
+	switch {
+	case l.Asked:
+		f.Ended, f.Beside = true, false
+	case l.Ended:
+		f.Ended, f.Beside = true, l.Beside
+	}
+	return f
 }
