@@ -22,6 +22,7 @@ func halfKept(t *testing.T, stored, not string) *flightRig {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitView(t, js)
 	for _, name := range []string{stored, not} {
 		s, err := js.Stream(t.Context(), name)
 		if err != nil {
@@ -133,6 +134,7 @@ func TestRecordWaitsForTheReply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	awaitView(t, js)
 	s, err := js.Stream(t.Context(), ledger.ResultsStream)
 	if err != nil {
 		t.Fatal(err)

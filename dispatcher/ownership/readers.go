@@ -85,9 +85,9 @@ func (m *Manager) Older() string { return m.read.Load().reckonedWith(time.Now())
 // tellOlder tells the log when there begins or ceases to be such a replica, and returns its instance. told is the last that was told of.
 func (m *Manager) tellOlder(told string) string {
 	is := m.Older()
-	switch {
-	case is == told:
-	case is == "":
+	switch is {
+	case told:
+	case "":
 		m.opts.Log.Info("no replica of an earlier version is left: results and their records are stored together", "former", told)
 	default:
 		m.opts.Log.Info("a replica of an earlier version dispatches too: each result is stored before its record, which that version takes for its proof",
