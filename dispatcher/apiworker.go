@@ -27,33 +27,26 @@ type apiWorker struct {
 	store   Store
 	clock   schedule.StoreClock // by which the store counts
 	now     func() bucket.Micros
-	// tat is the theoretical arrival time that the store knows of a key, 0 if none.
-	tat func(key string) bucket.Micros
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
 	checkpoint func()
 	grants     *grantEnds // tells the store what became of them
 
 	changes     chan configChange // to be adopted by the loop
 	probes      atomic.Bool       // whether the api is reached is to be found out
+	pace        *pace
 	settlements settlements
+	unrecorded  unrecordedCalls
+	evidence    evidence
 	asking      inquiryPace
-	looking     sync.Mutex // held while it is looked up whether one job's result is stored
 
 	mu         sync.Mutex // guards what follows, down to the channels
 	s          *schedule.Schedule
-	terms      *terms        // in force
-	since      bucket.Micros // when they came into force
-	partitions []*partition  // by number, nil where it is not this process's
-	down       time.Time     // since when the store does not answer, zero while it does
-	contact    contact       // with the api and its limits
+	terms      *terms       // in force
+	partitions []*partition // by number, nil where it is not this process's
+	down       time.Time    // since when the store does not answer, zero while it does
+	contact    contact      // with the api and its limits
 	marks      map[string]holdMark
-	// shortTold says that it has been told that the ledger begins too late for slow keys.
-	shortTold  bool
 	tailLoaded bool // the ledger was read for it before it ran
-	// unrecorded are jobs of whose call before this process nothing is in the ledger yet; unlogged is how many may have been
-	// called then of which nothing ever will be.
-	unrecorded map[*job]struct{}
-	unlogged   int
 	wake       chan struct{}
 
 	rounds  sync.WaitGroup // of asks under way
@@ -69,20 +62,23 @@ type apiWorker struct {
 func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w := &apiWorker{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), metrics: d.metrics.of(o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
-		tat: o.TAT, since: d.opts.Now(), changes: make(chan configChange, 1), marks: map[string]holdMark{},
+		clock: o.Clock, changes: make(chan configChange, 1), marks: map[string]holdMark{},
 		wake: make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	w.evidence = d.evidenceOf(w.name, w.log)
+	w.pace = newPace(w, o.TAT)
 	w.terms = d.newTerms(o.API, nil)
 	w.s = schedule.New(w.terms.policy, schedule.Pace{
 		PrepareLead: 4 * schedule.LeastLead, ReserveAhead: schedule.LeastAhead, GrantTTL: schedule.Lateness(&o.API.Rules), MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls,
 		Clock: o.Clock,
-	}, w.knownLocked)
-	w.clock = o.Clock
+	}, w.pace.knownLocked)
+	w.pace.s = w.s
 	w.grants = &grantEnds{
 		store: o.Store, clock: o.Clock, log: w.log, tell: make(chan struct{}, 1), freed: func() { w.update((*schedule.Schedule).PermitFreed) },
 	}
 	w.partitions = make([]*partition, len(o.Queue.Partitions()))
-	if hold, held := w.holdRestoredLocked(); held {
+	if hold, held := d.opts.Restored.hold(&o.API.Rules, w.now()); held {
+		w.s.Hold(nil, hold.Until, hold.Why)
 		w.tellHold(hold)
 	}
 	return w

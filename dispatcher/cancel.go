@@ -191,6 +191,6 @@ func (w *apiWorker) reload(ctx context.Context, j *job) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j.message, j.accepted = job, bucket.MicrosOf(entry.Time)
-	w.doubtRestoredLocked(j)
+	j.doubtRestoredLocked(w.d)
 	return true
 }

@@ -55,7 +55,7 @@ func (w *apiWorker) read(j *job, e queue.Entry) (refusal *ingest.Refusal, err er
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	j.message, j.accepted, j.Costs = job, bucket.MicrosOf(e.Time), costs
-	w.doubtRestoredLocked(j)
+	j.doubtRestoredLocked(w.d)
 	if !job.Deadline.IsZero() {
 		j.Deadline = bucket.MicrosOf(job.Deadline)
 	}

@@ -31,8 +31,10 @@
 //	the worker of an api     dispatcher.go, apiworker.go, terms.go, limiter.go, grantends.go, metrics.go, spending.go
 //	a job's way              job.go, preparation.go, intent.go, jobmemory.go, messagecache.go, flight.go, spans.go
 //	what comes of its call   settle.go, settlement.go, jobend.go
-//	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go, orphanedcalls.go
-//	a job found there        resume.go, lostcall.go, lookup.go, lateresult.go, unkept.go, unrecorded.go, duplicate.go, doubt.go
+//	a partition taken over   host.go, contact.go, partition.go, takeover.go, tailload.go, replay.go
+//	a key found there        pace.go, orphanedcalls.go
+//	a job found there        found.go; what is known of it: history.go, evidence.go, flight.go, doubt.go, duplicate.go; what it may be:
+//	                         lostcall.go, unkept.go, loneresult.go; and resultbar.go, unrecorded.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
 //	what went wrong          crash.go, damage.go, missing.go, restored.go
@@ -48,7 +50,7 @@
 //
 // An outcome waits while the right to its partition is in doubt, and is dropped where the right is lost: the successor has found
 // the intent and has parked the job as unknown by then. The right is asked again before anything is sent once more. What was
-// sent in time, over a connection that then stalled, may still arrive: lateresult.go keeps such a result out. Calls of a lost
+// sent in time, over a connection that then stalled, may still arrive: resultbar.go keeps such a result out. Calls of a lost
 // partition run on to their end. They count as calls in flight of its next owner (orphanedcalls.go): a process that is known to have
 // ended has none, since the kernel closes its connections, as a timeout does to a call, and a restart of a single weir
 // relies on that.
@@ -58,9 +60,10 @@
 // Opening a partition reads its stream: the markers first, since they stand behind their jobs. The markers and the ledger's end name,
 // for every key, the last of its jobs that was ever near a call. A key's calls start when its jobs have been read up to that one, while
 // the rest of a long queue is still being read (replay.go). Every job found is one of four: never called; called, and known to need
-// another call; finished, with only its deletion lost; or called with an outcome that nobody knows. The last is a lost call
-// (lostcall.go). Its record is stored, as that of a call that may have been made. Then its job is called again with the same idempotency
-// key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a lost call it waits one interval.
+// another call; finished, with only its deletion lost; or called with an outcome that nobody knows. found.go has its way on one
+// screen. The last is a lost call (lostcall.go). Its record is stored, as that of a call that may have been made. Then its job is called
+// again with the same idempotency key, or becomes a letter unknown where there is none. A key's pace goes on from the ledger; after a
+// lost call it waits one interval.
 //
 // Every call has an intent, and an owner's epoch says so. Where it does not, the owner was of a version that wrote none for fast
 // idempotent apis: after its death calls may have been made of which nobody knows. Keys faster than 1/10s wait one interval then, and

@@ -24,11 +24,11 @@ const Deleted = "deleted"
 // (queue.Dedupe). Where that cannot be told the job is neither dropped nor called, but becomes a letter.
 
 // rememberEnd notes that a job has ended, for as long as its id may be known.
-func (w *apiWorker) rememberEnd(j *job) {
+func (j *job) rememberEnd() {
 	if j.message == nil || j.message.DedupeID == "" || j.accepted == 0 {
 		return // its record is what it was ended by, and was read with the ledger
 	}
-	w.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
+	j.part.w.queue.Ended(queue.Finished{Key: j.Queue.Key, DedupeID: j.message.DedupeID, Seq: j.Seq, Accepted: j.accepted.Time()})
 }
 
 // meetDuplicateLocked deals with a job that was just read if it is one that has ended, or may be, and reports whether it did.
@@ -36,7 +36,7 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 	likeness := p.bucket.Duplicate(e)
 	switch likeness {
 	case queue.Same:
-		p.w.logDuplicate(e)
+		p.logDuplicate(e)
 		p.w.metrics.finished.count(Duplicate)
 		p.bucket.Finish(e.Key, e.Seq)
 		return true
@@ -44,7 +44,7 @@ func (p *partition) meetDuplicateLocked(ctx context.Context, e queue.Entry) bool
 		return false
 	}
 	q := p.pushLocked(e)
-	p.w.parkDuplicateLocked(ctx, q, e.Seq)
+	p.parkDuplicateLocked(ctx, q, e.Seq)
 	return true
 }
 
@@ -55,32 +55,29 @@ func (p *partition) resumeDuplicateLocked(ctx context.Context, q *schedule.KeyQu
 		j := jobLocked(p.w.s.Extract(q, e.Seq))
 		j.bind(p.w.terms)
 		j.Settle()
-		p.w.logDuplicate(e)
+		p.logDuplicate(e)
 		p.w.running.Go(func() { p.w.finish(j, Duplicate) })
 	case queue.InDoubt: // its idempotency key is of no use: the one that has ended may have had another
-		p.w.parkDuplicateLocked(ctx, q, e.Seq)
+		p.parkDuplicateLocked(ctx, q, e.Seq)
 	}
 }
 
 // parkDuplicateLocked makes a letter of a job of which nobody can say whether it is one that has ended.
-func (w *apiWorker) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
-	j := jobLocked(w.s.Extract(q, seq))
-	j.bind(w.terms)
+func (p *partition) parkDuplicateLocked(ctx context.Context, q *schedule.KeyQueue, seq uint64) {
+	j := jobLocked(p.w.s.Extract(q, seq))
+	j.bind(p.w.terms)
 	j.Settle()
-	w.running.Go(func() { w.buryDuplicate(ctx, j) })
+	p.w.running.Go(func() {
+		if p.w.reload(ctx, j) {
+			j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledUnknown)
+			p.w.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
+		}
+	})
 }
 
 const duplicateDetail = "a job with this id has ended, and dedupe was changed about the time this one came: whether it is the same job cannot be told, and it was not called"
 
-func (w *apiWorker) buryDuplicate(ctx context.Context, j *job) {
-	if !w.reload(ctx, j) {
-		return
-	}
-	j.doubt.billed = j.doubt.billed.Worst(deadletter.BilledUnknown)
-	w.bury(ctx, j, deadletter.Unknown, duplicateDetail, nil)
-}
-
-func (w *apiWorker) logDuplicate(e queue.Entry) {
-	ingest.TraceOf(e.Header).Log(w.log).Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
+func (p *partition) logDuplicate(e queue.Entry) {
+	ingest.TraceOf(e.Header).Log(p.w.log).Warn("a job that has ended is in its queue again, by a stream that had forgotten its id or its deletion; it is not called again",
 		"key", e.Key, "job_id", e.Header.Get(ingest.HeaderJobID), "seq", e.Seq)
 }

@@ -93,68 +93,34 @@ func sumOfLimits(api *httpcall.API) uint64 {
 	return h.Sum64()
 }
 
-// notedOf is what the process that wrote an intent noted of its call. An answer that cannot be understood is none.
-func (w *apiWorker) notedOf(j *job, i *foundIntent) recorder.Found {
-	if i.Accepted == 0 || i.Epoch == 0 || j.part.isRestored(j.Seq) { // what was put back was called since, perhaps by another intent
-		return recorder.Found{}
-	}
-	f := w.d.opts.Recorder.Find(i.Entry, j.part.callOf(&i.Intent, i.Epoch))
-	if f.Answer != nil && int(f.Answer.Verdict) >= len(verdicts) {
-		f.State, f.Answer = recorder.Left, nil
-	}
-	return f
-}
-
-// takeBackLocked lets a job go on whose intended call had not begun, as if there were no intent.
-func (w *apiWorker) takeBackLocked(ctx context.Context, j *job, i *foundIntent) {
-	w.d.metrics.recovered.WithLabelValues(w.name, "not_begun").Inc()
-	j.adopted = w.d.opts.Recorder.Adopt(i.Entry, j.part.callOf(&i.Intent, i.Epoch)) // other jobs may need the intent's message yet
-	if w.d.tail.Knows(w.name, i.stored.Add(-w.d.opts.Tail.OrDefault().Leeway)) {
-		w.dropIntentsLocked(j)
-		return
-	}
-	j.Unseen = j.First() // who comes behind it waits
-	j.intendedAt = i.stored
-	j.Settle()
-	w.running.Go(func() {
-		if !w.reload(ctx, j) || !w.lookUp(ctx, j) {
-			return
-		}
-		w.update(func(*schedule.Schedule) {
-			j.Unseen = false
-			w.dropIntentsLocked(j)
-			w.restLocked(j, 1)
-		})
-	})
-}
-
-// settleAnswered ends a job's last call as the process would have that made it, and died before it had stored what the call came to.
-// Everything that is stored has the ids that it would have had then: what was stored already is not stored twice.
-func (w *apiWorker) settleAnswered(ctx context.Context, j *job) {
-	fault.Pass(fault.AnswerFound)
-	if !w.reload(ctx, j) || !w.lookUp(ctx, j) {
-		return
-	}
-	w.d.metrics.recovered.WithLabelValues(w.name, "answered").Inc()
-	a := j.flown.Answer
-	r := responseOf(a)
-	out := httpcall.Outcome{
+// outcomeOf is what an ended process took a call's answer for.
+func outcomeOf(a *recorder.Answer) httpcall.Outcome {
+	return httpcall.Outcome{
 		Verdict: verdicts[a.Verdict], Reason: deadletter.Reason(a.Reason), Detail: a.Detail, Billed: deadletter.Billed(a.Billed), Fault: a.Fault,
 		After: a.After, Hold: schedule.Advice{Wait: a.HoldWait, Header: a.HoldHeader, Spent: a.HoldSpent}, Mend: a.Mend,
 	}
+}
+
+// chargeAgain has a call of an ended process be charged what that noted: where the shared limits are others by now, what it was reckoned to
+// cost.
+func (j *job) chargeAgain(a *recorder.Answer) {
+	j.charge()
+	if a.Limits != j.terms.limits {
+		return
+	}
+	j.taken = a.Taken
+	for i := range min(len(j.terms.api.Rules.Shared), 64) {
+		if a.Unsettled&(1<<i) != 0 {
+			j.unsettled = append(j.unsettled, j.terms.api.Rules.Shared[i].Name)
+		}
+	}
+}
+
+// charge has a call of an ended process be charged what its job is reckoned to cost.
+func (j *job) charge() {
 	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
 		j.taken = nil // nobody knows its costs
 	}
-	if a.Limits == j.terms.limits {
-		j.taken = a.Taken
-		for i := range min(len(j.terms.api.Rules.Shared), 64) {
-			if a.Unsettled&(1<<i) != 0 {
-				j.unsettled = append(j.unsettled, j.terms.api.Rules.Shared[i].Name)
-			}
-		}
-	}
-	j.answered(r)
-	w.conclude(ctx, j, r, out)
 }
 
 // responseOf is what an ended process noted of a call as the call itself would have it.
@@ -202,18 +168,6 @@ func (j *job) price() int64 {
 		return j.lost.price(j.terms.api)
 	}
 	return j.terms.api.Price
-}
-
-// isKept reports whether a result stands where it was stored. An owner in between may have barred it, and have ended before it wrote
-// down that the job is unknown: then that is done.
-func (w *apiWorker) isKept(ctx context.Context, j *job, r httpcall.Response, at uint64) bool {
-	stands, ok := w.fenced(ctx, j, at)
-	if !ok || stands != 0 {
-		return ok
-	}
-	out := httpcall.Unknown(deadletter.BilledYes, "the api answered %d, and another replica had barred the result before it ended", r.Status)
-	w.bury(ctx, j, out.Reason, out.Detail, w.record(j, r, out))
-	return false
 }
 
 // When what ended processes left is of no use any more.

@@ -91,7 +91,7 @@ func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (buck
 			return bucket.Use{}, err
 		}
 		w.mu.Lock()
-		ask := bucket.Ask{Key: key, Limits: *w.s.LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.knownLocked(key)}
+		ask := bucket.Ask{Key: key, Limits: *w.s.LimitsOf(key), Costs: costs, Want: 1, Horizon: slotAhead, Floor: w.pace.knownLocked(key)}
 		w.mu.Unlock()
 		answers, err := w.store.Reserve(ctx, []bucket.Ask{ask})
 		if err != nil {

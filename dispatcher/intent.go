@@ -21,12 +21,12 @@ type intentMark struct {
 
 // intend stores a job's intent, together with those of all that want one of the partition now. It blocks until that is stored, and
 // reports whether it is; if not, the job rests.
-func (w *apiWorker) intend(j *job) bool {
-	p, stored := j.part, make(chan bool, 1)
-	w.mu.Lock()
+func (p *partition) intend(j *job) bool {
+	stored := make(chan bool, 1)
+	p.w.mu.Lock()
 	p.intents = append(p.intents, intending{j, stored})
-	w.mu.Unlock()
-	w.storeIntents(p)
+	p.w.mu.Unlock()
+	p.storeIntents()
 	return <-stored
 }
 
@@ -37,7 +37,8 @@ type intending struct {
 }
 
 // storeIntents stores the intents that a partition's jobs want, unless some are being stored: those that come meanwhile go together.
-func (w *apiWorker) storeIntents(p *partition) {
+func (p *partition) storeIntents() {
+	w := p.w
 	w.mu.Lock()
 	if p.intending || len(p.intents) == 0 {
 		w.mu.Unlock()
@@ -78,28 +79,28 @@ func (w *apiWorker) storeIntents(p *partition) {
 			}
 		})
 		if err != nil {
-			w.intentFailed(p, err)
+			p.intentFailed(err)
 		}
 		for _, one := range wanted {
 			one.stored <- err == nil
 		}
-		w.storeIntents(p)
+		p.storeIntents()
 	})
 }
 
-func (w *apiWorker) intentFailed(p *partition, err error) {
+func (p *partition) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
-		w.mu.Lock()
+		p.w.mu.Lock()
 		p.Open = false
-		w.mu.Unlock()
+		p.w.mu.Unlock()
 		p.broken(err)
 		return
 	}
-	w.log.Error("an intent could not be stored; its calls wait", "err", err)
+	p.w.log.Error("an intent could not be stored; its calls wait", "err", err)
 }
 
 // dropIntentsLocked lets go of a job's intents.
-func (w *apiWorker) dropIntentsLocked(j *job) {
+func (j *job) dropIntentsLocked() {
 	for _, mark := range j.intents {
 		if mark.users--; mark.users == 0 && !j.part.lost.Load() {
 			j.part.bucket.Discard(mark.seq)
@@ -116,7 +117,7 @@ func (w *apiWorker) withdrawIntents(ctx context.Context) {
 	for q := range w.s.Queues() {
 		for _, j := range q.Jobs {
 			if !j.UnderWay() {
-				w.dropIdleIntentsLocked(j)
+				dropIdleIntentsLocked(j)
 			}
 		}
 	}

@@ -128,11 +128,11 @@ func (w *apiWorker) expire(ctx context.Context, j *job) {
 		return
 	}
 	if !j.doubt.allows(w.present()) {
-		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
+		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
 	if j.part.isRestored(j.Seq) && (j.message.Deadline.IsZero() || time.Now().Before(j.message.Deadline)) { // the api takes keys by now, and did not when the job was read
-		w.bury(ctx, j, deadletter.Unknown, w.inDoubt(j), nil)
+		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
 	w.bury(ctx, j, deadletter.Expired, lateDetail, nil)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"weir/bucket/fault"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 )
 
@@ -24,85 +24,68 @@ func (j *job) lose(i *foundIntent) {
 	j.lastCall = &deadletter.LastCall{Started: i.stored, Bytes: -1, CutBy: deadletter.CutByDeath, Target: i.Target}
 }
 
-// settleLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
+// endLost ends a job with a lost call as a letter, or lets it be called again, where the api takes that for the same call.
 // It does neither where the call's result has come after all.
-func (w *apiWorker) settleLost(ctx context.Context, j *job) {
-	fault.Pass(fault.UnknownFound)
-	if !w.reload(ctx, j) {
+func (f *foundJob) endLost(ctx context.Context) {
+	f.w.mu.Lock()
+	f.Calls = max(f.Calls, f.lost.Call)
+	f.doubt.recall(deadletter.BilledUnknown, f.lost.Idempotency)
+	f.doubt.never = f.doubt.never || !f.lost.Repeatable
+	remedy := recovery.Mend(recovery.Open{
+		Keyed: f.lost.Repeatable, Same: f.doubt.allows(f.w.terms.api), Poisonous: f.Deaths >= schedule.MostDeaths,
+	})
+	f.w.mu.Unlock()
+	if remedy == recovery.Repeats {
+		f.w.again(ctx, f.job, f.lostRecord(httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: f.lostDetail()}), 1)
 		return
 	}
-	w.mu.Lock()
-	j.Calls = max(j.Calls, j.lost.Call)
-	w.mu.Unlock()
-	if !w.lookUp(ctx, j) {
-		return
-	}
-	w.mu.Lock()
-	j.doubt.recall(deadletter.BilledUnknown, j.lost.Idempotency)
-	j.doubt.never = j.doubt.never || !j.lost.Repeatable
-	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(w.terms.api)
-	w.mu.Unlock()
-	if again {
-		w.repeatLost(ctx, j)
-		return
-	}
-	if j.part.Lease != nil { // the replica that made the call may be alive
-		switch at, ok := w.fenceResult(ctx, j); {
-		case !ok:
-			return
-		case at != 0:
-			w.endWithResult(ctx, j, at)
-			return
-		}
-	}
-	w.buryLost(ctx, j)
-}
-
-func (w *apiWorker) lostDetail(j *job) string {
-	if f := j.flown; f != nil && f.State > recorder.Prepared {
-		return fmt.Sprintf("the worker died while call %d was under way, which was sent at %s", j.Calls, ledger.Stamp(f.Begun))
-	}
-	if j.part.isRestored(j.Seq) {
-		return w.d.opts.Restored.detail()
-	}
-	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", j.Calls)
-}
-
-// repeatLost lets a job be called again under its key.
-func (w *apiWorker) repeatLost(ctx context.Context, j *job) {
-	w.again(ctx, j, w.lostCall(j, httpcall.Outcome{Verdict: httpcall.Again, Billed: deadletter.BilledUnknown, Detail: w.lostDetail(j)}), 1)
-}
-
-func (w *apiWorker) buryLost(ctx context.Context, j *job) {
-	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", w.lostDetail(j))
+	at, ok := resultBar{f.w, f.job}.set(ctx) // the replica that made the call may be alive
 	switch {
-	case j.Deaths >= schedule.MostDeaths && j.lost.Repeatable:
+	case !ok:
+		return
+	case at != 0:
+		f.result = at
+		f.endWithResult(ctx)
+		return
+	}
+	out := httpcall.Unknown(deadletter.BilledUnknown, "%s", f.lostDetail())
+	switch {
+	case remedy == recovery.GivesUp:
 		out.Reason = deadletter.Exhausted
-		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", j.Deaths)
-	case j.lost.Repeatable:
+		out.Detail = fmt.Sprintf("given up as poison: %d workers died while they called it, one after the other", f.Deaths)
+	case f.lost.Repeatable:
 		out.Detail += "; how calls carry their idempotency keys has changed since"
 	}
-	w.bury(ctx, j, out.Reason, out.Detail, w.lostCall(j, out))
+	f.w.bury(ctx, f.job, out.Reason, out.Detail, f.lostRecord(out))
 }
 
-// lostCall is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
+func (f *foundJob) lostDetail() string {
+	if f.flown != nil && f.flown.State > recorder.Prepared {
+		return fmt.Sprintf("the worker died while call %d was under way, which was sent at %s", f.Calls, ledger.Stamp(f.flown.Begun))
+	}
+	if f.part.isRestored(f.Seq) {
+		return f.w.d.opts.Restored.detail()
+	}
+	return fmt.Sprintf("the worker died after call %d was to start and before its outcome was stored", f.Calls)
+}
+
+// lostRecord is the ledger's record of a lost call. Who goes on from it lets the key wait as if the call had been made just now:
 // when it was made nobody knows.
-func (w *apiWorker) lostCall(j *job, out httpcall.Outcome) *ledger.Record {
+func (f *foundJob) lostRecord(out httpcall.Outcome) *ledger.Record {
+	w := f.w
 	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
 	w.metrics.calls.count(out.Name())
-	if c := contained(func() { j.taken, _ = j.terms.costs(j.message) }); c != nil {
-		j.taken = nil // nobody knows its costs
+	f.charge()
+	at := f.lost.stored
+	if f.flown != nil && !f.flown.Begun.IsZero() {
+		at = f.flown.Begun
 	}
-	at := j.lost.stored
-	if j.flown != nil && !j.flown.Begun.IsZero() {
-		at = j.flown.Begun
-	}
-	c := w.record(j, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
+	c := w.record(f.job, httpcall.Response{Sent: true, Started: at, Ended: at}, out)
 	c.Planned = time.Time{}
-	j.asIntended(c)
-	if w.clock == schedule.OwnClock && (j.flown == nil || j.flown.State == recorder.Untold) {
+	f.asIntended(c)
+	if w.clock == schedule.OwnClock && (f.flown == nil || f.flown.State == recorder.Untold) {
 		w.mu.Lock()
-		waits := w.now().Add(w.s.DrainTime(j.Queue.Limits))
+		waits := w.now().Add(w.s.DrainTime(f.Queue.Limits))
 		w.mu.Unlock()
 		c.TAT = max(c.TAT, waits+w.d.opts.Ahead())
 	}

@@ -56,7 +56,7 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 				return // let go of: the next owner finds it
 			}
 		}
-		w.neverRecorded(j)
+		w.unrecorded.never(j)
 		w.finish(j, outcome)
 	}
 }

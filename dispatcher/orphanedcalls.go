@@ -33,13 +33,19 @@ func (p *partition) leftUntilLocked() bucket.Micros {
 
 // leaveLocked reckons how many calls of a queue the owner before may have left under way. resumeLocked has counted those that have an
 // intent.
-func (w *apiWorker) leaveLocked(q *schedule.KeyQueue) {
+func (p *partition) leaveLocked(q *schedule.KeyQueue) {
 	switch {
-	case q.Partition.Leftover == 0:
+	case p.Leftover == 0:
 		q.Orphaned = 0
-	case w.untoldLocked(q):
+	case p.untoldLocked(q):
 		q.Orphaned = int32(min(q.Depth(), int(min(q.Limits.InFlight, 1<<30))))
 	}
+}
+
+// unsureLocked reports whether a call of a queue may have been running when the owner before ended, of which nothing else is known: an intent
+// tells, or there may be a call without one.
+func (p *partition) unsureLocked(q *schedule.KeyQueue) bool {
+	return !p.Clean && (q.Unsure || p.untoldLocked(q))
 }
 
 // slowBucket is from which interval on earlier versions wrote intents of the calls of every api.
@@ -48,6 +54,6 @@ const slowBucket = 10 * time.Second
 // untoldLocked reports whether calls of a queue may have been under way, when the owner before died, that have no intent:
 // earlier versions wrote none where an api was idempotent and the key not slow. What the api was then nobody knows. It matters
 // once, after such a version has died.
-func (w *apiWorker) untoldLocked(q *schedule.KeyQueue) bool {
-	return partitionOf(q).untold && w.s.IntervalOf(q) < slowBucket
+func (p *partition) untoldLocked(q *schedule.KeyQueue) bool {
+	return p.untold && p.w.s.IntervalOf(q) < slowBucket
 }

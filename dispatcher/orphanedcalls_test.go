@@ -28,11 +28,11 @@ func TestLeftUnderWay(t *testing.T) {
 		for k := range c.jobs {
 			q.Enqueue(uint64(k + 1))
 		}
-		if w.leaveLocked(q); q.Orphaned != c.want {
+		if partitionOf(q).leaveLocked(q); q.Orphaned != c.want {
 			t.Errorf("%+v: %d are left", c, q.Orphaned)
 		}
 		q.Partition = &schedule.Partition{Of: &partition{}}
-		if w.leaveLocked(q); q.Orphaned != 0 {
+		if partitionOf(q).leaveLocked(q); q.Orphaned != 0 {
 			t.Errorf("%+v: %d are left by an owner that gave the partition up", c, q.Orphaned)
 		}
 	}

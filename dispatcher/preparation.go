@@ -11,6 +11,8 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // A job is made ready shortly before its slot, so that nothing but sending is left to do in it.
@@ -33,7 +35,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.bury(ctx, j, reason, detail, nil)
 		return false
 	}
-	if slot, err := w.recall(ctx, j.Queue); err != nil {
+	if slot, err := w.pace.recall(ctx, j.Queue); err != nil {
 		w.unprepared(ctx, j, err)
 		return false
 	} else if slot > w.now().Add(schedule.LongWait) {
@@ -48,7 +50,7 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 		w.update(func(*schedule.Schedule) { w.madeLocked(j) })
 		return true
 	}
-	return w.intend(j)
+	return j.part.intend(j)
 }
 
 // examine reads a job that is about to be made ready, and says why it is not to be called, if it is not.
@@ -56,7 +58,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	refusal, err := w.read(j, e)
 	switch {
 	case !j.doubt.allows(j.terms.api):
-		return deadletter.Unknown, w.inDoubt(j)
+		return deadletter.Unknown, j.inDoubt()
 	case refusal != nil:
 		return deadletter.Invalid, refusal.Description
 	case err != nil:
@@ -128,6 +130,8 @@ func (w *apiWorker) givenUp(ctx context.Context, j *job, err error) bool {
 	w.buryMissing(ctx, j, absence)
 	return true
 }
+
+func isNotFound(err error) bool { return errors.Is(err, jetstream.ErrMsgNotFound) }
 
 // absence asks the stream's leader whether a job's message is gone. Without its word the job is kept.
 func (w *apiWorker) absence(ctx context.Context, j *job) queue.Absence {

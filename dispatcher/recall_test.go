@@ -37,8 +37,10 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &apiWorker{d: d, name: "pay", now: d.opts.Now, since: d.opts.Now(), tat: func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat }}
-	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.knownLocked)
+	w := &apiWorker{d: d, name: "pay", now: d.opts.Now}
+	w.pace = newPace(w, func(key string) bucket.Micros { tat, _ := store.TAT(key); return tat })
+	w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
+	w.pace.s = w.s
 	got, err := store.Reserve(t.Context(), []bucket.Ask{{Key: "k", Limits: rules.Key, Want: 3, Horizon: time.Second}})
 	if err != nil || len(got[0].Grants) != 3 {
 		t.Fatalf("%+v, %v", got, err)
@@ -51,19 +53,19 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 		}
 	}
 	wait := func() time.Duration {
-		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: w.knownLocked("k")}
-		slot, err := w.recall(t.Context(), q)
+		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key, TAT: w.pace.knownLocked("k")}
+		slot, err := w.pace.recall(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := w.recall(t.Context(), q); err != nil || again != 0 {
+		if again, err := w.pace.recall(t.Context(), q); err != nil || again != 0 {
 			t.Errorf("asked again: %v, %v", again, err)
 		}
 		return w.now().Until(slot)
 	}
 	record("weir-0", 3)
-	before := w.knownLocked("k")
-	if d := wait(); d > 0 || w.knownLocked("k") != before {
+	before := w.pace.knownLocked("k")
+	if d := wait(); d > 0 || w.pace.knownLocked("k") != before {
 		t.Errorf("after its own calls the next is in %v", d)
 	}
 	record("weir-1", 4)

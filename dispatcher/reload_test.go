@@ -51,13 +51,13 @@ func TestReloadEnds(t *testing.T) {
 	defer func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) }()
 	for _, lost := range []bool{true, false} {
 		w := newWorker(d, APIOptions{API: &httpcall.API{Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay"}, Rules: rules}, Queue: q})
-		w.tat = func(string) bucket.Micros { return 0 }
+		w.pace.stored = func(string) bucket.Micros { return 0 }
 		p := &partition{w: w, bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
 		p.Of = p
 		p.lost.Store(lost)
 		j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))
 		j.Settle()
-		w.awaitRecordLocked(j)
+		w.unrecorded.await(j)
 		const tried = mostMissing - 2 // as if it had been tried so often
 		j.missing = tried
 		if await.Result(t, "the job's end", func() bool { return w.reload(t.Context(), j) }) {
@@ -66,8 +66,8 @@ func TestReloadEnds(t *testing.T) {
 		if want := map[bool]int{true: tried, false: mostMissing}[lost]; j.missing != want || w.s.Unfinished() != 0 {
 			t.Errorf("lost %t: %d jobs are left when the message was missing %d times, want none after %d", lost, w.s.Unfinished(), j.missing, want)
 		}
-		if want := map[bool]int{true: 0, false: 1}[lost]; w.unlogged != want || len(w.unrecorded) != 0 {
-			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unlogged, want, len(w.unrecorded))
+		if want := map[bool]int{true: 0, false: 1}[lost]; w.unrecorded.unlogged != want || len(w.unrecorded.jobs) != 0 {
+			t.Errorf("lost %t: %d calls count that nobody will record, want %d; %d records are awaited", lost, w.unrecorded.unlogged, want, len(w.unrecorded.jobs))
 		}
 		await.Return(t, "what the worker runs", w.running.Wait)
 	}
@@ -88,7 +88,7 @@ func TestReloadTakesRoomOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorker(d, APIOptions{API: &httpcall.API{Name: "once", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "once", Methods: []string{"POST"}}, Rules: rules}, Queue: q})
-	w.tat = func(string) bucket.Micros { return 0 }
+	w.pace.stored = func(string) bucket.Micros { return 0 }
 	p := &partition{w: w, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: holdings}
 	p.Of = p
 	j := jobLocked(w.s.Extract(w.s.Push("k", 7, &p.Partition), 7))

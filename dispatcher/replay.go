@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
-	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/schedule"
@@ -35,30 +33,6 @@ type replay struct {
 
 // awaited is a job that is to be read before its key is called.
 type awaited struct{ seq, sum uint64 }
-
-// found is what markers say of one job, or of another one that once had its sequence.
-type found struct {
-	intents []foundIntent
-	marks   []foundMark
-}
-
-type foundIntent struct {
-	queue.Intent
-	mark   *intentMark
-	stored time.Time
-}
-
-// overrules reports whether a call may have been made after the mark of an end was decided on: the intent stands behind it, or
-// is of a later owner. A mark may arrive late, sent by an owner that had the right to and lost it while its connection stalled;
-// whoever took the partition over knew nothing of it.
-func (i *foundIntent) overrules(end *foundMark) bool {
-	return i.mark.seq > end.seq || i.Epoch > end.Epoch && end.Epoch != 0
-}
-
-type foundMark struct {
-	queue.RetryMark
-	seq uint64
-}
 
 func newReplay() *replay {
 	return &replay{found: map[uint64]*found{}, until: map[uint64]uint64{}, waiting: map[uint64][]*schedule.KeyQueue{}}
@@ -107,12 +81,6 @@ func (p *partition) replayIntent(e queue.Entry) {
 	}
 	if mark.users == 0 {
 		p.bucket.Discard(e.Seq)
-	}
-}
-
-func (p *partition) leaveMark(mark *intentMark) {
-	if mark.users--; mark.users == 0 {
-		p.bucket.Discard(mark.seq)
 	}
 }
 
@@ -196,12 +164,12 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 	switch {
 	case r.blind != 0:
 		r.early = append(r.early, q)
-	case p.Leftover != 0 && p.w.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
+	case p.Leftover != 0 && p.untoldLocked(q): // how many of its calls may still run depends on how many jobs it has
 		r.late = append(r.late, q)
 	case known:
 		r.waiting[sum] = append(r.waiting[sum], q)
 	default:
-		p.w.resumeKeyLocked(q)
+		p.resumeKeyLocked(q)
 	}
 }
 
@@ -209,12 +177,15 @@ func (p *partition) admitKeyLocked(q *schedule.KeyQueue) {
 // resumeKeys is to be called.
 func (p *partition) takeFoundLocked(ctx context.Context, q *schedule.KeyQueue, e queue.Entry) (resume bool) {
 	p.admitKeyLocked(q)
-	h, ok := p.jobHistoryLocked(e)
-	p.w.suspectUnloggedLocked(q, h)
-	if ok {
-		p.w.resumeLocked(ctx, q, e.Seq, h)
-	} else {
+	h, outdated := p.replay.history(e)
+	p.discardLocked(&outdated)
+	if p.untoldLocked(q) && h.mayBeUnlogged() {
+		p.w.unrecorded.suspect()
+	}
+	if h == (jobHistory{}) {
 		p.resumeDuplicateLocked(ctx, q, e)
+	} else {
+		p.resumeLocked(ctx, q, e.Seq, h)
 	}
 	return p.passedLocked(e.Seq)
 }
@@ -225,7 +196,7 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 	for len(r.queue) > 0 && r.queue[0].seq <= seq {
 		sum := r.queue[0].sum
 		for _, q := range r.waiting[sum] {
-			p.w.resumeKeyLocked(q)
+			p.resumeKeyLocked(q)
 		}
 		delete(r.waiting, sum)
 		delete(r.until, sum)
@@ -235,63 +206,15 @@ func (p *partition) passedLocked(seq uint64) (all bool) {
 }
 
 // resumeKeyLocked lets a queue be called.
-func (w *apiWorker) resumeKeyLocked(q *schedule.KeyQueue) {
-	if !w.s.Has(q) {
+func (p *partition) resumeKeyLocked(q *schedule.KeyQueue) {
+	if !p.w.s.Has(q) {
 		return // it came to its end meanwhile
 	}
 	q.Unread = false
-	w.paceLocked(q, w.now())
-	w.s.Touch(q)
-	w.wakeUp()
-}
-
-// jobHistory is what is known of a job that was found in the stream.
-type jobHistory struct {
-	intent *foundIntent
-	mark   *foundMark
-	last   *ledger.LastCall
-	result *ledger.StoredResult
-}
-
-// jobHistoryLocked gathers what is known of a job; ok is false when that is nothing. It lets go of markers that are outdated,
-// and of those of another job: a call that ran while a server lost its last writes leaves its marker behind the job that has
-// its sequence since.
-func (p *partition) jobHistoryLocked(e queue.Entry) (h jobHistory, ok bool) {
-	r, stored := p.replay, bucket.MicrosOf(e.Time)
-	if f := r.found[e.Seq]; f != nil {
-		delete(r.found, e.Seq)
-		for i := range f.intents {
-			switch n := &f.intents[i]; {
-			case n.Accepted != 0 && n.Accepted != stored, h.intent != nil && h.intent.Call > n.Call:
-				p.leaveMark(n.mark)
-			default:
-				if h.intent != nil {
-					p.leaveMark(h.intent.mark)
-				}
-				h.intent = n
-			}
-		}
-		for i := range f.marks {
-			switch n := &f.marks[i]; {
-			case n.Accepted != 0 && n.Accepted != stored,
-				h.mark != nil && n.Ends == "" && (h.mark.Ends != "" || h.mark.Calls >= n.Calls):
-				p.bucket.Discard(n.seq)
-			default:
-				if h.mark != nil {
-					p.bucket.Discard(h.mark.seq)
-				}
-				h.mark = n
-			}
-		}
-	}
-	// A record or a result of another job stands there too where the stream was deleted since, and counts from 1 again.
-	if c, ok := r.records[e.Seq]; ok && c.Of(e) {
-		h.last = &c
-	}
-	if s, ok := r.results[e.Seq]; ok && s.Of(e) {
-		h.result = &s
-	}
-	return h, h != jobHistory{}
+	p.leaveLocked(q)
+	p.w.pace.goOnLocked(q, p.unsureLocked(q))
+	p.w.s.Touch(q)
+	p.w.wakeUp()
 }
 
 // open ends a partition's replay: all that was in its stream has been read. Every job found there was in one of four states,
@@ -305,21 +228,16 @@ func (p *partition) open() {
 		return // what was not read is the next owner's
 	}
 	for _, f := range r.found { // of jobs that are gone
-		for _, i := range f.intents {
-			p.leaveMark(i.mark)
-		}
-		for _, m := range f.marks {
-			p.bucket.Discard(m.seq)
-		}
+		p.discardLocked(f)
 	}
 	p.w.mu.Unlock()
 	if r.blind != 0 {
 		p.resumeKeys()
 	}
 	for _, queues := range r.waiting {
-		p.w.eachLocked(slices.Values(queues), p.w.resumeKeyLocked)
+		p.w.eachLocked(slices.Values(queues), p.resumeKeyLocked)
 	}
-	p.w.eachLocked(slices.Values(r.late), p.w.resumeKeyLocked)
+	p.w.eachLocked(slices.Values(r.late), p.resumeKeyLocked)
 	p.w.mu.Lock()
 	p.replay, p.Reading = nil, false
 	p.w.mu.Unlock()

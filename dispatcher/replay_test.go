@@ -32,11 +32,14 @@ func takingOver(t *testing.T, d *Dispatcher, q *queue.Queue, died bool, lease *l
 		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, Capacity: 1000, InFlight: 4}},
 	}
 	w := &apiWorker{
-		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, since: d.opts.Now(), marks: map[string]holdMark{},
-		tat: func(string) bucket.Micros { return 0 }, wake: make(chan struct{}, 1),
+		d: d, name: "pay", log: slog.New(slog.DiscardHandler), queue: q, now: d.opts.Now, marks: map[string]holdMark{},
+		wake: make(chan struct{}, 1),
 	}
+	w.evidence = d.evidenceOf(w.name, w.log)
+	w.pace = newPace(w, func(string) bucket.Micros { return 0 })
 	policy := &schedule.Policy{Rules: api.Rules}
-	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.knownLocked)
+	w.s = schedule.New(policy, schedule.Pace{MaxStaged: schedule.MaxStaged, MaxCalls: schedule.MaxCalls}, w.pace.knownLocked)
+	w.pace.s = w.s
 	w.terms = &terms{api: api, policy: policy}
 	p := &partition{w: w, Tenure: ownership.Tenure{Lease: lease}, bucket: q.Partitions()[0], cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30), replay: newReplay()}
 	p.Of = p
@@ -229,7 +232,7 @@ func TestOwnerOfAnEarlierVersion(t *testing.T) {
 	line := w.s.Push("a", 1, &p.Partition)
 	for per, want := range map[time.Duration]bool{5 * time.Second: true, time.Minute: false} {
 		w.terms.policy.Rules.Key.Rate.Per = per
-		if waits := w.floor(line, w.now()) > w.now(); waits != want {
+		if waits := w.pace.floorLocked(line, p.unsureLocked(line)) > w.now(); waits != want {
 			t.Errorf("at one in %s a key waits an interval: %v", per, waits)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 //   - A job of the backup that has no end there may have been called since. It is called again under its idempotency key, or becomes a
 //     letter unknown where the api has none. That its end is not known holds for as long as it is in its queue, over restarts.
 //   - Every key waits until a bucket that was full at At has drained.
-//   - A limit of all keys counts as used up until every period is over that holds At (holdRestoredLocked).
+//   - A limit of all keys counts as used up until every period is over that holds At (hold).
 type Restoration struct {
 	From, At time.Time // From is that of the newest record in the ledger, or zero
 	// Until are the last sequences of the backup, by the names of queues' streams. What stands behind came after At.
@@ -55,49 +55,32 @@ func (p *partition) expectLocked(e queue.Entry) {
 }
 
 // doubtRestoredLocked has a restored job be one that may have been called.
-func (w *apiWorker) doubtRestoredLocked(j *job) {
-	if w.d.mayBeCalled(j.part, j.Seq, j.message.NotBefore) {
+func (j *job) doubtRestoredLocked(d *Dispatcher) {
+	if d.mayBeCalled(j.part, j.Seq, j.message.NotBefore) {
 		j.doubt.recall(deadletter.BilledUnknown, "")
 	}
 }
 
 // inDoubt is why a job becomes a letter of which nobody knows what came of it.
-func (w *apiWorker) inDoubt(j *job) string {
+func (j *job) inDoubt() string {
 	if j.part.isRestored(j.Seq) {
-		return w.d.opts.Restored.detail()
+		return j.part.w.d.opts.Restored.detail()
 	}
 	return doubtDetail
 }
 
-// restoredTATLocked is the theoretical arrival time of a key that may have been called until the streams were restored, 0 where that matters
-// no more.
-func (w *apiWorker) restoredTATLocked(limits *bucket.KeyLimits) bucket.Micros {
-	r := w.d.opts.Restored
-	if r == nil || r.Counted && w.clock == schedule.OtherClock {
-		return 0
-	}
-	tat := bucket.MicrosOf(r.At).Add(w.s.DrainTime(limits))
-	if tat <= w.now() {
-		return 0
-	}
-	return tat
-}
-
-// holdRestoredLocked holds the api until no period of a limit of all keys holds a call of which the ledger does not know, and returns what to
-// tell of it.
-func (w *apiWorker) holdRestoredLocked() (schedule.HoldChange, bool) {
-	r := w.d.opts.Restored
+// hold is how long an api is held until no period of a limit of all keys holds a call of which the ledger does not know, and why; held is
+// false where it need not be.
+func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.HoldChange, held bool) {
 	if r == nil || r.Counted {
-		return schedule.HoldChange{}, false
+		return h, false
 	}
-	until, limit := r.unknownUntil(&w.terms.api.Rules)
-	if until <= w.now() {
-		return schedule.HoldChange{}, false
+	until, limit := r.unknownUntil(rules)
+	if until <= now {
+		return h, false
 	}
-	why := fmt.Sprintf("the store was restored at %s: limit %s counts as used up until its period is over, since nobody knows what was called before",
-		r.At.UTC().Format(time.RFC3339), limit)
-	w.s.Hold(nil, until, why)
-	return schedule.HoldChange{Until: until, Why: why}, true
+	return schedule.HoldChange{Until: until, Why: fmt.Sprintf("the store was restored at %s: limit %s counts as used up until its period is over, since nobody knows what was called before",
+		r.At.UTC().Format(time.RFC3339), limit)}, true
 }
 
 // unknownUntil is until when a limit's period holds a call that may have been made before At, of all limits the last, and which limit that

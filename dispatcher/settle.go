@@ -117,8 +117,15 @@ func (w *apiWorker) keepResult(ctx context.Context, j *job, r httpcall.Response,
 	if !ok {
 		return
 	}
-	if j.flown != nil && j.part.Lease != nil && !w.isKept(ctx, j, r, at) {
-		return
+	if j.flown != nil {
+		switch open, ok := (resultBar{w, j}).isOpen(ctx, at); {
+		case !ok:
+			return
+		case !open:
+			out := barred(r.Status)
+			w.bury(ctx, j, out.Reason, out.Detail, w.record(j, r, out))
+			return
+		}
 	}
 	fault.Pass(fault.ResultStored)
 	if j.message.ReplyTo != "" {
@@ -215,8 +222,12 @@ func (w *apiWorker) keepMark(ctx context.Context, what string, j *job, mark queu
 
 // buryLetter stores a letter with its event, and lets the job go. What the letter says stands in the ledger or in a mark.
 func (w *apiWorker) buryLetter(ctx context.Context, j *job, letter *deadletter.Letter) {
-	if letter.Answer == nil && j.answeredAt != 0 && !w.recallAnswer(ctx, j, letter) {
-		return
+	if letter.Answer == nil && j.answeredAt != 0 { // its last answer is that of an earlier call
+		var ok bool
+		if letter.Answer, ok = w.evidence.answer(ctx, w.evidence.of(j), j.answeredAt); !ok {
+			return
+		}
+		j.answeredAt = 0
 	}
 	if w.persist(ctx, "dead letter", j, func() error {
 		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(letter, done) })
@@ -245,7 +256,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 	fault.Pass(fault.RetryStored)
 	w.traceRest(j, c)
 	w.update(func(s *schedule.Schedule) {
-		w.dropIntentsLocked(j)
+		j.dropIntentsLocked()
 		if j.markSeq != 0 {
 			j.part.bucket.Discard(j.markSeq)
 		}
@@ -286,7 +297,7 @@ func (w *apiWorker) keepRecordBegun(ctx context.Context, j *job, c *ledger.Recor
 		j.answeredAt = seq
 	}
 	fault.Pass(fault.RecordStored)
-	w.accountedFor(j)
+	w.unrecorded.accountedFor(j)
 	return true
 }
 
@@ -347,13 +358,13 @@ func (w *apiWorker) finish(j *job, outcome string) {
 		return
 	}
 	w.metrics.finished.count(outcome)
-	w.accountedFor(j)
-	w.rememberEnd(j)
+	w.unrecorded.accountedFor(j)
+	j.rememberEnd()
 	p.bucket.Finish(j.Queue.Key, j.Seq)
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
-		w.dropIntentsLocked(j)
+		j.dropIntentsLocked()
 		j.adopted.LetGo()
 		if j.markSeq != 0 {
 			p.bucket.Discard(j.markSeq)

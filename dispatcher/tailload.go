@@ -13,34 +13,7 @@ import (
 	"weir/bucket/lease"
 	"weir/bucket/queue"
 	"weir/dispatcher/ledger"
-	"weir/dispatcher/schedule"
 )
-
-// What a new owner knows of the pace of keys.
-//
-// The ledger has a key's theoretical arrival time by the clock of the replica that made the call. Where the store is in
-// Redis that is the clock of all. Otherwise it is another machine's wall clock, which nobody compares with ours. Two
-// things are known without it: the bucket was in debt until TAT-Planned after the call's slot, and the record was stored
-// after the slot. So the debt ends at the latest so long after the ledger was read; and also so long after the record
-// was stored, by the clock of the servers, which may disagree a little when another of them has become the leader.
-
-// inherit is a record's theoretical arrival time by this worker's store, not earlier than it was meant. began is the time
-// at the server, just before now.
-func (w *apiWorker) inherit(c *ledger.Record, stored, began time.Time) bucket.Micros {
-	if w.clock == schedule.OtherClock {
-		return c.TAT
-	}
-	slot := c.Planned
-	if slot.IsZero() {
-		slot = c.Started
-	}
-	debt := bucket.MicrosOf(slot).Until(c.TAT)
-	if debt <= 0 {
-		return 0
-	}
-	now := w.now()
-	return min(now.Add(debt), now.Add(debt-began.Sub(stored)+ledger.ServerSkew))
-}
 
 // tailLoads are takeovers that wait for the ledger to be read. Those that come while it is read for others wait for the
 // next reading, which then serves them all: it must begin after the partition was claimed.
@@ -118,7 +91,7 @@ func (d *Dispatcher) readFor(ctx context.Context, parts map[lease.PartitionID]st
 			if d.owner == nil {
 				return c.TAT // by this clock
 			}
-			return workers[c.API].inherit(c, stored, began)
+			return workers[c.API].pace.inherit(c, stored, began)
 		},
 	})
 	if err != nil {

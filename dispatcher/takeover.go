@@ -117,8 +117,8 @@ func (p *partition) close(ctx context.Context) error {
 	tick := time.NewTicker(closeCheck)
 	defer tick.Stop()
 	for withdrawn := false; len(busy) > 0 || p.bucket.Unswept() > 0; {
-		if busy = p.w.unwind(busy); len(busy) == 0 && !withdrawn {
-			p.w.dropIdleIntents(begun)
+		if busy = p.unwind(busy); len(busy) == 0 && !withdrawn {
+			p.dropIdleIntents(begun)
 			withdrawn = true
 			continue
 		}
@@ -154,7 +154,7 @@ func (p *partition) lose() {
 	p.w.running.Go(func() {
 		tick := time.NewTicker(closeCheck)
 		defer tick.Stop()
-		for busy = p.w.unwind(busy); len(busy) > 0; busy = p.w.unwind(busy) {
+		for busy = p.unwind(busy); len(busy) > 0; busy = p.unwind(busy) {
 			<-tick.C // each of them is on its way to an end: a call's timeout bounds it
 		}
 		_ = p.writer.Wait() // what could not be stored is the new owner's to find
@@ -175,7 +175,8 @@ func (p *partition) shut() (begun []*schedule.KeyQueue) {
 }
 
 // unwind takes back what can be taken back, and returns the queues that have jobs on their way still.
-func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+func (p *partition) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQueue) {
+	w := p.w
 	var fx schedule.Effects
 	w.mu.Lock()
 	busy = w.s.Unwind(queues, w.now(), &fx)
@@ -184,8 +185,8 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 	w.restAll(fx.Stale)
 	w.mu.Lock()
 	for _, q := range queues {
-		if partitionOf(q).lost.Load() {
-			w.forgetLocked(q) // what rests now
+		if partitionOf(q).lost.Load() { // it may be another tenure's by now
+			p.forgetLocked(q) // what rests now
 		}
 	}
 	w.mu.Unlock()
@@ -194,20 +195,20 @@ func (w *apiWorker) unwind(queues []*schedule.KeyQueue) (busy []*schedule.KeyQue
 }
 
 // dropIdleIntents takes back the intents of calls that did not start: the next owner would hold their jobs for called.
-func (w *apiWorker) dropIdleIntents(queues []*schedule.KeyQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (p *partition) dropIdleIntents(queues []*schedule.KeyQueue) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
 	for _, q := range queues {
 		for _, j := range q.Jobs {
-			w.dropIdleIntentsLocked(j)
+			dropIdleIntentsLocked(j)
 		}
 	}
 }
 
 // dropIdleIntentsLocked does it for one job, unless its last call is lost: that is to be settled first.
-func (w *apiWorker) dropIdleIntentsLocked(t *schedule.Job) {
+func dropIdleIntentsLocked(t *schedule.Job) {
 	if j, begun := t.Of.(*job); begun && j.lost == nil {
-		w.dropIntentsLocked(j)
+		j.dropIntentsLocked()
 	}
 }
 
@@ -225,7 +226,7 @@ func (p *partition) remove() {
 	p.w.mu.Unlock()
 	p.w.eachLocked(p.w.s.Queues(), func(q *schedule.KeyQueue) {
 		if q.Partition == &p.Partition {
-			p.w.forgetLocked(q)
+			p.forgetLocked(q)
 		}
 	})
 	p.w.mu.Lock()
@@ -234,14 +235,14 @@ func (p *partition) remove() {
 }
 
 // forgetLocked forgets the jobs of a queue that are not being called, and lets go of what was noted of them.
-func (w *apiWorker) forgetLocked(q *schedule.KeyQueue) {
+func (p *partition) forgetLocked(q *schedule.KeyQueue) {
 	for _, t := range q.Jobs {
 		if j, begun := t.Of.(*job); begun && t.Rests() {
 			j.entry.LetGo()
 			j.adopted.LetGo()
 		}
 	}
-	w.s.Forget(q)
+	p.w.s.Forget(q)
 }
 
 // ownedPartition is one partition as this process owns it, nil when it does not.
@@ -262,7 +263,7 @@ func (w *apiWorker) loseAll(lease *lease.Membership) {
 
 // abandon lets go of a job whose partition was lost. Its end is the new owner's business.
 func (w *apiWorker) abandon(j *job) {
-	w.accountedFor(j)
+	w.unrecorded.accountedFor(j)
 	j.entry.LetGo()
 	j.adopted.LetGo()
 	w.update(func(s *schedule.Schedule) { s.Finished(j.Job) })

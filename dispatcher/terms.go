@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"weir/bucket"
-	"weir/bucket/fault"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -93,11 +91,13 @@ func (w *apiWorker) adopt(api *httpcall.API) error {
 	w.mu.Lock()
 	former, now := w.terms, w.now()
 	next := w.d.newTerms(api, former)
-	w.since = now
+	w.pace.since = now
 	w.terms = next
 	w.s.Adopt(next.policy)
 	w.s.EndDenial(now)
-	w.holdRestoredLocked()
+	if hold, held := w.d.opts.Restored.hold(&api.Rules, now); held {
+		w.s.Hold(nil, hold.Until, hold.Why)
+	}
 	queues := slices.Collect(w.s.Queues())
 	w.mu.Unlock()
 	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.Rebind(q, now) })
@@ -122,31 +122,8 @@ func (w *apiWorker) restAll(stale []*schedule.Job) {
 // restOrderedLocked gives up what was made ready of one job, and has its worker leave the job alone.
 func (w *apiWorker) restOrderedLocked(t *schedule.Job) {
 	j := jobLocked(t)
-	w.dropIntentsLocked(j)
+	j.dropIntentsLocked()
 	w.orderLocked(j, toRest)
-}
-
-// knownLocked is what the store or the ledger knows of a key's theoretical arrival time, 0 if nothing. Both may know it in
-// intervals of a rate that holds no more; see rebind.
-func (w *apiWorker) knownLocked(key string) bucket.Micros {
-	if w.clock == schedule.OtherClock {
-		return max(w.tat(key), w.d.tail.TAT(w.name, key), w.restoredTATLocked(w.s.LimitsOf(key)))
-	}
-	limits := w.s.LimitsOf(key)
-	tat := w.recordedLocked(key, limits)
-	if stored := w.tat(key); stored > tat {
-		tat = max(tat, min(stored, w.now().Add(schedule.LeastAhead+w.s.DrainTime(limits))))
-	}
-	return tat
-}
-
-// recordedLocked is what the ledger of former runs knows.
-func (w *apiWorker) recordedLocked(key string, limits *bucket.KeyLimits) bucket.Micros {
-	tat := w.d.tail.TAT(w.name, key)
-	if fault.Planted(fault.LimiterOpen) {
-		return 0
-	}
-	return max(min(tat, max(w.since, w.d.tail.ReadAt(w.name)).Add(w.s.DrainTime(limits))), w.restoredTATLocked(limits))
 }
 
 // present is what the api is now.

@@ -2,16 +2,15 @@ package dispatcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"weir/bucket/stream"
 	"weir/deadletter"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
+	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 )
 
@@ -27,164 +26,120 @@ import (
 // A job that stayed in its queue for longer than results are kept looks the same though its result was stored. It is not called again, and
 // becomes a letter: to say too much is better than to lose an answer without a word.
 
-// unproven notes what is known of a call whose result may be missing. Its intent, and what was noted of it, may be gone.
-func (j *job) unproven(i *foundIntent, noted *recorder.Found) {
-	if i == nil || i.Call != j.Calls {
+// loseProof notes what is known of a call whose result may be missing. Its intent, and what was noted of it, may be gone.
+func (f *foundJob) loseProof() {
+	i := f.intent
+	if i == nil || i.Call != f.Calls {
 		return
 	}
-	j.lose(i)
-	j.intendedAt = time.Time{} // its record is known: nothing is to be looked up by the intent
-	if noted.State == recorder.Answered && verdicts[noted.Answer.Verdict] == httpcall.Delivered {
-		j.flown = noted
+	f.lose(i)
+	f.intendedAt = time.Time{} // its record is known: nothing is to be looked up by the intent
+	if f.noted.State == recorder.Answered && verdicts[f.noted.Answer.Verdict] == httpcall.Delivered {
+		f.flown = &f.noted
 	}
 }
 
 // endUnproven ends a job whose record says that it is done, once it is known where its result is.
-func (w *apiWorker) endUnproven(ctx context.Context, j *job, last ledger.LastCall) {
-	if !w.reload(ctx, j) {
+func (f *foundJob) endUnproven(ctx context.Context) {
+	if f.record != nil { // it was looked up together with the results, and there is none
+		f.attempts = f.record.Attempt
+		f.endUnkept(ctx)
 		return
 	}
-	c, at, ok := w.resultBeside(ctx, j, last)
-	switch {
-	case !ok:
-	case at != 0:
-		w.finish(j, ledger.Done)
-	default:
-		w.endUnkept(ctx, j, c)
+	e := &f.w.evidence
+	var ok bool
+	if f.record, f.result, ok = e.resultBeside(ctx, e.of(f.job), f.last); !ok {
+		return
 	}
-}
-
-// resultBeside reads a job's last record, and looks where the result is that was under way beside it, 0 for nowhere. It blocks until the
-// servers have answered; ok is false where the worker stops before. One job is looked up at a time.
-func (w *apiWorker) resultBeside(ctx context.Context, j *job, last ledger.LastCall) (c *ledger.Record, at uint64, ok bool) {
-	w.looking.Lock()
-	defer w.looking.Unlock()
-	for {
-		c, at, err := w.lookBeside(ctx, j, last)
-		if err == nil {
-			return c, at, true
-		}
-		w.log.Error("whether a result is stored could not be looked up; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !stream.Sleep(ctx, loadRetry) {
-			return nil, 0, false // the next start finds the job again
-		}
+	if f.result != 0 {
+		f.w.finish(f.job, ledger.Done)
+		return
 	}
-}
-
-func (w *apiWorker) lookBeside(ctx context.Context, j *job, last ledger.LastCall) (c *ledger.Record, at uint64, err error) {
-	of := ledger.Job{API: w.name, Key: j.Queue.Key, ID: j.message.ID, Stream: j.part.bucket.Name(), Seq: j.Seq, Accepted: j.accepted}
-	if c, err = ledger.At(ctx, w.d.opts.JetStream, last.At); err != nil && !errors.Is(err, ledger.ErrUnreadable) {
-		return nil, 0, err
-	}
-	if c == nil || c.Origin() != j.origin() { // the ledger has let go of it
-		c = &ledger.Record{Call: last.Call, Status: last.Status, Ended: j.accepted.Time(), Stored: j.accepted.Time()}
-	}
-	at, err = ledger.ResultOf(ctx, w.d.opts.JetStream, of, resultSince(c).Add(-w.d.opts.Tail.OrDefault().Leeway))
-	return c, at, err
-}
-
-// resultSince is from when on the result of a recorded call may have been stored. A ledger that took nothing for a while has a record that is
-// much later than its result.
-func resultSince(c *ledger.Record) time.Time {
-	if c.Ended.Before(c.Stored) {
-		return c.Ended
-	}
-	return c.Stored
+	f.endUnkept(ctx)
 }
 
 // endUnkept ends a job whose last record says that it is done, and whose result is not stored.
-func (w *apiWorker) endUnkept(ctx context.Context, j *job, c *ledger.Record) {
-	if j.flown != nil && j.flown.Answer != nil {
-		w.keepNoted(ctx, j, c)
+func (f *foundJob) endUnkept(ctx context.Context) {
+	if f.flown != nil && f.flown.Answer != nil {
+		f.keepNoted(ctx)
 		return
 	}
+	w, c := f.w, f.record
 	w.d.metrics.recovered.WithLabelValues(w.name, "unknown").Inc()
-	j.lastCall = j.answeredCall(c)
+	f.doubtUnkept()
 	w.mu.Lock()
-	j.doubt.recall(deadletter.BilledYes, c.Idempotency)
-	j.doubt.never = j.doubt.never || c.Idempotency == ""
-	j.Deaths = max(j.Deaths, 1)
-	again := j.Deaths < schedule.MostDeaths && j.doubt.allows(w.terms.api)
+	f.doubt.never = f.doubt.never || c.Idempotency == ""
+	f.Deaths = max(f.Deaths, 1)
+	open := recovery.Open{
+		Answered: true, Keyed: c.Idempotency != "", Same: f.doubt.allows(w.terms.api), Poisonous: f.Deaths >= schedule.MostDeaths,
+	}
 	w.mu.Unlock()
-	held, ok := w.holdsResults(ctx, j, resultSince(c))
-	if !ok {
+	var ok bool
+	if open.Held, ok = w.evidence.holdsResults(ctx, w.evidence.of(f.job), resultSince(c)); !ok {
 		return
 	}
 	out := httpcall.Unknown(deadletter.BilledYes, "call %d was answered %d and is in the ledger, and weir ended before its result was stored", c.Call, c.Status)
-	if !held {
+	if !open.Held {
 		out.Detail = fmt.Sprintf("call %d was answered %d and is in the ledger; its result is not there: it was never stored, or has gone with its age since", c.Call, c.Status)
 	}
-	if again && held {
+	if recovery.Mend(open) == recovery.Repeats {
 		out.Verdict, out.Reason = httpcall.Again, ""
-		w.again(ctx, j, w.unkeptRecord(j, c, out), 1)
+		w.again(ctx, f.job, f.unkeptRecord(out), 1)
 		return
 	}
-	if j.part.Lease != nil { // the replica that made the call may be alive
-		switch at, ok := w.fenceResult(ctx, j); {
-		case !ok:
-			return
-		case at != 0:
-			w.finish(j, ledger.Done)
-			return
-		}
+	at, ok := resultBar{w, f.job}.set(ctx) // the replica that made the call may be alive
+	switch {
+	case !ok:
+		return
+	case at != 0:
+		w.finish(f.job, ledger.Done)
+		return
 	}
-	w.bury(ctx, j, out.Reason, out.Detail, w.unkeptRecord(j, c, out))
+	w.bury(ctx, f.job, out.Reason, out.Detail, f.unkeptRecord(out))
 }
 
-// holdsResults reports whether results of a time are still there if they were stored. ok is false where the worker stops before that is
-// known.
-func (w *apiWorker) holdsResults(ctx context.Context, j *job, at time.Time) (held, ok bool) {
-	for {
-		held, err := ledger.HoldsResults(ctx, w.d.opts.JetStream, at)
-		if err == nil {
-			return held, true
-		}
-		w.log.Error("whether a result is stored could not be looked up; trying again", "key", j.Queue.Key, "seq", j.Seq, "err", err)
-		if !stream.Sleep(ctx, loadRetry) {
-			return false, false
-		}
+// doubtUnkept takes in that the last call was charged, and that its result is gone.
+func (f *foundJob) doubtUnkept() {
+	c := f.record
+	f.w.mu.Lock()
+	f.doubt.recall(deadletter.BilledYes, c.Idempotency)
+	f.w.mu.Unlock()
+	f.lastCall = &deadletter.LastCall{Started: c.Started, Ended: c.Ended, Bytes: -1}
+	if f.lost != nil {
+		f.lastCall.Target = f.lost.Target
 	}
-}
-
-// answeredCall is what a letter tells of a call by its record.
-func (j *job) answeredCall(c *ledger.Record) *deadletter.LastCall {
-	of := &deadletter.LastCall{Started: c.Started, Ended: c.Ended, Bytes: -1}
-	if j.lost != nil {
-		of.Target = j.lost.Target
-	}
-	return of
 }
 
 // keepNoted stores the result of a call from what the process noted that made it. The call's record is stored already.
-func (w *apiWorker) keepNoted(ctx context.Context, j *job, c *ledger.Record) {
+func (f *foundJob) keepNoted(ctx context.Context) {
+	w := f.w
 	w.d.metrics.recovered.WithLabelValues(w.name, "answered").Inc()
-	msg := w.result(j, responseOf(j.flown.Answer))
-	at, stored := w.storeResult(ctx, j, msg, nil)
+	msg := w.result(f.job, responseOf(f.flown.Answer))
+	at, stored := w.storeResult(ctx, f.job, msg, nil)
 	if !stored {
 		return
 	}
-	if j.part.Lease != nil {
-		switch stands, ok := w.fenced(ctx, j, at); {
-		case !ok:
-			return
-		case stands == 0: // an owner in between barred it, and ended before it wrote down that the job is unknown
-			j.doubt.recall(deadletter.BilledYes, c.Idempotency)
-			j.lastCall = j.answeredCall(c)
-			out := httpcall.Unknown(deadletter.BilledYes, "the api answered %d, and another replica had barred the result before it ended", c.Status)
-			w.bury(ctx, j, out.Reason, out.Detail, w.unkeptRecord(j, c, out))
-			return
-		}
+	open, ok := resultBar{w, f.job}.isOpen(ctx, at)
+	switch {
+	case !ok:
+		return
+	case !open:
+		f.doubtUnkept()
+		out := barred(f.record.Status)
+		w.bury(ctx, f.job, out.Reason, out.Detail, f.unkeptRecord(out))
+		return
 	}
-	if j.message.ReplyTo != "" {
-		w.d.reply(j.message.ReplyTo, msg)
+	if f.message.ReplyTo != "" {
+		w.d.reply(f.message.ReplyTo, msg)
 	}
-	w.traceEnd(j, nil)
-	w.finish(j, ledger.Done)
+	w.traceEnd(f.job, nil)
+	w.finish(f.job, ledger.Done)
 }
 
 // unkeptRecord says in the ledger that the result of a call was not kept. What the call took and cost its own record says.
-func (w *apiWorker) unkeptRecord(j *job, of *ledger.Record, out httpcall.Outcome) *ledger.Record {
-	c := w.record(j, httpcall.Response{Status: of.Status, Started: time.Now()}, out)
+func (f *foundJob) unkeptRecord(out httpcall.Outcome) *ledger.Record {
+	of := f.record
+	c := f.w.record(f.job, httpcall.Response{Status: of.Status, Started: time.Now()}, out)
 	c.Unkept, c.Call, c.Billed, c.Price, c.Idempotency = true, of.Call, deadletter.BilledYes, ledger.Money(0), of.Idempotency
 	c.Planned, c.Ended, c.Answer, c.Unsettled = time.Time{}, c.Started, nil, nil
 	c.Costs = slices.Repeat([]int64{0}, len(c.Limits))

@@ -54,7 +54,7 @@ func TestResultBesideARecord(t *testing.T) {
 		{"a record alone", alone, record(alone), 0},
 		{"a record, and a result of the job before", other, record(other), 0},
 	} {
-		of, at, ok := w.resultBeside(t.Context(), c.j, ledger.LastCall{Call: 1, Status: 200, At: c.record})
+		of, at, ok := w.evidence.resultBeside(t.Context(), w.evidence.of(c.j), ledger.LastCall{Call: 1, Status: 200, At: c.record})
 		if !ok || at != c.at || of.Call != 1 || of.Status != 200 || of.Stored.IsZero() {
 			t.Errorf("%s: the result stands at %d, want %d: %v %+v", c.what, at, c.at, ok, of)
 		}
@@ -65,7 +65,7 @@ func TestResultBesideARecord(t *testing.T) {
 // found all the same, or its job would be called again.
 func TestResultLongBeforeItsRecord(t *testing.T) {
 	w, p := newOwned(t)
-	w.d.opts.Tail.Leeway = time.Nanosecond // what the two are apart here is more
+	w.evidence.leeway = time.Nanosecond // what the two are apart here is more
 	accepted := time.Now()
 	j := &job{
 		Job: &schedule.Job{Seq: 1, Queue: &schedule.KeyQueue{Key: "k"}}, part: p, accepted: bucket.MicrosOf(accepted), message: &ingest.Job{API: "pay", Key: "k", ID: "j"},
@@ -83,7 +83,7 @@ func TestResultLongBeforeItsRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, at, ok := w.resultBeside(t.Context(), j, ledger.LastCall{Call: 1, Status: 200, At: record.Sequence}); !ok || at != stands.Sequence {
+	if _, at, ok := w.evidence.resultBeside(t.Context(), w.evidence.of(j), ledger.LastCall{Call: 1, Status: 200, At: record.Sequence}); !ok || at != stands.Sequence {
 		t.Errorf("the result stands at %d, want %d: %v", at, stands.Sequence, ok)
 	}
 }

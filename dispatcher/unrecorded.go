@@ -1,43 +1,73 @@
 package dispatcher
 
-import "weir/dispatcher/schedule"
+import "sync"
 
 // What a death leaves of calls is in the ledger once its partitions have been read and every call that was found without
 // a record has got one. Limits that are counted in the process go by that: until then what former processes used is known
 // only as a bound.
 
-// awaitRecordLocked notes a job of whose last call nothing is recorded yet.
-func (w *apiWorker) awaitRecordLocked(j *job) {
-	if w.unrecorded == nil {
-		w.unrecorded = map[*job]struct{}{}
+// unrecordedCalls are those calls of former processes of which nothing is in the ledger yet. It is safe for concurrent use, also under the
+// worker's lock.
+type unrecordedCalls struct {
+	mu   sync.Mutex        // guards what follows
+	jobs map[*job]struct{} // whose last call they are: as many as were under way at a death, of which a worker has a bounded number
+	// unlogged is how many calls may have been made of which nothing ever will be there.
+	unlogged int
+}
+
+// await notes a job of whose last call nothing is recorded yet.
+func (u *unrecordedCalls) await(j *job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.jobs == nil {
+		u.jobs = map[*job]struct{}{}
 	}
-	w.unrecorded[j] = struct{}{} // of calls that were under way at a death: a worker has a bounded number of those
+	u.jobs[j] = struct{}{}
 }
 
-// accountedFor notes that what there is to be recorded of a job's former call is stored, or will never be.
-func (w *apiWorker) accountedFor(j *job) {
-	w.mu.Lock()
-	delete(w.unrecorded, j)
-	w.mu.Unlock()
+// accountedFor notes that what there is to be recorded of a job's former call is stored, or is another owner's to store.
+func (u *unrecordedCalls) accountedFor(j *job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.jobs, j)
 }
 
-// neverRecorded notes that a job's former call may have been made, and that no record of it will be there: what it would tell of is
+// never notes that a job's former call may have been made, and that no record of it will be there: what it would tell of is
 // gone. It counts as one that nobody wrote down.
-func (w *apiWorker) neverRecorded(j *job) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, awaited := w.unrecorded[j]; awaited {
-		delete(w.unrecorded, j)
-		w.unlogged++
+func (u *unrecordedCalls) never(j *job) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, awaited := u.jobs[j]; awaited {
+		delete(u.jobs, j)
+		u.unlogged++
 	}
 }
 
-// suspectUnloggedLocked counts a job that may have been called without an intent before its owner, of an earlier version,
-// died: no record of that call will ever be there.
-func (w *apiWorker) suspectUnloggedLocked(q *schedule.KeyQueue, h jobHistory) {
-	if w.untoldLocked(q) && h.intent == nil && h.result == nil && (h.last == nil || !h.last.Final) {
-		w.unlogged++
+// suspect counts a call that may have been made without an intent.
+func (u *unrecordedCalls) suspect() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unlogged++
+}
+
+// left is how many calls nobody wrote down, and whether every other one has its record.
+func (u *unrecordedCalls) left() (unlogged int, all bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.unlogged, len(u.jobs) == 0
+}
+
+// settlingLocked reports whether a call is about to get its record. What rests is called again, and waits for its limits. The worker's lock
+// is held.
+func (u *unrecordedCalls) settlingLocked() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for j := range u.jobs {
+		if !j.Rests() {
+			return true
+		}
 	}
+	return false
 }
 
 // Recovered reports whether all that was called before this process took an api's partitions is in the ledger, but for at
@@ -54,7 +84,7 @@ func (d *Dispatcher) Recovered(api string) (unlogged int, ok bool) {
 			return 0, false
 		}
 	}
-	return w.unlogged, len(w.unrecorded) == 0
+	return w.unrecorded.left()
 }
 
 // findingLocked reports whether calls of former processes may be found yet, or be without the record that they get when they
@@ -65,10 +95,5 @@ func (w *apiWorker) findingLocked() bool {
 			return true
 		}
 	}
-	for j := range w.unrecorded {
-		if !j.Rests() { // what rests is called again, and waits for its limits
-			return true
-		}
-	}
-	return false
+	return w.unrecorded.settlingLocked()
 }

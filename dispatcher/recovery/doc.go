@@ -1,7 +1,8 @@
 // Package recovery says what a job is that was found in a stream when its partition was taken over.
 //
 // Judge is one function of values. It knows neither streams nor the schedule: what markers, ledger and results say of a job
-// comes in, and its Fate comes out.
+// comes in, and its Fate comes out; and again when more was looked up. Mend is another: what is done about a call of which nothing says what
+// it brought.
 //
 // # What must hold
 //

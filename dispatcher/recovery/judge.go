@@ -59,3 +59,24 @@ func Judge(f Found) Fate {
 	}
 	return Lost
 }
+
+// LookedUp is what was found of a job by its key, in what is older than what was read with the markers.
+type LookedUp struct {
+	Recorded int  // as in Found, 0 where no record was found
+	Ended    bool // as in Found
+	Beside   bool // as in Found
+	Result   bool // its result was found
+	Asked    bool // the api was asked about its letter, which says that nobody knows of the call: it had ended
+}
+
+// With is what is known of a job once it has been looked up.
+func (f Found) With(l LookedUp) Found {
+	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
+	switch {
+	case l.Asked:
+		f.Ended, f.Beside = true, false
+	case l.Ended:
+		f.Ended, f.Beside = true, l.Beside
+	}
+	return f
+}

@@ -49,6 +49,60 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+func TestLookedUp(t *testing.T) {
+	lost := recovery.Found{Intended: 2, Recorded: 1}
+	answered := recovery.Found{Intended: 1, Noted: recorder.Answered}
+	unbegun := recovery.Found{Intended: 1, Noted: recorder.Prepared}
+	for _, c := range []struct {
+		what  string
+		found recovery.Found
+		more  recovery.LookedUp
+		want  recovery.Fate
+	}{
+		{"nothing of a lost call", lost, recovery.LookedUp{}, recovery.Lost},
+		{"nothing of an answered call", answered, recovery.LookedUp{}, recovery.Answered},
+		{"nothing of a call that had not begun", unbegun, recovery.LookedUp{}, recovery.Waits},
+		{"the record of the call before", lost, recovery.LookedUp{Recorded: 1}, recovery.Lost},
+		{"its record, by which another call follows", lost, recovery.LookedUp{Recorded: 2}, recovery.Waits},
+		{"the same of a call that is noted as answered", answered, recovery.LookedUp{Recorded: 1}, recovery.Waits},
+		{"its last record", lost, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
+		{"its last record and its result", answered, recovery.LookedUp{Recorded: 1, Ended: true, Result: true}, recovery.EndsByLast},
+		{"a record beside its result", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
+		{"a record beside a result that is not there", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true}, recovery.Unproven},
+		{"a result alone", lost, recovery.LookedUp{Result: true}, recovery.HasResult},
+		{"a result and the record of the call before", lost, recovery.LookedUp{Recorded: 1, Result: true}, recovery.HasResult},
+		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
+		{"an inquiry, and the record that it followed", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Asked: true}, recovery.EndsByLast},
+		{"an end, of a job whose call had not begun", unbegun, recovery.LookedUp{Recorded: 1, Ended: true}, recovery.EndsByLast},
+		{"a result, of a job whose call is noted as not begun", unbegun, recovery.LookedUp{Result: true}, recovery.HasResult},
+	} {
+		if got := recovery.Judge(c.found.With(c.more)); got != c.want {
+			t.Errorf("%s: %+v with %+v is %d, want %d", c.what, c.found, c.more, got, c.want)
+		}
+	}
+}
+
+// TestNothingIsUnlearned: what is looked up of a job never has it be called as if nothing had been, unless the record of its call was found.
+func TestNothingIsUnlearned(t *testing.T) {
+	for n := range 1 << 4 {
+		l := recovery.LookedUp{Ended: n&1 != 0, Beside: n&2 != 0, Result: n&4 != 0, Asked: n&8 != 0}
+		for l.Recorded = range 4 {
+			for i := range 4 * 3 * (int(recorder.Settled) + 1) {
+				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Noted: recorder.State(i / 12)}
+				fate, after := recovery.Judge(before), before.With(l)
+				switch got := recovery.Judge(after); {
+				case got == recovery.Waits && fate != recovery.Waits && (l.Recorded < before.Intended || l.Ended || l.Result || l.Asked):
+					t.Errorf("%+v with %+v waits to be called again, and may have been called", before, l)
+				case got == recovery.Lost && fate != recovery.Lost, got == recovery.Answered && fate != recovery.Answered:
+					t.Errorf("%+v with %+v is %d, and was %d", before, l, got, fate)
+				case (l.Ended || l.Asked || l.Result) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
+					t.Errorf("%+v with %+v has ended, and is %d", before, l, got)
+				}
+			}
+		}
+	}
+}
+
 // TestNothingThatMayHaveBeenCalledWaits goes through all there is to be known: what may have been called without a record is
 // never called as if nothing had been, and what has a result never at all.
 func TestNothingThatMayHaveBeenCalledWaits(t *testing.T) {

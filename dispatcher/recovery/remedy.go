@@ -1,0 +1,31 @@
+package recovery
+
+// Open is a job of which a call was made, or may have been, and nothing that is stored says what it brought.
+type Open struct {
+	Answered  bool // its record says that it was answered, and only the result is missing
+	Held      bool // of such a call: results of its time are still there, so that this one never was
+	Keyed     bool // it carried an idempotency key
+	Same      bool // the api would take another call of the job for the same one
+	Poisonous bool // as many processes have died over the job, one after the other, as may
+}
+
+// Remedy is what is done about an open job.
+type Remedy int
+
+// The remedies.
+const (
+	Parks   Remedy = iota // it becomes a letter unknown
+	Repeats               // it is called again, under the same idempotency key
+	GivesUp               // it becomes a letter exhausted
+)
+
+// Mend says what is done about an open job. A letter is written only when no result of the job can be stored any more.
+func Mend(o Open) Remedy {
+	switch {
+	case o.Same && o.Keyed && !o.Poisonous && (o.Held || !o.Answered):
+		return Repeats
+	case o.Poisonous && o.Keyed && !o.Answered:
+		return GivesUp
+	}
+	return Parks
+}
