@@ -43,9 +43,10 @@
 // # A stream that was reset
 //
 // Every ten seconds the stream's leader is asked for the first message behind what was read; the same one missing twice has
-// the reader set up anew, where it was. A server that lost its last writes gives their sequences to new jobs, which a reader
-// that is past them would never be given (streamreset.go). Then the partition is let go of and read anew; what had ended, and is
-// there again, the owner knows. Until a connection that was lost has been looked at so, nothing is deleted: the sequence may
+// the reader set up anew, where it was. What this process stored itself, or the server says is left, is missed sooner
+// (silence.go). A server that lost its last writes gives their sequences to new jobs, which a reader that is past them
+// would never be given (streamreset.go). Then the partition is let go of and read anew; what had ended, and is there again,
+// the owner knows. Until a connection that was lost has been looked at so, nothing is deleted: the sequence may
 // be another job's by then.
 //
 // # What was lost

@@ -33,9 +33,12 @@ type Partition struct {
 	intake     *stream.Exchange
 	sweeper    *sweeper
 	watch      time.Duration // how often it is looked whether the reader has stalled
+	heartbeat  time.Duration // of the server to the reader
 
 	wake   chan struct{} // has a value when a job may wait
 	larger chan struct{} // a message may be larger than its reader was set up for
+
+	expected expectation // of the reader
 
 	jobs, keys atomic.Int64 // in the book, without those that are finished
 
@@ -81,7 +84,7 @@ func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) 
 	p := &Partition{
 		reconnects: func() uint64 { return nc.Stats().Reconnects },
 		queue:      q, number: number, name: StreamName(q.api, number), nc: nc, stream: source, intake: intake,
-		book: newBook(), pending: map[string]*idPuts{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch,
+		book: newBook(), pending: map[string]*idPuts{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch, heartbeat: readHeartbeat, expected: expectation{news: make(chan struct{}, 1)},
 	}
 	p.sweeper, err = newSweeper(p)
 	return p, err
@@ -344,6 +347,7 @@ func (p *Partition) settleLocked(e *pendingPut) {
 	switch {
 	case kept && p.reading && e.answer.Seq > p.sweeper.read:
 		p.sweeper.own[e.answer.Seq] = struct{}{} // its ticket counts it
+		p.expected.raise(e.answer.Seq)
 	case same.read:
 		same.read = false
 	default:

@@ -110,6 +110,7 @@ type reading struct {
 	given        uint64 // of that, so far
 	// patience is how long the next consumer is waited for that gives nothing of what was there when the reading began.
 	patience time.Duration
+	silence  time.Duration // how long the present consumer may give nothing of what is expected
 	// connection counts the times that the connection was lost before the watchdog last saw that the stream was not reset.
 	connection uint64
 }
@@ -154,7 +155,7 @@ func (r *reading) listen(ctx context.Context) (err error) {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
 	// The number of messages must never bind: the client has places for as many, and none for the word that a request has ended.
-	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(readHeartbeat))
+	msgs, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(ahead/leastMessage, ahead), jetstream.PullHeartbeat(r.p.heartbeat))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", r.p.name, err)
 	}
@@ -221,6 +222,8 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	defer tick.Stop()
 	soon := time.NewTimer(0) // it may be back already
 	defer soon.Stop()
+	silence := newSilence(r)
+	defer silence.timer.Stop()
 	for {
 		ticked := false
 		select {
@@ -229,6 +232,15 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-back:
 		case <-soon.C:
 		case <-r.p.larger:
+			stop(errReadOtherwise)
+			return
+		case <-silence.news:
+			silence.begin()
+			continue
+		case <-silence.timer.C:
+			if !silence.lasts(ctx) {
+				continue
+			}
 			stop(errReadOtherwise)
 			return
 		case <-ctx.Done():
@@ -285,6 +297,7 @@ func (p *Partition) forgetReadLocked() {
 	p.book = newBook()
 	p.tallyLocked()
 	p.bookGeneration++
+	p.expected.upTo.Store(0)
 	clear(p.pending)
 }
 
@@ -299,6 +312,9 @@ func (p *Partition) deliver(msg jetstream.Msg, bare bool, take func(Entry)) (rea
 	meta, err := msg.Metadata()
 	if err != nil {
 		return 0 // not a message of a stream
+	}
+	if meta.NumPending > 0 {
+		p.expected.raise(meta.Sequence.Stream + 1)
 	}
 	entry := Entry{Seq: meta.Sequence.Stream, Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Bare: bare}
 	kind, token, ok := parseQueueSubject(msg.Subject())

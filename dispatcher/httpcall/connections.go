@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -154,7 +155,7 @@ func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
 		c.lost()
 		return nil, err
 	}
-	return &countedConn{Conn: conn, owner: c, turns: turns{moved: make(chan struct{}, 1)}}, nil
+	return &countedConn{Conn: conn, owner: c, socket: socketOf(conn), turns: turns{moved: make(chan struct{}, 1)}}, nil
 }
 
 func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
@@ -211,6 +212,7 @@ func (c *Connections) Close() {
 type countedConn struct {
 	net.Conn
 	owner   *Connections
+	socket  syscall.RawConn // below TLS; nil where there is none to ask
 	written atomic.Int64
 	read    atomic.Bool           // anything was
 	refused atomic.Pointer[error] // why the server did not take the handshake after all
@@ -231,7 +233,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	if first != nil && !first.begin(c) {
 		return 0, errShut
 	}
-	if first != nil && !c.turns.ask() {
+	if first != nil && (c.isSpokenTo() || !c.turns.ask()) {
 		c.shut.Store(true)
 		return 0, errShut
 	}

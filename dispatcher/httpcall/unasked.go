@@ -3,16 +3,19 @@ package httpcall
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
 // What an api sends on a connection while no request is on it belongs to no call, and the next call would take it for its answer: the
 // answer to somebody else's job. net/http looks for it when a connection has become idle, but not before it has given the connection to
 // the next call. So a connection that has carried a call takes the next one only when all that came before has been read, and from then on
-// to the first byte of the request nothing may come.
+// to the first byte of the request nothing may come: neither what was read nor what stands in the socket.
 //
 // What comes after that byte cannot be told from an answer. So an api that has once sent what nobody asked for between two calls is given a
 // connection for each call, for a while.
@@ -126,6 +129,26 @@ func (t *turns) move() {
 	case t.moved <- struct{}{}:
 	default:
 	}
+}
+
+// socketOf is what a connection reads from, nil where that is no socket.
+func socketOf(conn net.Conn) syscall.RawConn {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if of, ok := conn.(syscall.Conn); ok {
+		if socket, err := of.SyscallConn(); err == nil {
+			return socket
+		}
+	}
+	return nil
+}
+
+// isSpokenTo reports whether something stands in the connection's socket that nobody has read: on a busy machine whoever reads is late, by
+// milliseconds. What TLS says after its handshake counts for nothing.
+func (c *countedConn) isSpokenTo() bool {
+	fresh := c.written.Load() == 0
+	return c.socket != nil && !(fresh && c.owner.tls) && isUnread(c.socket)
 }
 
 // isFarewell reports whether a server says with what it sent that it closes an idle connection, as some do.

@@ -81,6 +81,33 @@ func TestNothingComesBeforeTheRequest(t *testing.T) {
 	}
 }
 
+// TestUnreadIsNoAnswer: what stands in the socket when a call's first byte is about to be sent, and nobody has read yet, is no answer to it, and
+// a connection that the api has closed takes no call.
+func TestUnreadIsNoAnswer(t *testing.T) {
+	for what, speaks := range map[string]func(net.Conn){
+		"an answer": func(conn net.Conn) { say(conn, answerWrong) },
+		"the end":   func(conn net.Conn) { _ = conn.(*net.TCPConn).CloseWrite() },
+	} {
+		speak := make(chan net.Conn, 2)
+		server := newRawServer(t, overTCP, func(conn net.Conn, _ int) { say(conn, answerOK); speak <- conn })
+		job := &ingest.Job{Method: "POST", Body: []byte("pay")}
+		for range 200 {
+			c := callerOf(t, "http://"+server.listener.Addr().String())
+			c.claimed(t, job)
+			conn := await.Receive(t, "the first request", speak)
+			if err := c.Conns.Acquire(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r := c.Call(t.Context(), job, Hooks{Begins: func() bool { speaks(conn); return true }})
+			c.Conns.Release()
+			if r.Sent || r.Status != 0 {
+				t.Fatalf("a call into a connection on which there is %s already: %+v", what, r)
+			}
+			c.Conns.Close()
+		}
+	}
+}
+
 // TestSpeaksBetweenCalls: an api that says something between two calls has a connection for each call from then on, which is told once; one
 // that says that it closes the connection does not.
 func TestSpeaksBetweenCalls(t *testing.T) {

@@ -124,8 +124,8 @@ func (c *Record) Origin() string { return OriginOf(c.Stream, c.Seq, bucket.Micro
 // Units is what the call took from one limit shared by all keys. Of a limit that was not in force then, or of a call
 // whose costs nobody knows, it is what every call takes: its price from a budget, one unit from anything else.
 func (c *Record) Units(limit *bucket.Limit) int64 {
-	if !c.Sent && c.Billed == deadletter.NotBilled {
-		return 0 // it never reached the api
+	if c.Unkept || !c.Sent && c.Billed == deadletter.NotBilled {
+		return 0 // it is of no call, or of one that never reached the api
 	}
 	if i := slices.Index(c.Limits, limit.Name); i >= 0 && i < len(c.Costs) {
 		return c.Costs[i]

@@ -48,10 +48,10 @@ func Judge(f Found) Fate {
 		return HasResult
 	case f.Ending && (f.Intended == 0 || !f.Overruled || f.Noted == recorder.Prepared && f.Intended > f.Recorded):
 		return EndsByMark
-	case f.Ended && f.Beside && !f.Result:
-		return Unproven
-	case f.Ended:
+	case f.Ended && (f.Result || !f.Beside):
 		return EndsByLast
+	case f.Ended && !f.Unrecorded(): // else the record came late: a later owner had taken that call for lost, and has begun another
+		return Unproven
 	case f.Intended <= f.Recorded, f.Noted == recorder.Prepared:
 		return Waits
 	case f.Noted == recorder.Answered:

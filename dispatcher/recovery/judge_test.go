@@ -23,6 +23,8 @@ func TestJudge(t *testing.T) {
 		{"a record beside a result that was not found yet", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true}, recovery.Unproven},
 		{"a record beside its result", recovery.Found{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
 		{"a record beside a result, and its call is noted as answered", recovery.Found{Recorded: 1, Intended: 1, Ended: true, Beside: true, Noted: recorder.Answered}, recovery.Unproven},
+		{"a record beside a result arrived late, and a later owner had begun a call by then", recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true}, recovery.Lost},
+		{"a later owner's call had not begun", recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true, Noted: recorder.Prepared}, recovery.Unproven},
 		{"its deletion was lost", recovery.Found{Recorded: 1, Ended: true}, recovery.EndsByLast},
 		{"it ended with its last call, and its letter may be missing", recovery.Found{Recorded: 5, Intended: 5, Ended: true}, recovery.EndsByLast},
 		{"an end without a call", recovery.Found{Ending: true}, recovery.EndsByMark},

@@ -142,19 +142,19 @@ func (s *slow) Keys(string, int) ([]schedule.KeyState, error) {
 	return nil, nil
 }
 
-// TestLooksAreRare: a look that takes long is followed by a rest a hundred times as long, and one that does not by the next part.
+// TestLooksAreRare: a look that takes long is followed by a rest three hundred times as long, and one that does not by the next part.
 func TestLooksAreRare(t *testing.T) {
-	for takes, least := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 10 * time.Second} {
+	for takes, least := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 100 * time.Millisecond: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &slow{scene: scene{states: map[string]dispatcher.APIState{"pay": {API: "pay"}}}, takes: takes}
 			k := New(Options{Source: s, Throttled: func(string) uint64 { return 0 }, Span: 4 * time.Second, Every: time.Second, Keys: 2, Lines: 2})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			if err := k.Run(ctx); err != nil {
 				t.Fatal(err)
 			}
 			if len(s.looks) < 3 {
-				t.Fatalf("%d looks in a minute", len(s.looks))
+				t.Fatalf("%d looks in five minutes", len(s.looks))
 			}
 			for i := 1; i < len(s.looks); i++ {
 				if rest := s.looks[i].Sub(s.looks[i-1]); rest < least || rest > least+2*time.Second {

@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A reader may be given nothing though there is more. It asks for no more than so many bytes at once. Where messages take exactly as many,
+// nats-server 2.15 ends the request and tells nobody, and nats.go 1.55, which counts messages only, waits for the rest. It finds out when it
+// has missed two heartbeats, which is 2 s: once in 300 MB of a queue, of jobs of 600 bytes. So what is known to be in the stream is expected:
+// what this process has stored itself, and what the server says stands behind a message. What other replicas store is not known, and what
+// they store first behind such an end may wait for the heartbeats.
+
+// How long nothing of what is expected may come until another consumer is set up. A busy machine may need as long, so each after it is given
+// twice as long, until something comes; the client itself waits no longer than the most.
+const (
+	leastSilence = 250 * time.Millisecond
+	mostSilence  = 2 * readHeartbeat
+)
+
+// expectation is how far a partition's stream reaches, as far as this process knows without asking. It is safe for concurrent use.
+type expectation struct {
+	upTo atomic.Uint64 // a sequence
+	news chan struct{} // has a value when that was raised
+}
+
+func (e *expectation) raise(upTo uint64) {
+	known := e.upTo.Load()
+	for upTo > known && !e.upTo.CompareAndSwap(known, upTo) {
+		known = e.upTo.Load()
+	}
+	if upTo <= known {
+		return
+	}
+	select {
+	case e.news <- struct{}{}:
+	default:
+	}
+}
+
+// silence watches over one consumer of a reading. It is used by one goroutine.
+type silence struct {
+	r      *reading
+	timer  *time.Timer
+	before uint64          // what was read when the timer was set
+	news   <-chan struct{} // nil while the timer runs
+}
+
+// newSilence begins to watch: what was expected of the consumer before is expected of this one.
+func newSilence(r *reading) *silence {
+	r.silence = max(r.silence, leastSilence)
+	return &silence{r: r, timer: time.NewTimer(r.silence), before: r.p.readTo()}
+}
+
+// begin is to be called for a value of news.
+func (s *silence) begin() {
+	s.news, s.before = nil, s.r.p.readTo()
+	s.timer.Reset(s.r.silence)
+}
+
+// lasts is to be called for a value of the timer. It reports whether nothing has come since that was set, of what the stream's leader has.
+func (s *silence) lasts(ctx context.Context) bool {
+	p, read := s.r.p, s.r.p.readTo()
+	if read != s.before {
+		s.r.silence = leastSilence
+	}
+	if read >= p.expected.upTo.Load() {
+		s.news = p.expected.news
+		return false
+	}
+	if read == s.before {
+		switch next, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1)); {
+		case err == nil && next == 0: // it was deleted before it was read
+			s.news = p.expected.news
+			return false
+		case err == nil && p.readTo() == read:
+			s.r.silence = min(2*s.r.silence, mostSilence)
+			return true
+		}
+	}
+	s.begin()
+	return false
+}
