@@ -46,6 +46,7 @@ type LimitReport struct {
 	Shadow       bool            `json:"shadow,omitempty"` // only watches: would have held calls if the verdict is fail
 	Burst        float64         `json:"burst,omitempty"`
 	BurstAllowed int64           `json:"burst_allowed,omitempty"`
+	late         time.Duration   // by how much calls came later than their slots, where no window had too many and yet it failed
 }
 
 func tellVerdicts(o Options, replays map[string]*replay) error {
@@ -152,6 +153,12 @@ func tellTotals(w io.Writer, found []Report) error {
 		if err != nil {
 			return fmt.Errorf("write the verdict: %w", err)
 		}
+		for _, l := range v.Limits {
+			if l.late > 0 {
+				_, _ = fmt.Fprintf(w, "  %s: no window had too many calls, but calls came up to %s later than their slots, which is more than jitter: a larger jitter covers a busy machine\n",
+					l.Limit, l.late.Round(100*time.Microsecond))
+			}
+		}
 		for _, note := range []struct {
 			n          int
 			noun, text string
@@ -225,6 +232,9 @@ func limitOf(l bucket.Limit, c *bucket.Checking) LimitReport {
 	switch l.Kind() {
 	case bucket.KindRate:
 		j.Per, j.BurstAllowed = "per "+config.FormatDuration(l.Rate.Per), l.Rate.Burst
+		if v.Outcome == bucket.Fail && v.Worst <= v.Allowed && l.Rate.Counted() == bucket.ByWindow {
+			j.late = time.Duration((v.Burst - float64(l.Rate.Burst)) / float64(l.Rate.Count) * float64(l.Rate.Per))
+		}
 	case bucket.KindQuota:
 		j.Per = quotaPer(*l.Quota)
 	case bucket.KindInFlight: // at once
