@@ -57,6 +57,9 @@ type Member struct {
 	// Right is for how many milliseconds after it sent a renewal it starts calls; 0: of a version that does not tell. Join
 	// fills it in.
 	Right int64 `json:"right_ms,omitempty"`
+	// Ledger is the format of the ledger's records that it reads; 0: of a version that does not tell. Whoever takes a partition over goes
+	// by them.
+	Ledger int `json:"ledger,omitempty"`
 }
 
 // Lapsed reports whether a membership that was seen like this at seen and has not changed since may be ended by somebody else at
@@ -108,9 +111,15 @@ func (l *Membership) Valid() bool {
 	return !l.ended.Load() && Held(*l.renewed.Load(), time.Now()) || fault.Planted(fault.NoFence)
 }
 
+// Renewal is one that succeeded.
+type Renewal struct {
+	Revision uint64
+	Sent     time.Time // just before it was
+}
+
 // Keep renews the lease until ctx ends, with what change makes of what the others are told, and tells renewed of every renewal that
 // succeeded. It fails with ErrLeaseLost when the lease has been ended.
-func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func()) error {
+func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed func(Renewal)) error {
 	tick := time.NewTicker(MemberRenew)
 	defer tick.Stop()
 	for {
@@ -123,9 +132,15 @@ func (l *Membership) Keep(ctx context.Context, change func(*Member), renewed fun
 		case errors.Is(err, ErrLeaseLost) && !fault.Planted(fault.NoFence):
 			return err
 		case err == nil:
-			renewed()
+			renewed(l.last())
 		} // any other error is tried again; Valid tells meanwhile
 	}
+}
+
+func (l *Membership) last() Renewal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Renewal{l.revision, *l.renewed.Load()}
 }
 
 // Announce changes what the others are told, and renews the lease by it.

@@ -54,7 +54,7 @@ func TestWhoKeepsSilentIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- member.Keep(t.Context(), func(*lease.Member) {}, func() {}) }()
+	go func() { ended <- member.Keep(t.Context(), func(*lease.Member) {}, func(lease.Renewal) {}) }()
 	got := command(t, []string{"WEIR_NATS_URL=" + url, "WEIR_REPLICAS=1"}, "pause", "pay")
 	if got.code != 1 || !strings.Contains(got.stderr, "mute") || !strings.Contains(got.stderr, "calls may still start there") {
 		t.Errorf("%+v", got)

@@ -32,5 +32,10 @@
 // more. Then the fence holds: a new owner publishes its epoch to the partition's weir.o. subject, and the stream refuses
 // intents that expect an earlier one.
 //
+// # Who reads what
+//
+// Memberships also tell which format of the ledger each replica reads, so that nothing is written which a replica of an earlier version would
+// read otherwise when it takes over (readers.go). That, too, goes by a view; how old it may be is bounded, and held by the simulation.
+//
 // The simulation found what no run had: a replica gave everything up because a new watch did not show the replica itself.
 package ownership

@@ -30,10 +30,11 @@ func (o *state) see(s lease.Sighting, now time.Time) {
 	case s.Session != "":
 		o.noteAgain(s.Session)
 		o.seeMember(s, now)
+		o.view()
 	case s.Partition != nil:
 		o.seeClaim(*s.Partition, ownerClaim{s.Owner, s.Revision})
 	default:
-		o.complete, o.targets = true, nil
+		o.complete, o.shown, o.targets = true, now, nil
 		// What was not seen again is not there any more. A session of which nothing is left is expelled before anything is
 		// taken from it.
 		maps.DeleteFunc(o.members, func(session string, _ *peer) bool { return !o.seenAgain(session) })

@@ -40,6 +40,13 @@ type state struct {
 
 	renewed time.Time // this replica's last renewal
 	steady  time.Time // since when its renewals have come without a gap
+
+	ledger   int           // the format of the ledger's records that this replica reads
+	older    olderReader   // the last member that read only an earlier one
+	olderFor time.Duration // for how long it is reckoned with after that
+	shown    time.Time     // when all that stood in the registry had been seen
+	last     lease.Renewal // the last one of this replica's that it was told of
+	viewed   time.Time     // when the newest renewal of this replica's was sent that it has seen: what was there before it has seen, too
 }
 
 // ownerClaim is what the registry says of a partition: its owner's session, empty for none.
@@ -116,7 +123,9 @@ func (o *state) leave() { o.leaving, o.targets = true, nil }
 
 // renew says that this replica's lease has been renewed. Where it could not be for a while, neither could others theirs,
 // perhaps: their time begins anew.
-func (o *state) renew(now time.Time) {
+func (o *state) renew(r lease.Renewal, now time.Time) {
+	o.last = r
+	o.view()
 	if now.Sub(o.renewed) > mostGap {
 		o.steady = now
 	}

@@ -10,7 +10,8 @@ import (
 )
 
 // TestSimulationOfOwnership: whatever happens to replicas, clocks and messages, no two may start calls of a partition; and
-// when it is over, all partitions are shared out, evenly.
+// when it is over, all partitions are shared out, evenly. Nor does one rely for longer than its right to call on what a replica of an earlier
+// version does not read that is there.
 func TestSimulationOfOwnership(t *testing.T) {
 	for seed := range seeds.Of(400) {
 		w := newWorld(t, seed)
@@ -47,6 +48,12 @@ func (w *world) settled(seed uint64) {
 		}
 		if sum != n {
 			w.t.Errorf("seed %d: of %d partitions of %s %d are open: %v", seed, n, api, sum, open)
+		}
+	}
+	older := slices.ContainsFunc(w.all, func(r *replica) bool { return r.outdated })
+	for _, r := range w.all {
+		if all := r.allRead(); !r.outdated && all == older {
+			w.t.Errorf("seed %d: %s thinks %v of whether all read what it does", seed, r.name, all)
 		}
 	}
 }
@@ -255,11 +262,11 @@ func TestSilentRegistry(t *testing.T) {
 	wants(t, o.plan(now)) // it has not renewed for as long
 	back := now
 	for ; now.Sub(back) < term-lease.MemberRenew; now = now.Add(lease.MemberRenew) {
-		o.renew(now)
+		o.renew(lease.Renewal{}, now)
 		wants(t, o.plan(now))
 	}
 	for ; now.Sub(back) <= term; now = now.Add(lease.MemberRenew) {
-		o.renew(now)
+		o.renew(lease.Renewal{}, now)
 	}
 	wants(t, o.plan(now), actionExpel)
 }

@@ -29,7 +29,9 @@ type ReplicaStatus struct {
 	Ready    bool        `json:"ready"`
 	Why      string      `json:"why,omitempty"` // it is not ready
 	Config   ConfigState `json:"config"`
-	APIs     []APIStatus `json:"apis"`
+	// Older is a replica of an earlier version because of which this one stores each result before its record.
+	Older string      `json:"older,omitempty"`
+	APIs  []APIStatus `json:"apis"`
 }
 
 // TakesJobs reports whether it has the role ingest as well.
@@ -77,7 +79,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(),
+		Config: o.Config(), Older: o.Dispatcher.Older(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()
