@@ -76,6 +76,7 @@ func TestLookedUp(t *testing.T) {
 		{"a late record, and that of the call behind it", late, recovery.LookedUp{Recorded: 2}, recovery.Waits},
 		{"a late record, and the end behind it", late, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
 		{"a late record, and its result", late, recovery.LookedUp{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
+		{"a late record that was read before, and its result", late, recovery.LookedUp{Result: true}, recovery.EndsByLast},
 		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
 		{"an inquiry, and the record that it followed", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Asked: true}, recovery.EndsByLast},
 		{"an end, of a job whose call had not begun", unbegun, recovery.LookedUp{Recorded: 1, Ended: true}, recovery.EndsByLast},
