@@ -61,12 +61,12 @@ type noSlotError struct {
 
 func (e *noSlotError) Error() string { return e.why }
 
-// closedFor says why nothing may be asked about a key now; nil where something may.
-func (w *apiWorker) closedFor(key string) error {
-	w.mu.Lock()
-	now := w.now()
-	until := w.s.At(now).ClosedUntil(key)
-	w.mu.Unlock()
+// closed says why nothing may be asked about a letter's key now; nil where something may.
+func (l *askedLetter) closed() error {
+	l.w.mu.Lock()
+	now := l.w.now()
+	until := l.w.s.At(now).ClosedUntil(l.Key)
+	l.w.mu.Unlock()
 	switch until {
 	case 0:
 		return nil
@@ -76,8 +76,10 @@ func (w *apiWorker) closedFor(key string) error {
 	return &noSlotError{why: "calls are held", until: time.Now().Add(now.Until(until))}
 }
 
-// inquirySlot waits for a slot of a key's, and returns at its time. It fails with a *noSlotError where the limits leave no room for a while.
-func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (bucket.Use, error) {
+// awaitSlot waits for a slot of the letter's key, and returns at its time. It fails with a *noSlotError where the limits leave no room for a
+// while.
+func (l *askedLetter) awaitSlot(ctx context.Context) (bucket.Use, error) {
+	w, t, key := l.w, l.terms, l.Key
 	ctx, cancel := context.WithTimeout(ctx, slotWait)
 	defer cancel()
 	costs := make([]int64, len(t.api.Rules.Shared))
@@ -87,7 +89,7 @@ func (w *apiWorker) inquirySlot(ctx context.Context, t *terms, key string) (buck
 		}
 	}
 	for {
-		if err := w.closedFor(key); err != nil {
+		if err := l.closed(); err != nil {
 			return bucket.Use{}, err
 		}
 		w.mu.Lock()
@@ -129,7 +131,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	if err := l.terms.call.Conns.Acquire(ctx); err != nil {
 		return httpcall.Response{}, fmt.Errorf("the api could not be reached: %w", httpcall.ForLetters(err))
 	}
-	use, err := l.w.inquirySlot(ctx, l.terms, l.Key)
+	use, err := l.awaitSlot(ctx)
 	if err != nil {
 		l.terms.call.Conns.Release()
 		return httpcall.Response{}, err
@@ -143,7 +145,7 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	}
 	l.finding, l.detail = l.terms.api.Inquiry.Read(r)
 	l.w.d.metrics.inquiries.WithLabelValues(l.w.name, string(l.finding)).Inc()
-	l.w.holdAfterInquiry(r)
+	l.heedPushback(r)
 	_, err = awaitWrite(func(done func(uint64, error)) {
 		l.w.d.calls.WriteWhile(l.part.mayCall, l.inquiryRecord(r, use).Message(), done)
 	})
@@ -153,11 +155,11 @@ func (l *askedLetter) inquire(ctx context.Context) (httpcall.Response, error) {
 	return r, nil
 }
 
-// holdAfterInquiry has calls wait, too, where the api pushed an inquiry back.
-func (w *apiWorker) holdAfterInquiry(r httpcall.Response) {
+// heedPushback has calls wait, too, where the api pushed an inquiry back.
+func (l *askedLetter) heedPushback(r httpcall.Response) {
 	if wait := httpcall.PushedBackFor(r, time.Now()); wait > 0 {
-		w.update(func(s *schedule.Schedule) {
-			s.Hold(nil, w.now().Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status))
+		l.w.update(func(s *schedule.Schedule) {
+			s.Hold(nil, l.w.now().Add(wait), fmt.Sprintf("the api pushed an inquiry back with %d", r.Status))
 		})
 	}
 }

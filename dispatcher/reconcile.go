@@ -123,7 +123,7 @@ func (d *Dispatcher) reconcile(ctx context.Context, api string, seq uint64, who 
 		out.End, out.next = EndedStays, due
 		return out, nil
 	}
-	if err := w.closedFor(l.Key); err != nil {
+	if err := l.closed(); err != nil {
 		return out.stays(err)
 	}
 	if err := w.asking.wait(ctx, l.terms.api.Inquiry.Rate); err != nil {

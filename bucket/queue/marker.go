@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/bucket"
@@ -20,6 +21,18 @@ import (
 
 // ErrFenced says that another owner has taken the partition: this one may start no call there any more.
 var ErrFenced = errors.New("another owner has taken the partition")
+
+// errNoEpoch is ErrFenced where the stream has nobody's epoch: another owner drops this one's before it stores its own, and a server that
+// cannot read the message says the same.
+var errNoEpoch = fmt.Errorf("%w, or its server cannot read any more that this one has: the stream has no owner's epoch; a new start takes it over", ErrFenced)
+
+// refusedBy is why the stream has refused an intent by its owner's epoch.
+func refusedBy(stale error) error {
+	if strings.HasSuffix(stale.Error(), "wrong last sequence: 0") {
+		return errNoEpoch
+	}
+	return ErrFenced
+}
 
 // Bounds of the markers of one partition that wait to be stored.
 const (
@@ -214,7 +227,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	}
 	m.w.Write(msg, func(seq uint64, err error) {
 		if errors.Is(err, stream.ErrStale) {
-			err = ErrFenced
+			err = refusedBy(err)
 		}
 		done(seq, err)
 	})

@@ -147,8 +147,8 @@ func socketOf(conn net.Conn) syscall.RawConn {
 // isSpokenTo reports whether something stands in the connection's socket that nobody has read: on a busy machine whoever reads is late, by
 // milliseconds. What TLS says after its handshake counts for nothing.
 func (c *countedConn) isSpokenTo() bool {
-	fresh := c.written.Load() == 0
-	return c.socket != nil && !(fresh && c.owner.tls) && isUnread(c.socket)
+	carried := c.written.Load() > 0
+	return c.socket != nil && (carried || !c.owner.tls) && isUnread(c.socket)
 }
 
 // isFarewell reports whether a server says with what it sent that it closes an idle connection, as some do.

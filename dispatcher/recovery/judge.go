@@ -71,12 +71,12 @@ type LookedUp struct {
 
 // With is what is known of a job once it has been looked up.
 func (f Found) With(l LookedUp) Found {
-	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
 	switch {
 	case l.Asked:
 		f.Ended, f.Beside = true, false
-	case l.Ended:
-		f.Ended, f.Beside = true, l.Beside
+	case l.Ended, l.Recorded > f.Recorded:
+		f.Ended, f.Beside = l.Ended, l.Beside
 	}
+	f.Recorded, f.Result = max(f.Recorded, l.Recorded), f.Result || l.Result
 	return f
 }

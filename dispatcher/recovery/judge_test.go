@@ -53,6 +53,7 @@ func TestLookedUp(t *testing.T) {
 	lost := recovery.Found{Intended: 2, Recorded: 1}
 	answered := recovery.Found{Intended: 1, Noted: recorder.Answered}
 	unbegun := recovery.Found{Intended: 1, Noted: recorder.Prepared}
+	late := recovery.Found{Recorded: 1, Intended: 2, Ended: true, Beside: true} // a record that came when a later owner had begun a call
 	for _, c := range []struct {
 		what  string
 		found recovery.Found
@@ -71,6 +72,11 @@ func TestLookedUp(t *testing.T) {
 		{"a record beside a result that is not there", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true}, recovery.Unproven},
 		{"a result alone", lost, recovery.LookedUp{Result: true}, recovery.HasResult},
 		{"a result and the record of the call before", lost, recovery.LookedUp{Recorded: 1, Result: true}, recovery.HasResult},
+		{"nothing more than a late record", late, recovery.LookedUp{Recorded: 1, Ended: true, Beside: true}, recovery.Lost},
+		{"a late record, and that of the call behind it", late, recovery.LookedUp{Recorded: 2}, recovery.Waits},
+		{"a late record, and the end behind it", late, recovery.LookedUp{Recorded: 2, Ended: true}, recovery.EndsByLast},
+		{"a late record, and its result", late, recovery.LookedUp{Recorded: 1, Ended: true, Beside: true, Result: true}, recovery.EndsByLast},
+		{"a late record that was read before, and its result", late, recovery.LookedUp{Result: true}, recovery.EndsByLast},
 		{"an inquiry about its letter", lost, recovery.LookedUp{Asked: true}, recovery.EndsByLast},
 		{"an inquiry, and the record that it followed", lost, recovery.LookedUp{Recorded: 2, Ended: true, Beside: true, Asked: true}, recovery.EndsByLast},
 		{"an end, of a job whose call had not begun", unbegun, recovery.LookedUp{Recorded: 1, Ended: true}, recovery.EndsByLast},
@@ -82,20 +88,25 @@ func TestLookedUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsUnlearned: what is looked up of a job never has it be called as if nothing had been, unless the record of its call was found.
+// TestNothingIsUnlearned: what is looked up of a job never has it be called as if nothing had been, unless the record of its call was found,
+// nor has it be called at all when its end was.
 func TestNothingIsUnlearned(t *testing.T) {
 	for n := range 1 << 4 {
 		l := recovery.LookedUp{Ended: n&1 != 0, Beside: n&2 != 0, Result: n&4 != 0, Asked: n&8 != 0}
 		for l.Recorded = range 4 {
-			for i := range 4 * 3 * (int(recorder.Settled) + 1) {
-				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Noted: recorder.State(i / 12)}
-				fate, after := recovery.Judge(before), before.With(l)
-				switch got := recovery.Judge(after); {
-				case got == recovery.Waits && fate != recovery.Waits && (l.Recorded < before.Intended || l.Ended || l.Result || l.Asked):
+			for i := range 3 * 4 * 4 * (int(recorder.Settled) + 1) {
+				before := recovery.Found{Recorded: i % 3, Intended: i / 3 % 4, Ended: i/12%4 > 1, Beside: i/12%2 > 0, Noted: recorder.State(i / 48)}
+				fate := recovery.Judge(before)
+				if fate != recovery.Waits && fate != recovery.Lost && fate != recovery.Answered {
+					continue // nothing is looked up
+				}
+				got := recovery.Judge(before.With(l))
+				switch {
+				case got == recovery.Waits && fate != recovery.Waits && l.Recorded < before.Intended:
 					t.Errorf("%+v with %+v waits to be called again, and may have been called", before, l)
-				case got == recovery.Lost && fate != recovery.Lost, got == recovery.Answered && fate != recovery.Answered:
+				case got != fate && (got == recovery.Lost || got == recovery.Answered):
 					t.Errorf("%+v with %+v is %d, and was %d", before, l, got, fate)
-				case (l.Ended || l.Asked || l.Result) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
+				case (l.Asked || l.Result || l.Ended && !l.Beside) && (got == recovery.Waits || got == recovery.Lost || got == recovery.Answered):
 					t.Errorf("%+v with %+v has ended, and is %d", before, l, got)
 				}
 			}
