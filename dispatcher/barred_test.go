@@ -1,0 +1,158 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/lease"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// newSettling is a worker whose partition others may own, with all that the ends of jobs are stored by.
+func newSettling(t *testing.T) (*apiWorker, *partition) {
+	t.Helper()
+	former, p := newOwned(t)
+	d := former.d
+	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	var err error
+	if d.calls, err = stream.NewWriter(d.opts.Conn, nil, 10, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if d.opts.Letters, err = deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+		Registerer: prometheus.NewRegistry(),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if p.markers, err = p.bucket.Own(t.Context(), "me"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running errgroup.Group
+	for _, run := range []func(context.Context) error{d.calls.Run, d.opts.Letters.Run, p.markers.Run} {
+		running.Go(func() error { return run(ctx) })
+	}
+	running.Go(func() error { return p.Lease.Keep(ctx, func(*lease.Member) {}, func(lease.Renewal) {}) })
+	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", running.Wait) })
+	w := newWorker(d, APIOptions{Queue: payQueue(t, d), API: &httpcall.API{
+		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Timeout: time.Minute, MaxResult: 1 << 10, Rule: &ingest.Rule{API: "pay"},
+		Rules: bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}},
+	}})
+	w.pace.stored = func(string) bucket.Micros { return 0 }
+	p.w, p.cache, p.holdings = w, map[uint64]kept{}, queue.NewHoldings(1<<30)
+	p.Of = p
+	return w, p
+}
+
+// TestNoLetterBesideALateResult: an owner that cannot say what became of a job's call finds the result that the replica which made the call
+// has stored meanwhile, and else sees to it that none is stored any more before the letter is. And a result that an owner in between has
+// barred is not told as stored: its job is a letter.
+func TestNoLetterBesideALateResult(t *testing.T) {
+	w, p := newSettling(t)
+	js := w.d.opts.JetStream
+	lost := func(f *foundJob) { f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Accepted: f.accepted}, stored: time.Now()}) }
+	recorded := func(f *foundJob) {
+		f.record = &ledger.Record{Call: 1, Attempt: 1, Status: 200, Started: time.Now(), Ended: time.Now(), Stored: time.Now(), Beside: true, Final: true}
+	}
+	answered := func(f *foundJob) {
+		lost(f)
+		f.flown = &recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Sent: true, Status: 200, Billed: "yes", Body: []byte("{}")}}
+	}
+	late := func(of ledger.Job) *jetstream.PubAck {
+		ack, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: ledger.ResultSubject(of.API, of.Key), Header: nats.Header{
+			ingest.HeaderMsgID: {"result." + ledger.OriginOf(of.Stream, of.Seq, of.Accepted)}, ingest.HeaderJobID: {of.ID},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack
+	}
+	const standsAlready, barredBefore = 1, 2
+	for i, c := range []struct {
+		what   string
+		before int
+		known  []func(*foundJob)
+		end    func(*foundJob, context.Context)
+		detail string // of the letter, "" for none
+	}{
+		{"a lost call", 0, []func(*foundJob){lost}, (*foundJob).endLost, "the worker died after call 1 was to start"},
+		{"a lost call whose result came", standsAlready, []func(*foundJob){lost}, (*foundJob).endLost, ""},
+		{"a record without its result", 0, []func(*foundJob){recorded}, (*foundJob).endUnkept, "ended before its result was stored"},
+		{"a record whose result came", standsAlready, []func(*foundJob){recorded}, (*foundJob).endUnkept, ""},
+		{"a noted answer", 0, []func(*foundJob){answered}, (*foundJob).endAnswered, ""},
+		{"a noted answer that was barred", barredBefore, []func(*foundJob){answered}, (*foundJob).endAnswered, "had barred the result"},
+		{"a record and a noted answer", 0, []func(*foundJob){answered, recorded}, (*foundJob).endUnkept, ""},
+		{"a record and a noted answer that was barred", barredBefore, []func(*foundJob){answered, recorded}, (*foundJob).endUnkept, "had barred the result"},
+	} {
+		key, seq := string(rune('a'+i)), uint64(i+1)
+		w.mu.Lock()
+		f := &foundJob{w: w, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
+		f.bind(w.terms)
+		f.Settle()
+		w.mu.Unlock()
+		f.message, f.accepted, f.Calls = &ingest.Job{API: "pay", Key: key, ID: key}, bucket.MicrosOf(time.Now()), 1
+		of := w.evidence.of(f.job)
+		for _, known := range c.known {
+			known(f)
+		}
+		switch c.before {
+		case standsAlready:
+			late(of)
+		case barredBefore:
+			if at, ok := (resultBar{w, f.job}).set(t.Context()); at != 0 || !ok {
+				t.Fatalf("%s: a result stands at %d: %v", c.what, at, ok)
+			}
+		}
+		await.Return(t, "the job's end", func() { c.end(f, t.Context()) })
+		if ack := late(of); !ack.Duplicate {
+			t.Errorf("%s: a late result is stored", c.what)
+		}
+		letters := lettersOf(t, js, key)
+		switch {
+		case c.detail == "" && len(letters) != 0:
+			t.Errorf("%s: a letter beside the result: %v", c.what, letters)
+		case c.detail != "" && (len(letters) != 1 || !strings.Contains(letters[0], c.detail)):
+			t.Errorf("%s: the letters say %q, want %q", c.what, letters, c.detail)
+		}
+		if at, err := ledger.ResultOf(t.Context(), js, of, time.Unix(0, 0)); err != nil || (at == 0) != (c.detail != "") {
+			t.Errorf("%s: a result stands at %d: %v", c.what, at, err)
+		}
+	}
+	await.Return(t, "what the worker runs", w.running.Wait)
+}
+
+// lettersOf are the details of a key's letters.
+func lettersOf(t *testing.T, js jetstream.JetStream, key string) (details []string) {
+	t.Helper()
+	s, err := js.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq && seq > 0; seq++ {
+		msg, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasSuffix(msg.Subject, "."+key) {
+			details = append(details, msg.Header.Get(deadletter.HeaderDetail))
+		}
+	}
+	return details
+}
