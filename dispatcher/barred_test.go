@@ -67,7 +67,9 @@ func newSettling(t *testing.T) (*apiWorker, *partition) {
 func TestNoLetterBesideALateResult(t *testing.T) {
 	w, p := newSettling(t)
 	js := w.d.opts.JetStream
-	lost := func(f *foundJob) { f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Accepted: f.accepted}, stored: time.Now()}) }
+	lost := func(f *foundJob) {
+		f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Accepted: f.accepted}, stored: time.Now()})
+	}
 	recorded := func(f *foundJob) {
 		f.record = &ledger.Record{Call: 1, Attempt: 1, Status: 200, Started: time.Now(), Ended: time.Now(), Stored: time.Now(), Beside: true, Final: true}
 	}
@@ -102,12 +104,7 @@ func TestNoLetterBesideALateResult(t *testing.T) {
 		{"a record and a noted answer that was barred", barredBefore, []func(*foundJob){answered, recorded}, (*foundJob).endUnkept, "had barred the result"},
 	} {
 		key, seq := string(rune('a'+i)), uint64(i+1)
-		w.mu.Lock()
-		f := &foundJob{w: w, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
-		f.bind(w.terms)
-		f.Settle()
-		w.mu.Unlock()
-		f.message, f.accepted, f.Calls = &ingest.Job{API: "pay", Key: key, ID: key}, bucket.MicrosOf(time.Now()), 1
+		f := foundOf(w, p, seq, key)
 		of := w.evidence.of(f.job)
 		for _, known := range c.known {
 			known(f)
