@@ -8,6 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
 	"weir/ingest/await"
@@ -86,4 +87,37 @@ func TestRecordOfALoneResult(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
+}
+
+// TestGoneResultBesideAnEndMark: a job whose result was read of and is gone was called, although a mark of an end stands behind the call's
+// intent. It becomes a letter unknown, also where a record of an earlier call is looked up: no letter has that record's outcome for its reason.
+func TestGoneResultBesideAnEndMark(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	c := ledger.Record{
+		API: "pay", Key: "k", Job: "k", Stream: p.bucket.Name(), Seq: 1, Call: 1, Attempt: 1, Accepted: f.accepted.Time(), Outcome: "retry", Detail: "it failed",
+		Billed: deadletter.NotBilled,
+	}
+	if _, err := w.d.opts.JetStream.PublishMsg(t.Context(), c.Message()); err != nil {
+		t.Fatal(err)
+	}
+	f.intent = &foundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, stored: time.Now()}
+	f.mark = &foundMark{queue.RetryMark{Seq: 1, Ends: "expired", Reason: "it was late"}, 9}
+	f.known = recovery.Found{Intended: 2, Ending: true, Result: true}
+	f.result = 1 << 40
+	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+		t.Fatalf("fate %d", fate)
+	}
+	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })
+	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.GetMsg(t.Context(), s.CachedInfo().State.LastSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (&deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Unknown}).Subject(); msg.Subject != want {
+		t.Errorf("the letter is %s, want %s: %v", msg.Subject, want, msg.Header)
+	}
 }

@@ -46,9 +46,10 @@ func (f *foundJob) endWithResult(ctx context.Context) {
 	}
 }
 
-// endWithoutResult goes on with a job whose result was read of, and is gone: with what else is known of it.
+// endWithoutResult goes on with a job whose result was read of, and is gone: with what else is known of it. No mark of an end tells that it was
+// not called.
 func (f *foundJob) endWithoutResult(ctx context.Context) {
-	f.result, f.known.Result, f.known.Noted = 0, false, recorder.Untold
+	f.result, f.known.Result, f.known.Noted, f.known.Overruled = 0, false, recorder.Untold, true
 	if f.lost != nil {
 		f.settle(ctx, recovery.Lost)
 		return
