@@ -149,6 +149,10 @@ func (f *foundJob) followLocked(fate recovery.Fate) (more bool) {
 	case recovery.EndsByMark:
 		f.last = ledger.LastCall{Outcome: f.mark.Ends, Detail: f.mark.Reason, Status: f.status}
 	case recovery.EndsByLast:
+		if f.known.Unrecorded() { // its record came late: an owner that took its call for lost has begun another, and died
+			f.Queue.Unsure = true
+			f.w.unrecorded.never(f.job)
+		}
 	case recovery.Unproven:
 		f.loseProof()
 		if f.flown != nil {

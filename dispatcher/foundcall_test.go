@@ -1,0 +1,123 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/recovery"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+)
+
+// foundOf is a job that was found, of a key of its own.
+func foundOf(w *apiWorker, p *partition, seq uint64, key string) *foundJob {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f := &foundJob{w: w, job: jobLocked(w.s.Extract(w.s.Push(key, seq, &p.Partition), seq))}
+	f.bind(w.terms)
+	f.Settle()
+	f.message, f.accepted, f.Calls = &ingest.Job{API: "pay", Key: key, ID: key}, bucket.MicrosOf(time.Now()), 1
+	return f
+}
+
+// TestFoundCallIsAwaited: a call without a record counts as not accounted for from when its job is read.
+func TestFoundCallIsAwaited(t *testing.T) {
+	w, p := newSettling(t)
+	w.mu.Lock()
+	q := w.s.Push("k", 1, &p.Partition)
+	p.resumeLocked(noMore(t), q, 1, jobHistory{intent: &foundIntent{Intent: queue.Intent{Seq: 1, Call: 1}, mark: &intentMark{users: 1}, stored: time.Now()}})
+	w.mu.Unlock()
+	await.Return(t, "what the worker runs", w.running.Wait) // it has stopped before it could store anything
+	if unlogged, all := w.unrecorded.left(); unlogged != 0 || all {
+		t.Errorf("of a lost call nothing is awaited: %d unlogged", unlogged)
+	}
+}
+
+// TestLookedUpRecordBindsTheNextCall: where a record is looked up by which a job is to be called again, the next call goes by what it says:
+// under which key the call was, and whether it may have been charged.
+func TestLookedUpRecordBindsTheNextCall(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Deaths: 2}, stored: time.Now()})
+	f.record = &ledger.Record{Call: 1, Attempt: 1, Detail: "it failed", Billed: deadletter.BilledUnknown, Idempotency: "Other-Key@0"}
+	f.wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f.doubt.identity != "Other-Key@0" || f.doubt.known() != deadletter.BilledUnknown || f.attempts != 1 || f.Deaths != 0 || f.lost != nil || !f.Rests() {
+		t.Errorf("%+v: attempts %d, deaths %d, rests %v", f.doubt, f.attempts, f.Deaths, f.Rests())
+	}
+}
+
+// TestAnswerOfAnotherJob: a letter never gets an answer that the api gave to another job, whose record has the place of the job's own.
+func TestAnswerOfAnotherJob(t *testing.T) {
+	w, p := newOwned(t)
+	of := ledger.Job{API: "pay", Key: "k", ID: "j", Stream: p.bucket.Name(), Seq: 1}
+	for _, mine := range []bool{true, false} {
+		c := ledger.Record{API: "pay", Key: "k", Job: "j", Stream: of.Stream, Seq: of.Seq, Call: 1, Status: 400, Outcome: "rejected", Final: true}
+		if !mine {
+			c.Seq = 2
+		}
+		ack, err := w.d.opts.JetStream.PublishMsg(t.Context(), c.Message())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, ok := w.evidence.answer(t.Context(), of, ack.Sequence); !ok || (a != nil) != mine {
+			t.Errorf("mine %v: the answer is %+v: %v", mine, a, ok)
+		}
+	}
+}
+
+// TestRecordOfALoneResult: the record of a call of which only the result was stored says what the call's intent does, not what the api's
+// present terms do.
+func TestRecordOfALoneResult(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	if c := f.resultRecord(nats.Header{ledger.HeaderStatus: {"200"}}); c.Idempotency != "" {
+		t.Errorf("without an intent: %+v", c)
+	}
+	f.lose(&foundIntent{Intent: queue.Intent{Call: 1, Timeout: time.Minute, Price: 250_000, Idempotency: "Other-Key@0"}, stored: time.Now()})
+	if c := f.resultRecord(nats.Header{ledger.HeaderStatus: {"200"}}); c.Price != ledger.Money(250_000) || c.Idempotency != "Other-Key@0" || c.Status != 200 {
+		t.Errorf("%+v", c)
+	}
+	w.update(func(s *schedule.Schedule) { s.Finished(f.Job) })
+}
+
+// TestGoneResultBesideAnEndMark: a job whose result was read of and is gone was called, although a mark of an end stands behind the call's
+// intent. It becomes a letter unknown, also where a record of an earlier call is looked up: no letter has that record's outcome for its reason.
+func TestGoneResultBesideAnEndMark(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	c := ledger.Record{
+		API: "pay", Key: "k", Job: "k", Stream: p.bucket.Name(), Seq: 1, Call: 1, Attempt: 1, Accepted: f.accepted.Time(), Outcome: "retry", Detail: "it failed",
+		Billed: deadletter.NotBilled,
+	}
+	if _, err := w.d.opts.JetStream.PublishMsg(t.Context(), c.Message()); err != nil {
+		t.Fatal(err)
+	}
+	f.intent = &foundIntent{Intent: queue.Intent{Seq: 1, Call: 2}, stored: time.Now()}
+	f.mark = &foundMark{queue.RetryMark{Seq: 1, Ends: "expired", Reason: "it was late"}, 9}
+	f.known = recovery.Found{Intended: 2, Ending: true, Result: true}
+	f.result = 1 << 40
+	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+		t.Fatalf("fate %d", fate)
+	}
+	await.Return(t, "the job's end", func() { f.settle(t.Context(), recovery.HasResult) })
+	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := s.GetMsg(t.Context(), s.CachedInfo().State.LastSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (&deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Unknown}).Subject(); msg.Subject != want {
+		t.Errorf("the letter is %s, want %s: %v", msg.Subject, want, msg.Header)
+	}
+}
