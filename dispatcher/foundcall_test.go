@@ -8,6 +8,7 @@ import (
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -119,5 +120,26 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 	}
 	if want := (&deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Unknown}).Subject(); msg.Subject != want {
 		t.Errorf("the letter is %s, want %s: %v", msg.Subject, want, msg.Header)
+	}
+}
+
+// TestNotedAnswerIsAwaited: a record stands, and the answer of its call is noted and not yet stored. What was noted goes when nothing is
+// awaited any more, so that is awaited too; a noted answer that brings no result is of no use.
+func TestNotedAnswerIsAwaited(t *testing.T) {
+	w, p := newSettling(t)
+	for i, c := range []struct {
+		verdict uint8 // as in verdicts
+		awaited bool
+	}{{0, true}, {1, false}} {
+		f := foundOf(w, p, uint64(i+1), "k")
+		f.intent = &foundIntent{Intent: queue.Intent{Call: 1}, stored: time.Now()}
+		f.noted = recorder.Found{State: recorder.Answered, Answer: &recorder.Answer{Verdict: c.verdict, Status: 200}}
+		w.mu.Lock()
+		f.followLocked(recovery.Unproven)
+		w.mu.Unlock()
+		if _, all := w.unrecorded.left(); all == c.awaited || (f.flown != nil) != c.awaited {
+			t.Errorf("verdict %d: awaited %v, want %v", c.verdict, !all, c.awaited)
+		}
+		w.unrecorded.accountedFor(f.job)
 	}
 }
