@@ -8,13 +8,13 @@ import (
 )
 
 // A reader may be given nothing though there is more. It asks for no more than so many bytes at once. Where messages take exactly as many,
-// nats-server 2.15 ends the request and tells nobody, and nats.go 1.55, which counts messages only, waits for the rest. It finds out when it
-// has missed two heartbeats, which is 2 s: once in 300 MB of a queue, of jobs of 600 bytes. So what is known to be in the stream is expected:
+// nats-server 2.15 ends the request and tells nobody, and nats.go 1.55, which counts messages only, waits for the rest. nats.go finds out when
+// it has missed two heartbeats, which takes 2 s. With jobs of 600 bytes that happens once in 300 MB of a queue. So what is known to be in the stream is expected:
 // what this process has stored itself, and what the server says stands behind a message. What other replicas store is not known, and what
 // they store first behind such an end may wait for the heartbeats.
 
-// How long nothing of what is expected may come until another consumer is set up. A busy machine may need as long, so each after it is given
-// twice as long, until something comes; the client itself waits no longer than the most.
+// How long nothing of what is expected may come until another consumer is set up. A busy machine may need longer, so the next consumer is given
+// twice as long, and so on until a message comes. The client notices by itself after mostSilence.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat
