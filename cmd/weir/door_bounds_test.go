@@ -24,33 +24,31 @@ func TestDoorIsBounded(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
 	const most = 1024
 	addr := r.worker.HTTPAddr()
-	var held []net.Conn
+	var held []heldPost
 	for range most {
 		c, err := net.DialTimeout("tcp", addr, patience)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		if _, err := fmt.Fprintf(c, "POST /v1/jobs/pay/slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\nx", addr); err != nil {
+		if _, err := fmt.Fprintf(c, "POST /v1/jobs/pay/slow HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n", addr); err != nil {
 			t.Fatal(err)
 		}
-		held = append(held, c)
+		held = append(held, heldPost{c, bufio.NewReader(c)})
 	}
-	await.Until(t, "a post too many", func() bool {
-		p := post(t, addr, "pay/k", []byte("x"), nat("Nats-Msg-Id", "too-many"))
-		return p.status == http.StatusServiceUnavailable && p.header.Get("Retry-After") != ""
-	})
+	for i, c := range held { // a post that waits for one to begin would take its place
+		if answer := c.answer(t, i); answer.StatusCode != http.StatusContinue {
+			t.Fatalf("post %d is answered %d before its body is asked for", i, answer.StatusCode)
+		}
+	}
+	if p := post(t, addr, "pay/k", []byte("x"), nat("Nats-Msg-Id", "too-many")); p.status != http.StatusServiceUnavailable || p.header.Get("Retry-After") == "" {
+		t.Errorf("a post too many is %+v", p)
+	}
 	if status, _ := r.say("GET", "/api/v1/apis/pay/keys", "", ""); status != http.StatusOK {
 		t.Errorf("a question is answered %d", status)
 	}
 	for i, c := range held {
-		if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatalf("post %d has no answer: %v", i, err)
-		}
+		answer := c.answer(t, i)
 		if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusRequestTimeout {
 			t.Fatalf("post %d is answered %d %s", i, answer.StatusCode, text)
 		}
@@ -62,6 +60,25 @@ func TestDoorIsBounded(t *testing.T) {
 	if status, answer := r.say("GET", "/v1/jobs/pay/slow", "", ""); status != http.StatusNotFound {
 		t.Errorf("what was told 408 is kept: %d %s", status, answer)
 	}
+}
+
+// heldPost is a post whose body does not come.
+type heldPost struct {
+	net.Conn
+	from *bufio.Reader
+}
+
+// answer reads the next answer to the post of that number. Its body is the caller's to close.
+func (h heldPost) answer(t *testing.T, number int) *http.Response {
+	t.Helper()
+	if err := h.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(h.from, nil)
+	if err != nil {
+		t.Fatalf("post %d has no answer: %v", number, err)
+	}
+	return answer
 }
 
 // TestTenThousandPosts: over connections that are kept, each job once.
