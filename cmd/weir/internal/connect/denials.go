@@ -19,6 +19,8 @@ type Denials struct {
 	mu   sync.Mutex // of all below
 	list []string
 	told func(error) // of each; may be nil
+	// spared are subjects that may be refused: that is told to who asks there alone.
+	spared map[string]context.CancelCauseFunc
 }
 
 // Note keeps a refusal, and passes over any other error.
@@ -28,10 +30,12 @@ func (d *Denials) Note(err error) {
 	}
 	what := strings.TrimPrefix(err.Error(), nats.ErrPermissionViolation.Error()+": ")
 	d.mu.Lock()
-	if len(d.list) < maxDenials {
+	told := d.told
+	if spare := d.sparedLocked(what); spare != nil {
+		told = spare
+	} else if len(d.list) < maxDenials {
 		d.list = append(d.list, what)
 	}
-	told := d.told
 	d.mu.Unlock()
 	if told != nil {
 		told(err)
@@ -65,6 +69,33 @@ func (d *Denials) Tolerate(ctx context.Context) (tolerant context.Context, done 
 		d.told, d.list = before, d.list[:kept]
 		d.mu.Unlock()
 	}
+}
+
+// TolerateAt is Tolerate for one subject, which one at a time may ask at: what is refused elsewhere meanwhile is noted and told as before.
+func (d *Denials) TolerateAt(ctx context.Context, subject string) (tolerant context.Context, done func()) {
+	tolerant, cancel := context.WithCancelCause(ctx)
+	d.mu.Lock()
+	if d.spared == nil {
+		d.spared = map[string]context.CancelCauseFunc{}
+	}
+	d.spared[subject] = cancel
+	d.mu.Unlock()
+	return tolerant, func() {
+		cancel(nil)
+		d.mu.Lock()
+		delete(d.spared, subject)
+		d.mu.Unlock()
+	}
+}
+
+// sparedLocked is who is told of a refusal at a subject that may be refused; nil: it is none. The caller holds the lock.
+func (d *Denials) sparedLocked(what string) func(error) {
+	for subject, spare := range d.spared {
+		if strings.Contains(what, `"`+subject+`"`) {
+			return spare
+		}
+	}
+	return nil
 }
 
 // Explain puts what was refused before an error that it explains; without a refusal it is err.
