@@ -225,9 +225,7 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 	r.follow(without)
 	before := len(r.api.All())
 	r.awaitCalls(before + 1)
-	if !strings.Contains(r.said.String(), "they are called until weir restarts") {
-		t.Errorf("the log does not say %q", "they are called until weir restarts")
-	}
+	r.eventually("the log to say so", func() bool { return strings.Contains(r.said.String(), "they are called until weir restarts") })
 	r.stop()
 	with := strings.Replace(r.yaml, "1/s", "100/s", 1)
 	r.yaml = fmt.Sprintf(without, r.api.URL())
