@@ -234,7 +234,11 @@ func takingJobs(replicas []control.ReplicaStatus) (n int) {
 
 // intakes counts the replicas that take jobs; -1 where this user may not ask. known tells, if anything, how many there are at least.
 func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n int, err error) {
-	ctx, done := c.Denied.Tolerate(ctx)
+	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
+	if err != nil {
+		return 0, err
+	}
+	ctx, done := c.Denied.Tolerate(ctx, subject)
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
@@ -242,10 +246,6 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 		return 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
-	if err != nil {
-		return 0, err
-	}
 	if err := c.Conn.PublishRequest(subject, inbox, nil); err != nil {
 		return 0, err
 	}
