@@ -225,8 +225,8 @@ func callText(c *ledger.Record) string {
 	if c.Detail != "" {
 		text += ": " + c.Detail
 	}
-	if c.NotBefore > 0 && !c.Final {
-		text += "; again not before " + cli.ClockTime(c.NotBefore.Time())
+	if next := c.NotBefore.Time(); !c.Final && next.After(c.Ended) {
+		text += "; again not before " + cli.ClockTime(next)
 	}
 	if c.Unkept {
 		return text // its own record says what it cost
