@@ -244,7 +244,7 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 	if err != nil {
 		return 0, err
 	}
-	ctx, done := c.Denied.TolerateAt(ctx, subject) // not what the other question is refused
+	ctx, done := c.Denied.Tolerate(ctx, subject) // not what the other question is refused
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
