@@ -47,6 +47,8 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			}
 			out := cmd.OutOrStdout()
 			switch {
+			case bodyOnly && k.BodyLeftOut:
+				return cli.NotFound(fmt.Errorf("the body of dead letter %d is not kept: %s", k.Seq, noBody))
 			case bodyOnly:
 				if _, err := out.Write(k.Body); err != nil {
 					return fmt.Errorf("write the body: %w", err)
@@ -74,6 +76,9 @@ func readLetter(c *connect.Connection, cmd *cobra.Command, seq uint64) (deadlett
 	}
 	return k, c.Explain(err)
 }
+
+// noBody is why a letter may have no body, though its job had one.
+const noBody = "it was too large, or was lost with the store of its queue"
 
 func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 	t := &cli.Table{}
@@ -104,7 +109,11 @@ func printLetter(out io.Writer, k *deadletter.Kept, now time.Time) error {
 			t.Row("header", cli.Visible(name)+": "+cli.Visible(value))
 		}
 	}
-	t.Row("body", cli.Count(k.Size, "byte"))
+	body := cli.Count(k.Size, "byte")
+	if k.BodyLeftOut {
+		body = "not kept: " + noBody
+	}
+	t.Row("body", body)
 	if err := t.PrintWhole(out); err != nil {
 		return err
 	}

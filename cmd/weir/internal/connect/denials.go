@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,9 +17,21 @@ const maxDenials = 4
 // Denials are what the server has refused to this user. NATS answers a forbidden publish with nothing at all: whoever
 // waits for a reply waits in vain, unless somebody tells. It is safe for concurrent use.
 type Denials struct {
-	mu   sync.Mutex // of all below
-	list []string
-	told func(error) // of each; may be nil
+	mu        sync.Mutex // of all below
+	list      []string
+	told      func(error)  // of each; may be nil
+	tolerated []*tolerance // those that have not ended, the newest last
+}
+
+// tolerance is of what may be refused for a while.
+type tolerance struct {
+	subjects []string // none: all
+	end      context.CancelCauseFunc
+}
+
+// covers reports whether a refusal is tolerated, by the server's words for it, which have the subject in quotes.
+func (t *tolerance) covers(what string) bool {
+	return len(t.subjects) == 0 || slices.ContainsFunc(t.subjects, func(subject string) bool { return strings.Contains(what, `"`+subject+`"`) })
 }
 
 // Note keeps a refusal, and passes over any other error.
@@ -27,18 +40,27 @@ func (d *Denials) Note(err error) {
 		return
 	}
 	what := strings.TrimPrefix(err.Error(), nats.ErrPermissionViolation.Error()+": ")
-	d.mu.Lock()
-	if len(d.list) < maxDenials {
-		d.list = append(d.list, what)
-	}
-	told := d.told
-	d.mu.Unlock()
-	if told != nil {
+	if told := d.keep(what); told != nil {
 		told(err)
 	}
 }
 
-// Tell makes f hear of every refusal from now on; nil ends that.
+// keep returns who is to be told of a refusal.
+func (d *Denials) keep(what string) (told func(error)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, t := range slices.Backward(d.tolerated) {
+		if t.covers(what) {
+			return t.end
+		}
+	}
+	if len(d.list) < maxDenials {
+		d.list = append(d.list, what)
+	}
+	return d.told
+}
+
+// Tell makes f hear of every refusal from now on that is not tolerated; nil ends that.
 func (d *Denials) Tell(f func(error)) {
 	d.mu.Lock()
 	d.told = f
@@ -52,17 +74,18 @@ func (d *Denials) Any() bool {
 	return len(d.list) > 0
 }
 
-// Tolerate gives a context that ends when something is refused, for what may be refused. done ends that, and forgets it.
-func (d *Denials) Tolerate(ctx context.Context) (tolerant context.Context, done func()) {
+// Tolerate gives a context that ends when something is refused, for what may be refused: refusals of these subjects, or of all where none is
+// named. Whoever asks for something else at the same time has to name them, or the refusal of that would be tolerated too. done ends it.
+func (d *Denials) Tolerate(ctx context.Context, subjects ...string) (tolerant context.Context, done func()) {
 	tolerant, cancel := context.WithCancelCause(ctx)
+	t := &tolerance{subjects: subjects, end: cancel}
 	d.mu.Lock()
-	before, kept := d.told, len(d.list)
-	d.told = cancel
+	d.tolerated = append(d.tolerated, t)
 	d.mu.Unlock()
 	return tolerant, func() {
 		cancel(nil)
 		d.mu.Lock()
-		d.told, d.list = before, d.list[:kept]
+		d.tolerated = slices.DeleteFunc(d.tolerated, func(other *tolerance) bool { return other == t })
 		d.mu.Unlock()
 	}
 }

@@ -30,8 +30,7 @@ const insideWait = time.Second
 func AskInside(ctx context.Context, nc *nats.Conn, denied *Denials) Inside {
 	ctx, cancel := context.WithTimeout(ctx, insideWait)
 	defer cancel()
-	ctx, done := denied.Tolerate(ctx)
-	defer done()
+	ctx, _ = denied.Tolerate(ctx, Whereabouts) // for good: the refusal may come when the wait is over
 	var inside Inside
 	if msg, err := nc.RequestWithContext(ctx, Whereabouts, nil); err != nil || json.Unmarshal(msg.Data, &inside) != nil {
 		return Inside{}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,31 @@ type StoredConfig struct {
 	Changes int       `json:"changes"` // from the version before
 	// FileSum is the checksum of the file that weir serve applied last, in this version or an earlier one.
 	FileSum string `json:"file_sum,omitempty"`
+	// TakenBack are checksums of the texts that rollbacks took out of force since then: a start or SIGHUP that finds one of them in the file
+	// does not put it in force again. The newest last, at most KeptVersions.
+	TakenBack []string `json:"taken_back,omitempty"`
+}
+
+// Checksum tells texts of configurations apart.
+func Checksum(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+// Knows reports whether a file of that checksum has had its effect: weir serve applied it last, or a rollback has taken it out of force since.
+func (s *StoredConfig) Knows(sum string) bool {
+	return s.FileSum == sum || slices.Contains(s.TakenBack, sum)
+}
+
+// Follow has next take the place of s at somebody's word: what its text says is wanted now, whatever was taken back before.
+func (s *StoredConfig) Follow(next *StoredConfig) {
+	wanted := Checksum([]byte(next.YAML))
+	next.FileSum = s.FileSum
+	next.TakenBack = slices.DeleteFunc(slices.Clone(s.TakenBack), func(sum string) bool { return sum == wanted })
+}
+
+// RollBack is Follow for a next that takes s out of force.
+func (s *StoredConfig) RollBack(next *StoredConfig) {
+	s.Follow(next)
+	next.TakenBack = append(next.TakenBack, Checksum([]byte(s.YAML)))
+	next.TakenBack = next.TakenBack[max(0, len(next.TakenBack)-KeptVersions):]
 }
 
 // ErrNoConfig says that there is neither a file nor a version.

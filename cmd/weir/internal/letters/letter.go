@@ -16,23 +16,25 @@ import (
 
 // Letter is a dead letter as JSON. Of one that is listed there are neither headers, answer, call nor body.
 type Letter struct {
-	Seq      uint64              `json:"seq"`
-	Stored   time.Time           `json:"stored"`
-	API      string              `json:"api"`
-	AskedAPI string              `json:"asked_api,omitempty"` // where api is "": the name that its producer asked for
-	Key      string              `json:"key"`
-	Job      string              `json:"job"`
-	Reason   deadletter.Reason   `json:"reason"`
-	Detail   string              `json:"detail"`
-	Status   int                 `json:"status"`
-	Billed   deadletter.Billed   `json:"billed"`
-	Attempts int                 `json:"attempts"`
-	Redrives int                 `json:"redrives"`
-	Refusals int                 `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
-	Size     int                 `json:"size"`               // of the body
-	Headers  map[string][]string `json:"headers,omitempty"`
-	Answer   *Answer             `json:"answer,omitempty"`
-	Call     *Call               `json:"call,omitempty"` // the job's last that was sent
+	Seq      uint64            `json:"seq"`
+	Stored   time.Time         `json:"stored"`
+	API      string            `json:"api"`
+	AskedAPI string            `json:"asked_api,omitempty"` // where api is "": the name that its producer asked for
+	Key      string            `json:"key"`
+	Job      string            `json:"job"`
+	Reason   deadletter.Reason `json:"reason"`
+	Detail   string            `json:"detail"`
+	Status   int               `json:"status"`
+	Billed   deadletter.Billed `json:"billed"`
+	Attempts int               `json:"attempts"`
+	Redrives int               `json:"redrives"`
+	Refusals int               `json:"refusals,omitempty"` // where the job was refused more than once: how often, when the letter was written
+	Size     int               `json:"size"`               // of the body
+	// BodyLeftOut says that the job's body is not kept: it was too large, or was lost with the store of its queue.
+	BodyLeftOut bool                `json:"body_left_out,omitempty"`
+	Headers     map[string][]string `json:"headers,omitempty"`
+	Answer      *Answer             `json:"answer,omitempty"`
+	Call        *Call               `json:"call,omitempty"` // the job's last that was sent
 	timeline.Body
 }
 
@@ -59,7 +61,7 @@ type Call struct {
 func Of(k *deadletter.Kept) Letter {
 	return Letter{
 		Seq: k.Seq, Stored: k.Stored.UTC(), API: k.API, AskedAPI: k.AskedAPI, Key: k.Key, Job: k.JobID, Reason: k.Reason, Detail: k.Detail,
-		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size,
+		Status: k.Status, Billed: k.Billed, Attempts: k.Attempts, Redrives: k.Redrives, Refusals: k.Refusals, Size: k.Size, BodyLeftOut: k.BodyLeftOut,
 	}
 }
 

@@ -26,6 +26,7 @@ type Proposal struct {
 
 	current *control.Version // nil for none
 	last    uint64           // the revision it was compared with
+	back    bool             // it takes current out of force
 }
 
 // Applied is what became of a proposal.
@@ -46,7 +47,7 @@ func (p *Proposal) Against(ctx context.Context, c *connect.Connection, store con
 
 // Earlier proposes the wanted version of a history, 0 for the one before that in force.
 func Earlier(entries []jetstream.KeyValueEntry, wanted uint64) (*Proposal, error) {
-	p := &Proposal{}
+	p := &Proposal{back: true}
 	var target *control.Version
 	for _, entry := range slices.Backward(entries) {
 		p.last = max(p.last, entry.Revision())
@@ -106,8 +107,12 @@ func (p *Proposal) SpentAlready(ctx context.Context, c *connect.Connection) ([]l
 // what became of it, also beside an error; talk hears it in words.
 func (p *Proposal) Put(ctx context.Context, c *connect.Connection, store control.ConfigStore, talk io.Writer, told *Applied) error {
 	next := control.StoredConfig{YAML: p.Text, From: p.From, Who: p.Who, At: time.Now().UTC(), Changes: len(told.Changes)}
-	if p.current != nil {
-		next.FileSum = p.current.FileSum
+	switch {
+	case p.current == nil:
+	case p.back:
+		p.current.RollBack(&next)
+	default:
+		p.current.Follow(&next)
 	}
 	version, err := store.Put(ctx, next, p.last)
 	if errors.Is(err, control.ErrLostRace) {

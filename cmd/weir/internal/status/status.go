@@ -105,12 +105,18 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete cont
 	var err, intakesErr error
 	var asking sync.WaitGroup // two questions are waited for, each for stragglers
 	takeJobs := make(chan int, 1)
+	both, refused := context.WithCancel(ctx)
+	defer refused()
 	asking.Go(func() {
-		if replicas, err = control.Status(c, limit, complete); complete != nil {
+		replicas, err = control.Status(c, limit, complete)
+		if complete != nil {
 			takeJobs <- takingJobs(replicas)
 		}
+		if err != nil && !errors.Is(err, control.ErrNoDispatcher) {
+			refused() // nothing more is told
+		}
 	})
-	s.Intakes, intakesErr = intakes(ctx, c, takeJobs)
+	s.Intakes, intakesErr = intakes(both, c, takeJobs)
 	asking.Wait()
 	switch {
 	case errors.Is(err, control.ErrNoDispatcher):
@@ -234,7 +240,11 @@ func takingJobs(replicas []control.ReplicaStatus) (n int) {
 
 // intakes counts the replicas that take jobs; -1 where this user may not ask. known tells, if anything, how many there are at least.
 func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n int, err error) {
-	ctx, done := c.Denied.Tolerate(ctx)
+	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
+	if err != nil {
+		return 0, err
+	}
+	ctx, done := c.Denied.Tolerate(ctx, subject) // not what the other question is refused
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)
@@ -242,10 +252,6 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 		return 0, err
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	subject, err := micro.ControlSubject(micro.PingVerb, ingest.ServiceName, "")
-	if err != nil {
-		return 0, err
-	}
 	if err := c.Conn.PublishRequest(subject, inbox, nil); err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ type replay struct {
 type Counts struct {
 	Calls    int `json:"calls"`    // that left
 	Unsent   int `json:"unsent"`   // attempts of which nothing left
-	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows when
+	Unplaced int `json:"unplaced"` // that may have left before a crash, nobody knows in which slot
 	Late     int `json:"late"`     // recorded too late to be checked
 	Repeats  int `json:"repeats"`  // calls of a job whose call before may have been processed
 	Unkeyed  int `json:"unkeyed"`  // of them, those that the api could not take for the call before

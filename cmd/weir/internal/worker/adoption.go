@@ -2,9 +2,9 @@ package worker
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
@@ -40,7 +40,7 @@ func readConfigFile(path string) (*configFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &configFile{path: path, text: text, sum: fmt.Sprintf("%x", sha256.Sum256(text)), config: c}, nil
+	return &configFile{path: path, text: text, sum: control.Checksum(text), config: c}, nil
 }
 
 // adoption is the configuration that a start is to run by. A file that is to take effect is not in NATS before store: every
@@ -54,14 +54,14 @@ type adoption struct {
 	last    uint64      // the revision that store expects
 }
 
-// adopt decides what runs: the file, when it is not the one applied last from a file; otherwise what NATS holds, so that
-// a restart keeps what was applied since. What NATS holds and cannot be read counts as never applied. It changes nothing.
+// adopt decides what runs: the file, when it is not the one applied last from a file, and no rollback has taken what it says out of force
+// since; otherwise what NATS holds, so that a restart keeps what was applied. What NATS holds and cannot be read counts as never applied. It changes nothing.
 func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*adoption, error) {
 	current, last, err := home.Newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if file == nil || current != nil && current.FileSum == file.sum {
+	if file == nil || current != nil && current.Knows(file.sum) {
 		if err := home.RefuseUnread(ctx); err != nil {
 			return nil, err
 		}
@@ -78,6 +78,15 @@ func adopt(ctx context.Context, home control.ConfigStore, file *configFile) (*ad
 		a.former, a.version = current.Config, current.Number
 	}
 	return a, nil
+}
+
+// tellOverruled says in the log where a file that is not put in force says something else than what runs.
+func (a *adoption) tellOverruled(file *configFile, log *slog.Logger) {
+	if file == nil || a.file != nil || len(a.present.Config.Diff(file.config)) == 0 {
+		return
+	}
+	log.Info("what runs is not what the configuration file says: it was applied since, or rolled back to; `weir config diff` shows the difference, `weir config apply` puts the file in force",
+		"file", file.path, "version", a.present.Number, "from", a.present.From)
 }
 
 // store puts the file in force on every weir of the server, and returns what is to be told of it; nil where nothing was

@@ -88,3 +88,60 @@ func TestAdoptionRace(t *testing.T) {
 		t.Errorf("a start over what nobody can read: %+v, %v", told, err)
 	}
 }
+
+// TestAdoptionAfterRollback: a file that was applied by hand and rolled back does not come back with the next start, which nobody may have
+// asked for. Another file does, and so does the same one once it was applied again.
+func TestAdoptionAfterRollback(t *testing.T) {
+	const started, tried, third = "1/s", "2/s", "3/s"
+	home, err := control.EnsureConfigStore(t.Context(), natstest.JetStream(t), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(rate string) string {
+		path := filepath.Join(t.TempDir(), "weir.yaml")
+		if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := readConfigFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := adopt(t.Context(), home, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.store(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return config.FormatRate(a.present.Config.APIs[0].Rules.Key.Rate)
+	}
+	say := func(rate string, replace func(current, next *control.StoredConfig)) {
+		current, last, err := home.Newest(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := control.StoredConfig{YAML: textAt(rate), From: "test", Who: "test"}
+		replace(&current.StoredConfig, &next)
+		if _, err := home.Put(t.Context(), next, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func(file, want string) {
+		t.Helper()
+		if got := start(file); got != want {
+			t.Errorf("a start with the file at %s runs at %s, want %s", file, got, want)
+		}
+	}
+
+	runs(started, started)
+	say(tried, (*control.StoredConfig).Follow)
+	say(started, (*control.StoredConfig).RollBack)
+	runs(tried, started)
+	say(third, (*control.StoredConfig).Follow) // what was taken back stays so
+	runs(tried, third)
+	say(tried, (*control.StoredConfig).Follow)
+	runs(started, tried) // the file that serve applied last
+	runs(tried, tried)
+	runs(started, started) // now another file was applied last
+	runs(tried, tried)
+}

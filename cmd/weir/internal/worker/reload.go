@@ -63,6 +63,7 @@ func (w *Worker) ReloadNow(ctx context.Context) error {
 	if a.file == nil {
 		w.log.Info("the configuration file is unchanged since it was applied last; secrets that it refers to are read anew for every call, "+
 			"and apis that denied weir are tried with them", "file", file.path, "version", a.present.Number)
+		a.tellOverruled(file, w.log)
 		return nil
 	}
 	LogWarnings(w.log, file.path, file.config.Warnings)

@@ -125,6 +125,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	if err != nil {
 		return nil, err
 	}
+	adopted.tellOverruled(file, log)
 	w.config = adopted.present.Config
 	if err := s.Guarded(w.config); err != nil {
 		return nil, cli.Usage(err)

@@ -62,7 +62,7 @@ function headers(all) {
 function payload(app, l) {
   const found = revealed.value;
   return [
-    h("h2", {}, "Body", h("span.quiet", {}, ` ${bytes(l.size)}`)),
+    h("h2", {}, "Body", h("span.quiet", {}, l.body_left_out ? " not kept: it was too large, or was lost with the store of its queue" : ` ${bytes(l.size)}`)),
     found ? shownBody(found.body_base64 ?? found.body, found.body_base64 ? "base64" : found.encoding, null, `letter-${l.seq}-body`)
       : h("div.card", {}, h("p", {}, "Bodies and headers may hold what not everybody should read. They are hidden until you ask; that you did is told as an event, with your name."),
         revealed.error && failed(revealed.error),

@@ -1,0 +1,24 @@
+package timeline
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/dispatcher/ledger"
+)
+
+// TestCallTextNotBefore: when the next call may be is told where that was still to come. A job that is found after a crash may be called at
+// once, which its record says by the smallest of times.
+func TestCallTextNotBefore(t *testing.T) {
+	at := time.Date(2026, time.January, 2, 15, 4, 5, 0, time.UTC)
+	for notBefore, want := range map[bucket.Micros]bool{
+		0: false, 1: false, bucket.MicrosOf(at): false, bucket.MicrosOf(at.Add(time.Second)): true,
+	} {
+		c := &ledger.Record{Call: 1, Sent: true, Outcome: "retry", Started: at, Ended: at, NotBefore: notBefore}
+		if text := callText(c); strings.Contains(text, "again not before 2026-01-02T15:04:06") != want || strings.Contains(text, "1970") {
+			t.Errorf("with %d: %q", notBefore, text)
+		}
+	}
+}
