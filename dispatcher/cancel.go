@@ -151,7 +151,7 @@ func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
 	if j.why != "" {
 		detail += ": " + j.why
 	}
-	w.bury(ctx, j, deadletter.Cancelled, detail, nil)
+	w.bury(ctx, j, deadletter.Cancelled, detail+w.waited(j), nil)
 }
 
 // reload loads a settling job's message, if it is not loaded yet. It blocks until it has, and reports false where the worker stops, the

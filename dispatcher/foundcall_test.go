@@ -7,6 +7,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/deadletter"
+	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/recorder"
 	"weir/dispatcher/recovery"
@@ -120,6 +121,24 @@ func TestGoneResultBesideAnEndMark(t *testing.T) {
 	}
 	if want := (&deadletter.Letter{API: "pay", Key: "k", Reason: deadletter.Unknown}).Subject(); msg.Subject != want {
 		t.Errorf("the letter is %s, want %s: %v", msg.Subject, want, msg.Header)
+	}
+}
+
+// TestGoneResultWithoutAnIntent: a job whose result was read of and is gone was called, also where nothing else tells of that call. It is not
+// called again by an api that would take the call for another one.
+func TestGoneResultWithoutAnIntent(t *testing.T) {
+	w, p := newSettling(t)
+	f := foundOf(w, p, 1, "k")
+	f.known, f.result = recovery.Found{Result: true}, 1<<40
+	if fate := recovery.Judge(f.known); fate != recovery.HasResult || !f.followLocked(fate) {
+		t.Fatalf("fate %d", fate)
+	}
+	await.Return(t, "its way back to its queue", func() { f.settle(t.Context(), recovery.HasResult) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	keyed := &httpcall.API{Idempotency: &httpcall.Idempotency{Header: "Idempotency-Key"}}
+	if none := (&httpcall.API{}); !f.Rests() || f.doubt.known() != deadletter.BilledYes || f.doubt.allows(none) || !f.doubt.allows(keyed) {
+		t.Errorf("rests %v: %+v", f.Rests(), f.doubt)
 	}
 }
 

@@ -119,9 +119,9 @@ func (w *apiWorker) awaitSlot(ctx context.Context, j *job, orders <-chan order) 
 	case toCancel:
 		w.buryCancelled(ctx, j)
 	case toRefuse:
-		w.bury(ctx, j, deadletter.Invalid, "its cost can never pass the limits", nil)
+		w.bury(ctx, j, deadletter.Invalid, j.impassable(), nil)
 	case toOverdraw:
-		w.bury(ctx, j, deadletter.OverBudget, "the budget is spent", nil)
+		w.bury(ctx, j, deadletter.OverBudget, j.overdrawn(), nil)
 	default:
 		panic("dispatcher: an order that nobody knows") // orderLocked was given one
 	}
@@ -157,6 +157,8 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 		return r, false
 	}
 	w.mu.Lock()
+	since := j.since()
+	w.noteHoldupLocked(j)
 	j.Calls++
 	unseen := j.Unseen
 	j.Unseen = false
@@ -167,10 +169,6 @@ func (w *apiWorker) call(ctx context.Context, j *job) (r httpcall.Response, made
 	late := j.At.Until(w.now())
 	observe(w.metrics.late, late.Seconds(), j)
 	if first {
-		since := j.accepted
-		if at := j.message.NotBefore; !at.IsZero() {
-			since = max(since, bucket.MicrosOf(at)) // who asked to wait did not wait until then
-		}
 		observe(w.metrics.wait, since.Until(w.now()).Seconds(), j)
 	}
 	fault.Pass(fault.CallNext)
@@ -252,11 +250,12 @@ type job struct {
 
 	traced  *trace.Job    // its spans, once one was to be written since it was loaded; nil: none are
 	settled time.Time     // since when what became of its last call is being stored
-	rested  bucket.Micros // since when it waits for another call, 0: since it was accepted, or unknown
+	rested  bucket.Micros // since when it waits for another call than its first; 0: unknown, or it does not
 
-	why     string        // an operator cancelled it
-	ended   chan struct{} // closed when the job has ended, if somebody waits for that
-	outcome string        // then
+	holdup  schedule.Holdup // what kept it from its last call, for the ledger
+	why     string          // an operator cancelled it
+	ended   chan struct{}   // closed when the job has ended, if somebody waits for that
+	outcome string          // then
 }
 
 // jobLocked is the worker's own of a job.

@@ -94,6 +94,8 @@ func (w *apiWorker) record(j *job, r httpcall.Response, out httpcall.Outcome) *l
 	}
 	if j.flown != nil {
 		j.asFlown(c)
+	} else if j.holdup.For != "" {
+		c.HeldFor, c.HeldLimit, c.HeldMS = string(j.holdup.For), j.holdup.Limit, j.holdup.Took.Milliseconds()
 	}
 	return c
 }
@@ -135,5 +137,5 @@ func (w *apiWorker) expire(ctx context.Context, j *job) {
 		w.bury(ctx, j, deadletter.Unknown, j.inDoubt(), nil)
 		return
 	}
-	w.bury(ctx, j, deadletter.Expired, lateDetail, nil)
+	w.bury(ctx, j, deadletter.Expired, lateDetail+w.waited(j), nil)
 }

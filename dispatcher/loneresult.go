@@ -55,7 +55,10 @@ func (f *foundJob) endWithoutResult(ctx context.Context) {
 		return
 	}
 	f.w.unrecorded.never(f.job)
-	f.w.update(func(*schedule.Schedule) { f.w.restLocked(f.job, 1) })
+	f.w.update(func(*schedule.Schedule) {
+		f.doubt.recall(deadletter.BilledYes, "") // nobody knows under which key
+		f.w.restLocked(f.job, 1)
+	})
 }
 
 // resultRecord is the ledger's record of a call of which only the result was stored.

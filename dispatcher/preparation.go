@@ -64,7 +64,7 @@ func (w *apiWorker) examine(j *job, e queue.Entry) (reason deadletter.Reason, de
 	case err != nil:
 		return deadletter.Invalid, err.Error()
 	case j.Past(w.now()):
-		return deadletter.Expired, lateDetail
+		return deadletter.Expired, lateDetail + w.waited(j)
 	}
 	return "", ""
 }
@@ -155,6 +155,7 @@ func (w *apiWorker) unconnected(ctx context.Context, j *job, err error) {
 	w.mu.Lock()
 	w.s.Unconnected(j.Job)
 	j.Grant, j.At = bucket.Grant{}, bucket.MicrosOf(now)
+	w.noteHoldupLocked(j)
 	j.Calls++
 	j.Unseen = false
 	w.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"weir/bucket"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/dispatcher/trace"
@@ -72,7 +71,7 @@ func (w *apiWorker) traceRest(j *job, c *ledger.Record) {
 		return
 	}
 	j.traced.Settle(j.settled, time.Now(), c.Call, c.Outcome)
-	j.traced, j.settled, j.rested = nil, time.Time{}, bucket.MicrosOf(time.Now())
+	j.traced, j.settled = nil, time.Time{}
 }
 
 // traceEnd writes the job's own span: it has a letter, or a result where that is nil.

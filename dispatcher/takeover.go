@@ -28,6 +28,10 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 	if p.markers, err = p.bucket.Own(ctx, w.d.opts.Instance); err != nil {
 		return fmt.Errorf("api %s: %w", w.name, err)
 	}
+	if p.markers.Unreadable() {
+		w.log.Warn("the partition's server cannot read by whom it was owned: that owner is taken for one that died, and keys wait for calls that it may have left",
+			"stream", p.bucket.Name())
+	}
 	w.d.opts.Recorder.Look()                     // the owner before may have ended since
 	p.Clean = p.Clean && !p.markers.AfterDeath() // who let go of it without ending its calls may have released it all the same
 	base := context.WithoutCancel(hard)

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // PartitionID names one partition of one api's queue.
@@ -24,13 +26,46 @@ func (p PartitionID) String() string { return fmt.Sprintf("partition %d of api %
 // nothing was known of it), and returns the claim's own revision.
 //
 // It is the caller that makes a claim safe: the partition is free at revision, or the session that held it is known to
-// have ended (Expel, or a sighting that says so).
+// have ended (Expel, or a sighting that says so). Where nothing was known, and the server has a claim that it cannot read, it fails with
+// ErrUnreadable: nobody knows whose that is.
 func (r *Registry) Claim(ctx context.Context, p PartitionID, session string, revision uint64) (uint64, error) {
+	if revision == 0 {
+		if err := r.checkReadable(ctx, p); err != nil {
+			return 0, fmt.Errorf("claim %s: %w", p, err)
+		}
+	}
 	got, err := r.put(ctx, claimKey(p), []byte(session), revision)
 	if err != nil {
 		return 0, fmt.Errorf("claim %s: %w", p, err)
 	}
 	return got, nil
+}
+
+// ErrUnreadable says that a claim cannot be read, and so not be replaced either: the server counts what it cannot read, and answers nobody who
+// writes there.
+var ErrUnreadable = fmt.Errorf("its server cannot read who owns it: stop every weir that dispatches, delete the key-value bucket %s (nats kv del %s), "+
+	"and start them again", LeasesBucket, LeasesBucket)
+
+// checkReadable fails with ErrUnreadable where the server has a claim of a partition and cannot read it.
+func (r *Registry) checkReadable(ctx context.Context, p PartitionID) error {
+	leases, err := r.js.Stream(ctx, leasesStream)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", leasesStream, err)
+	}
+	info, err := leases.Info(ctx, jetstream.WithSubjectFilter(leasesSubject+claimKey(p)))
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", leasesStream, err)
+	}
+	if info.State.Subjects[leasesSubject+claimKey(p)] == 0 {
+		return nil
+	}
+	switch stands, err := r.last(ctx, claimKey(p)); {
+	case err != nil:
+		return err
+	case stands.revision == 0:
+		return ErrUnreadable
+	}
+	return nil // it has come meanwhile
 }
 
 // Release gives a claim up and returns the revision of its end. Whoever releases a partition has ended every call of it and stored what came of them: the

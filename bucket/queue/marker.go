@@ -34,6 +34,9 @@ func refusedBy(stale error) error {
 	return ErrFenced
 }
 
+// errNoRoom says that no owner's epoch is let in: the server goes on counting one that it cannot read, and does not delete it either.
+var errNoRoom = errors.New("its server cannot read the epoch of an earlier owner, and lets in no more messages of one subject than a key may have jobs")
+
 // Bounds of the markers of one partition that wait to be stored.
 const (
 	maxMarkers     = 8192
@@ -109,7 +112,8 @@ type Markers struct {
 	fence            string // the same, as a header has it
 	died             bool
 	intendsEveryCall bool          // by the owner before, which died: every call that it began has an intent
-	held             time.Duration // by the owner before, which died
+	held             time.Duration // by the owner before, which died; 0: nobody knows
+	unreadable       bool          // the epoch of the owner before
 }
 
 // AfterDeath reports whether the owner before did not give the partition up: what it was doing nobody knows.
@@ -118,7 +122,7 @@ func (m *Markers) AfterDeath() bool { return m.died }
 // IntendsEveryCall reports whether every call of the owner before, which died, has an intent. Earlier versions wrote none of some calls.
 func (m *Markers) IntendsEveryCall() bool { return m.intendsEveryCall }
 
-// Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up.
+// Held is how long the owner before had the partition until now, by the servers' clock, where it did not give it up. 0: nobody knows.
 func (m *Markers) Held() time.Duration { return m.held }
 
 // Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
@@ -136,9 +140,12 @@ func (m *Markers) GiveUp(ctx context.Context) error {
 	return nil
 }
 
+// Unreadable reports whether the stream counts an epoch that its server cannot read. It is taken for that of an owner that died.
+func (m *Markers) Unreadable() bool { return m.unreadable }
+
 // Own makes this process the partition's owner: it publishes the epoch to the owner's subject. From then on the stream
-// refuses the intents of every earlier owner. It fails with ErrFenced when another owner comes at the same time. The
-// Markers work while Run runs.
+// refuses the intents of every earlier owner, whose epoch cannot be read included. It fails with ErrFenced when another owner comes at
+// the same time. The Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
 	subject := ownerSubject(p.queue.api, p.number)
 	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.
@@ -148,12 +155,19 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 	if err != nil {
 		return nil, fmt.Errorf("take over %s: %w", p.name, err)
 	}
+	info, err := p.stream.Info(ctx, jetstream.WithSubjectFilter(subject))
+	if err != nil {
+		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+	}
+	// To a server that cannot read an epoch there is none, but it counts it. Nobody has given that one up.
+	counted := info.State.Subjects[subject]
+	unreadable := earlier == nil && counted > 0
+	if most := info.Config.MaxMsgsPerSubject; unreadable && most > 0 && counted >= uint64(most) {
+		return nil, fmt.Errorf("take over %s: %w: configure a capacity of %d for any key of api %s, also for one that has no jobs",
+			p.name, errNoRoom, counted+1, p.queue.api)
+	}
 	var held time.Duration
 	if earlier != nil {
-		info, err := p.stream.Info(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("take over %s: %w", p.name, err)
-		}
 		held = info.TimeStamp.Sub(earlier.Time)
 		if err := p.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(earlier.Seq+1)); err != nil {
 			return nil, fmt.Errorf("take over %s: drop earlier epochs: %w", p.name, err)
@@ -179,8 +193,8 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 		return nil, err
 	}
 	return &Markers{
-		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil, held: held,
-		intendsEveryCall: intendsAll(earlier),
+		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil || unreadable, held: held,
+		intendsEveryCall: intendsAll(earlier), unreadable: unreadable,
 	}, nil
 }
 

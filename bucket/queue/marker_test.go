@@ -8,10 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"weir/bucket/natstest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // TestUnreadableEpoch: a server that cannot read an owner's epoch refuses its intents, which is not told as another owner's coming; whoever
@@ -29,41 +33,96 @@ func TestUnreadableEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := openTestPartition(t, ns)
-	own := func() *Markers {
+	own := func() (intend func() error) {
 		m, err := p.Own(t.Context(), instance)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := await.Receive(t, "the end of the markers", ended); err != nil {
-				t.Error(err)
-			}
-		})
-		return m
-	}
-	intend := func(m *Markers) error {
-		stored := make(chan error, 1)
-		m.Intend([]Intent{{Seq: 1, Call: 1}}, func(_ uint64, err error) { stored <- err })
-		return await.Receive(t, "an intent", stored)
+		return runMarkers(t, m)
 	}
 	first := own()
 	second := own()
-	if err := intend(first); !errors.Is(err, ErrFenced) || err.Error() != ErrFenced.Error() {
+	if err := first(); !errors.Is(err, ErrFenced) || err.Error() != ErrFenced.Error() {
 		t.Errorf("beside another owner: %v", err)
 	}
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	spoil(t, dir, instance)
 	natstest.Start(t, dir, number)
-	if err := intend(second); !errors.Is(err, ErrFenced) || err.Error() == ErrFenced.Error() {
+	if err := second(); !errors.Is(err, ErrFenced) || err.Error() == ErrFenced.Error() {
 		t.Errorf("alone: %v", err)
 	}
-	if err := intend(own()); err != nil {
+	if err := own()(); err != nil {
 		t.Errorf("of the next owner: %v", err)
+	}
+}
+
+// runMarkers has an owner's markers be stored until the test ends, and returns what stores an intent.
+func runMarkers(t *testing.T, m *Markers) (intend func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := await.Receive(t, "the end of the markers", ended); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() error {
+		stored := make(chan error, 1)
+		m.Intend([]Intent{{Seq: 1, Call: 1}}, func(_ uint64, err error) { stored <- err })
+		return await.Receive(t, "an intent", stored)
+	}
+}
+
+// TestUnreadableEpochIsOfTheDead: who takes a partition over whose last epoch its server cannot read does not take that for one that was given
+// up, and fences its owner all the same. Where the stream has no room for another epoch, it is told what to do.
+func TestUnreadableEpochIsOfTheDead(t *testing.T) {
+	const instance = "the instance"
+	dir := t.TempDir()
+	open := func(ns *server.Server, capacity int64) *Partition {
+		t.Helper()
+		js := natstest.Connect(t, ns)
+		q, err := OpenQueue(t.Context(), Options{Conn: js.Conn(), JetStream: js, Settings: Settings{
+			StreamSettings: StreamSettings{Replicas: 1, Dedupe: time.Minute}, API: "pay", Partitions: 1, Capacity: capacity, MaxBody: 1 << 10,
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q.partitions[0]
+	}
+	own := func(p *Partition) *Markers {
+		t.Helper()
+		m, err := p.Own(t.Context(), instance)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	ns := natstest.Start(t, dir, 0)
+	p := open(ns, 1)
+	if m := own(p); m.AfterDeath() {
+		t.Error("before the first owner another one died")
+	}
+	p.publishJobs(t, 0, 3)
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	spoil(t, dir, instance)
+	ns = natstest.Start(t, dir, 0)
+	if _, err := open(ns, 1).Own(t.Context(), instance); !errors.Is(err, errNoRoom) || !strings.Contains(err.Error(), "a capacity of 2 for any key of api pay") {
+		t.Errorf("without room: %v", err)
+	}
+	p = open(ns, 2)
+	second := own(p)
+	if !second.Unreadable() || !second.AfterDeath() || second.IntendsEveryCall() || second.Held() != 0 {
+		t.Errorf("the owner before is known: %+v", second)
+	}
+	if third := own(p); third.Unreadable() || !third.AfterDeath() || !third.IntendsEveryCall() {
+		t.Errorf("the second owner is not known: %+v", third)
+	}
+	if err := runMarkers(t, second)(); !errors.Is(err, ErrFenced) {
+		t.Errorf("beside another owner: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // they store first behind such an end may wait for the heartbeats.
 
 // How long nothing of what is expected may come until another consumer is set up. A busy machine may need longer, so the next consumer is given
-// twice as long, and so on until a message comes. The client notices by itself after mostSilence.
+// twice as long, and so on until a message comes; and so is a leader who does not answer. The client notices by itself after mostSilence.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat
@@ -71,11 +71,15 @@ func (s *silence) lasts(ctx context.Context) bool {
 		return false
 	}
 	if read == s.before {
-		switch next, err := p.fromLeader(ctx, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1)); {
+		soon, cancel := context.WithTimeout(ctx, mostSilence) // whoever watches does nothing else meanwhile
+		defer cancel()
+		switch next, err := p.fromLeader(soon, fmt.Sprintf(`{"seq":%d,"next_by_subj":">"}`, read+1)); {
 		case err == nil && next == 0: // it was deleted before it was read
 			s.news = p.expected.news
 			return false
-		case err == nil && p.readTo() == read:
+		case err != nil: // asked again
+			s.r.silence = min(2*s.r.silence, mostSilence)
+		case p.readTo() == read:
 			s.r.silence = min(2*s.r.silence, mostSilence)
 			return true
 		}

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"fmt"
+	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -167,4 +169,108 @@ func (p *Partition) putOne(t *testing.T) {
 	if no := await.Receive(t, "the receipt", answer); no != nil {
 		t.Fatal(no.Description)
 	}
+}
+
+// TestExpectationComesTrue: what is expected and was deleted, purged or lost with its stream has nobody look for it again and again, and what
+// comes after is missed as before.
+func TestExpectationComesTrue(t *testing.T) {
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	_, port, err := net.SplitHostPort(ns.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := openTestPartition(t, ns)
+	if _, err := p.Own(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	p.beginReading()
+	r := &reading{p: p}
+	s := newSilence(r)
+	defer s.timer.Stop()
+	store := func() { // and hear of it
+		t.Helper()
+		ack, err := p.queue.js.Publish(t.Context(), queueSubject("pay", 0, kindJob, "k"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.expected.raise(ack.Sequence)
+	}
+	waits := func(what string) { // for the timer
+		t.Helper()
+		if s.news != nil || s.r.silence > mostSilence {
+			t.Errorf("%s: it rests, or looks every %v", what, s.r.silence)
+		}
+	}
+	misses := func(what string) {
+		t.Helper()
+		if !s.lasts(t.Context()) {
+			t.Errorf("%s: it is not missed", what)
+		}
+		s = newSilence(r) // another consumer is set up
+		waits(what)
+	}
+	rests := func(what string) {
+		t.Helper()
+		if s.lasts(t.Context()) || s.news == nil {
+			t.Errorf("%s: it is missed, or will be looked for again", what)
+		}
+	}
+	comes := func(what string) {
+		t.Helper()
+		store()
+		await.Receive(t, what, s.news)
+		s.begin()
+		misses(what)
+	}
+	store()
+	for range 6 {
+		misses("a job that is not given")
+	}
+	if err := p.stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rests("a stream that was purged")
+	comes("a job behind the purge")
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	r.silence = leastSilence
+	for range 6 {
+		soon, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if s.lasts(soon) {
+			t.Error("it is missed, and the server has not said that it is there")
+		}
+		cancel()
+		waits("a server that does not answer")
+	}
+	if s.r.silence != mostSilence {
+		t.Errorf("a server that does not answer is asked every %v", s.r.silence)
+	}
+	ns = natstest.Start(t, dir, number)
+	await.Until(t, "the connection to be back", p.nc.IsConnected)
+	misses("a job that stood there all the time")
+	p.mu.Lock()
+	p.sweeper.read = p.expected.upTo.Load()
+	p.mu.Unlock()
+	rests("a stream that was read")
+	comes("a job behind what was read")
+	if err := p.queue.js.DeleteStream(t.Context(), p.name); err != nil {
+		t.Fatal(err)
+	}
+	if s.lasts(t.Context()) {
+		t.Error("what a stream had that is gone is missed")
+	}
+	waits("a stream that is gone")
+	again := openTestPartition(t, ns)
+	if p.stream = again.stream; p.expected.upTo.Load() < 3 {
+		t.Fatal("the stream had less than it has now")
+	}
+	p.beginReading() // a reading ends that finds its stream gone
+	s = newSilence(r)
+	rests("a stream in which nothing is")
+	comes("the first job of a new stream")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,23 +40,29 @@ type tortured struct {
 	done   chan struct{}
 }
 
+// How long a run may take from when it has its place, and how long its end is waited for, as others have theirs before.
+const (
+	runPatience  = 10 * time.Minute
+	turnPatience = 20 * time.Minute
+)
+
 // startTorture runs weir-torture as soon as there is a place for it. A run mostly waits, so that several fit one core.
 func startTorture(t *testing.T, bin string, places chan struct{}, args string) *tortured {
 	dir := filepath.Join(t.TempDir(), "run")
 	if !strings.Contains(args, "--seed") {
 		args += " --seed 5"
 	}
-	cmd := exec.CommandContext(t.Context(), bin, append([]string{"--json", "--dir", dir}, strings.Fields(args)...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends what it started
-	cmd.WaitDelay = await.Patience                                        // for it to end what it started
-	r := &tortured{name: strings.Join(cmd.Args, " "), done: make(chan struct{})}
-	cmd.Stderr = &r.talk
+	r := &tortured{name: bin + " " + args, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		places <- struct{}{}
 		defer func() { <-places }()
-		limit := time.AfterFunc(5*time.Minute, func() { _ = cmd.Cancel() }) // it ends the servers and workers that it started
-		defer limit.Stop()
+		ctx, cancel := context.WithTimeout(t.Context(), runPatience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, bin, append([]string{"--json", "--dir", dir}, strings.Fields(args)...)...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends the servers and workers that it started
+		cmd.WaitDelay = await.Patience                                        // for that
+		cmd.Stderr = &r.talk
 		out, err := cmd.Output()
 		if r.err = json.Unmarshal(out, &r.report); r.err != nil {
 			r.err = errors.Join(err, fmt.Errorf("no figures: %q: %w", out, r.err))
@@ -72,7 +79,7 @@ func (r *tortured) ended(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.done:
-	case <-time.After(10 * time.Minute):
+	case <-time.After(turnPatience):
 		t.Fatalf("a run of weir-torture has not ended:\n%s", r.name)
 	}
 }
@@ -130,7 +137,7 @@ const without = " --config-changes 0 --idle-kills 0 --memory-limits 0"
 func TestTorture(t *testing.T) {
 	t.Parallel()
 	_, bin := build(t, "-tags", "torture")
-	places := make(chan struct{}, 4)
+	places := make(chan struct{}, 2) // twelve processes and more
 	kept := map[string]*tortured{}
 	for name, args := range map[string]string{
 		"external server": "--worker-kills 2 --server-kills 3 --stops 1 --cuts 4 --takeovers 1 --disk-fulls 1",
@@ -250,7 +257,7 @@ func TestFleetTorture(t *testing.T) { // not beside others: each of its runs is 
 		t.Skip("redis-server is not installed: apt-get install redis-server")
 	}
 	_, bin := build(t, "-tags", "torture")
-	places := make(chan struct{}, 4)
+	places := make(chan struct{}, 2) // twelve processes and more
 	kept := map[string]map[string]int{
 		"kill, NATS": {"worker-kills": 1, "cut-nats": 1},
 		"Redis, api": {"cut-redis": 1, "cut-api": 1},

@@ -345,6 +345,9 @@ apis:
 `)
 	for i := range 24 {
 		r.submit(fmt.Sprintf("weir.jobs.a.k%d", i%3), []byte("x"), map[string]string{"Nats-Msg-Id": fmt.Sprint(i)})
+		if i == 2 { // of each key the first is called, the next waits, and the six that follow find no room
+			r.eventually("the end of the first jobs", func() bool { return len(r.api.All()) == 3 && r.waiting("a") == 0 })
+		}
 	}
 	r.eventually("the letters", func() bool { return r.messages("WEIR_DEAD") == 18 })
 	for query, want := range map[string]int{"": 18, "&key=k1": 6, "&reason=overflow": 18} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/bucket/natstest"
 	"weir/cmd/internal/machine"
@@ -31,8 +32,10 @@ func TestBench(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
+			const seconds = 2
+			heldUp := measureHeldUp(t)
 			err := bench.Run(t.Context(), name, bench.Options{
-				Rounds: 2, Jobs: 40, Keys: 20, Body: 100, Seconds: 2, Durability: "always", Server: bench.Inside, Dir: t.TempDir(),
+				Rounds: 2, Jobs: 40, Keys: 20, Body: 100, Seconds: seconds, Durability: "always", Server: bench.Inside, Dir: t.TempDir(),
 				Attributes: machine.ChildAttributes, As: cli.AsJSON, Out: &out, Talk: io.Discard,
 			})
 			if err != nil {
@@ -55,8 +58,10 @@ func TestBench(t *testing.T) {
 			if len(r.Ratios) == 0 || slices.ContainsFunc(r.Ratios, func(x bench.Ratio) bool { return x.Figure.Median <= 0 }) {
 				t.Errorf("the ratios are %+v", r.Ratios)
 			}
-			if name == "pace" && (r.Contenders[0].Figure.Most > 1.02 || r.Contenders[0].Figure.Least < 0.3) {
-				t.Errorf("of the rate are used %+v", r.Contenders[0].Figure)
+			// Calls seem nearer to each other by what the first of them is stamped too late.
+			late := min(2*heldUp.Worst(), seconds*time.Second/2).Seconds()
+			if most := 1.02 * seconds / (seconds - late); name == "pace" && (r.Contenders[0].Figure.Most > most || r.Contenders[0].Figure.Least < 0.3) {
+				t.Errorf("of the rate are used %+v; stamps are off by %.3f s", r.Contenders[0].Figure, late)
 			}
 		})
 	}

@@ -140,8 +140,10 @@ func (b *browser) wait(what, expression string) {
 // press types keys, as somebody at the keyboard does: what a page does with a key going down comes before its character, and may keep it.
 func (b *browser) press(keys string) {
 	b.t.Helper()
+	at := input.TimeSinceEpoch(float64(time.Now().UnixNano()) / 1e9) // of all: what a page takes for one word must not depend on how long this machine takes for it
 	for _, r := range keys {
 		down := *kb.Encode(r)[0]
+		down.Timestamp = at
 		up := down
 		down.Type, up.Type = input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp
 		if k, ok := kb.Keys[r]; ok && (k.Print || r == '\r') {

@@ -312,7 +312,7 @@ func (r *budgetRig) unknown() (n int64) {
 func (r *budgetRig) lost(ctx context.Context) (n int64) {
 	r.t.Helper()
 	r.connected(ctx)
-	js, err := jetstream.New(r.nc)
+	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func (r *budgetRig) connected(ctx context.Context) {
 func (r *budgetRig) agree(ctx context.Context) {
 	r.t.Helper()
 	r.connected(ctx)
-	js, err := jetstream.New(r.nc)
+	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -366,12 +366,14 @@ func (r *budgetRig) agree(ctx context.Context) {
 	}
 	var shown, slide limitstate.LimitShown
 	var metric float64
-	for range 25 { // both are looked at once a second
+	limit, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for { // both are looked at once a second
 		shown, slide, metric = r.shown("slow", "spend"), r.shown("slow", "slide"), r.used("spend")
 		if shown.Used == spent && slide.Used == calls && !shown.Bound && metric == float64(spent)/float64(shown.Count) {
 			return
 		}
-		if !stream.Sleep(ctx, 200*time.Millisecond) || r.t.Failed() {
+		if !stream.Sleep(limit, 200*time.Millisecond) || r.t.Failed() {
 			break
 		}
 	}

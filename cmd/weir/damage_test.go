@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -222,10 +223,21 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	}
 	server := start()
 	t.Cleanup(func() { server.Shutdown() })
-	api := startOrdered(t, map[string][]string{"k": {"delay=5s"}})
+	gone := make(chan struct{}) // until then the first call is not answered, and the others wait for it
+	api, err := fakeapi.Start(fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+		select {
+		case <-gone:
+		case <-ctx.Done():
+		}
+		return fakeapi.Behaviour{}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() }) // a call that is cut is an error to it
 	r := &rig{t: t, api: api, dir: t.TempDir()}
 	file := filepath.Join(r.dir, "weir.yaml")
-	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/k\n    max_body: 1MiB\n    bucket: {rate: 100/s, capacity: 100, in_flight: 1}\n", api.URL()))
+	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s/k\n    timeout: 2m\n    max_body: 1MiB\n    bucket: {rate: 100/s, capacity: 100, in_flight: 1}\n", api.URL()))
 	s := externalSettings(t, server.ClientURL(), file, "first")
 	s.Partitions = 1
 	begin := func() {
@@ -237,7 +249,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 		if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if r.js, err = jetstream.New(r.nc); err != nil {
+		if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -262,6 +274,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 	if err := stream.DeleteMsg(t.Context(), last.Sequence-1); err != nil {
 		t.Fatal(err)
 	}
+	close(gone)
 	r.awaitCalls(jobs - 2)
 	r.eventually("the letters", func() bool { return len(r.letters("pay", "k")) == 2 })
 	for _, letter := range r.letters("pay", "k") {

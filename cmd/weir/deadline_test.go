@@ -69,7 +69,11 @@ func (r *rig) requireExpired(ends *nats.Subscription, key, status string) {
 	if end.Header.Get("Weir-Outcome") != "expired" || len(letters) == 0 {
 		r.t.Fatalf("the end is told as %v; %d letters", end.Header, len(letters))
 	}
-	requireStatus(r.t, letters[len(letters)-1], "expired", status)
+	last := letters[len(letters)-1]
+	requireStatus(r.t, last, "expired", status)
+	if got := last.Header.Get("Weir-Dead-Detail"); !strings.HasPrefix(got, "the deadline passed before its call; it had waited ") {
+		r.t.Errorf("the letter of a job that waited says: %s", got)
+	}
 }
 
 func requireStatus(t *testing.T, letter *jetstream.RawStreamMsg, reason, status string) {

@@ -197,12 +197,11 @@ apis:
 				}
 				return n >= 2
 			})
-			arrivals := api.All()
-			if len(arrivals) != 2 {
-				t.Errorf("%d calls were made to see whether the api accepts weir again", len(arrivals)-1)
-			}
-			if until := arrivals[0].End + int64(3*time.Second); arrivals[1].At < until {
-				t.Errorf("the api was called %v before the time it asked for", time.Duration(until-arrivals[1].At))
+			arrivals := api.All() // two, where this machine has not let three seconds more go by
+			for i, a := range arrivals[1:] {
+				if until := arrivals[i].End + int64(3*time.Second); a.At < until {
+					t.Errorf("call %d to see whether the api accepts weir again came %v before the time it asked for", i+1, time.Duration(until-a.At))
+				}
 			}
 			denying.Store(false)
 			r.ended("pay", "first", 1)

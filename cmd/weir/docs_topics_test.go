@@ -17,6 +17,7 @@ import (
 	"weir/dispatcher"
 	"weir/dispatcher/httpcall"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 	"weir/ingest"
 )
 
@@ -286,6 +287,15 @@ func TestDocsOfRecords(t *testing.T) {
 	sameNames(t, "ledger (outcome)", []string{ledger.Done, "retry", ledger.PushedBack, httpcall.DeniedCall, ledger.Asked}, inRow("outcome"))
 	sameNames(t, "ledger (inquiry)", valuesOf(t, "Finding", "dispatcher/httpcall"), inRow("inquiry"))
 	sameNames(t, "ledger (billed)", valuesOf(t, "Billed", "deadletter"), inRow("billed"))
+	holdups := slices.DeleteFunc(valuesOf(t, "WaitFor", "dispatcher/schedule"), func(w string) bool {
+		return schedule.Holdup{For: schedule.WaitFor(w)}.String() == "" || schedule.WaitFor(w) == schedule.WaitRetry
+	})
+	sameNames(t, "ledger (held_for)", holdups, inRow("held_for"))
+	var named []string
+	for _, r := range tableRows(t, "ledger", "`held_for`") {
+		named = append(named, inBackticks(r.cells[0])...)
+	}
+	sameNames(t, "ledger (what held a job up)", holdups, named)
 }
 
 // metricInSource finds where a metric is made: in its options, in a description, or by a helper that is called with its name.

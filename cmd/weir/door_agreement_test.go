@@ -40,7 +40,7 @@ func TestDoorAndSubjectAgree(t *testing.T) {
 		"two paths":             {"credit/k", "credit.k", nats.Header{"Weir-Path": {"/a", "/b"}}, "body", 400},
 		"a redrive of a job":    {"credit/k", "credit.k", nats.Header{"Weir-Redrives": {"1"}, "Weir-Job-Id": {"x"}, "Nats-Msg-Id": {"x.r1"}}, "body", 400},
 		"an id of a redrive":    {"credit/k", "credit.k", nats.Header{"Nats-Msg-Id": {"x.r1"}}, "body", 400},
-		"no trace":              {"credit/k", "credit.k", nats.Header{"traceparent": {"nonsense"}}, "body", 202},
+		"no trace":              {"credit/l", "credit.l", nats.Header{"traceparent": {"nonsense"}}, "body", 202},
 	}
 	for name, value := range map[string]string{
 		"Weir-Method": "GET", "Weir-Path": "/../x", "Weir-Query": "a#b", "Weir-Deadline": "soon", "Weir-Cost": "0", "Weir-Not-Before": "soon",

@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
@@ -143,9 +145,20 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	t.Parallel()
 	r := newFlightRig(t)
 	r.killAnswered()
-	// Killed again as soon as something of it is settled: what follows must not be done twice.
+	// Killed again as soon as something of it is settled: what follows must not be done twice. What was pushed back is not called in
+	// between: a kill in the middle of that call would rightly leave it unknown.
+	pauses, err := jetStreamOf(t, r.nc).KeyValue(t.Context(), connect.ControlBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pauses.Put(t.Context(), control.PauseEntry("pay", "push"), []byte(`{"by": "test"}`)); err != nil {
+		t.Fatal(err)
+	}
 	r.start()
 	r.proc.kill()
+	if err := pauses.Delete(t.Context(), control.PauseEntry("pay", "push")); err != nil {
+		t.Fatal(err)
+	}
 	r.start()
 	r.awaitEmpty()
 	want := map[string]string{"job-good": "done", "job-large": "done", "job-push": "done", "job-bad": "rejected", "job-hang": "unknown"}
@@ -167,7 +180,7 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	if calls["push"] != 2 {
 		t.Errorf("what was pushed back was called %d times", calls["push"])
 	}
-	js, err := jetstream.New(r.nc)
+	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -44,11 +45,19 @@ func (r *rig) refusedMany(subjects []string) (refused []map[string]any) {
 // TestEveryRefusalSaysWhenToComeBack: a bucket that is full while its calls run, one that an operator has paused, and a job
 // that would wait too long: each 429 and each event has a retry_after_ms.
 func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
-	r := newRig(t, fakeapi.Options{Latency: fakeapi.Latency{Mean: 300 * time.Millisecond}}, `
+	asked := make(chan struct{}) // until then no call ends
+	r := newRig(t, fakeapi.Options{Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+		}
+		return fakeapi.Behaviour{}
+	}}, `
 apis:
   full: {url: %[1]s, bucket: {rate: 100/s, burst: 10, capacity: 2}}
-  long: {url: %[1]s, bucket: {rate: 1/s, capacity: 20, max_wait: 2s}}
+  long: {url: %[1]s, bucket: {rate: 1/m, capacity: 20, max_wait: 2m}}
 `)
+	defer close(asked)
 	events, err := r.nc.SubscribeSync("weir.events.throttled.>")
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +135,7 @@ apis:
 func TestRefusedTogetherComeBackOneByOne(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, `
 apis:
-  slow: {url: %[1]s, jitter: 0s, bucket: {rate: 1/s, capacity: 2}}
+  slow: {url: %[1]s, jitter: 0s, bucket: {rate: 1/30s, capacity: 2}}
 `)
 	var subjects []string
 	for range 63 {
@@ -147,8 +156,8 @@ apis:
 	}
 	slices.Sort(told)
 	for i, ms := range told {
-		if ms < float64(i)*900 {
-			t.Fatalf("number %d is told to come back in %.0f ms, though the bucket lets one in a second: %v", i+1, ms, told)
+		if ms < float64(i)*27_000-10_000 { // of ten seconds it may have refused some later than others
+			t.Fatalf("number %d is told to come back in %.0f ms, though the bucket lets one in every 30 seconds: %v", i+1, ms, told)
 		}
 	}
 	r.command("pause", "slow", "k") // nothing leaves the bucket meanwhile
@@ -158,7 +167,7 @@ apis:
 	header := map[string]string{"Nats-Msg-Id": "mine"}
 	first := r.submit("weir.jobs.slow.k", nil, header)
 	again := r.submit("weir.jobs.slow.k", nil, header)
-	if first.RetryMS < 50_000 || again.RetryMS > first.RetryMS || again.RetryMS < first.RetryMS-10_000 {
+	if first.RetryMS < 1_500_000 || again.RetryMS > first.RetryMS || again.RetryMS < first.RetryMS-60_000 {
 		t.Errorf("told to come back in %d ms, and, asked at once again, in %d ms", first.RetryMS, again.RetryMS)
 	}
 }

@@ -34,12 +34,13 @@ func TestFullStoreDrains(t *testing.T) {
 	if r.nc, err = nats.Connect(url); err != nil {
 		t.Fatal(err)
 	}
-	if r.js, err = jetstream.New(r.nc); err != nil {
+	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.stop)
 	r.putPause("")
 	body, taken := make([]byte, 100<<10), 0
+	// It takes no job and is unready at one moment. In the next it may have looked again, and have found room for another few.
 	r.eventually("a worker that takes no job to be unready", func() bool {
 		a := r.submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": fmt.Sprint("j", taken)})
 		switch {
@@ -52,12 +53,6 @@ func TestFullStoreDrains(t *testing.T) {
 		}
 		return false
 	})
-	if err := r.worker.Ready(t.Context()); err == nil {
-		t.Error("a worker that takes no job is ready")
-	}
-	if a := r.submit("weir.jobs.pay.k", body, map[string]string{"Nats-Msg-Id": "late"}); a.Error == nil || a.Error.Code != 503 {
-		t.Errorf("a full store answers %+v", a)
-	}
 	if taken < 100 || taken > 280 {
 		t.Fatalf("%d jobs of 100 KiB were taken by a store of 32 MiB", taken)
 	}

@@ -58,7 +58,7 @@ func (r *rig) operators() jetstream.JetStream {
 // operatorsAt connects to the server of a producer with the credentials that it keeps for operators; to one that asks nobody without.
 func operatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	var opts []nats.Option
+	opts := []nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond)}
 	if inside := connect.AskInside(t.Context(), nc, &connect.Denials{}); inside.OperatorCreds != "" {
 		option, err := nats.NkeyOptionFromSeed(inside.OperatorCreds)
 		if err != nil {
@@ -71,7 +71,7 @@ func operatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(operator.Close)
-	js, err := jetstream.New(operator)
+	js, err := jetstream.New(operator, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (r *rig) start() {
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.js, err = jetstream.New(r.nc); err != nil {
+	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -242,11 +242,11 @@ func (r *rig) waiting(api string) int {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		n += int(s.CachedInfo().State.Msgs)
 		info, err := s.Info(r.t.Context(), jetstream.WithSubjectFilter("weir.o.>"))
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		n += int(info.State.Msgs) // of the same answer: a new owner's mark must not be taken for a job that has gone
 		for _, m := range info.State.Subjects {
 			n -= int(m)
 		}

@@ -243,13 +243,18 @@ func TestOneKeyOverRestarts(t *testing.T) {
 // changes while the job waits; and under its own when the configuration is as it was.
 func TestOneKeyOverChanges(t *testing.T) {
 	t.Parallel()
-	const yaml = "\napis:\n  pay:\n    url: %%s\n    retry: {min: 2s}\n    bucket: {rate: 100/s, capacity: 9}\n    idempotency: {header: %s}\n"
+	const yaml = "\napis:\n  pay:\n    url: %%s\n    retry: {min: 1s}\n    bucket: {rate: 100/s, capacity: 9}\n    idempotency: {header: %s}\n"
 	var first sync.Map
+	answer := map[string]chan struct{}{"changed": make(chan struct{}), "back": make(chan struct{})}
 	r := newRig(t, fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: -1}, Headers: []string{"Other-Key"},
-		Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+		Script: func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
 			if _, again := first.LoadOrStore(q.Key, true); again {
 				return fakeapi.Behaviour{}
+			}
+			select {
+			case <-answer[q.Key]:
+			case <-ctx.Done():
 			}
 			return fakeapi.Behaviour{Status: 500}
 		},
@@ -263,10 +268,21 @@ func TestOneKeyOverChanges(t *testing.T) {
 		}
 		return keys
 	}
-	r.submitMany("pay", "changed", 1)
-	r.awaitCalls(1)
-	r.follow(fmt.Sprintf(yaml, "Other-Key"))
-	r.ended("pay", "changed", 1)
+	// The api is paused before it answers: however long a change takes, the job waits until it is in force.
+	changedWhileItWaits := func(key string, headers ...string) {
+		t.Helper()
+		r.submitMany("pay", key, 1)
+		r.eventually("the first call of "+key, func() bool { return len(r.api.Arrivals(key)) == 1 })
+		r.whilePaused(func() {
+			close(answer[key])
+			r.eventually("the record of the first call", func() bool { return len(r.ledger("pay", key)) == 1 })
+			for _, header := range headers {
+				r.follow(fmt.Sprintf(yaml, header))
+			}
+		})
+		r.ended("pay", key, 1)
+	}
+	changedWhileItWaits("changed", "Other-Key")
 	if n := len(calls("changed")); n != 1 {
 		t.Errorf("a job was called %d times, the second time under another key", n)
 	}
@@ -276,11 +292,7 @@ func TestOneKeyOverChanges(t *testing.T) {
 		}
 	}
 
-	r.submitMany("pay", "back", 1)
-	r.awaitCalls(2)
-	r.follow(fmt.Sprintf(yaml, "Idempotency-Key"))
-	r.follow(fmt.Sprintf(yaml, "Other-Key"))
-	r.ended("pay", "back", 1)
+	changedWhileItWaits("back", "Idempotency-Key", "Other-Key")
 	if n := len(calls("back")); n != 2 || len(r.results("pay", "back")) != 1 {
 		t.Errorf("a job was called %d times and has %d results, when the configuration was what it had been", n, len(r.results("pay", "back")))
 	}
@@ -288,7 +300,7 @@ func TestOneKeyOverChanges(t *testing.T) {
 
 func jetStreamOf(t *testing.T, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
 	if err != nil {
 		t.Fatal(err)
 	}

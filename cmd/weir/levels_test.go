@@ -128,6 +128,7 @@ apis:
 	r.eventually("the metric", func() bool {
 		return strings.Contains(r.get("/metrics"), `weir_shadow_holds_total{api="pay",limit="maybe"} 7`)
 	})
+	r.eventually("the records of all calls", func() bool { return len(r.ledger("pay", "k")) == 12 })
 	found, code := r.verify()
 	if l := limitFound(t, found["pay"], "maybe"); code != 0 || !l.Shadow || l.Verdict != bucket.Fail || l.Worst != 12 || l.Allowed != 5 {
 		t.Errorf("verify: exit code %d, %+v", code, l)

@@ -230,7 +230,7 @@ func TestTracesTellAJobsWay(t *testing.T) {
 		to.await(job, func(s map[string][]span) bool { return len(s["accept"]) == 1 })
 	}
 	for _, job := range []string{"job-done", "job-no", "job-plain"} {
-		to.await(job, func(s map[string][]span) bool { return len(s["process"]) == 1 })
+		to.await(job, func(s map[string][]span) bool { return len(s["process"]) == 1 && len(s["accept"]) == 1 })
 	}
 	r.proc.kill()
 	r.start()

@@ -33,14 +33,27 @@ apis:
   safe-brief:
     url: %[1]s/v1
     price: 0.25
-    timeout: 200ms
+    timeout: 1s
     idempotency: {header: Idempotency-Key}
     bucket: {rate: 1000/s, capacity: 50}
     retry: {attempts: 3, min: 5ms, max: 20ms}
   once-brief:
     url: %[1]s/v1
     price: 0.25
-    timeout: 200ms
+    timeout: 1s
+    bucket: {rate: 1000/s, capacity: 50}
+    retry: {attempts: 3, min: 5ms, max: 20ms}
+  safe-slow: # a call that succeeds must come before the timeout
+    url: %[1]s/v1
+    price: 0.25
+    timeout: 4s
+    idempotency: {header: Idempotency-Key}
+    bucket: {rate: 1000/s, capacity: 50}
+    retry: {attempts: 3, min: 5ms, max: 20ms}
+  once-slow:
+    url: %[1]s/v1
+    price: 0.25
+    timeout: 4s
     bucket: {rate: 1000/s, capacity: 50}
     retry: {attempts: 3, min: 5ms, max: 20ms}
   safe-refused: {url: "http://%[2]s", price: 0.25, idempotency: {header: Idempotency-Key}, bucket: {rate: 1000/s, capacity: 9}, retry: {attempts: 3, min: 5ms, max: 20ms}}
@@ -81,9 +94,9 @@ var outcomes = []struct {
 	{"reset in the answer", "", []string{"reset=answer;size=4000"}, retriedOnce, unknownEnd(200, "yes")},
 	{"closed", "", []string{"close"}, retriedOnce, unknownEnd(0, "unknown")},
 	{"closed for good", "", repeat("close", 9), exhaustedEnd(0, "unknown"), unknownEnd(0, "unknown")},
-	{"hang", "-brief", []string{"hang"}, retriedOnce, unknownEnd(0, "unknown")},
-	{"slow", "-brief", []string{"delay=1h"}, retriedOnce, unknownEnd(0, "unknown")},
-	{"slow answer", "-brief", []string{"drip=1h"}, retriedOnce, unknownEnd(200, "yes")},
+	{"hang", "-slow", []string{"hang"}, retriedOnce, unknownEnd(0, "unknown")},
+	{"slow", "-slow", []string{"delay=1h"}, retriedOnce, unknownEnd(0, "unknown")},
+	{"slow answer", "-slow", []string{"drip=1h"}, retriedOnce, unknownEnd(200, "yes")},
 	{"hang for good", "-brief", repeat("hang", 9), exhaustedEnd(0, "unknown"), unknownEnd(0, "unknown")},
 	{"refused", "-refused", nil, exhaustedEnd(0, "no"), exhaustedEnd(0, "no")},
 	{"no TLS", "-tls", nil, exhaustedEnd(0, "no"), exhaustedEnd(0, "no")},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/control"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
@@ -62,8 +64,8 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 	if n := len(r.api.Arrivals("paused")); n > calls+1 {
 		t.Fatalf("%d calls of the paused key started after its pause", n-calls)
 	}
-	calls = len(r.api.Arrivals("paused"))
 	r.stop()
+	calls = len(r.api.Arrivals("paused")) // all have arrived
 	r.start()
 	r.pay("free", "after")
 	r.eventually("a call of the free key after the restart", func() bool { return len(r.results("pay", "free")) == 61 })
@@ -96,22 +98,26 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 func TestPauseEndsByItself(t *testing.T) {
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
-	pause := func(key string, lasts time.Duration) time.Time {
-		word, err := json.Marshal(schedule.Pause{At: time.Now(), By: "test", ForMS: lasts.Milliseconds()})
+	inForce := func(key string) bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok }
+	pause := func(key string, lasts time.Duration) (ends time.Time) {
+		said := time.Now()
+		word, err := json.Marshal(schedule.Pause{At: said, By: "test", ForMS: lasts.Milliseconds()})
 		if err == nil {
 			_, err = r.control().Put(t.Context(), control.PauseEntry("pay", key), word)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry, err := r.control().Get(t.Context(), control.PauseEntry("pay", key))
-		if err != nil {
+		ends = said.Add(lasts)
+		switch entry, err := r.control().Get(t.Context(), control.PauseEntry("pay", key)); {
+		case err == nil:
+			ends = entry.Created().Add(lasts)
+		case !errors.Is(err, jetstream.ErrKeyNotFound) || time.Now().Before(ends): // a busy machine finds it over already
 			t.Fatal(err)
 		}
-		r.eventually("the pause to be in force", func() bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok })
-		return entry.Created().Add(lasts)
+		r.eventually("the pause to be in force", func() bool { return inForce(key) || time.Now().After(ends) })
+		return ends
 	}
-	inForce := func(key string) bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok }
 	calledAfter := func(key string, ends time.Time) {
 		t.Helper()
 		r.eventually("the end of the pause", func() bool { return len(r.results("pay", key)) == 1 })
@@ -122,8 +128,9 @@ func TestPauseEndsByItself(t *testing.T) {
 			t.Errorf("the pause of %s is in force after its end", key)
 		}
 	}
-	shortly, restarted, kept := pause("shortly", 500*time.Millisecond), pause("restarted", 2*time.Second), pause("kept", 300*time.Millisecond)
-	pause("kept", time.Hour) // again, for longer
+	kept := pause("kept", 2*time.Second)
+	again := pause("kept", time.Hour).Add(-time.Hour) // for longer
+	shortly, restarted := pause("shortly", 500*time.Millisecond), pause("restarted", 2*time.Second)
 	for _, key := range []string{"shortly", "restarted", "kept"} {
 		r.pay(key, key)
 	}
@@ -150,7 +157,7 @@ func TestPauseEndsByItself(t *testing.T) {
 			over++
 		}
 	}
-	if over != 3 {
+	if late := again.After(kept); over != 3 && !(late && over == 4) { // a machine that stood still for two seconds let the first pause end
 		t.Errorf("%d events tell of pauses that are over, want 3", over)
 	}
 }
@@ -158,9 +165,22 @@ func TestPauseEndsByItself(t *testing.T) {
 // TestCancelTakesNoSlot cancels every other job of a queue that is being called: none of them is called, every one is a
 // letter, and the rest are called in order.
 func TestCancelTakesNoSlot(t *testing.T) {
-	api := startOrdered(t, nil)
+	g := newGate(t)
+	api, err := fakeapi.Start(fakeapi.Options{
+		Key: fakeapi.KeyFrom{Segment: -1}, KeepBody: 1 << 10,
+		Script: func(ctx context.Context, q *fakeapi.Request) fakeapi.Behaviour {
+			if q.KeyCall < 20 {
+				return fakeapi.Behaviour{}
+			}
+			return g.script(ctx, q) // or a slow machine finds nothing left to cancel
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Close() })
 	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
-	r.whilePaused(func() { // or a slow machine finds nothing left to cancel
+	r.whilePaused(func() {
 		var jobs []*nats.Msg
 		for i := range 200 {
 			job := jobFor("pay", "k", fmt.Sprint("j", i))
@@ -180,6 +200,7 @@ func TestCancelTakesNoSlot(t *testing.T) {
 				cancelled[fmt.Sprint("j", i)] = true
 			}
 		}
+		g.lift()
 	}
 	if len(cancelled) == 0 {
 		t.Fatal("nothing could be cancelled")

@@ -16,6 +16,7 @@ import (
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/ingest"
+	"weir/ingest/await"
 )
 
 // gate is an api that answers nobody before it is opened.
@@ -64,7 +65,7 @@ func waysToPublish() []publishing {
 		return e.Code, int(e.ErrorCode), true
 	}
 	return []publishing{{"jetstream", func(r *rig, subject, id string) (string, uint64, bool, error) {
-		ack, err := r.js.Publish(r.t.Context(), subject, []byte(id), jetstream.WithMsgID(id))
+		ack, err := r.js.Publish(await.Context(r.t, "the answer to a job"), subject, []byte(id), jetstream.WithMsgID(id))
 		if err != nil {
 			return "", 0, false, err
 		}
@@ -83,7 +84,7 @@ func waysToPublish() []publishing {
 			return "", 0, false, errors.New("waited in vain for the answer to a job")
 		}
 	}, modern}, {"legacy", func(r *rig, subject, id string) (string, uint64, bool, error) {
-		js, err := r.nc.JetStream()
+		js, err := r.nc.JetStream(nats.MaxWait(patience))
 		if err != nil {
 			return "", 0, false, err
 		}

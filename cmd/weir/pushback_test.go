@@ -138,7 +138,7 @@ func TestBreaker(t *testing.T) {
 			}
 			checkEvent(t, events, "held", "_")
 			opened := len(r.api.All())
-			r.eventually("some probes", func() bool { return len(r.api.All()) >= opened+probes })
+			r.eventually("some probes", func() bool { return len(r.api.All()) > opened+probes }) // one that began before may arrive first
 			failed := r.api.All()
 			broken.Store(false)
 			for k := range 10 {
@@ -246,8 +246,10 @@ apis:
 	for n := range 2 { // still broken, and then not
 		r.awaitCalls(1 + n)
 		broken.Store(n == 0)
-		r.eventually("a try", func() bool {
-			return strings.Contains(command(t, env, "resume", "pay").stderr, "called once now by 1 replica") && len(r.api.All()) > 1+n
+		said := false
+		r.eventually("a try", func() bool { // when the call has ended its job there is nothing left to be resumed
+			said = said || strings.Contains(command(t, env, "resume", "pay").stderr, "called once now by 1 replica")
+			return said && (len(r.api.All()) > 1+n || len(r.results("pay", "k")) == 1)
 		})
 	}
 	r.ended("pay", "k", 1)
@@ -262,7 +264,7 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const jobs = 12
 	address := closedPort(t)
-	r := rigOn(t, nil, fmt.Sprintf(breakerYAML, "http://"+address, "1s"))
+	r := rigOn(t, nil, fmt.Sprintf(breakerYAML, "http://"+address, patience))
 	events, err := r.nc.SubscribeSync("weir.events.held.pay.>")
 	if err != nil {
 		t.Fatal(err)
@@ -337,11 +339,10 @@ apis:
 	for i := 80; i+40 < len(arrivals); i++ {
 		slowest, fastest = max(slowest, meanGap(i, 40)), min(fastest, meanGap(i, 40))
 	}
-	if first := meanGap(80, 40); first < 8*time.Millisecond {
+	if first := meanGap(80, 40); first < 8*time.Millisecond-r.referee().eps()/40 {
 		t.Errorf("%v between calls after two pushbacks at 5 ms configured", first)
 	}
-	if fastest > 7*time.Millisecond {
-		t.Errorf("%v between calls at best after a recovery at 5 ms configured, %v at worst", fastest, slowest)
-	}
+	t.Logf("%v between calls at best after a recovery at 5 ms configured, %v at worst", fastest, slowest)
+	r.referee().used(arrivals[80:], 40, 200, 5.0/7)
 	r.checkRateOf(arrivals, 200)
 }

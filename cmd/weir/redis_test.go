@@ -70,9 +70,7 @@ func TestRedisStopped(t *testing.T) {
 	}
 	r.server.signal(thaws)
 	r.awaitCalls(200)
-	if !r.limiterUp() {
-		t.Error("the limiter answers and is not up")
-	}
+	r.eventually("a limiter that answers to be up", r.limiterUp)
 	r.check(bucket.Rate{Count: 30, Per: time.Second, Burst: 1}, sharedRate("account", 100, 1), threeSeconds)
 }
 

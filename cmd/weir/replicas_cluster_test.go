@@ -85,13 +85,17 @@ func TestRefusalsOnACluster(t *testing.T) {
 	r := newReplicas(t, url, 1, yaml, "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")
 	submit := func(key, id string) (a answer) {
 		t.Helper()
-		reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.pay." + key, Header: nats.Header{"Nats-Msg-Id": {id}}}, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(reply.Data, &a); err != nil {
-			t.Fatal(err)
-		}
+		await.Until(t, "an answer to "+id, func() bool { // again while the cluster elects a leader
+			reply, err := r.nc.RequestMsg(&nats.Msg{Subject: "weir.jobs.pay." + key, Header: nats.Header{"Nats-Msg-Id": {id}}}, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a = answer{}
+			if err := json.Unmarshal(reply.Data, &a); err != nil {
+				t.Fatal(err)
+			}
+			return a.Error == nil || a.Error.Code != 503
+		})
 		return a
 	}
 	for key, capacity := range map[string]int{"small": 1, "large": 3} {

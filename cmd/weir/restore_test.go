@@ -160,7 +160,7 @@ func TestRestoredBackup(t *testing.T) {
 
 	r.mustRestart()
 	r.submit("pay", "p0", "pay-later")
-	r.awaitCalls(before + 6)
+	r.awaitCalls(min(before+6, 2*jobs+1)) // a machine that was slow to hand the jobs in has called nearly all by now
 	r.proc.kill()
 	r.putBack()
 	called := r.calls()

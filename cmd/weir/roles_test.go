@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -204,9 +205,18 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 		if c.args[:6] == "config" && strings.Contains(c.args, "apply") {
 			writeFile(t, r.file, strings.Replace(mustRead(t, r.file), "100/s", "80/s", 1))
 		}
-		got := r.as(c.role, strings.Fields(c.args)...)
+		var got ended
+		took := time.Duration(math.MaxInt64)
+		for tries := 0; tries < 3 && took > connect.RequestTimeout; tries++ { // a machine that is slow once is not slow each time
+			start := time.Now()
+			got = r.as(c.role, strings.Fields(c.args)...)
+			took = time.Since(start)
+		}
 		if got.code != cli.ExitFailed || !strings.Contains(got.stderr, c.subject) || !strings.Contains(got.stderr, "deploy/nats") {
 			t.Errorf("%s: weir %s ended with %+v, want the subject %s", c.role, c.args, got, c.subject)
+		}
+		if took > connect.RequestTimeout {
+			t.Errorf("%s: weir %s waited for an answer that nobody gives", c.role, c.args)
 		}
 	}
 }

@@ -92,9 +92,10 @@ func TestTop(t *testing.T) {
 		}
 	}
 	shows("> deep")
-	if text := seen.last("\x1b[H"); !strings.Contains(text, "other") || !strings.Contains(text, "pay") || strings.Count(text, "\r\n") != 23 {
-		t.Errorf("shown is %q", text)
-	}
+	await.Until(t, "a whole frame", func() bool {
+		text := seen.last("\x1b[H")
+		return strings.Contains(text, "> deep") && strings.Contains(text, "other") && strings.Contains(text, "pay") && strings.Count(text, "\r\n") == 23
+	})
 	press("\x1b[B")
 	shows("> other")
 	press("p")

@@ -53,6 +53,11 @@ func (c *Record) appendTo(b []byte) []byte {
 	if c.Unkept {
 		b = append(b, `,"unkept":true`...)
 	}
+	b = appendUnlessEmpty(b, `,"held_for":`, c.HeldFor)
+	b = appendUnlessEmpty(b, `,"held_limit":`, c.HeldLimit)
+	if c.HeldMS != 0 {
+		b = appendInt(append(b, `,"held_ms":`...), c.HeldMS)
+	}
 	if c.Answer != nil {
 		b = append(append(b, `,"answer":`...), marshal(c.Answer)...)
 	}

@@ -115,6 +115,11 @@ type Record struct {
 	// Unkept says that the record is no call's: it says that the result of a call is nowhere that an earlier record, with Beside, has done.
 	// It took nothing from the limits and cost nothing.
 	Unkept bool `json:"unkept,omitempty"`
+	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the jobs
+	// before it, and HeldMS for how long; both are left out where nothing did that explains its wait. HeldLimit names the limit where HeldFor is "limit".
+	HeldFor   string `json:"held_for,omitempty"`
+	HeldLimit string `json:"held_limit,omitempty"`
+	HeldMS    int64  `json:"held_ms,omitempty"`
 	// Answer is the api's, where its job was not done by it and it did not only push back. Its body is cut when it is stored.
 	Answer *deadletter.Answer `json:"answer,omitempty"`
 

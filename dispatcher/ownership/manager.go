@@ -403,6 +403,9 @@ func (m *Manager) execute(ctx, hard context.Context, membership *lease.Membershi
 	switch d.do {
 	case actionClaim:
 		revision, err := m.opts.Registry.Claim(ctx, d.part, membership.Session(), d.revision)
+		if errors.Is(err, lease.ErrUnreadable) {
+			m.opts.Log.Error("a partition cannot be taken; trying again", "api", d.part.API, "stream", queue.StreamName(d.part.API, d.part.Number), "err", err)
+		}
 		m.tell(func(o *state) { o.claimed(d.part, revision, err, time.Now()) })
 	case actionOpen:
 		start := time.Now()

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,6 +105,9 @@ type action struct {
 
 // actionRetry is how soon what failed is tried again.
 const actionRetry = 500 * time.Millisecond
+
+// unreadableRetry is how soon a claim is tried again that only an operator can help.
+const unreadableRetry = 10 * time.Second
 
 func newState(self, name string, now time.Time) *state {
 	return &state{
@@ -284,6 +288,9 @@ func (o *state) claimed(p lease.PartitionID, revision uint64, err error, now tim
 	h := o.held[p]
 	if err != nil {
 		h.phase, h.notBefore = holdFree, now.Add(actionRetry)
+		if errors.Is(err, lease.ErrUnreadable) {
+			h.notBefore = now.Add(unreadableRetry)
+		}
 		return
 	}
 	h.phase, h.revision = holdClaimed, revision

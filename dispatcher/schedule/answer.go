@@ -139,10 +139,10 @@ func (s *Schedule) costOf(j *Job, limit string) int64 {
 func (s *Schedule) refuse(j *Job, w *bucket.Wait, now bucket.Micros, out *Refused) {
 	switch {
 	case w.Never:
-		out.Impossible = append(out.Impossible, j)
+		out.Impossible, j.Refused = append(out.Impossible, j), w.Limit
 		s.Unstage(j)
 	case w.Exhausted == bucket.DeadLetter:
-		out.OverBudget = append(out.OverBudget, j)
+		out.OverBudget, j.Refused = append(out.OverBudget, j), w.Limit
 		s.Unstage(j)
 	case w.Until > now.Add(LongWait):
 		s.withdraw(j, w.Until)

@@ -12,7 +12,7 @@
 // near its call, or past one. There is one timer structure over all queues and no timer per key: an idle key costs nothing, and the work
 // for a call is O(log keys). A Policy is what the schedule goes by, and replaced as a whole. A Partition is what it must know of one
 // tenure of a partition. A View tells of a schedule at a moment: when a job should be called, what a key waits for, what it gets in the
-// long run. It changes nothing.
+// long run. It changes nothing. A Holdup is what kept a job for longest, told when it is called or ends uncalled.
 //
 // The way of a job through it:
 //

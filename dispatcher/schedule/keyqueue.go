@@ -22,7 +22,6 @@ type KeyQueue struct {
 	held                           bucket.Micros // no call before
 	why                            string        // of the hold
 	binds                          string        // the limit that binds, as the store said last
-	place                          int32         // in the timers
 	slipped                        bucket.Micros // the pace to go on from, when a call left late; 0 if none did
 	tenant                         *tenant
 	virtualTime, lastService, lent serviceTime // what its calls have taken, what one took last, and what it has been lent for the next
@@ -39,9 +38,11 @@ type KeyQueue struct {
 	cold                           bool          // the store must be told TAT: it may have forgotten
 	pushes                         int16         // pushbacks in a row
 	LookedUp                       bool          // the ledger has been asked for its pace
-	Orphaned                       int32         // calls of the owner before that may still run: see Partition.Leftover
-	arrived                        uint64        // jobs that came since it began, those that stood in a partition when it was read apart
 	Unsure                         bool          // a call may have been running when the worker died, and nobody knows at what pace
+	Orphaned                       int32         // calls of the owner before that may still run: see Partition.Leftover
+	place                          int32         // in the timers
+	holdups                        holdups       // what kept it from being called lately
+	arrived                        uint64        // jobs that came since it began, those that stood in a partition when it was read apart
 	Noted                          bucket.Micros // TAT after the calls that were running then, as far as that is known
 	governor                       *governor     // nil until a hold of its own, or pushback
 }
@@ -75,6 +76,7 @@ type Job struct {
 	Deadline  bucket.Micros // 0: none
 	NotBefore bucket.Micros // of a retry, or as its producer asked
 	Failed    string        // how the call went that is to be made again
+	Refused   string        // the limit that it can never pass, or the budget that is spent, where that ends it
 	limited   bool          // it rests because of a limit: NotBefore is not its retry's
 	tripped   bool          // its last call failed while the breaker was open: nothing but our own patience makes it wait
 	yielded   int           // the time in a row that the breaker was open when it last let others go first

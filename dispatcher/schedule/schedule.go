@@ -62,6 +62,7 @@ type Schedule struct {
 	habits   habits
 	uses     usage
 	levels   []bucket.Level // of the shared limits, when they were last looked at
+	causes   []Holdup       // that queues were kept by, each once; queues name them by their places
 
 	// Counts.
 	unfinished int    // jobs that have not ended
@@ -80,6 +81,7 @@ func New(policy *Policy, p Pace, tatOf func(key string) bucket.Micros) *Schedule
 	s := &Schedule{pace: p, policy: policy, rules: &policy.Rules, byKey: map[string]*KeyQueue{}, heldKeys: map[*KeyQueue]struct{}{}, store: storeLink{clock: p.Clock, tatOf: tatOf}}
 	s.paused.keys = map[string]Pause{}
 	s.callTime = time.Second // until it is known
+	s.causes = firstCauses()
 	s.reseat()
 	return s
 }
@@ -240,6 +242,7 @@ func (s *Schedule) advance(q *KeyQueue, now bucket.Micros, fx *Effects) {
 	if q.Empty() {
 		due = min(due, s.memory(q, now))
 	}
+	s.notice(q, now)
 	s.timers.set(q, due)
 	if due == Never && q.Empty() && !q.inTurn && !q.queued && !q.lapses && !q.blocked && s.byKey[q.Key] == q {
 		s.blocked.lend(q, 0)

@@ -313,6 +313,10 @@ func (m *simulation) start(j *Job) {
 			m.t.Fatalf("S2: job %d of %s was first called after job %d", j.Seq, key, last)
 		}
 		m.firsts[key] = j.Seq
+		came := m.appointments.came[j.Seq]
+		if h := m.s.HoldupOf(j, came, m.now); came != 0 && h.Took > came.Until(m.now) || (h.For == "") != (h.String() == "") {
+			m.t.Fatalf("of job %d, which waited %s, %+v is told", j.Seq, came.Until(m.now), h)
+		}
 	}
 	m.checkBreaker(j)
 	m.checkSlowStart(j)

@@ -38,59 +38,82 @@ type Waiting struct {
 
 // waits says what a queue waits for at now: the first of what would keep its next job from being called.
 func (v View) waits(q *KeyQueue) Waiting {
+	k := v.keeps(q)
+	if k.what == WaitPaused {
+		return v.s.paused.of(q.Key).waiting()
+	}
+	w := waitUntil(k.what, k.until, k.why)
+	w.Limit = k.limit
+	switch {
+	case k.byBreaker && v.s.breaker.halfOpen(v.now):
+		w.Why = v.s.breaker.trying()
+	case k.byBreaker:
+		w.Why = v.s.breaker.reason()
+	}
+	return w
+}
+
+// keeping is what keeps a queue, without what takes an allocation to tell.
+type keeping struct {
+	what      WaitFor
+	until     bucket.Micros // Never where nobody knows, or it is not told
+	limit     string        // its name, for WaitLimit
+	why       string
+	byBreaker bool // that says why
+}
+
+// keeps is what keeps a queue at now. It allocates nothing: it is asked whenever a queue has been moved on.
+func (v View) keeps(q *KeyQueue) keeping {
 	running := q.count(calling, settling)
 	switch {
 	case v.s.drain:
-		return Waiting{For: WaitStop}
+		return keeping{what: WaitStop, until: Never}
 	case q.Partition.Stalled:
-		return Waiting{For: WaitClearing}
+		return keeping{what: WaitClearing, until: Never}
 	case !q.Partition.Open, q.Unread:
-		return Waiting{For: WaitReading}
+		return keeping{what: WaitReading, until: Never}
 	case q.Depth() == running:
-		return Waiting{For: WaitNothing}
+		return keeping{what: WaitNothing, until: Never}
 	case v.s.paused.api != nil, q.paused:
-		return v.s.paused.of(q.Key).waiting()
+		return keeping{what: WaitPaused, until: Never}
 	case q.early != nil && q.Depth()-q.early.size == running:
-		return waitUntil(WaitNotBefore, q.early.next(), "")
+		return keeping{what: WaitNotBefore, until: q.early.next()}
 	case !v.s.breaker.closed() && v.s.breaker.probe != nil && v.s.breaker.halfOpen(v.now):
-		return Waiting{For: WaitAPIHeld, Why: v.s.breaker.trying()}
+		return keeping{what: WaitAPIHeld, until: Never, byBreaker: true}
 	case v.s.breaker.until > max(v.now, q.held, v.s.held):
-		return waitUntil(WaitAPIHeld, v.s.breaker.until, v.s.breaker.reason())
+		return keeping{what: WaitAPIHeld, until: v.s.breaker.until, byBreaker: true}
 	case v.s.held > v.now && v.s.held >= q.held:
-		return waitUntil(WaitAPIHeld, v.s.held, v.s.why)
+		return keeping{what: WaitAPIHeld, until: v.s.held, why: v.s.why}
 	case q.held > v.now:
-		return waitUntil(WaitHeld, q.held, q.why)
+		return keeping{what: WaitHeld, until: q.held, why: q.why}
 	case q.crowded() > v.now:
-		return waitUntil(WaitInFlight, q.crowded(), "calls of the replica that had its partition before may still run")
+		return keeping{what: WaitInFlight, until: q.crowded(), why: "calls of the replica that had its partition before may still run"}
 	case q.count(granted) > 0:
-		return waitUntil(WaitRate, v.s.nextStart(q), "")
+		return keeping{what: WaitRate, until: v.s.nextStart(q)}
 	case int64(q.count(calling)) >= q.Limits.InFlight:
-		return Waiting{For: WaitInFlight}
+		return keeping{what: WaitInFlight, until: Never}
 	}
 	if at := max(q.earliest(), v.s.governor.earliest()); at > v.now {
-		return waitUntil(WaitSlowed, at, "")
+		return keeping{what: WaitSlowed, until: at}
 	}
 	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
 	switch {
 	case q.queued, q.blocked && v.s.full():
-		return Waiting{For: WaitRoom}
+		return keeping{what: WaitRoom, until: Never}
 	case q.blocked && v.s.by == storeDown:
-		return Waiting{For: WaitLimiter}
+		return keeping{what: WaitLimiter, until: Never}
 	case q.blocked && v.s.byInFlight():
-		return Waiting{For: WaitLimit, Limit: v.s.by}
+		return keeping{what: WaitLimit, until: Never, limit: v.s.by}
 	case q.blocked && v.s.by != "" && v.s.until >= slot:
-		w := waitUntil(WaitLimit, v.s.until, "")
-		w.Limit = v.s.by
-		return w
+		return keeping{what: WaitLimit, until: v.s.until, limit: v.s.by}
 	}
 	if j := q.nextRetry(); j != nil && j.NotBefore > slot {
-		w := waitUntil(WaitRetry, j.NotBefore, j.Failed)
 		if j.limited && q.binds != "" {
-			w.For, w.Limit, w.Why = WaitLimit, q.binds, ""
+			return keeping{what: WaitLimit, until: j.NotBefore, limit: q.binds}
 		}
-		return w
+		return keeping{what: WaitRetry, until: j.NotBefore, why: j.Failed}
 	}
-	return waitUntil(WaitRate, slot, "")
+	return keeping{what: WaitRate, until: slot}
 }
 
 // waiting says of a pause what waits for it.

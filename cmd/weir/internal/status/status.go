@@ -105,12 +105,18 @@ func Gather(ctx context.Context, c *connect.Connection, limit int, complete cont
 	var err, intakesErr error
 	var asking sync.WaitGroup // two questions are waited for, each for stragglers
 	takeJobs := make(chan int, 1)
+	both, refused := context.WithCancel(ctx)
+	defer refused()
 	asking.Go(func() {
-		if replicas, err = control.Status(c, limit, complete); complete != nil {
+		replicas, err = control.Status(c, limit, complete)
+		if complete != nil {
 			takeJobs <- takingJobs(replicas)
 		}
+		if err != nil && !errors.Is(err, control.ErrNoDispatcher) {
+			refused() // nothing more is told
+		}
 	})
-	s.Intakes, intakesErr = intakes(ctx, c, takeJobs)
+	s.Intakes, intakesErr = intakes(both, c, takeJobs)
 	asking.Wait()
 	switch {
 	case errors.Is(err, control.ErrNoDispatcher):
@@ -238,7 +244,7 @@ func intakes(ctx context.Context, c *connect.Connection, known <-chan int) (n in
 	if err != nil {
 		return 0, err
 	}
-	ctx, done := c.Denied.Tolerate(ctx, subject)
+	ctx, done := c.Denied.Tolerate(ctx, subject) // not what the other question is refused
 	defer done()
 	inbox, answers := c.Conn.NewRespInbox(), make(chan *nats.Msg, mostIntakes)
 	sub, err := c.Conn.ChanSubscribe(inbox, answers)

@@ -14,6 +14,7 @@ import (
 	"weir/deadletter"
 	"weir/dispatcher"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -200,7 +201,8 @@ func (s *search) called(c *ledger.Record) error {
 	j.accepted(c.Accepted, c.Stream, c.Seq)
 	j.Steps = append(j.Steps, Step{
 		At: c.Started.UTC(), What: Called, Text: callText(c), Stream: ledger.CallsStream, Seq: c.At, Call: c.Call, Status: c.Status, Outcome: c.Outcome,
-		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, accepted: c.Accepted, id: id, beside: c.Beside, unkept: c.Unkept,
+		Ended: c.Ended.UTC(), Price: c.Price, Billed: c.Billed, HeldFor: schedule.WaitFor(c.HeldFor), HeldLimit: c.HeldLimit, HeldMS: c.HeldMS,
+		accepted: c.Accepted, id: id, beside: c.Beside, unkept: c.Unkept,
 	})
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"weir/deadletter"
 	"weir/dispatcher"
+	"weir/dispatcher/schedule"
 )
 
 // Timeline is all that is known of an id.
@@ -98,6 +99,12 @@ type Step struct {
 	// more. Both are 0 for any other step, and for a wait of less than 10 ms.
 	WaitedMS int64 `json:"waited_ms,omitempty"`
 	Ahead    int   `json:"ahead,omitempty"`
+	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the
+	// jobs before it: what `waits.for` of a key may be. HeldLimit is the limit's name where it was one, HeldMS for how long. They are left
+	// out where nothing did for more than a tenth of the wait, or the replica that called had not seen it.
+	HeldFor   schedule.WaitFor `json:"held_for,omitempty"`
+	HeldLimit string           `json:"held_limit,omitempty"`
+	HeldMS    int64            `json:"held_ms,omitempty"`
 
 	accepted time.Time // of a call: when the job was taken; a redriven one was taken again
 	id       string    // of a call: as in Job.calls

@@ -9,6 +9,7 @@ import (
 	"weir/bucket/stream"
 	"weir/cmd/weir/internal/cli"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
 )
 
 // Bounds of looking for what a job had waited for.
@@ -19,24 +20,38 @@ const (
 )
 
 // waited says of the first call of a job, and of a job that was redriven of each first call, how long the job had waited for it, and how many
-// calls of its key were made meanwhile: by these a key's own rate and backlog are told from a hold, a pause or a limit that keys share.
+// calls of its key were made meanwhile: by these a key's own rate and backlog are told from a hold, a pause or a limit that keys share. What
+// of these held it longest it says of every call of which the ledger does.
 func (s *search) waited(ctx context.Context) error {
 	for _, j := range s.t.Jobs {
 		for i := range j.Steps {
 			call := &j.Steps[i]
-			wait := call.At.Sub(call.accepted)
-			if call.What != Called || call.Call != 1 || call.unkept || call.accepted.IsZero() || wait < shortWait {
+			if call.What != Called || call.unkept {
 				continue
 			}
-			ahead, err := s.ahead(ctx, j, call)
-			if err != nil {
-				return err
+			took, why := call.held()
+			if wait := call.At.Sub(call.accepted); call.Call == 1 && !call.accepted.IsZero() && wait >= shortWait {
+				ahead, err := s.ahead(ctx, j, call)
+				if err != nil {
+					return err
+				}
+				call.WaitedMS, call.Ahead = wait.Milliseconds(), ahead
+				call.Text += "; it had waited " + cli.Brief(wait) + ", "
+				if why != "" {
+					call.Text += took + " of it " + why + ", "
+				}
+				call.Text += aheadText(ahead)
+			} else if why != "" {
+				call.Text += "; it had waited " + took + " " + why
 			}
-			call.WaitedMS, call.Ahead = wait.Milliseconds(), ahead
-			call.Text += "; it had waited " + cli.Brief(wait) + ", " + aheadText(ahead)
 		}
 	}
 	return nil
+}
+
+// held says what kept a job from a call for longest, and how long; why is "" where nothing is known to have.
+func (s *Step) held() (took, why string) {
+	return cli.Brief(time.Duration(s.HeldMS) * time.Millisecond), schedule.Holdup{For: s.HeldFor, Limit: s.HeldLimit}.String()
 }
 
 // ahead counts the calls of other jobs of a key that began between a job's acceptance and its call. It reads the key's records of that time.

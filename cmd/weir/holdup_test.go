@@ -1,0 +1,74 @@
+package main
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/deadletter"
+	"weir/dispatcher/schedule"
+)
+
+// TestHoldupOfEndedJobs: what a job waited for is told of it when it has ended as well: of one that was called by the ledger's record and
+// `weir job`, of one that was not by its letter.
+func TestHoldupOfEndedJobs(t *testing.T) {
+	open := make(chan struct{})
+	release := sync.OnceFunc(func() { close(open) })
+	defer release()
+	r := newRigOf(t, func(_ http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/a") {
+			select {
+			case <-open:
+			case <-q.Context().Done():
+			}
+		}
+	}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 10}\n    limits: [{name: lines, in_flight: 1}]\n")
+	r.pay("a", "first")
+	r.eventually("the first call", func() bool { return r.shown("first", "calling: call 1") })
+	sent := time.Now()
+	r.pay("b", "second")
+	r.pay("c", "third")
+	for _, job := range []string{"second", "third"} {
+		r.eventually(job+" to wait for the limit", func() bool { return r.shown(job, "its bucket waits for  limit lines") })
+	}
+	seen := time.Since(sent) // it took no longer until the schedule had them
+	r.eventually("them to have waited for it most of the time", func() bool { return time.Since(sent) > 3*seen+500*time.Millisecond })
+	if out, code := r.command("cancel", "pay", "third"); code != 0 {
+		t.Fatalf("%d: %s", code, out)
+	}
+	release()
+	r.ended("pay", "a", 1)
+	r.ended("pay", "b", 1)
+
+	if c := r.ledger("pay", "a")[0]; c.HeldFor != "" || c.HeldMS != 0 {
+		t.Errorf("nothing held the first job up, its record says %s %s %d", c.HeldFor, c.HeldLimit, c.HeldMS)
+	}
+	c := r.ledger("pay", "b")[0]
+	waited, held := c.Started.Sub(c.Accepted), time.Duration(c.HeldMS)*time.Millisecond
+	if c.HeldFor != string(schedule.WaitLimit) || c.HeldLimit != "lines" || held < waited/2 || held > waited+20*time.Millisecond {
+		t.Errorf("after %s the record says that %s %s held it for %s", waited, c.HeldFor, c.HeldLimit, held)
+	}
+	if out, code := r.command("job", "first"); code != 0 || strings.Contains(out, "limit lines") {
+		t.Errorf("%d: %s", code, out)
+	}
+	called := regexp.MustCompile(`; it had waited \d\S+s, \d\S+s of it for limit lines, and no other call of its key was made meanwhile\n`)
+	if out, code := r.command("job", "second"); code != 0 || !called.MatchString(out) {
+		t.Errorf("%d: %s", code, out)
+	}
+	if out, code := r.command("job", "second", "--json"); code != 0 || !strings.Contains(out, `"held_for":"limit","held_limit":"lines","held_ms":`) {
+		t.Errorf("%d: %s", code, out)
+	}
+	detail := regexp.MustCompile(`^cancelled by an operator; it had waited \d\S+s, \d\S+s of it for limit lines$`)
+	if got := r.letters("pay", "c")[0].Header.Get(deadletter.HeaderDetail); !detail.MatchString(got) {
+		t.Errorf("the letter says: %s", got)
+	}
+}
+
+// shown reports whether `weir job` says something of a job.
+func (r *rig) shown(job, what string) bool {
+	out, code := r.command("job", job)
+	return code == 0 && strings.Contains(out, what)
+}

@@ -1,0 +1,33 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestTolerate: what is refused at a subject that may be refused ends only who asks there, and what is refused elsewhere meanwhile is told.
+func TestTolerate(t *testing.T) {
+	refusal := func(subject string) error {
+		return fmt.Errorf("%w: Permissions Violation for Publish to %q", nats.ErrPermissionViolation, subject)
+	}
+	d, told := &Denials{}, 0
+	d.Tell(func(error) { told++ })
+	asking, done := d.Tolerate(t.Context(), "$SRV.PING.weir")
+	d.Note(refusal("weir.operator.status"))
+	if err := d.Explain(errors.New("why")); told != 1 || asking.Err() != nil || !strings.Contains(err.Error(), "weir.operator.status") {
+		t.Errorf("a refusal elsewhere: told %d times, %v, %v", told, asking.Err(), err)
+	}
+	d.Note(refusal("$SRV.PING.weir"))
+	if err := d.Explain(errors.New("why")); told != 1 || asking.Err() == nil || strings.Contains(err.Error(), "$SRV") {
+		t.Errorf("a refusal there: told %d times, %v, %v", told, asking.Err(), err)
+	}
+	done()
+	d.Note(refusal("$SRV.PING.weir"))
+	if err := d.Explain(errors.New("why")); told != 2 || !strings.Contains(err.Error(), "weir.operator.status\"; ") || !strings.Contains(err.Error(), "$SRV.PING.weir") {
+		t.Errorf("a refusal there behind it: told %d times, %v", told, err)
+	}
+}

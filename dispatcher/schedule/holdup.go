@@ -1,0 +1,194 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// While a job waits its queue says what for (waiting.go). What follows remembers that for when the job has been called, or has become a
+// letter: what kept its queue for longest of the time that it waited, beside the rate of the key and the jobs before it. It costs each
+// queue 48 bytes and a job none; nothing is decided by it.
+
+// Holdup is what kept a job from its call for longest, beside the rate of its key and the jobs before it. The zero value: nothing worth
+// telling did. A queue knows of the three causes that kept it for longest, as long as jobs wait that came before they ended; where they
+// came and went while others waited, how long is an estimate, and never more than the job waited.
+type Holdup struct {
+	For   WaitFor       // WaitReading also for the time before this process had the queue
+	Limit string        // its name, for WaitLimit
+	Took  time.Duration // in steps of 16 ms
+}
+
+// Bounds of what is told: nobody asks about less, and what is less than a tenth of a wait does not explain it.
+const (
+	leastHoldup = 100 * time.Millisecond
+	holdupShare = 10
+)
+
+// String says what held up, to stand behind how long it did: "5s of it while the api was held".
+func (h Holdup) String() string {
+	switch h.For {
+	case WaitInFlight:
+		return "for a running call of its key to end"
+	case WaitLimit:
+		return "for limit " + h.Limit
+	case WaitHeld:
+		return "while its key was held"
+	case WaitAPIHeld:
+		return "while the api was held"
+	case WaitSlowed:
+		return "slowed, since the api had pushed back"
+	case WaitPaused:
+		return "while an operator had paused it"
+	case WaitRetry:
+		return "for a retry"
+	case WaitLimiter:
+		return "for the limiter, which did not answer"
+	case WaitRoom:
+		return "for room: as many calls ran as the process may make"
+	case WaitReading:
+		return "for its queue to be read after a start or a takeover"
+	case WaitClearing:
+		return "for finished jobs to be deleted"
+	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
+	}
+	return ""
+}
+
+// HoldupOf is what kept a job from its call, at now, of the time since it might have been called. It allocates nothing. The schedule
+// takes the first calls of a queue to come in order: what was over before one of them began to wait is forgotten with it.
+func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
+	if since <= 0 || now <= since {
+		return Holdup{}
+	}
+	h := &j.Queue.holdups
+	h.turn(h.cause, tickOf(now))
+	if j.Phase == calling {
+		h.forget(tickOf(since))
+	}
+	cause, took := h.longest(tickOf(since))
+	if d := took.duration(); d >= max(leastHoldup, since.Until(now)/holdupShare) {
+		return Holdup{For: s.causes[cause].For, Limit: s.causes[cause].Limit, Took: min(d, since.Until(now))}
+	}
+	return Holdup{}
+}
+
+// notice takes in what a queue waits for from now on.
+func (s *Schedule) notice(q *KeyQueue, now bucket.Micros) {
+	q.holdups.turn(s.causeOf(View{s, now}.keeps(q)), tickOf(now))
+}
+
+// cause is a place in Schedule.causes.
+type cause uint8
+
+// The causes that every schedule knows.
+const (
+	noCause  cause = iota // the key's own rate, the jobs before, or nothing
+	unknowns              // this process had not the queue
+)
+
+// firstCauses are those.
+func firstCauses() []Holdup { return []Holdup{noCause: {}, unknowns: {For: WaitReading}} }
+
+// mostCauses bounds the causes that are told apart: configurations name limits, and change.
+const mostCauses = 256
+
+// causeOf is the place of what a queue waits for. What is one too many goes untold.
+func (s *Schedule) causeOf(k keeping) cause {
+	switch k.what {
+	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
+		return noCause
+	case WaitInFlight, WaitLimit, WaitHeld, WaitAPIHeld, WaitSlowed, WaitPaused, WaitRetry, WaitLimiter, WaitRoom, WaitReading, WaitClearing:
+	}
+	h := Holdup{For: k.what, Limit: k.limit}
+	i := slices.Index(s.causes, h)
+	if i < 0 && len(s.causes) < mostCauses {
+		i, s.causes = len(s.causes), append(s.causes, h)
+	}
+	return cause(max(i, 0)) //nolint:gosec // below mostCauses
+}
+
+// tick is a time in steps of 16.384 ms. It comes around after two years; a queue that has not been empty for one tells wrong times.
+type tick uint32
+
+const tickBits = 14
+
+func tickOf(t bucket.Micros) tick { return tick(uint64(t) >> tickBits) } //nolint:gosec // it comes around
+
+func (t tick) duration() time.Duration { return time.Duration(t) << tickBits * time.Microsecond }
+
+// until is how long it is to a later time, 0 where that is earlier.
+func (t tick) until(later tick) tick {
+	if d := later - t; d < 1<<31 {
+		return d
+	}
+	return 0
+}
+
+// holdups are what kept a queue from being called lately, and what keeps it now. It is small, since there may be a million.
+type holdups struct {
+	began, since tick // when the queue was first looked at, and since when the cause keeps it
+	cause        cause
+	of           [3]cause // of the spans; noCause: there is none
+	spans        [3]span
+}
+
+// span is when a cause kept a queue: for took of the time between the two.
+type span struct{ from, until, took tick }
+
+// turn has a cause keep the queue from now on.
+func (h *holdups) turn(next cause, now tick) {
+	if h.began == 0 {
+		h.began = max(now, 1)
+	}
+	if h.cause != noCause && h.since.until(now) > 0 {
+		h.add(h.cause, h.since, now)
+	}
+	h.cause, h.since = next, now
+}
+
+// add notes that a cause kept the queue from one time to another. It takes the place of that which took least, where there is none for it.
+func (h *holdups) add(c cause, from, until tick) {
+	i := slices.Index(h.of[:], c)
+	if i < 0 {
+		i = 0
+		for other := range h.spans {
+			if h.spans[other].took < h.spans[i].took {
+				i = other
+			}
+		}
+		h.of[i], h.spans[i] = c, span{from: from}
+	}
+	h.spans[i].took += from.until(until)
+	h.spans[i].until = until
+}
+
+// forget lets go of what was over at a time.
+func (h *holdups) forget(at tick) {
+	for i := range h.spans {
+		if at.until(h.spans[i].until) == 0 {
+			h.of[i], h.spans[i] = noCause, span{}
+		}
+	}
+}
+
+// longest is the cause that kept the queue for longest since a time.
+func (h *holdups) longest(since tick) (longest cause, took tick) {
+	longest, took = unknowns, since.until(h.began)
+	for i, k := range h.spans {
+		if t := k.after(since); h.of[i] != noCause && (t > took || longest == unknowns && took == 0) {
+			longest, took = h.of[i], t
+		}
+	}
+	return longest, took
+}
+
+// after is how much of what a span took lies after a time, where its cause came and went evenly.
+func (k span) after(t tick) tick {
+	whole, part := k.from.until(k.until), t.until(k.until)
+	if part >= whole {
+		return k.took
+	}
+	return tick(uint64(k.took) * uint64(part) / uint64(whole)) //nolint:gosec // a part of took
+}
