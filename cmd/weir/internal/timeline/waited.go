@@ -77,9 +77,9 @@ func aheadText(ahead int) string {
 	case 0:
 		return "and no other call of its key was made meanwhile"
 	case 1:
-		return "while 1 other call of its key was made"
+		return "and 1 other call of its key was made meanwhile"
 	case mostAhead:
-		return fmt.Sprintf("while %d calls and more of its key were made", ahead)
+		return fmt.Sprintf("and %d calls and more of its key were made meanwhile", ahead)
 	}
-	return fmt.Sprintf("while %d other calls of its key were made", ahead)
+	return fmt.Sprintf("and %d other calls of its key were made meanwhile", ahead)
 }

@@ -18,12 +18,8 @@ func TestWhyNotConnected(t *testing.T) {
 	w := &Worker{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	tell := w.whyNotConnected()
 	var connections sync.WaitGroup
-	for range 2 {
-		connections.Go(func() {
-			for range 10 {
-				tell(&nats.Conn{}, nats.ErrNoServers)
-			}
-		})
+	for range 8 {
+		connections.Go(func() { tell(&nats.Conn{}, nats.ErrNoServers) })
 	}
 	connections.Wait()
 	if n := strings.Count(log.String(), "still no connection"); n != 1 {
