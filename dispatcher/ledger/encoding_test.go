@@ -31,6 +31,7 @@ func TestEncoding(t *testing.T) {
 			NotBefore: bucket.Micros(rapid.Int64Range(0, 2).Draw(t, "not before")), TAT: bucket.Micros(rapid.Int64().Draw(t, "tat")),
 			Limits: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "limits"), Costs: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "costs"),
 			Unsettled: rapid.SliceOfN(rapid.String(), 0, 2).Draw(t, "unsettled"), Instance: text("instance"), Inquiry: text("inquiry"),
+			HeldFor: text("held for"), HeldLimit: text("held limit"), HeldMS: rapid.Int64Range(0, 2).Draw(t, "held"),
 		}
 		if rapid.Bool().Draw(t, "answered") {
 			c.Answer = &deadletter.Answer{Status: 500, ContentType: text("content type"), Body: []byte(text("body"))}

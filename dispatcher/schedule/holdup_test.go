@@ -256,6 +256,14 @@ func TestHoldup(t *testing.T) {
 				r.job(0, "a", 1)
 			}, run: 30 * s, want: []want{{1, WaitPaused, "", 10 * s}},
 		},
+		"a hold that explains nothing": {
+			key: slow, make: func(r *waitingRoom) {
+				r.at(0, func() { r.Hold(nil, r.now.Add(2*s), "429") })
+				for i := range uint64(50) {
+					r.job(0, "a", 1+i)
+				}
+			}, run: 60 * s, want: []want{{1, WaitAPIHeld, "", 2 * s}, {seq: 50}},
+		},
 		"nothing since it came": {
 			key: slow, make: func(r *waitingRoom) {
 				r.at(0, func() { r.Pause("a", Pause{}) })

@@ -64,6 +64,14 @@ func TestWaits(t *testing.T) {
 		{WaitRoom, 0, func(s *Schedule, q *KeyQueue, _ bucket.Micros) { q.blocked, s.calls = true, s.pace.MaxCalls }},
 		{WaitRoom, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.queued = true }},
 		{WaitReading, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open = false }},
+		{WaitSlowed, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			s.governor.restart(now)
+			s.governor.next, q.TAT = now+6*second, now+5*second
+		}},
+		{WaitRate, 6 * second, func(s *Schedule, q *KeyQueue, now bucket.Micros) {
+			s.governor.restart(now)
+			s.governor.next, q.TAT = now+6*second, now+6*second
+		}},
 		{WaitClearing, 0, func(_ *Schedule, q *KeyQueue, _ bucket.Micros) { q.Partition.Open, q.Partition.Stalled = false, true }},
 		{WaitStop, 0, func(s *Schedule, _ *KeyQueue, _ bucket.Micros) { s.drain = true }},
 	} {

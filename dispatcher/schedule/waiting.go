@@ -93,10 +93,10 @@ func (v View) keeps(q *KeyQueue) keeping {
 	case int64(q.count(calling)) >= q.Limits.InFlight:
 		return keeping{what: WaitInFlight, until: Never}
 	}
-	if at := max(q.earliest(), v.s.governor.earliest()); at > v.now {
+	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
+	if at := max(q.earliest(), v.s.governor.earliest()); at > max(v.now, slot) { // a slow start may be no slower than the key is anyway
 		return keeping{what: WaitSlowed, until: at}
 	}
-	slot := bucket.Forecast(*q.Limits, v.s.rules.Interval(q.Limits.Rate), q.TAT, v.now, 1)
 	switch {
 	case q.queued, q.blocked && v.s.full():
 		return keeping{what: WaitRoom, until: Never}
