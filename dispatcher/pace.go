@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -127,12 +128,17 @@ func (p *pace) notRecorded(ctx context.Context, drain time.Duration) (bucket.Mic
 }
 
 // lastTAT is the theoretical arrival time in the newest record of a key, however old; 0 when it was never called. Where the
-// record is this replica's own, and known is what it knows itself, that stands: exact, and not later each time it is asked.
+// record is this replica's own, and known is what it knows itself, that stands: exact, and not later each time it is asked. Where nobody can
+// read the record the call may have been made just now.
 // drain is how long its bucket takes to empty.
 func (p *pace) lastTAT(ctx context.Context, key string, known bucket.Micros, drain time.Duration) (bucket.Micros, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	c, err := ledger.Newest(ctx, p.js, p.api, key)
+	if errors.Is(err, ledger.ErrUnreadable) {
+		p.log.Error("when a key was called last cannot be read: it waits as if that were now", "key", key, "err", err)
+		return p.now().Add(drain), nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -71,5 +72,31 @@ func TestPaceOfAPartitionThatComesBack(t *testing.T) {
 	record("weir-1", 4)
 	if d := wait(); d < 50*time.Minute {
 		t.Errorf("after another replica's call, the fourth of the burst, the next is in %v", d)
+	}
+}
+
+// TestPaceWhereTheNewestRecordIsTorn: a key whose newest record nobody can read waits as if its call had been made just now. It is called then.
+func TestPaceWhereTheNewestRecordIsTorn(t *testing.T) {
+	for _, others := range []bool{true, false} {
+		d := newShared(t)
+		if !others {
+			d.owner = nil
+		}
+		rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Hour, Burst: 4}, InFlight: 4}}
+		w := &apiWorker{d: d, name: "pay", now: d.opts.Now, log: slog.New(slog.DiscardHandler)}
+		w.pace = newPace(w, func(string) bucket.Micros { return 0 })
+		w.s = schedule.New(&schedule.Policy{Rules: rules}, schedule.Pace{}, w.pace.knownLocked)
+		w.pace.s = w.s
+		if _, err := d.opts.JetStream.Publish(t.Context(), (&ledger.Record{API: "pay", Key: "k"}).Subject(), []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		q := &schedule.KeyQueue{Key: "k", Limits: &rules.Key}
+		slot, err := w.pace.recall(t.Context(), q)
+		if wait := w.now().Until(slot); err != nil || wait < 50*time.Minute || wait > time.Hour {
+			t.Errorf("beside others %v: the next call is in %v, %v", others, wait, err)
+		}
+		if again, err := w.pace.recall(t.Context(), q); err != nil || again != 0 {
+			t.Errorf("beside others %v: asked again: %v, %v", others, again, err)
+		}
 	}
 }

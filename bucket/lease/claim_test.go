@@ -1,10 +1,7 @@
 package lease
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,7 +31,7 @@ func TestUnreadableClaim(t *testing.T) {
 	}
 	ns.Shutdown()
 	ns.WaitForShutdown()
-	spoil(t, dir, session)
+	natstest.Spoil(t, dir, leasesStream, session)
 	if r, err = OpenRegistry(t.Context(), natstest.Connect(t, natstest.Start(t, dir, 0)), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -52,28 +49,5 @@ func TestUnreadableClaim(t *testing.T) {
 	}
 	if _, err := r.Claim(t.Context(), p, "another", 0); err != nil {
 		t.Errorf("in another bucket: %v", err)
-	}
-}
-
-// spoil turns over eight bytes of the message in a store that has a text.
-func spoil(t *testing.T, dir, text string) {
-	t.Helper()
-	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", leasesStream, "msgs", "*.blk"))
-	if err != nil || len(blocks) != 1 {
-		t.Fatal(blocks, err)
-	}
-	data, err := os.ReadFile(blocks[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := bytes.Index(data, []byte(text))
-	if at < 0 {
-		t.Fatalf("%q is not in the store", text)
-	}
-	for i := range 8 {
-		data[at+i] ^= 0xff
-	}
-	if err := os.WriteFile(blocks[0], data, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

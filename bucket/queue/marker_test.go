@@ -1,12 +1,9 @@
 package queue
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,7 +44,7 @@ func TestUnreadableEpoch(t *testing.T) {
 	}
 	ns.Shutdown()
 	ns.WaitForShutdown()
-	spoil(t, dir, instance)
+	natstest.Spoil(t, dir, "WEIR_pay_0", instance)
 	natstest.Start(t, dir, number)
 	if err := second(); !errors.Is(err, ErrFenced) || err.Error() == ErrFenced.Error() {
 		t.Errorf("alone: %v", err)
@@ -108,7 +105,7 @@ func TestUnreadableEpochIsOfTheDead(t *testing.T) {
 	p.publishJobs(t, 0, 3)
 	ns.Shutdown()
 	ns.WaitForShutdown()
-	spoil(t, dir, instance)
+	natstest.Spoil(t, dir, "WEIR_pay_0", instance)
 	ns = natstest.Start(t, dir, 0)
 	if _, err := open(ns, 1).Own(t.Context(), instance); !errors.Is(err, errNoRoom) || !strings.Contains(err.Error(), "a capacity of 2 for any key of api pay") {
 		t.Errorf("without room: %v", err)
@@ -123,28 +120,5 @@ func TestUnreadableEpochIsOfTheDead(t *testing.T) {
 	}
 	if err := runMarkers(t, second)(); !errors.Is(err, ErrFenced) {
 		t.Errorf("beside another owner: %v", err)
-	}
-}
-
-// spoil turns over eight bytes of the last message in a store that has a text.
-func spoil(t *testing.T, dir, text string) {
-	t.Helper()
-	blocks, err := filepath.Glob(filepath.Join(dir, "jetstream", "*", "streams", "*", "msgs", "*.blk"))
-	if err != nil || len(blocks) != 1 {
-		t.Fatal(blocks, err)
-	}
-	data, err := os.ReadFile(blocks[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := bytes.LastIndex(data, []byte(text))
-	if at < 0 {
-		t.Fatalf("%q is not in the store", text)
-	}
-	for i := range 8 {
-		data[at+i] ^= 0xff
-	}
-	if err := os.WriteFile(blocks[0], data, 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,17 +12,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"weir/bucket"
+	"weir/ingest/await"
 )
 
 // startCluster makes a cluster of three primaries of 16384 slots.
 func startCluster(t *testing.T) *redis.ClusterClient {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Patience)
 	defer cancel()
 	var addrs []string
 	var nodes []*redis.Client
 	for i := range 3 {
-		s := startServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t), "--cluster-node-timeout", "2000")
+		s := startServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t), "--cluster-node-timeout", "30000")
 		addrs, nodes = append(addrs, s.addr), append(nodes, s.client())
 		if err := nodes[i].ClusterAddSlotsRange(ctx, 16384*i/3, 16384*(i+1)/3-1).Err(); err != nil {
 			t.Fatal(err)

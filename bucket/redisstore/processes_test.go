@@ -30,7 +30,7 @@ func callerRules() bucket.Rules {
 	return bucket.Rules{
 		Key:    bucket.KeyLimits{Rate: bucket.Rate{Count: 40, Per: time.Second, Burst: 2}},
 		Jitter: 20 * time.Millisecond, // the machine runs other things too
-		Lease:  time.Second,
+		Lease:  5 * time.Second,       // or a process that is held up for longer than its calls' lease calls beside those of others
 		Shared: []bucket.Limit{
 			{Name: "account", Rate: &bucket.Rate{Count: 150, Per: time.Second, Burst: 5}},
 			{Name: "sliding", Quota: &bucket.Quota{Count: 310, Window: bucket.Sliding, Per: 2 * time.Second}},
@@ -228,10 +228,10 @@ type teller struct {
 	calls int
 }
 
-func (t *teller) call(key string) (number int) {
+func (t *teller) call(key string, begun time.Time) (number int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	fmt.Fprintln(os.Stdout, "call", key, time.Now().UnixNano())
+	fmt.Fprintln(os.Stdout, "call", key, begun.UnixNano())
 	t.calls++
 	return t.calls - 1
 }
@@ -269,11 +269,11 @@ func callKey(st *Store, rules bucket.Rules, key string, told *teller) {
 			<-time.After(ahead)
 		}
 		use := bucket.Use{Key: key, Grant: g}
-		if late := time.Since(g.At.Time()); late > rules.Jitter*4/5 {
+		if begun := time.Now(); begun.Sub(g.At.Time()) > rules.Jitter*4/5 {
 			use.Returned = true
 			told.missed()
 		} else {
-			number := told.call(key)
+			number := told.call(key, begun)
 			<-time.After(time.Duration(g.Serial%17) * time.Millisecond)
 			told.end(number)
 		}

@@ -69,7 +69,9 @@ func (s *server) kill() {
 }
 
 func (s *server) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.addr})
+	c := redis.NewClient(&redis.Options{ // none gives up on a machine that is slow, and asks twice then
+		Addr: s.addr, DialTimeout: await.Patience, ReadTimeout: await.Patience, WriteTimeout: await.Patience, PoolTimeout: await.Patience,
+	})
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -43,3 +43,41 @@ func AskLeader(ctx context.Context, nc *nats.Conn, stream, request string) (*Lea
 	}
 	return answer.Message, nil
 }
+
+// Place is where a message stands in its stream, and when that stored it.
+type Place struct {
+	Seq  uint64
+	Time time.Time
+}
+
+// End is where the newest message of a subject stands, as the stream's leader has it; the zero value when there is none. Where its server
+// counts that message and cannot read it, which it says of one that there is not, End is that of the whole stream: nothing of the subject
+// stands behind it. It blocks for twenty seconds at most.
+func End(ctx context.Context, nc *nats.Conn, stream, subject string) (end Place, readable bool, err error) {
+	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil {
+		return Place{}, false, err
+	}
+	if m != nil {
+		return Place{m.Seq, m.Time}, true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerWait)
+	defer cancel()
+	msg, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.INFO."+stream, fmt.Appendf(nil, `{"subjects_filter":%q}`, subject))
+	if err != nil {
+		return Place{}, false, fmt.Errorf("ask the leader of %s: %w", stream, err)
+	}
+	var answer struct {
+		Error *jetstream.APIError    `json:"error"`
+		State *jetstream.StreamState `json:"state"`
+	}
+	switch err := json.Unmarshal(msg.Data, &answer); {
+	case err != nil, answer.Error == nil && answer.State == nil:
+		return Place{}, false, fmt.Errorf("ask the leader of %s: unreadable answer", stream)
+	case answer.Error != nil:
+		return Place{}, false, fmt.Errorf("ask the leader of %s: %w", stream, answer.Error)
+	case len(answer.State.Subjects) == 0:
+		return Place{}, true, nil
+	}
+	return Place{answer.State.LastSeq, answer.State.LastTime}, false, nil
+}

@@ -128,13 +128,11 @@ func (o *Until) More(ctx context.Context, read uint64) (bool, error) {
 	return false, nil
 }
 
-// LastOf is the sequence of the newest message of a subject, as the stream's leader has it; 0 when there is none.
+// LastOf is the sequence of the newest message of a subject, as the stream's leader has it; 0 when there is none. It is that of the stream's
+// last message where the newest cannot be read: those before it can.
 func LastOf(ctx context.Context, nc *nats.Conn, stream, subject string) (uint64, error) {
-	m, err := AskLeader(ctx, nc, stream, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
-	if err != nil || m == nil {
-		return 0, err
-	}
-	return m.Seq, nil
+	end, _, err := End(ctx, nc, stream, subject)
+	return end.Seq, err
 }
 
 // FirstSince is the oldest message of a subject that was stored at a time or later, as the stream's leader has it; nil when

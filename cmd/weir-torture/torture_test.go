@@ -180,8 +180,8 @@ func TestTorture(t *testing.T) {
 	for bug, run := range caught {
 		t.Run("planted "+string(bug), func(t *testing.T) {
 			run.mustBreak(t, func(seed int) *tortured {
-				if bug != fault.NoFence { // a second owner calls what the first was about to call, or not: that is chance
-					return nil
+				if bug != fault.NoFence && seed > 6 { // a second owner calls what the first was about to call, or not: that is chance
+					return nil // the others are caught each time; a machine that is busy once is not busy twice
 				}
 				return startTorture(t, bin, places, fmt.Sprintf("%s --seed %d", plans[bug], seed))
 			}, breaks[bug])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ func newBrowser(t *testing.T, addr string) *browser {
 	if path == "" {
 		t.Fatal("the tests of the console drive a real browser: install Chromium (apt-get install --no-install-recommends chromium; `make chromium` does)")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(profile(t)),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WindowSize(1280, 900))
 	allocated, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
@@ -69,6 +70,17 @@ func newBrowser(t *testing.T, addr string) *browser {
 		}
 	})
 	return b
+}
+
+// profile is a directory for a browser. Its helpers may write there for a moment after its own end.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { await.Until(t, "the profile to be deleted", func() bool { return os.RemoveAll(dir) == nil }) })
+	return dir
 }
 
 // hear notes what nobody should read in a browser's console. That a thing is not there, or nobody has a token, is an answer like others.

@@ -27,10 +27,9 @@ import (
 // says when it ended, and with a new one the rest is called, once, without a restart.
 func TestCertificateOfAnAPIExpires(t *testing.T) {
 	a := certtest.New(t)
-	ends := time.Now().Add(5 * time.Second).Truncate(time.Second)
 	var (
 		mu    sync.Mutex
-		cert  = a.Sign(ends)
+		cert  tls.Certificate // made when weir runs: calls must begin before it ends
 		calls = map[string]int{}
 	)
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -72,6 +71,10 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 		}
 		return value
 	}
+	ends := time.Now().Add(5 * time.Second).Truncate(time.Second)
+	mu.Lock()
+	cert = a.Sign(ends)
+	mu.Unlock()
 	const jobs = 48 // for six seconds
 	for i := range jobs {
 		r.publish(t.Context(), fmt.Sprintf("weir.jobs.pay.k.%d", i%2), fmt.Sprint("job-", i), fmt.Append(nil, "job-", i))

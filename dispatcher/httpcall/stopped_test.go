@@ -54,7 +54,7 @@ func TestStoppedProcessJudgesByTheAnswer(t *testing.T) {
 	for _, conn := range conns {
 		say(conn, answerOK)
 	}
-	<-time.After(2 * stoppedTimeout)
+	<-time.After(stoppedTimeout + time.Second)
 	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,8 @@ func TestStoppedProcessJudgesByTheAnswer(t *testing.T) {
 	}
 }
 
-const stoppedTimeout = time.Second
+// stoppedTimeout is of each of them: all must have been sent, and the process stopped, before the first is over.
+const stoppedTimeout = 4 * time.Second
 
 // callAll makes the calls, all at once, in the process that is stopped.
 func callAll(t *testing.T, to string) {

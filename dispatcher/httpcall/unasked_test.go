@@ -2,6 +2,7 @@ package httpcall
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"runtime"
 	"slices"
@@ -46,9 +47,9 @@ func TestNoAnswerIsAnothersCall(t *testing.T) {
 	if c.Conns.trusts() {
 		t.Error("its connections are used again")
 	}
-	if n := int64(len(server.seen())); n != sent.Load() {
-		t.Errorf("%d requests arrived, and %d calls say that they were sent", n, sent.Load())
-	}
+	await.Until(t, fmt.Sprintf("as many requests as calls that say that they were sent, %d", sent.Load()), func() bool {
+		return int64(len(server.seen())) == sent.Load() // the last may be read when its call has ended
+	})
 }
 
 // TestNothingComesBeforeTheRequest: what comes when a call has its connection and has not sent its first byte is no answer to it. The call
@@ -156,7 +157,7 @@ func TestAnsweredBeforeAsked(t *testing.T) {
 	}
 	defer c.Conns.Release()
 	r := c.Call(t.Context(), &ingest.Job{Method: "POST", Body: []byte("pay")}, Hooks{Begins: func() bool {
-		for end := time.Now().Add(time.Second); c.Conns.counts().alive > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(await.Patience); c.Conns.counts().alive > 0 && time.Now().Before(end); {
 			runtime.Gosched()
 		}
 		return true

@@ -16,6 +16,7 @@ import (
 	"weir/bucket"
 	"weir/bucket/natstest"
 	"weir/bucket/queue"
+	"weir/bucket/stream"
 	"weir/ingest"
 	"weir/ingest/await"
 )
@@ -341,6 +342,44 @@ func TestSingleRecords(t *testing.T) {
 	}
 	if c, err := At(t.Context(), b.js, 4); c != nil || !errors.Is(err, ErrUnreadable) {
 		t.Errorf("a torn one: %+v, %v", c, err)
+	}
+}
+
+// TestUnreadableEnd: where the server cannot read the newest record and the newest result, those before them are read all the same. Of a key
+// whose newest record it is nobody takes it for one that was never called.
+func TestUnreadableEnd(t *testing.T) {
+	dir := t.TempDir()
+	ns := natstest.Start(t, dir, 0)
+	b := &book{t, natstest.Connect(t, ns)}
+	b.create()
+	accepted := bucket.MicrosOf(time.Now())
+	for seq := range uint64(3) {
+		b.write(call("k", seq+1, 1))
+		b.result("k", fmt.Sprint("job-", seq+1), "Q", seq+1, accepted)
+	}
+	b.write(call("damaged", 4, 1))
+	b.result("damaged", "job-4", "Q", 4, accepted)
+	ns.Shutdown()
+	ns.WaitForShutdown()
+	for _, stream := range []string{CallsStream, ResultsStream} {
+		natstest.Spoil(t, dir, stream, "damaged")
+	}
+	r := newTailReader(t)
+	r.book = &book{t, natstest.Connect(t, natstest.Start(t, dir, 0))}
+	r.readTail()
+	if records, results := r.Detach("Q"); len(records) != 3 || len(results) != 3 {
+		t.Errorf("%d records and %d results are read, want 3 of each", len(records), len(results))
+	}
+	if last, err := stream.LastOf(t.Context(), r.js.Conn(), CallsStream, CallsOf("pay")); err != nil || last != 4 {
+		t.Errorf("the last record stands at %d, %v", last, err)
+	}
+	if last, err := stream.LastOf(t.Context(), r.js.Conn(), CallsStream, CallsOf("other")); err != nil || last != 0 {
+		t.Errorf("the last record of an api that was never called stands at %d, %v", last, err)
+	}
+	for key, want := range map[string]error{"damaged": ErrUnreadable, "never": nil, "k": nil} {
+		if c, err := Newest(t.Context(), r.js, "pay", key); !errors.Is(err, want) || (c != nil) != (key == "k") {
+			t.Errorf("the newest record of %s: %+v, %v", key, c, err)
+		}
 	}
 }
 

@@ -90,9 +90,17 @@ func (p *portion) lookThrough(ctx context.Context, js jetstream.JetStream, take 
 }
 
 // Newest is the newest record of a key, as the ledger's leader has it; nil when there is none. It fails with ErrUnreadable where
-// nobody can read that one. It blocks for ten seconds at most.
+// nobody can read that one. It blocks for thirty seconds at most.
 func Newest(ctx context.Context, js jetstream.JetStream, api, key string) (*Record, error) {
-	return ask(ctx, js, fmt.Sprintf(`{"last_by_subj":%q}`, (&Record{API: api, Key: key}).Subject()))
+	subject := (&Record{API: api, Key: key}).Subject()
+	c, err := ask(ctx, js, fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	if err != nil || c != nil {
+		return c, err
+	}
+	if _, readable, err := stream.End(ctx, js.Conn(), CallsStream, subject); err != nil || readable {
+		return nil, err
+	}
+	return nil, fmt.Errorf("ledger: %w: the newest of a key", ErrUnreadable)
 }
 
 // At is the record at a sequence of the ledger, as its leader has it; nil when the ledger has let go of it. It fails with

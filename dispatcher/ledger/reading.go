@@ -84,11 +84,11 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 		return err
 	}
 	r.from = r.extent.Begins
-	newest, err := stream.AskLeader(ctx, r.JetStream.Conn(), CallsStream, `{"last_by_subj":"`+CallsPrefix+`>"}`)
+	newest, _, err := stream.End(ctx, r.JetStream.Conn(), CallsStream, CallsPrefix+">")
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
-	if newest == nil {
+	if newest.Seq == 0 {
 		return r.readResults(ctx, time.Time{})
 	}
 	if begin, err := r.begin(ctx, newest, idsKnown); err != nil {
@@ -106,7 +106,7 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 }
 
 // begin is the sequence from which the ledger is read, 0 for nowhere, and settles which of the records are kept.
-func (r *reading) begin(ctx context.Context, newest *stream.LeaderMessage, idsKnown uint64) (uint64, error) {
+func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint64) (uint64, error) {
 	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
 	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", start)
 	if err != nil || kept == nil {

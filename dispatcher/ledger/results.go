@@ -24,14 +24,14 @@ const maxResults = 500_000
 // readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
-	newest, err := stream.AskLeader(ctx, r.JetStream.Conn(), ResultsStream, `{"last_by_subj":"`+ResultsPrefix+`>"}`)
+	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultsPrefix+">")
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
 	if r.resultsFrom = lastRecord.Add(-r.Bounds.Leeway); lastRecord.IsZero() {
 		r.resultsFrom = time.Time{}
 	}
-	if newest == nil || newest.Time.Before(r.resultsFrom) {
+	if newest.Seq == 0 || newest.Time.Before(r.resultsFrom) {
 		return nil
 	}
 	p := portion{stream: ResultsStream, since: r.resultsFrom, bare: true}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -43,6 +44,10 @@ func (d *document) open(data []byte) (value, bool) {
 		root.fail("the file is too large", "write at most "+FormatSize(maxFile))
 		return root, false
 	}
+	if at := strangeByte(data); at >= 0 {
+		value{doc: d, line: 1 + bytes.Count(data[:at], []byte("\n"))}.fail("a byte here is no UTF-8", "save the file as UTF-8")
+		return root, false
+	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var node, second yaml.Node
 	if err := decoder.Decode(&node); errors.Is(err, io.EOF) || err == nil && len(node.Content) == 0 {
@@ -62,6 +67,21 @@ func (d *document) open(data []byte) (value, bool) {
 	return root.at(node.Content[0], 1, ""), true
 }
 
+// strangeByte is where data ceases to be UTF-8, or -1. The YAML parser knows UTF-16 by its mark.
+func strangeByte(data []byte) int {
+	if bytes.HasPrefix(data, []byte{0xff, 0xfe}) || bytes.HasPrefix(data, []byte{0xfe, 0xff}) {
+		return -1
+	}
+	for at := 0; at < len(data); {
+		r, size := utf8.DecodeRune(data[at:])
+		if r == utf8.RuneError && size == 1 {
+			return at
+		}
+		at += size
+	}
+	return -1
+}
+
 // syntaxProblem takes the line out of an error of the YAML parser, which has it only in its text.
 func syntaxProblem(err error) Problem {
 	p := Problem{Line: 1, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
@@ -76,6 +96,8 @@ func syntaxProblem(err error) Problem {
 		p.Fix = "indent with spaces, not tabs, and quote a text that begins with @, ` or %"
 	case strings.Contains(p.Message, "alphabetic or numeric character"):
 		p.Fix = `quote a pattern that begins with *, as in "*-test"`
+	case strings.Contains(p.Message, "unexpected end of stream"):
+		p.Fix = "close the quote that is opened before"
 	case strings.Contains(p.Message, "mapping values are not allowed"):
 		p.Fix = "check the indentation, and quote a text that contains a colon"
 	}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,10 @@ func TestFindings(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // that is what is to be found
 		t.Fatal(err)
 	}
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secured.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	s := &config.Settings{DataDir: dir, Durability: config.DurabilityInterval}
 	found := examine(t, s, fmt.Sprintf(`
 apis:
@@ -54,11 +59,20 @@ apis:
     headers: {Authorization: "Bearer ${env:WEIR_TEST_NO_SUCH_SECRET}"}
     bucket: {rate: 1/min, capacity: 1000, max_wait: 10m, in_flight: 9}
     limits: [{name: all, rate: 1/h}, {name: together, in_flight: 3}, {name: spend, budget: 20.00/day}]
+  clear:
+    url: https://%s/
+    jitter: 1s
+    bucket: {rate: 1/s, capacity: 10}
+  named:
+    url: %s
+    jitter: 1s
+    tls: {ca_file: %s}
+    bucket: {rate: 1/s, capacity: 10}
   nobody:
     url: https://no-such-host.invalid
     jitter: 1s
     bucket: {rate: 1/s, capacity: 10}
-`, plain.URL, secured.URL))
+`, plain.URL, secured.URL, plain.Listener.Addr(), strings.Replace(secured.URL, "127.0.0.1", "localhost", 1), authority))
 	for text, grade := range map[string]Grade{
 		"WEIR_DURABILITY is interval: set WEIR_DURABILITY=always":                                   Watch,
 		"others on this machine may look into the data directory " + dir + " (mode 755)":            Watch,
@@ -70,6 +84,9 @@ apis:
 		"api odd: limit together lets 3 calls run, fewer than the 9 of one key":                     Watch,
 		"api odd: budget spend of 20.00 buys 4 calls: raise the budget":                             Watch,
 		"api odd: no TLS with 127.0.0.1:":                                                           Bad,
+		"name its CA by apis.odd.tls.ca_file":                                                       Bad,
+		"begin apis.clear.url with http://":                                                         Bad,
+		"name in apis.named.url the host that the certificate is for":                               Bad,
 		"api nobody: the name no-such-host.invalid is not known here":                               Bad,
 		"api good: " + strings.TrimPrefix(plain.URL, "http://") + " takes connections, without TLS": Fine,
 		"to be on disk": Fine,

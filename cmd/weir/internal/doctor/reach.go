@@ -97,6 +97,19 @@ func (e *examination) ways(ctx context.Context) {
 	}
 }
 
+// tlsFix says what to do where a handshake with an api fails.
+func tlsFix(api string, err error) string {
+	var notTLS tls.RecordHeaderError
+	var elsewhere x509.HostnameError
+	switch {
+	case errors.As(err, &notTLS):
+		return "begin apis." + api + ".url with http://, or name the port where the api speaks TLS"
+	case errors.As(err, &elsewhere):
+		return "name in apis." + api + ".url the host that the certificate is for, or have the certificate mended"
+	}
+	return "have its certificate mended, or name its CA by apis." + api + ".tls.ca_file"
+}
+
 func (e *examination) way(ctx context.Context, a *config.API) {
 	api, to := a.Name, a.URL
 	ctx, cancel := context.WithTimeout(ctx, reachWait)
@@ -127,7 +140,7 @@ func (e *examination) way(ctx context.Context, a *config.API) {
 	trust.ServerName = host
 	secured := tls.Client(conn, trust)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		e.bad("have its certificate mended, or name its CA by apis."+api+".tls.ca_file", "api %s: no TLS with %s:%s: %v", api, host, port, err)
+		e.bad(tlsFix(api, err), "api %s: no TLS with %s:%s: %v", api, host, port, err)
 		return
 	}
 	e.certificate("api "+api+": the certificate of "+net.JoinHostPort(host, port), "tell those who run it", secured.ConnectionState().PeerCertificates)

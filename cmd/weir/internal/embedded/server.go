@@ -114,7 +114,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{ns: ns, lock: lock, maxStore: maxStore, disk: disk, frozen: logger.frozen, dir: o.Dir, auth: o.Auth}
 	if !s.up(ctx, logger) {
 		s.Shutdown()
-		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s", o.Listen, logger.lastError())
+		return nil, fmt.Errorf("embedded nats-server did not come up on %s: %s: where another program listens there, end it, or set WEIR_NATS_LISTEN", o.Listen, logger.lastError())
 	}
 	if err := s.openGate(o.Log); err != nil {
 		s.Shutdown()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -117,13 +118,15 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 // whyNotConnected tells why connecting again fails, each reason once in a row: a certificate that has expired, or credentials that are
 // refused, need somebody who knows of them.
 func (w *Worker) whyNotConnected() nats.ConnErrHandler {
-	last := "" // the handlers of a connection run one after another
+	var last atomic.Pointer[string] // connections have their options in common
 	return func(nc *nats.Conn, err error) {
 		why := connect.Explain(w.settings.NATSURL.String(), "the server", err).Error()
-		if nc.IsConnected() || why == last {
+		if nc.IsConnected() {
 			return
 		}
-		last = why
+		if before := last.Swap(&why); before != nil && *before == why {
+			return
+		}
 		w.log.Error("still no connection to NATS: jobs wait, and nothing is called", "err", why)
 	}
 }

@@ -1,0 +1,36 @@
+package worker
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir/cmd/weir/internal/config"
+
+	"github.com/nats-io/nats.go"
+)
+
+// TestWhyNotConnected: the worker's connections try to connect again at the same time, and a reason that they share is told once.
+func TestWhyNotConnected(t *testing.T) {
+	var log bytes.Buffer
+	w := &Worker{settings: &config.Settings{}, lifetime: &lifetime{log: slog.New(slog.NewTextHandler(&log, nil))}}
+	tell := w.whyNotConnected()
+	var connections sync.WaitGroup
+	for range 2 {
+		connections.Go(func() {
+			for range 10 {
+				tell(&nats.Conn{}, nats.ErrNoServers)
+			}
+		})
+	}
+	connections.Wait()
+	if n := strings.Count(log.String(), "still no connection"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+	tell(&nats.Conn{}, nats.ErrAuthorization)
+	if n := strings.Count(log.String(), "still no connection"); n != 2 {
+		t.Errorf("another reason is not told:\n%s", log.String())
+	}
+}
