@@ -85,8 +85,9 @@ func TestPlanAndVerifyOverHTTP(t *testing.T) {
 		t.Fatalf("verify: %d %s", status, answer)
 	}
 	got, _ := json.Marshal(found.Reports[0])
-	if want := strings.TrimSpace(r.must("verify", "--json")); string(got) != want {
-		t.Errorf("verify tells\n%s\nthe command\n%s", got, want)
+	told, code := r.command("verify", "--json") // it ends with 1 where the machine held a call up on its way
+	if want := strings.TrimSpace(told); string(got) != want || code > 1 {
+		t.Errorf("verify tells\n%s\nthe command\n%s, and ends with %d", got, want, code)
 	}
 	js := r.operators()
 	for most, tooMuch := range map[verify.Bounds]bool{{Calls: 7}: true, {Keys: 2}: true, {Calls: 8, Keys: 3, Jobs: 1}: false} {
