@@ -38,7 +38,7 @@ func newSharedRig(t *testing.T, yaml string) (r *rig, url string) {
 	if r.nc, err = nats.Connect(url); err != nil {
 		t.Fatal(err)
 	}
-	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.stop)

@@ -312,7 +312,7 @@ func (r *budgetRig) unknown() (n int64) {
 func (r *budgetRig) lost(ctx context.Context) (n int64) {
 	r.t.Helper()
 	r.connected(ctx)
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -348,7 +348,7 @@ func (r *budgetRig) connected(ctx context.Context) {
 func (r *budgetRig) agree(ctx context.Context) {
 	r.t.Helper()
 	r.connected(ctx)
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -244,7 +244,7 @@ func TestCapacityBesideOtherIntakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.nc.Close()
-	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
 	for k := range 20 {

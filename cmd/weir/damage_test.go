@@ -249,7 +249,7 @@ func TestMessageGoneWhileItRuns(t *testing.T) {
 		if r.nc, err = nats.Connect("nats://"+addr, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond)); err != nil {
 			t.Fatal(err)
 		}
-		if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+		if r.js, err = jetstream.New(r.nc); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -70,7 +70,7 @@ func TestExternalServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}

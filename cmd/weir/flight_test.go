@@ -180,7 +180,7 @@ func TestWhatWasAnsweredIsSettledAfterAKill(t *testing.T) {
 	if calls["push"] != 2 {
 		t.Errorf("what was pushed back was called %d times", calls["push"])
 	}
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		t.Fatal(err)
 	}

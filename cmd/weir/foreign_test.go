@@ -260,7 +260,7 @@ func TestForeignStreamInside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}

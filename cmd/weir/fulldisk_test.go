@@ -34,7 +34,7 @@ func TestFullStoreDrains(t *testing.T) {
 	if r.nc, err = nats.Connect(url); err != nil {
 		t.Fatal(err)
 	}
-	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.stop)

@@ -71,7 +71,7 @@ func operatorsAt(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(operator.Close)
-	js, err := jetstream.New(operator, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(operator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func (r *rig) start() {
 	if r.nc, err = nats.Connect(r.worker.NATSURL()); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
 		r.t.Fatal(err)
 	}
 }

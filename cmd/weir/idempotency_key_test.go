@@ -300,7 +300,7 @@ func TestOneKeyOverChanges(t *testing.T) {
 
 func jetStreamOf(t *testing.T, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}

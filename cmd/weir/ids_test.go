@@ -41,7 +41,7 @@ func newRestarts(t *testing.T, yaml string) *restarts {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.nc.Close)
-	if r.js, err = jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience)); err != nil {
+	if r.js, err = jetstream.New(r.nc); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -86,7 +86,7 @@ func restartUnderLoad(t *testing.T, line string, times int, end func(*process)) 
 // machine did to the arrivals is not in them.
 func (r *killRig) checkDepartures() {
 	r.t.Helper()
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func (r *killRig) publish(ctx context.Context, subject, id string, body []byte) 
 // outcomes reads how every job ended: by job id, "done" or a letter's reason.
 func (r *killRig) outcomes() map[string][]string {
 	r.t.Helper()
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func (r *killRig) outcomes() map[string][]string {
 
 func (r *killRig) queued() int {
 	r.t.Helper()
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (r *replicas) underLoad(keys int, pause time.Duration, what func(ctx contex
 // records are the ledger, in the order in which the calls started.
 func (r *replicas) records() []ledger.Record {
 	r.t.Helper()
-	js, err := jetstream.New(r.nc, jetstream.WithDefaultTimeout(patience))
+	js, err := jetstream.New(r.nc)
 	if err != nil {
 		r.t.Fatal(err)
 	}
