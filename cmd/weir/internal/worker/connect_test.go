@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/config"
+	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 )
@@ -21,7 +22,7 @@ func TestWhyNotConnected(t *testing.T) {
 	for range 8 {
 		connections.Go(func() { tell(&nats.Conn{}, nats.ErrNoServers) })
 	}
-	connections.Wait()
+	await.Return(t, "the connections", connections.Wait)
 	if n := strings.Count(log.String(), "still no connection"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, log.String())
 	}
