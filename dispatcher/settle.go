@@ -256,7 +256,7 @@ func (w *apiWorker) again(ctx context.Context, j *job, c *ledger.Record, notBefo
 	}
 	fault.Pass(fault.RetryStored)
 	w.traceRest(j, c)
-	j.rested = bucket.MicrosOf(time.Now())
+	j.rested = w.now()
 	w.update(func(s *schedule.Schedule) {
 		j.dropIntentsLocked()
 		if j.markSeq != 0 {
