@@ -76,10 +76,10 @@ func (s *Schedule) HoldupOf(j *Job, since, now bucket.Micros) Holdup {
 
 // notice takes in what a queue waits for from now on.
 func (s *Schedule) notice(q *KeyQueue, now bucket.Micros) {
-	q.holdups.turn(s.causeOf(View{s, now}.keeps(q)), tickOf(now))
+	q.holdups.turn(s.causes.of(View{s, now}.keeps(q)), tickOf(now))
 }
 
-// cause is a place in Schedule.causes.
+// cause is a place among the causes.
 type cause uint8
 
 // The causes that every schedule knows.
@@ -88,23 +88,25 @@ const (
 	unknowns              // this process had not the queue
 )
 
-// firstCauses are those.
-func firstCauses() []Holdup { return []Holdup{noCause: {}, unknowns: {For: WaitReading}} }
+// causes are those that queues were kept by, each once. Queues name them by their places.
+type causes []Holdup
+
+func firstCauses() causes { return causes{noCause: {}, unknowns: {For: WaitReading}} }
 
 // mostCauses bounds the causes that are told apart: configurations name limits, and change.
 const mostCauses = 256
 
-// causeOf is the place of what a queue waits for. What is one too many goes untold.
-func (s *Schedule) causeOf(k keeping) cause {
+// of is the place of what a queue waits for. What is one too many goes untold.
+func (c *causes) of(k keeping) cause {
 	switch k.what {
 	case WaitNothing, WaitRate, WaitNotBefore, WaitStop:
 		return noCause
 	case WaitInFlight, WaitLimit, WaitHeld, WaitAPIHeld, WaitSlowed, WaitPaused, WaitRetry, WaitLimiter, WaitRoom, WaitReading, WaitClearing:
 	}
 	h := Holdup{For: k.what, Limit: k.limit}
-	i := slices.Index(s.causes, h)
-	if i < 0 && len(s.causes) < mostCauses {
-		i, s.causes = len(s.causes), append(s.causes, h)
+	i := slices.Index(*c, h)
+	if i < 0 && len(*c) < mostCauses {
+		i, *c = len(*c), append(*c, h)
 	}
 	return cause(max(i, 0)) //nolint:gosec // below mostCauses
 }

@@ -329,15 +329,15 @@ func TestMostCauses(t *testing.T) {
 	q := s.Push("k", 500, p)
 	limit := func(i int) keeping { return keeping{what: WaitLimit, limit: fmt.Sprint("limit", i)} }
 	for i := range 2 * mostCauses {
-		s.causeOf(limit(i))
+		s.causes.of(limit(i))
 	}
 	if len(s.causes) != mostCauses {
 		t.Errorf("%d causes are told apart, at most %d may", len(s.causes), mostCauses)
 	}
-	if c := s.causeOf(limit(2*mostCauses - 1)); c != noCause {
+	if c := s.causes.of(limit(2*mostCauses - 1)); c != noCause {
 		t.Errorf("a cause too many is told as %+v", s.causes[c])
 	}
-	q.holdups.turn(s.causeOf(limit(100)), tickOf(now))
+	q.holdups.turn(s.causes.of(limit(100)), tickOf(now))
 	if got := s.HoldupOf(&Job{Queue: q}, now, now.Add(time.Hour)); got.Limit != "limit100" {
 		t.Errorf("%+v is told, want limit100", got)
 	}

@@ -1,0 +1,102 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"weir/bucket"
+)
+
+// maxAsks bounds the asks of one round trip to a store.
+const maxAsks = 64
+
+// ask asks for slots for the queue's ready jobs and returns when to look again.
+func (s *Schedule) ask(q *KeyQueue, now bucket.Micros, fx *Effects) bucket.Micros {
+	s.unready(q, now, fx)
+	free, again := q.free(now)
+	var jobs []*Job
+	for _, j := range q.Jobs {
+		if j.Phase == staging && !j.First() {
+			continue // a retry may be overtaken; it may wait for room in memory that those behind it have
+		}
+		if j.Phase == staging || j.Phase == asking || j.First() && (j.Phase == resting || j.Phase == settling || j.NotBefore > now) {
+			if j.Phase == ready {
+				again = min(again, j.NotBefore)
+			}
+			break // order: nobody overtakes
+		}
+		if j.Phase != ready {
+			continue
+		}
+		if j.NotBefore > now {
+			again = min(again, j.NotBefore) // a retry that was made ready before its time
+			continue
+		}
+		if j.Past(now) {
+			s.expire(j, fx)
+			continue
+		}
+		if int64(len(jobs)) >= min(free, maxAsks) {
+			break
+		}
+		jobs = append(jobs, j)
+	}
+	if len(jobs) == 0 {
+		return again
+	}
+	if hold := s.heldUntil(q); hold > now {
+		return hold // a slot before it could not be used
+	}
+	if again, may := s.mayAsk(q, now, fx); !may {
+		return again
+	}
+	if s.full() || s.until > now || s.store.rounds > 0 || s.blocked.size > 0 && !q.called {
+		s.blocked.push(q)
+		return Never
+	}
+	if q.askAt > now {
+		return q.askAt
+	}
+	if slot := bucket.Forecast(*q.Limits, s.rules.Interval(q.Limits.Rate), q.TAT, now, 1); slot > now.Add(s.pace.ReserveAhead) {
+		return slot.Add(-s.pace.ReserveAhead)
+	}
+	jobs = jobs[:s.turn(q, jobs, now, fx)]
+	for _, j := range jobs {
+		j.Phase = asking
+	}
+	s.takeTurn(q, jobs)
+	ask := bucket.Ask{Key: q.Key, Limits: *q.Limits, Costs: jobs[0].Costs, Want: len(jobs), Horizon: s.pace.ReserveAhead}
+	if q.cold {
+		ask.Floor = s.Floor(q)
+	}
+	fx.Asks = append(fx.Asks, ask)
+	fx.asked = append(fx.asked, jobs)
+	return Never // the answer touches the queue
+}
+
+// plentyAfter is how long no shared limit must have refused anything for a turn to be more than one call.
+const plentyAfter = time.Second
+
+// turn is for how many of its ready jobs a queue asks at once: under a shared limit keys take turns, a call a turn. A store that is elsewhere
+// would give a key one call a round trip then, however much there is of the limit. So where no limit has refused anything lately, and none
+// of the keys waits for another, the queues that ask share a whole round trip.
+func (s *Schedule) turn(q *KeyQueue, jobs []*Job, now bucket.Micros, fx *Effects) int {
+	switch {
+	case s.slows(q):
+		return 1
+	case len(s.rules.Shared) == 0:
+		return len(jobs)
+	case s.store.clock == OwnClock || s.scarce != 0 && now < s.scarce.Add(plentyAfter):
+		return 1
+	}
+	left := maxAsks
+	for _, asked := range fx.asked {
+		left -= len(asked)
+	}
+	most := min(len(jobs), left/(s.blocked.size+len(s.active)+1))
+	n := 1
+	for n < most && slices.Equal(jobs[n].Costs, jobs[0].Costs) {
+		n++
+	}
+	return n
+}
