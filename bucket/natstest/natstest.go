@@ -2,6 +2,7 @@
 package natstest
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -20,6 +21,16 @@ func Start(t *testing.T, dir string, port int) *server.Server {
 		port = server.RANDOM_PORT
 	}
 	return start(t, &server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir})
+}
+
+// Port is where a server listens, for Start to begin it there again.
+func Port(t *testing.T, ns *server.Server) int {
+	t.Helper()
+	addr, ok := ns.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("the server listens at %v", ns.Addr())
+	}
+	return addr.Port
 }
 
 // StartWith is Start on any port, with a store of its own, for messages of so many bytes.

@@ -3,8 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,14 +19,7 @@ func TestUnreadableEpoch(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
-	_, port, err := net.SplitHostPort(ns.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := natstest.Port(t, ns)
 	p := openTestPartition(t, ns)
 	own := func() (intend func() error) {
 		m, err := p.Own(t.Context(), instance)
@@ -45,7 +36,7 @@ func TestUnreadableEpoch(t *testing.T) {
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	natstest.Spoil(t, dir, "WEIR_pay_0", instance)
-	natstest.Start(t, dir, number)
+	natstest.Start(t, dir, port)
 	if err := second(); !errors.Is(err, ErrFenced) || err.Error() == ErrFenced.Error() {
 		t.Errorf("alone: %v", err)
 	}

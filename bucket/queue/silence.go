@@ -14,7 +14,8 @@ import (
 // they store first behind such an end may wait for the heartbeats.
 
 // How long nothing of what is expected may come until another consumer is set up. A busy machine may need longer, so the next consumer is given
-// twice as long, and so on until a message comes; and so is a leader who does not answer. The client notices by itself after mostSilence.
+// twice as long, and so on until a message comes. A leader who does not answer is given twice as long, too. The client notices by itself after
+// mostSilence.
 const (
 	leastSilence = 250 * time.Millisecond
 	mostSilence  = 2 * readHeartbeat

@@ -3,8 +3,6 @@ package queue
 import (
 	"context"
 	"fmt"
-	"net"
-	"strconv"
 	"testing"
 	"time"
 
@@ -176,14 +174,7 @@ func (p *Partition) putOne(t *testing.T) {
 func TestExpectationComesTrue(t *testing.T) {
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
-	_, port, err := net.SplitHostPort(ns.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := natstest.Port(t, ns)
 	p := openTestPartition(t, ns)
 	if _, err := p.Own(t.Context(), "test"); err != nil {
 		t.Fatal(err)
@@ -250,7 +241,7 @@ func TestExpectationComesTrue(t *testing.T) {
 	if s.r.silence != mostSilence {
 		t.Errorf("a server that does not answer is asked every %v", s.r.silence)
 	}
-	ns = natstest.Start(t, dir, number)
+	ns = natstest.Start(t, dir, port)
 	await.Until(t, "the connection to be back", p.nc.IsConnected)
 	misses("a job that stood there all the time")
 	p.mu.Lock()

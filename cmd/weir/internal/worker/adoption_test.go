@@ -27,14 +27,7 @@ func TestAdoptionRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := func(rate, sum string) *configFile {
-		path := filepath.Join(t.TempDir(), "weir.yaml")
-		if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := readConfigFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := fileAt(t, rate)
 		f.sum = sum
 		return f
 	}
@@ -98,14 +91,7 @@ func TestAdoptionAfterRollback(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(rate string) string {
-		path := filepath.Join(t.TempDir(), "weir.yaml")
-		if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		f, err := readConfigFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := fileAt(t, rate)
 		a, err := adopt(t.Context(), home, f)
 		if err != nil {
 			t.Fatal(err)
@@ -144,4 +130,18 @@ func TestAdoptionAfterRollback(t *testing.T) {
 	runs(tried, tried)
 	runs(started, started) // now another file was applied last
 	runs(tried, tried)
+}
+
+// fileAt is a configuration file with a rate.
+func fileAt(t *testing.T, rate string) *configFile {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(textAt(rate)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := readConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
