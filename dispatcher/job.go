@@ -250,7 +250,7 @@ type job struct {
 
 	traced  *trace.Job    // its spans, once one was to be written since it was loaded; nil: none are
 	settled time.Time     // since when what became of its last call is being stored
-	rested  bucket.Micros // since when it waits for another call than its first; 0: unknown, or it does not
+	rested  bucket.Micros // since when it waits to be called again; 0: it does not, or nobody knows
 
 	holdup  schedule.Holdup // what kept it from its last call, for the ledger
 	why     string          // an operator cancelled it

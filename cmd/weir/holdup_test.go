@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
 )
@@ -64,6 +65,25 @@ func TestHoldupOfEndedJobs(t *testing.T) {
 	detail := regexp.MustCompile(`^cancelled by an operator; it had waited \d\S*s, \d\S*s of it for limit lines$`)
 	if got := r.letters("pay", "c")[0].Header.Get(deadletter.HeaderDetail); !detail.MatchString(got) {
 		t.Errorf("the letter says: %s", got)
+	}
+}
+
+// TestLetterNamesItsBudget: the letter of a job that found a budget spent names the budget.
+func TestLetterNamesItsBudget(t *testing.T) {
+	r := newRig(t, fakeapi.Options{}, `apis:
+  pay:
+    url: %s
+    price: 0.10
+    bucket: {rate: 100/s, capacity: 10}
+    limits: [{name: spend, budget: 0.20/30d, window: fixed, on_exhausted: dead_letter}]
+`)
+	for _, job := range []string{"first", "second", "third"} {
+		r.pay("a", job)
+	}
+	r.eventually("a letter", func() bool { return r.messages("WEIR_DEAD") == 1 })
+	letter := r.letters("pay", "a")[0].Header
+	if reason, detail := letter.Get(deadletter.HeaderReason), letter.Get(deadletter.HeaderDetail); reason != string(deadletter.OverBudget) || detail != "the budget spend is spent" {
+		t.Errorf("the letter says %s: %s", reason, detail)
 	}
 }
 

@@ -116,7 +116,7 @@ type Record struct {
 	// It took nothing from the limits and cost nothing.
 	Unkept bool `json:"unkept,omitempty"`
 	// HeldFor is what kept the job from this call for longest since its last one, or since it was accepted, beside its key's rate and the jobs
-	// before it, and HeldMS for how long; both are left out where nothing did that explains its wait. HeldLimit names the limit where HeldFor is "limit".
+	// before it, and HeldMS for how long. Both are left out where no such cause took a tenth of the wait. HeldLimit names the limit where HeldFor is "limit".
 	HeldFor   string `json:"held_for,omitempty"`
 	HeldLimit string `json:"held_limit,omitempty"`
 	HeldMS    int64  `json:"held_ms,omitempty"`
