@@ -19,7 +19,7 @@ const (
 )
 
 var (
-	lettersDesc = prometheus.NewDesc("weir_dead_letters", "Dead letters that are kept.", []string{"api", "reason"}, nil)
+	lettersDesc = prometheus.NewDesc("weir_dead_letters_kept", "Dead letters that are kept.", []string{"api", "reason"}, nil)
 	oldestDesc  = prometheus.NewDesc("weir_dead_letter_oldest_age_seconds", "Age of an api's oldest dead letter.", []string{"api"}, nil)
 )
 

@@ -216,11 +216,14 @@ func alertExpressions(t *testing.T) []string {
 	for _, g := range rules.Groups {
 		for _, r := range g.Rules {
 			all = append(all, r.Expr)
-			anchor, ok := strings.CutPrefix(r.Annotations["runbook"], "deploy/runbook.md#")
+			anchor, ok := strings.CutPrefix(r.Annotations["runbook_url"], "https://weir.example/runbook.md#")
 			if !ok || !strings.Contains(runbook, "\n## "+anchor+"\n") {
-				t.Errorf("%s: the runbook has no %q", r.Alert, r.Annotations["runbook"])
+				t.Errorf("%s: the runbook has no %q", r.Alert, r.Annotations["runbook_url"])
 			}
-			if _, err := time.ParseDuration(r.For + "0s"); r.Alert == "" || r.Annotations["summary"] == "" || r.Labels["severity"] == "" || err != nil {
+			if severity := r.Labels["severity"]; severity != "page" && severity != "warning" {
+				t.Errorf("%s has the severity %q, by which no Alertmanager routes", r.Alert, severity)
+			}
+			if _, err := time.ParseDuration(r.For + "0s"); r.Alert == "" || r.Annotations["summary"] == "" || err != nil {
 				t.Errorf("alert %q is not complete", r.Alert)
 			}
 		}

@@ -327,6 +327,23 @@ func TestDocsOfMetrics(t *testing.T) {
 	}
 }
 
+// TestMetricFamiliesDiffer holds what OpenMetrics demands: a counter's family is its name without _total, and histograms and infos have suffixes
+// of their own, so no two metrics may have one name once the suffix is cut.
+func TestMetricFamiliesDiffer(t *testing.T) {
+	suffix := regexp.MustCompile(`_(total|count|sum|bucket|created|info)$`)
+	names := map[string]string{}
+	for _, metric := range namedIn(tableRows(t, "metrics", "metric")) {
+		family := suffix.ReplaceAllString(metric, "")
+		if other := names[family]; other != "" {
+			t.Errorf("%s and %s are one family in OpenMetrics: %s", other, metric, family)
+		}
+		names[family] = metric
+	}
+	if len(names) < 24 {
+		t.Errorf("only %d families were found", len(names))
+	}
+}
+
 // TestDocsOfMetricLabels compares the labels with those of a worker that runs.
 func TestDocsOfMetricLabels(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n")

@@ -30,7 +30,7 @@ func TestMetricsAndHealth(t *testing.T) {
 		`weir_calls_total{api="m",outcome="done"}`, `weir_call_duration_seconds_count{api="m"}`, `weir_queue_wait_seconds_count{api="m"}`,
 		`weir_dispatch_late_seconds_count{api="m"}`, `weir_slots_forfeited_total{api="m"}`, `weir_queued_jobs{api="m"}`, `weir_keys{api="m"}`,
 		`weir_in_flight_calls{api="m"}`, `weir_held{api="m"}`, `weir_dead_letters_total{api="m",reason="overflow"}`, `weir_dead_letters_total{api="m",reason="unknown"} 0`, `weir_dead_letters_total{api="_",reason="invalid"} 0`,
-		`weir_dead_letters{api="m",reason="overflow"}`, `weir_dead_letter_oldest_age_seconds{api="m"}`, `weir_spend_total{api="m"}`,
+		`weir_dead_letters_kept{api="m",reason="overflow"}`, `weir_dead_letter_oldest_age_seconds{api="m"}`, `weir_spend_total{api="m"}`,
 		`weir_limiter_up 1`, `weir_queue_wait_seconds_bucket{api="m",le="0.003"}`, `weir_partitions_owned{api="m"} 4`, `weir_partitions{api="m"} 4`, `weir_build_info{`,
 	} {
 		if !strings.Contains(metrics, series) {
