@@ -11,7 +11,7 @@ NATSCLI       := v0.5.1
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build rules torture bench bench-peers clean cc
+.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,12 +34,16 @@ test: ## pass every check, and say how long each took: what CI runs
 	  echo "== $$step passed in $$((now - began)) s, $$((now - begun)) s since the beginning"; \
 	done
 
-rules: ## make deploy/k8s/prometheusrule.yaml of deploy/prometheus/alerts.yaml
+rules: ## copy deploy/prometheus/alerts.yaml into deploy/k8s/prometheusrule.yaml and the chart, and deploy/k8s/weir.yaml into the chart
 	@{ sed '/^spec:$$/q' deploy/k8s/prometheusrule.yaml; sed -n '/^groups:$$/,$$p' deploy/prometheus/alerts.yaml | sed 's/^\(.\)/  \1/'; } > deploy/k8s/prometheusrule.yaml.new
 	@mv deploy/k8s/prometheusrule.yaml.new deploy/k8s/prometheusrule.yaml
+	@cp deploy/prometheus/alerts.yaml deploy/k8s/weir.yaml deploy/helm/weir/files/
 
 build: ## build bin/weir
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/weir ./cmd/weir
+
+image: ## build the image weir with docker
+	docker build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t weir .
 
 # What compiles for these compiles for their sisters on the other processor. Vet looks at what is shipped: tests are at home on Linux.
 PLATFORMS ?= linux/arm64 darwin/arm64 windows/amd64

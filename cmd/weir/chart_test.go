@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
@@ -116,7 +118,8 @@ func TestChartHolds(t *testing.T) {
 	for _, values := range [][]string{
 		{"serviceMonitor.enabled=true", "prometheusRule.enabled=true", "serviceMonitor.labels.release=prometheus"},
 		{"nats.inside=true", "replicaCount=1", "persistence.storageClass=fast", "networkPolicy.producers[0].podSelector.matchLabels.app=shop"},
-		{"redis.enabled=false", "filesSecret=", "podDisruptionBudget.enabled=false", "networkPolicy.enabled=false", "image.digest=sha256:abc"},
+		{"redis.enabled=false", "filesSecret=", "podDisruptionBudget.enabled=false", "networkPolicy.enabled=false", "image.digest=sha256:" + strings.Repeat("a", 64)},
+		{"ingress.enabled=true", "ingress.hosts[0]=weir.shop.example", "ingress.className=nginx", "ingress.tls[0].secretName=tls", "serviceAccountName=caller"},
 	} {
 		chart := rendered(t, values...)
 		inside := slices.Contains(values, "nats.inside=true")
@@ -138,6 +141,7 @@ func TestChartHolds(t *testing.T) {
 			}
 		}
 		checkChartPod(t, values, pods)
+		checkIngress(t, chart)
 		if inside != (at(pods, "spec", "volumeClaimTemplates") != nil) {
 			t.Errorf("%v: the volumes are %v", values, at(pods, "spec", "volumeClaimTemplates"))
 		}
@@ -151,8 +155,88 @@ func TestChartHolds(t *testing.T) {
 	if _, errs, err := helm(t, "template", "weir", filepath.Join(deployDir, "helm", "weir"), "--kube-version", "1.30.0", "--set", "nats.inside=true"); err == nil || !strings.Contains(errs, "set replicaCount to 1") {
 		t.Errorf("two pods with a server inside each: %v %s", err, errs)
 	}
-	if out, errs, err := helm(t, "lint", "--strict", filepath.Join(deployDir, "helm", "weir")); err != nil {
+	if out, errs, err := helm(t, "lint", "--strict", filepath.Join(deployDir, "helm", "weir")); err != nil || strings.Contains(out+errs, "symbolic link") {
 		t.Errorf("helm lint: %v\n%s%s", err, out, errs)
+	}
+}
+
+// checkIngress holds that an Ingress leads to the Service's port, and that its controller may reach the pods.
+func checkIngress(t *testing.T, chart map[string]object) {
+	t.Helper()
+	ingress := chart["Ingress"]
+	if ingress == nil {
+		return
+	}
+	rule := at(ingress, "spec").(object)["rules"].([]any)[0]
+	backend := at(at(rule, "http").(object)["paths"].([]any)[0], "backend", "service")
+	port := at(chart["Service"], "spec").(object)["ports"].([]any)[0]
+	if at(rule, "host") != "weir.shop.example" || at(backend, "name") != "weir" || at(backend, "port", "name") != at(port, "name") || at(ingress, "spec", "ingressClassName") != "nginx" {
+		t.Errorf("the Ingress is %v", ingress["spec"])
+	}
+	if policy := fmt.Sprint(at(chart["NetworkPolicy"], "spec", "ingress")); !strings.Contains(policy, "ingress-nginx") {
+		t.Errorf("the Ingress' controller may not reach the pods: %s", policy)
+	}
+	if name := at(chart["Deployment"], "spec", "template", "spec", "serviceAccountName"); name != "caller" {
+		t.Errorf("the pods run as %v", name)
+	}
+}
+
+// TestChartRefusesWhatItDoesNotKnow: a mistyped name or value is refused with its place, and none passes for the default.
+func TestChartRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	for value, place := range map[string]string{
+		"replicas=3": "'replicas' not allowed", "image.pullpolicy=Always": "'/image'", "replicaCount=two": "'/replicaCount'",
+		"nats.inside=maybe": "'/nats/inside'", "logFormat=xml": "'/logFormat'", "shutdownTimeout=45": "'/shutdownTimeout'",
+		"networkPolicy.apis.ports[0]=https": "'/networkPolicy/apis/ports/0'", "ingress.enabled=true": "'/ingress/hosts'",
+		"image.digest=sha256:abc": "'/image/digest'", "redis.enabeld=false": "'/redis'",
+	} {
+		_, errs, err := helm(t, "template", "weir", filepath.Join(deployDir, "helm", "weir"), "--kube-version", "1.30.0", "--set", value)
+		if err == nil || !strings.Contains(errs, place) {
+			t.Errorf("--set %s: %v %s", value, err, errs)
+		}
+	}
+}
+
+// TestChartSchemaKnowsTheValues: what values.yaml names is in the schema and the other way about, and the chart has files of its own, as helm
+// warns of links in each command.
+func TestChartSchemaKnowsTheValues(t *testing.T) {
+	t.Parallel()
+	chart := filepath.Join(deployDir, "helm", "weir")
+	schema := documents(t, "values.schema.json", mustRead(t, filepath.Join(chart, "values.schema.json")))[0]
+	sameValues(t, "", documents(t, "values.yaml", mustRead(t, filepath.Join(chart, "values.yaml")))[0], schema)
+	for copied, source := range map[string]string{"alerts.yaml": "prometheus/alerts.yaml", "weir.yaml": "k8s/weir.yaml"} {
+		path := filepath.Join(chart, "files", copied)
+		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s is no file: %v %v", path, info, err)
+		}
+		if mustRead(t, path) != mustRead(t, filepath.Join(deployDir, source)) {
+			t.Errorf("%s differs from deploy/%s: make rules", path, source)
+		}
+	}
+}
+
+// sameValues holds a mapping of values.yaml against what its schema names.
+func sameValues(t *testing.T, path string, values, schema object) {
+	t.Helper()
+	known, _ := schema["properties"].(object)
+	if known == nil {
+		return // whatever Kubernetes takes
+	}
+	for name, value := range values {
+		of, _ := known[name].(object)
+		if of == nil {
+			t.Errorf("the schema does not know %s.%s", path, name)
+		} else if deeper, ok := value.(object); ok {
+			sameValues(t, path+"."+name, deeper, of)
+		}
+	}
+	for name := range known {
+		if path == "" && name != "global" && values[name] == nil {
+			t.Errorf("values.yaml does not name %s", name)
+		}
+	}
+	if schema["additionalProperties"] != false {
+		t.Errorf("the schema takes anything under %q", path)
 	}
 }
 

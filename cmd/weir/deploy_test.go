@@ -395,7 +395,7 @@ func TestSystemdUnitHolds(t *testing.T) {
 		t.Skip("systemd-analyze is not installed")
 	}
 	unit := filepath.Join(t.TempDir(), "weir.service")
-	writeFile(t, unit, strings.Replace(text, "ExecStart=/usr/local/bin/weir", "ExecStart="+os.Args[0], 1))
+	writeFile(t, unit, strings.Replace(text, "ExecStart=/usr/bin/weir", "ExecStart="+os.Args[0], 1))
 	var out bytes.Buffer
 	cmd := exec.CommandContext(await.Context(t, "systemd-analyze"), tool, "verify", unit)
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -77,7 +77,7 @@ func TestRelease(t *testing.T) {
 	root := filepath.Join("..", "..")
 	release := documents(t, ".goreleaser.yaml", mustRead(t, filepath.Join(root, ".goreleaser.yaml")))[0]
 	for field := range release {
-		if !slices.Contains([]string{"version", "project_name", "before", "builds", "archives", "checksum", "nfpms", "snapshot", "changelog"}, field) {
+		if !slices.Contains([]string{"version", "project_name", "before", "builds", "archives", "sboms", "checksum", "nfpms", "snapshot", "changelog"}, field) {
 			t.Errorf("goreleaser's field %s is not one that this test knows", field)
 		}
 	}
@@ -102,16 +102,26 @@ func TestRelease(t *testing.T) {
 		for _, c := range at(p, "contents").([]any) {
 			packs("the package", at(c, "src").(string))
 		}
-		if bin := at(p, "bindir").(string); !strings.Contains(unit, "\nExecStart="+bin+"/weir ") {
+		if bin := at(p, "bindir").(string); bin != "/usr/bin" || !strings.Contains(unit, "\nExecStart="+bin+"/weir ") {
 			t.Errorf("the package puts weir into %s, where the unit does not look", bin)
+		}
+	}
+	for _, made := range []string{"archive", "package"} {
+		if !slices.ContainsFunc(release["sboms"].([]any), func(s any) bool { return at(s, "artifacts") == made }) {
+			t.Errorf("no bill of materials stands beside a release's %s", made)
 		}
 	}
 	makefile := mustRead(t, filepath.Join(root, "Makefile"))
 	build := release["builds"].([]any)[0].(object)
 	said := fmt.Sprint(build["ldflags"])
+	image := mustRead(t, filepath.Join(deployDir, "Dockerfile"))
 	for _, name := range regexp.MustCompile(`-X \$\(SAYS\)\.(\w+)=`).FindAllStringSubmatch(makefile, -1) {
 		if !strings.Contains(said, "-X weir/cmd/weir/internal/cli."+name[1]+"=") {
 			t.Errorf("a release does not say its %s", name[1])
+		}
+		if argument := map[string]string{"release": "VERSION", "commit": "COMMIT"}[name[1]]; !strings.Contains(image, "-X weir/cmd/weir/internal/cli."+name[1]+"=$"+argument) ||
+			!strings.Contains(makefile, "--build-arg "+argument+"=$("+argument+")") {
+			t.Errorf("an image is not told its %s", name[1])
 		}
 	}
 	for _, platform := range regexp.MustCompile(`(\w+)/(\w+)`).FindAllStringSubmatch(regexp.MustCompile(`(?m)^PLATFORMS \?= .*$`).FindString(makefile), -1) {

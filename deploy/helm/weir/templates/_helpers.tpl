@@ -29,6 +29,9 @@ metadata:
 spec:
   # Longer than WEIR_SHUTDOWN_TIMEOUT: a kill in the middle of a call parks its job as unknown.
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  {{- with .Values.serviceAccountName }}
+  serviceAccountName: {{ . }}
+  {{- end }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   {{- with .Values.imagePullSecrets }}
