@@ -3,6 +3,8 @@ package status
 import (
 	"fmt"
 	"strings"
+
+	"weir/cmd/weir/internal/cli"
 )
 
 // Level is how bad something is, as Nagios and those who do like it count it.
@@ -63,17 +65,18 @@ func (s *Status) Checks(t Thresholds) []Check {
 		problems.Level, problems.Text = Critical, strings.Join(what, "; ")
 	}
 	checks := []Check{problems}
-	letters := map[string]float64{}
+	letters := map[string]uint64{}
 	for _, l := range s.Letters {
-		letters[l.API] += float64(l.Letters)
+		letters[l.API] += l.Letters
 	}
 	for _, a := range s.APIs {
-		checks = append(checks, measure("jobs", a.API, float64(a.Jobs), t.Jobs, "%s has %.0f unfinished jobs"),
-			measure("letters", a.API, letters[a.API], t.Letters, "%s has %.0f dead letters"))
+		checks = append(checks, measure("jobs", a.API, float64(a.Jobs), t.Jobs, "has "+cli.Count(a.Jobs, "unfinished job")),
+			measure("letters", a.API, float64(letters[a.API]), t.Letters, "has "+cli.Count(letters[a.API], "dead letter")))
 		for i := range a.Limits {
 			l := &a.Limits[i]
 			if l.PerMS == 0 && l.Unit != "calls" && l.Count > 0 && !l.Shadow {
-				checks = append(checks, measure("used", a.API+"/"+l.Limit, 100*float64(l.Used)/float64(l.Count), t.Used, "%s is used by %.0f percent"))
+				percent := 100 * float64(l.Used) / float64(l.Count)
+				checks = append(checks, measure("used", a.API+"/"+l.Limit, percent, t.Used, fmt.Sprintf("is used by %.0f percent", percent)))
 			}
 		}
 	}
@@ -81,7 +84,7 @@ func (s *Status) Checks(t Thresholds) []Check {
 }
 
 func measure(name, of string, value float64, t Threshold, text string) Check {
-	return Check{Name: name, Of: of, Level: t.level(value), Value: value, Text: fmt.Sprintf(text, of, value), Threshold: t}
+	return Check{Name: name, Of: of, Level: t.level(value), Value: value, Text: of + " " + text, Threshold: t}
 }
 
 // Worst is the worst level of all checks.

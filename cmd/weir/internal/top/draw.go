@@ -175,7 +175,7 @@ func letters(f *Frame) line {
 	if f.LettersAll == 0 {
 		return line{"no dead letters", plain}
 	}
-	text := fmt.Sprintf("%d dead letters", f.LettersAll)
+	text := cli.Count(f.LettersAll, "dead letter")
 	most := slices.Clone(f.Letters)
 	slices.SortStableFunc(most, func(a, b status.Letters) int { return int(min(max(int64(b.Letters)-int64(a.Letters), -1), 1)) })
 	for i, l := range most {

@@ -10,7 +10,7 @@ import { shortcuts } from "./shortcuts.js";
 import { announce } from "./announce.js";
 import { wear } from "./theme.js";
 import { login } from "./pages/login.js";
-import { pageAt } from "./pages/index.js";
+import { pageAt, titleOf } from "./pages/index.js";
 
 const app = {
   session: null, // who somebody is; null until it is known
@@ -46,7 +46,7 @@ function draw() {
     if (!app.session || app.session.role === "anybody") patch(shell, app.session ? login(app) : []);
     else {
       const view = page.view(app, query);
-      document.title = (typeof page.title === "function" ? page.title(query) : page.title) + " · weir";
+      document.title = titleOf(page, query) + " · weir";
       patch(shell, [head(app, path), h("main", { id: "page", key: path, tabindex: -1 }, view), foot(app)]);
     }
     app.answers.end();

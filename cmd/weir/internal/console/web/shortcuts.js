@@ -1,7 +1,7 @@
 // The keyboard: what each key does, and the page that says so.
 import { h, patch } from "./dom.js";
 import { turn } from "./theme.js";
-import { pages } from "./pages/index.js";
+import { pages, titleOf } from "./pages/index.js";
 
 /** shortcuts listens to the keyboard, outside of fields. */
 export function shortcuts(app, go) {
@@ -61,7 +61,7 @@ export function help() {
   dialog.setAttribute("aria-labelledby", "keys-title");
   patch(dialog, [h("h2", { id: "keys-title" }, "Keyboard"),
     h("dl.facts", {}, keys.map(([key, does]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, does)]),
-      pages.filter((p) => p.key).map((p) => [h("dt", {}, h("kbd", {}, "g"), " ", h("kbd", {}, p.key)), h("dd", {}, p.nav ?? p.title)])),
+      pages.filter((p) => p.key).map((p) => [h("dt", {}, h("kbd", {}, "g"), " ", h("kbd", {}, p.key)), h("dd", {}, p.nav ?? titleOf(p))])),
     h("div.actions", {}, h("button.main", { type: "button", autofocus: true, on: { click: () => dialog.close() } }, "Close"))]);
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);

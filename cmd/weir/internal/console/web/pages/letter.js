@@ -2,7 +2,7 @@ import { h } from "../dom.js";
 import { link } from "../route.js";
 import { bytes, clock, since } from "../format.js";
 import { post } from "../ask.js";
-import { causeText, remedy, shadeOf } from "../cause.js";
+import { explanation, shadeOf } from "../cause.js";
 import { empty, failed, waits, command } from "../said.js";
 import { body as shownBody } from "../payload.js";
 import { redriveOne, redriveEdited, purgeOne } from "../redrive.js";
@@ -25,7 +25,7 @@ export const letter = {
     }
     return [
       h("div.bar", {}, title, app.operator() && h("div.actions", {}, redriveOne(app, l), typeof revealed.value?.body === "string" && redriveEdited(app, l, revealed.value.body), reconcileOne(app, l), purgeOne(app, l))),
-      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, `${causeText(l.reason)}. ${remedy(l.reason)}`)),
+      h("div.told.bad", {}, h("p", {}, h("span.chip", { class: shadeOf(l.reason) }, l.reason), " ", l.detail), h("p.quiet", {}, explanation(l))),
       h("div.split", {},
         h("section.card", { "aria-label": "What it was" }, h("dl.facts", {},
           fact("died", [clock(l.stored), h("span.quiet", {}, ` (${since(l.stored, app.now())})`)]),

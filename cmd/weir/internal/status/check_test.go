@@ -1,0 +1,24 @@
+package status
+
+import (
+	"slices"
+	"testing"
+
+	"weir/deadletter"
+)
+
+// TestChecksCountInWords: one is told as one, and several as several.
+func TestChecksCountInWords(t *testing.T) {
+	s := &Status{APIs: []*API{{API: "one", Jobs: 1}, {API: "two", Jobs: 2}}, Letters: []Letters{
+		{"one", deadletter.Overflow, 1}, {"two", deadletter.Overflow, 1}, {"two", deadletter.Expired, 1},
+	}}
+	var texts []string
+	for _, c := range s.Checks(Thresholds{}) {
+		texts = append(texts, c.Text)
+	}
+	for _, want := range []string{"one has 1 unfinished job", "one has 1 dead letter", "two has 2 unfinished jobs", "two has 2 dead letters"} {
+		if !slices.Contains(texts, want) {
+			t.Errorf("%q is not among %q", want, texts)
+		}
+	}
+}
