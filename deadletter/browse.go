@@ -292,7 +292,7 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 	}
 	var failed error
 	err := stream.Follow(ctx, b.stream, cfg, func(msg jetstream.Msg) error {
-		if k, ok := readKept(msg); ok && f.chooses(&k) {
+		if k, ok := ReadKept(msg); ok && f.chooses(&k) {
 			failed = take(k)
 		}
 		return failed
@@ -306,8 +306,8 @@ func (b *Browser) Follow(ctx context.Context, f Filter, take func(Kept) error) e
 	return fmt.Errorf("follow the dead letters: %w", err)
 }
 
-// readKept reads a letter; a listed one has no body.
-func readKept(msg jetstream.Msg) (Kept, bool) {
+// ReadKept reads a letter; a listed one has no body.
+func ReadKept(msg jetstream.Msg) (Kept, bool) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return Kept{}, false
@@ -332,7 +332,7 @@ const headerSize = "Nats-Msg-Size"
 func NewestLetters(ctx context.Context, js jetstream.JetStream, f Filter, most int, take func(Kept) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: Stream, Subject: f.subject(), Since: f.Since, Most: most, Bare: true}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		if k, ok := readKept(msg); ok && f.chooses(&k) {
+		if k, ok := ReadKept(msg); ok && f.chooses(&k) {
 			return take(k)
 		}
 		return nil

@@ -192,8 +192,8 @@ func (l *Letter) neverTaken() bool {
 	return l.Origin == "" && l.Redrives == 0 && (l.Reason == Overflow || l.Reason == Invalid)
 }
 
-// notice is what the job's reply subject gets.
-func (l *Letter) notice() *nats.Msg {
+// Notice is what the job's reply subject gets.
+func (l *Letter) Notice() *nats.Msg {
 	h := nats.Header{HeaderOutcome: {string(l.Reason)}}
 	for name, value := range l.facts() {
 		h[name] = []string{value}

@@ -34,7 +34,7 @@ func TestLetterMessage(t *testing.T) {
 	if msg.Subject != "weir.dead.credit.rejected.a%20b" || string(msg.Data) != "\x00body\xff" {
 		t.Errorf("%s %q", msg.Subject, msg.Data)
 	}
-	notice := someLetter().notice()
+	notice := someLetter().Notice()
 	if notice.Subject != "mine" || len(notice.Data) != 0 || notice.Header.Get("Weir-Outcome") != "rejected" || notice.Header.Get("X-Own") != "" {
 		t.Errorf("the notice is %+v", notice)
 	}

@@ -112,7 +112,7 @@ func (l *look) laterLetters(ctx context.Context) (upTo uint64, err error) {
 	}
 	read := stream.Until{Conn: b.js.Conn(), Stream: b.stream, From: from, Last: last, Clear: true}
 	err = stream.ReadUntil(ctx, read, func(msg jetstream.Msg, _ *jetstream.MsgMetadata) error {
-		if k, ok := readKept(msg); ok {
+		if k, ok := ReadKept(msg); ok {
 			l.found.addLater(identify(l.api, k.Key, k.JobID), &k)
 		}
 		return nil

@@ -70,7 +70,7 @@ func (r *reader) readUntil(ctx context.Context, last uint64, take func(Kept) (mo
 		got := uint64(0)
 		for msg := range msgs.Messages() {
 			got++
-			k, ok := readKept(msg)
+			k, ok := ReadKept(msg)
 			if !ok {
 				continue
 			}

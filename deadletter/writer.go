@@ -245,7 +245,7 @@ func (o *Writer) notify(l *Letter) {
 	if l.ReplyTo == "" {
 		return
 	}
-	if err := o.Reply(l.notice()); err != nil {
+	if err := o.Reply(l.Notice()); err != nil {
 		o.logOf(l).Warn("a notice could not be sent", "err", err)
 	}
 }

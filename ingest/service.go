@@ -57,7 +57,7 @@ type Refused struct {
 	Refusal         *Refusal
 }
 
-// Options of a Service. All but Registerer and MaxWaiting are required.
+// Options of a Service. All but Registerer, MaxWaiting, Again and Answered are required.
 type Options struct {
 	Conn    *nats.Conn
 	Version string // semantic version
@@ -68,6 +68,9 @@ type Options struct {
 	Bury func(r Refused, done func(letterSeq uint64, err error))
 	// MaxWaiting bounds the bytes of the jobs that wait for the handler, 0 for maxWaitingBytes.
 	MaxWaiting int64
+	// Again is told of each job that was known already and names a Weir-Reply-To, after its producer was answered, if it is not nil. It
+	// must not block.
+	Again func(job *Job, receipt Receipt)
 	// Answered is told of each job that was answered, if it is not nil. It must not block.
 	Answered   func(*Answered)
 	Log        *slog.Logger
@@ -205,6 +208,9 @@ func (in *submission) take(msg Message) {
 			in.metrics.overSoft.Inc()
 		}
 		in.answer(Answer{Data: receipt.Answer(time.Now()), Receipt: receipt})
+		if receipt.Duplicate && job.ReplyTo != "" && !msg.Redrive && s.opts.Again != nil {
+			s.opts.Again(job, receipt)
+		}
 	})
 }
 

@@ -54,6 +54,9 @@ apis:
 		t.Errorf("the first job: %v\n%s", err, out)
 	}
 	r.eventually("the end of the first job", func() bool { return r.waiting("credit-check") == 0 })
+	if out, err := r.clientRun(dir, append(command, "order-1")...); err != nil || !strings.HasPrefix(out, "done ") || len(r.awaitCalls(1)) != 1 {
+		t.Errorf("the first job once more: %v\n%s", err, out)
+	}
 	if answer := r.submit("weir.jobs.credit-check.customer-7", nil, nil); answer.Error != nil {
 		t.Fatalf("the second job: %+v", answer.Error)
 	}

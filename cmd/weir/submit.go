@@ -129,10 +129,6 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 	if err != nil || !f.wait {
 		return err
 	}
-	if receipt.Duplicate {
-		return fmt.Errorf("job %s was known already: its result goes where its first submission asked for it, and to %s",
-			receipt.Job, "weir.results."+f.api+"."+ingest.Token(receipt.Key))
-	}
 	return f.awaitResult(cmd, results, receipt)
 }
 

@@ -58,7 +58,7 @@ func (f *ResultFilter) subject() string {
 func NewestResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, most int, take func(Result) error) (stream.Reach, error) {
 	n := stream.Newest{JetStream: js, Stream: ResultsStream, Subject: f.subject(), Since: f.Since, Before: f.Before, Most: most, Bare: true}
 	reach, err := n.Read(ctx, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-		if r, ok := parseResult(msg.Subject(), msg.Headers()); ok && (f.Job == "" || r.Job == f.Job) {
+		if r, ok := ParseResult(msg.Subject(), msg.Headers()); ok && (f.Job == "" || r.Job == f.Job) {
 			r.Seq, r.Stored = meta.Sequence.Stream, meta.Timestamp
 			r.Size, _ = strconv.Atoi(msg.Headers().Get("Nats-Msg-Size"))
 			return take(r)
@@ -83,7 +83,7 @@ func ResultAt(ctx context.Context, js jetstream.JetStream, seq uint64) (*Result,
 			return nil, fmt.Errorf("result %d: %w", seq, err)
 		}
 	}
-	r, ok := parseResult(m.Subject, header)
+	r, ok := ParseResult(m.Subject, header)
 	if !ok {
 		return nil, nil //nolint:nilnil // it is none
 	}
@@ -102,7 +102,7 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	}
 	p := portion{stream: ResultsStream, subject: f.subject(), since: f.Since, after: source.CachedInfo().State.LastSeq}
 	err = p.follow(ctx, js, func(msg jetstream.Msg) error {
-		r, ok := parseResult(msg.Subject(), msg.Headers())
+		r, ok := ParseResult(msg.Subject(), msg.Headers())
 		meta, err := msg.Metadata()
 		if !ok || err != nil || f.Job != "" && r.Job != f.Job {
 			return nil //nolint:nilerr // it is no result
@@ -116,8 +116,8 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 	return err
 }
 
-// parseResult reads what stands among the results. Besides results there may be what bars a late one.
-func parseResult(subject string, h nats.Header) (r Result, ok bool) {
+// ParseResult reads what stands among the results. Besides results there may be what bars a late one.
+func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
 	api, token, _ := strings.Cut(strings.TrimPrefix(subject, ResultsPrefix), ".")
 	api, err := ingest.ParseToken(api)
 	key, keyErr := ingest.ParseToken(token)

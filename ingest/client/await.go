@@ -24,9 +24,9 @@ const lookAgain = time.Second
 // Do hands in one job and waits for its end, which weir tells by Weir-Reply-To; a ReplyTo of s is overwritten. Give ctx a deadline that
 // leaves the job time for its turn. A refusal is a *Refusal; a dead letter is an End, and no error.
 //
-// Where no answer comes the job is sent again under the same ID. Where the end may have been told to nobody, because the job was known
-// already or the connection was away, Do looks into the streams as well, as Await does; a producer who may not read them waits on. When
-// ctx ends the job goes on: Await finds its end.
+// Where no answer comes the job is sent again under the same ID. Of a job that was known already weir tells the end once more. Where the
+// connection was away Do looks into the streams as well, as Await does; a producer that may not read them waits on. When ctx ends the job
+// goes on: Do finds its end under the same ID within dedupe, and Await as long as it is kept.
 func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	s = s.Named()
 	s.ReplyTo = EndsInbox(c.nc.NewInbox())
@@ -46,7 +46,7 @@ func (c *Client) Do(ctx context.Context, s Submission) (End, error) {
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()
 	var found chan End
-	for missed := receipt.Duplicate; ; {
+	for missed := false; ; {
 		if missed && found == nil {
 			found = make(chan End, 1)
 			go func() {

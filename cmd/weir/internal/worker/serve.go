@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/webhook"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+	"weir/dispatcher/retell"
 	"weir/ingest"
 
 	"github.com/nats-io/nats.go"
@@ -120,11 +121,15 @@ func (w *Worker) takeJobs() error {
 		ends := ledger.Follower{JetStream: w.js, Dedupe: w.dedupe, Tell: w.follower.recall, Log: w.log}
 		w.lowerGo(func() error { return ends.Run(w.soft) })
 	}
+	again := retell.New(retell.Options{JetStream: w.js, Reply: w.letters.Reply, Log: w.log})
+	w.lowerGo(func() error { return again.Run(w.soft) })
 	var err error
 	w.intake, err = ingest.Start(ingest.Options{
 		Conn: w.nc, Version: cli.Version(), APIs: w.follower.intake,
 		Bury: w.letters.BuryRefused, MaxWaiting: w.holdings.IntakeBytes(), Log: w.log, Registerer: w.registry,
-		Answered: w.traceAnswers(),
+		Answered: w.traceAnswers(), Again: func(j *ingest.Job, r ingest.Receipt) {
+			again.Tell(retell.Duplicate{API: j.API, Key: j.Key, Job: j.ID, ReplyTo: j.ReplyTo, Stream: r.Stream, Seq: r.Seq})
+		},
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,269 @@
+package retell
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"weir/bucket/stream"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// The bounds of a Teller.
+const (
+	mostWaiting = 4096   // duplicates that wait for an end, about 500 bytes each
+	mostLooks   = 1024   // of them, those whose end was not looked for yet
+	lookers     = 4      // looks at once
+	mostRead    = 20_000 // messages of a key that one look reads in each stream
+)
+
+const (
+	lookWithin  = 30 * time.Second
+	followRetry = 2 * time.Second // until a stream is followed again that could not be: it may not exist yet
+	leeway      = time.Minute     // how far the clock of a stream's leader may be from this one
+	tellDropped = time.Minute     // between two log lines about dropped duplicates
+)
+
+// Duplicate is a job that was handed in again, and whose producer wants to hear its end.
+type Duplicate struct {
+	API, Key, Job string
+	ReplyTo       string
+	// Stream and Seq are where the receipt says that the job is or was queued. Seq is 0 where that is not known.
+	Stream string
+	Seq    uint64
+}
+
+// Options of a Teller. All are required.
+type Options struct {
+	JetStream jetstream.JetStream
+	Reply     func(msg *nats.Msg) error // sends to the subject of msg; it does not block
+	Log       *slog.Logger
+}
+
+// Teller tells ends to duplicates. It is safe for concurrent use.
+type Teller struct {
+	Options
+
+	looks chan *waiting
+	wake  chan struct{} // something waits for an end
+
+	mu      sync.Mutex
+	order   list.List // of *waiting, the oldest first
+	jobs    map[job][]*waiting
+	stop    context.CancelFunc // ends the following when nothing waits
+	dropped int
+	toldAt  time.Time // when the log last told of dropped ones
+}
+
+// job is whose end is waited for.
+type job struct{ api, key, id string }
+
+// waiting is a duplicate that was not told yet.
+type waiting struct {
+	Duplicate
+	since time.Time
+	at    *list.Element // nil: told, or dropped
+}
+
+// New makes a Teller, whose Run does the work.
+func New(o Options) *Teller {
+	if o.JetStream == nil || o.Reply == nil || o.Log == nil {
+		panic("retell: New without JetStream, Reply or Log")
+	}
+	o.Log = o.Log.With("component", "retell")
+	return &Teller{Options: o, looks: make(chan *waiting, mostLooks), wake: make(chan struct{}, 1), jobs: map[job][]*waiting{}}
+}
+
+// Tell has the end of a duplicate's job told to its ReplyTo: now if the job has ended, else when it ends. It does not block. The same
+// duplicate asked for again while it waits is told once.
+func (t *Teller) Tell(d Duplicate) {
+	w := t.register(d, time.Now())
+	if w == nil {
+		return
+	}
+	select {
+	case t.looks <- w:
+	default:
+		t.mu.Lock()
+		t.removeLocked(w)
+		t.mu.Unlock()
+		t.drop(1)
+	}
+}
+
+// register returns nil where the same duplicate waits already.
+func (t *Teller) register(d Duplicate, now time.Time) *waiting {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := job{d.API, d.Key, d.Job}
+	for _, other := range t.jobs[of] {
+		if other.Duplicate == d {
+			return nil
+		}
+	}
+	w := &waiting{Duplicate: d, since: now}
+	w.at = t.order.PushBack(w)
+	t.jobs[of] = append(t.jobs[of], w)
+	return w
+}
+
+// removeLocked forgets a duplicate, and reports whether it was still waiting: it is told by the one that removes it.
+func (t *Teller) removeLocked(w *waiting) bool {
+	if w.at == nil {
+		return false
+	}
+	t.order.Remove(w.at)
+	w.at = nil
+	of, kept := job{w.API, w.Key, w.Job}, []*waiting(nil)
+	for _, other := range t.jobs[of] {
+		if other != w {
+			kept = append(kept, other)
+		}
+	}
+	if t.jobs[of] = kept; len(kept) == 0 {
+		delete(t.jobs, of)
+	}
+	if t.order.Len() == 0 && t.stop != nil {
+		t.stop()
+	}
+	return true
+}
+
+// drop counts duplicates that are not told, and tells the log now and then.
+func (t *Teller) drop(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.dropped += n; t.dropped == 0 || time.Since(t.toldAt) < tellDropped {
+		return
+	}
+	t.Log.Warn("more jobs were handed in again than can be told their ends; their producers find them in "+ledger.ResultsStream, "count", t.dropped)
+	t.dropped, t.toldAt = 0, time.Now()
+}
+
+// Run looks for ends and follows the streams until ctx ends.
+func (t *Teller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range lookers {
+		group.Go(func() error {
+			for {
+				select {
+				case w := <-t.looks:
+					t.look(ctx, w)
+				case <-ctx.Done():
+					return nil
+				}
+			}
+		})
+	}
+	group.Go(func() error {
+		for {
+			select {
+			case <-t.wake:
+				t.follow(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return group.Wait()
+}
+
+// look tells a duplicate whose job has ended, and has the others wait. It blocks until the streams have answered.
+func (t *Teller) look(ctx context.Context, w *waiting) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	asked, err := t.isAskedAlready(ctx, &w.Duplicate)
+	var end *nats.Msg
+	if err == nil && !asked {
+		end, err = t.newestEnd(ctx, &w.Duplicate)
+	}
+	switch {
+	case err != nil && ctx.Err() == nil:
+		t.Log.Warn("the end of a job that was handed in again could not be looked for; it is told if it is still to come",
+			"api", w.API, "job_id", w.Job, "err", err)
+	case asked:
+		t.mu.Lock()
+		t.removeLocked(w)
+		t.mu.Unlock()
+		return
+	case end != nil:
+		t.tell(w, end)
+		return
+	}
+	t.await()
+}
+
+// await drops the oldest of what waits while there is too much, and has ends followed.
+func (t *Teller) await() {
+	t.mu.Lock()
+	dropped := 0
+	for ; t.order.Len() > mostWaiting; dropped++ {
+		oldest, _ := t.order.Front().Value.(*waiting)
+		t.removeLocked(oldest)
+	}
+	t.mu.Unlock()
+	t.drop(dropped)
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell sends an end to a duplicate, once.
+func (t *Teller) tell(w *waiting, end *nats.Msg) {
+	t.mu.Lock()
+	waits := t.removeLocked(w)
+	t.mu.Unlock()
+	if !waits {
+		return
+	}
+	if err := t.Reply(&nats.Msg{Subject: w.ReplyTo, Header: end.Header, Data: end.Data}); err != nil {
+		t.Log.Warn("an end could not be told to the reply subject of a job that was handed in again", "api", w.API, "job_id", w.Job, "err", err)
+	}
+}
+
+// follow reads ends as they come until nothing waits for one.
+func (t *Teller) follow(ctx context.Context) {
+	t.mu.Lock()
+	if t.order.Len() == 0 {
+		t.mu.Unlock()
+		return
+	}
+	ctx, t.stop = context.WithCancel(ctx)
+	oldest, _ := t.order.Front().Value.(*waiting)
+	since := oldest.since.Add(-leeway)
+	t.mu.Unlock()
+	defer t.stop()
+	var group errgroup.Group
+	for name, take := range map[string]func(context.Context, jetstream.Msg) error{
+		ledger.ResultsStream: t.takeResult, lettersStream: t.takeLetter,
+	} {
+		group.Go(func() error {
+			for ctx.Err() == nil {
+				t.followOne(ctx, name, since, take)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // it has none
+}
+
+// followOne follows one stream until ctx ends or the stream breaks.
+func (t *Teller) followOne(ctx context.Context, name string, since time.Time, take func(context.Context, jetstream.Msg) error) {
+	source, err := t.JetStream.Stream(ctx, name)
+	if err == nil {
+		from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true}
+		err = stream.Follow(ctx, source, from, func(msg jetstream.Msg) error { return take(ctx, msg) })
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	t.Log.Warn("ends cannot be followed for jobs that were handed in again; trying again", "stream", name, "err", err)
+	stream.Sleep(ctx, followRetry)
+}

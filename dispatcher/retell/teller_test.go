@@ -1,0 +1,162 @@
+package retell
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/natstest"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const queued = "WEIR_sms_0"
+
+// world is a server with the streams that a Teller reads, and what it has told.
+type world struct {
+	t      *testing.T
+	js     jetstream.JetStream
+	teller *Teller
+	told   chan *nats.Msg
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, js: natstest.JetStream(t), told: make(chan *nats.Msg, 100)}
+	for name, subject := range map[string]string{
+		ledger.ResultsStream: ledger.ResultsPrefix + ">", deadletter.Stream: "weir.dead.>", queued: "queue.>",
+	} {
+		if _, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.teller = New(Options{JetStream: w.js, Log: slog.New(slog.DiscardHandler), Reply: func(m *nats.Msg) error { w.told <- m; return nil }})
+	return w
+}
+
+func (w *world) run() {
+	done := make(chan error, 1)
+	ctx := w.t.Context()
+	go func() { done <- w.teller.Run(ctx) }()
+	w.t.Cleanup(func() {
+		if err := await.Receive(w.t, "the teller to end", done); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+func (w *world) store(msg *nats.Msg) uint64 {
+	w.t.Helper()
+	ack, err := w.js.PublishMsg(w.t.Context(), msg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ack.Sequence
+}
+
+// result stores a result of job that was queued at seq.
+func (w *world) result(job string, seq uint64, body string) {
+	w.t.Helper()
+	w.store(&nats.Msg{Subject: ledger.ResultSubject("sms", "k"), Data: []byte(body), Header: nats.Header{
+		ingest.HeaderMsgID: {"result." + ledger.OriginOf(queued, seq, bucket.MicrosOf(time.Now()))}, ingest.HeaderJobID: {job},
+		ledger.HeaderOutcome: {ledger.Done},
+	}})
+}
+
+// letter stores a letter of job; origin is "" for one that was refused.
+func (w *world) letter(job string, reason deadletter.Reason, origin string) {
+	w.t.Helper()
+	l := &deadletter.Letter{API: "sms", Key: "k", JobID: job, Reason: reason, Origin: origin, At: time.Now(), Header: nats.Header{}}
+	w.store(l.Message())
+}
+
+func (w *world) next() *nats.Msg {
+	w.t.Helper()
+	return await.Receive(w.t, "an end to be told", w.told)
+}
+
+func again(job, replyTo string, seq uint64) Duplicate {
+	return Duplicate{API: "sms", Key: "k", Job: job, ReplyTo: replyTo, Stream: queued, Seq: seq}
+}
+
+// TestKeptEnds: the end that is kept is told, and it is the end of the job's present life: not an older one of its id, nor a letter of
+// a refusal, which is none.
+func TestKeptEnds(t *testing.T) {
+	w := newWorld(t)
+	w.result("a", 3, "old")
+	w.result("a", 7, "new")
+	w.letter("a", deadletter.Overflow, "")
+	w.result("b", 8, "first")
+	w.letter("b", deadletter.Rejected, ledger.OriginOf(queued, 9, 1))
+	w.run()
+	w.teller.Tell(again("a", "to.a", 7))
+	if m := w.next(); m.Subject != "to.a" || string(m.Data) != "new" || m.Header.Get(ingest.HeaderMsgID) != "" {
+		t.Errorf("%s %q %v", m.Subject, m.Data, m.Header)
+	}
+	w.teller.Tell(again("b", "to.b", 8))
+	if m := w.next(); m.Subject != "to.b" || m.Header.Get(ledger.HeaderOutcome) != "rejected" || len(m.Data) != 0 {
+		t.Errorf("%s %q %v", m.Subject, m.Data, m.Header)
+	}
+}
+
+// TestEndsToCome: a duplicate of a job that waits is told when the job ends, and what it passes over is no end of it. One whose reply
+// subject the job itself names is left to the owner of its partition.
+func TestEndsToCome(t *testing.T) {
+	w := newWorld(t)
+	w.result("a", 3, "old")
+	own := w.store(&nats.Msg{Subject: "queue.k", Header: nats.Header{ingest.HeaderJobID: {"own"}, "weir-reply-to": {"to.own"}}})
+	w.run()
+	w.teller.Tell(again("own", "to.own", own))
+	for i := range 3 {
+		w.teller.Tell(again("a", fmt.Sprintf("to.%d", i), 7))
+		w.teller.Tell(again("a", fmt.Sprintf("to.%d", i), 7)) // once more
+	}
+	await.Until(t, "the duplicates to wait", func() bool {
+		w.teller.mu.Lock()
+		defer w.teller.mu.Unlock()
+		return w.teller.order.Len() == 3 && w.teller.stop != nil
+	})
+	w.letter("a", deadletter.Overflow, "")
+	w.result("own", own, "own")
+	w.result("other", 6, "other")
+	w.result("a", 7, "new")
+	told := map[string]int{}
+	for range 3 {
+		m := w.next()
+		if told[m.Subject]++; string(m.Data) != "new" {
+			t.Errorf("%s is told %q %v", m.Subject, m.Data, m.Header)
+		}
+	}
+	if len(told) != 3 {
+		t.Errorf("told: %v", told)
+	}
+	w.teller.Tell(again("b", "to.b", 8)) // the following has ended, and begins anew
+	w.letter("b", deadletter.Unknown, ledger.OriginOf(queued, 8, 1))
+	if m := w.next(); m.Subject != "to.b" || m.Header.Get(ledger.HeaderOutcome) != "unknown" {
+		t.Errorf("%s %v", m.Subject, m.Header)
+	}
+}
+
+// TestBounds: what waits has a bound. The oldest is dropped, and so is what there is no room to look for.
+func TestBounds(t *testing.T) {
+	w := newWorld(t)
+	for i := range mostLooks + 1 {
+		w.teller.Tell(again(fmt.Sprintf("job-%d", i), "to.a", 7))
+	}
+	if waits := w.teller.order.Len(); waits != mostLooks {
+		t.Errorf("%d are to be looked for, want %d", waits, mostLooks)
+	}
+	for i := range mostWaiting {
+		w.teller.register(again(fmt.Sprintf("later-%d", i), "to.a", 7), time.Now())
+	}
+	w.teller.await()
+	if w.teller.order.Len() != mostWaiting || len(w.teller.jobs) != mostWaiting || w.teller.jobs[job{"sms", "k", "job-0"}] != nil {
+		t.Errorf("%d wait, of %d jobs, want %d", w.teller.order.Len(), len(w.teller.jobs), mostWaiting)
+	}
+}
