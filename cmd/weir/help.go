@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"weir/cmd/weir/internal/cli"
@@ -29,10 +29,15 @@ Without either it lists what there is.`,
 	})
 	ofCommand := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		out := cmd.OutOrStdout()
+		var text bytes.Buffer
+		cmd.SetOut(&text)
 		ofCommand(cmd, args)
+		cmd.SetOut(out)
 		if !cmd.HasParent() {
-			listTopics(cmd.OutOrStdout())
+			listTopics(&text)
 		}
+		_, _ = io.WriteString(out, help.Fit(text.String(), min(terminal.Width(out), widestHelp))) // as cobra: who does not read it does not miss it
 	})
 }
 
@@ -78,8 +83,7 @@ func showTopicAndCommand(cmd *cobra.Command, topic help.Topic) error {
 func showTopic(out io.Writer, topic help.Topic) error {
 	text := topic.Text()
 	if width := terminal.Width(out); width > 0 {
-		_, plain := os.LookupEnv("NO_COLOR")
-		text = help.Render(text, help.Style{Width: min(width, widestHelp), Bold: !plain && os.Getenv("TERM") != "dumb"})
+		text = help.Render(text, help.Style{Width: min(width, widestHelp), Bold: terminal.Styled()})
 	}
 	if _, err := io.WriteString(out, text); err != nil {
 		return fmt.Errorf("write the topic: %w", err)
@@ -110,9 +114,9 @@ func listTopics(out io.Writer) {
 	}
 	text := "\nTopics:\n"
 	for _, t := range help.Topics() {
-		text += fmt.Sprintf("  %-*s %s\n", longest, t.Name, t.Short)
+		text += fmt.Sprintf("  %-*s   %s\n", longest, t.Name, t.Short)
 	}
-	_, _ = io.WriteString(out, text+"\nUse \"weir help TOPIC\" to read one.\n") // as cobra: who does not read it does not miss it
+	_, _ = io.WriteString(out, text+"\nUse \"weir help TOPIC\" to read one.\n") // a buffer takes everything
 }
 
 // completeHelp gives the topics and commands that may follow.

@@ -22,7 +22,7 @@ func TestHelpOnATerminal(t *testing.T) {
 		columns, width int
 		variable       string
 		bold           bool
-	}{{60, 60, "", true}, {200, widestHelp, "", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}} {
+	}{{60, 60, "", true}, {200, widestHelp, "", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}, {80, 80, "NO_COLOR=", true}} {
 		t.Setenv("TERM", "xterm")
 		t.Setenv("NO_COLOR", "") // so that it is put back
 		if err := os.Unsetenv("NO_COLOR"); err != nil {
@@ -41,6 +41,11 @@ func TestHelpOnATerminal(t *testing.T) {
 		}
 		if widest > c.width || widest < c.width-10 {
 			t.Errorf("%+v: the widest line has %d characters", c, widest)
+		}
+		for line := range strings.Lines(onTerminal(t, uint16(c.columns), "dead", "redrive", "--help")) {
+			if utf8.RuneCountInString(strings.TrimRight(line, "\r\n")) > c.width {
+				t.Errorf("%+v: the help of a command has %q", c, line)
+			}
 		}
 	}
 }

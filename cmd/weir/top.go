@@ -28,7 +28,7 @@ and whether it is called; the dead letters by cause; and the deepest buckets wit
 be empty if nothing comes, and what they wait for. It asks what ` + "`weir status` and `weir keys`" + ` ask: of each api the 200 deepest buckets.
 
 Keys: j and k or the arrows select, s and S sort, / filters by key and api, p and r pause and resume the selected bucket, P and R its
-api; each asks first. q or Ctrl-C ends. NO_COLOR has it drawn without colours.
+api; each asks first. ? lists the keys, q or Ctrl-C ends. NO_COLOR has it drawn without colours.
 
 Where the output is no terminal, and with --once or --json, one frame is printed; it takes a second, for the rates.`,
 		Example: "  weir top\n  weir top --api credit-check --sort level\n  weir top --once --json | jq .rates",
@@ -48,7 +48,7 @@ Where the output is no terminal, and with --once or --json, one frame is printed
 				}
 				ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 				defer stop()
-				view.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+				view.Color = terminal.Styled()
 				return top.Run(ctx, top.Options{In: in, Out: out, Connection: c, Source: source, View: view, Every: every})
 			})
 		},

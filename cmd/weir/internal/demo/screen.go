@@ -30,8 +30,7 @@ type screen struct {
 func newScreen(w io.Writer, nats string) *screen {
 	s := &screen{w: w, nats: nats, start: time.Now()}
 	s.live = terminal.Watched(w) && os.Getenv("TERM") != "dumb"
-	_, without := os.LookupEnv("NO_COLOR")
-	s.colour = s.live && !without
+	s.colour = s.live && terminal.Styled()
 	return s
 }
 

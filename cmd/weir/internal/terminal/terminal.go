@@ -31,6 +31,29 @@ func Cut(text string, most int) string {
 	return kept.String() + "…"
 }
 
+// Wrap breaks a text between words into lines of at most most columns. A word that is longer stands on a line of its own; 0 is no bound.
+func Wrap(text string, most int) []string {
+	if most < 1 || Columns(text) <= most {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case Columns(line)+1+Columns(word) <= most:
+			line += " " + word
+		default:
+			lines, line = append(lines, line), word
+		}
+	}
+	return append(lines, line)
+}
+
+// Styled reports whether a terminal is sent colours and bold text: not where NO_COLOR is set to anything, nor to a dumb terminal.
+func Styled() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
+
 // Width is the width of the terminal that w is, 0 when it is none, or one that does not know.
 func Width(w io.Writer) int {
 	f, ok := w.(*os.File)
