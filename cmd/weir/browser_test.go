@@ -26,6 +26,7 @@ type browser struct {
 
 	mu   sync.Mutex // of said
 	said []string   // errors, exceptions and breaches of the policy
+	gone bool       // weir has been stopped: that the browser does not reach it is no error
 }
 
 // newBrowser starts Chromium with a profile of its own. What its console says of errors fails the test at its end.
@@ -90,7 +91,17 @@ func (b *browser) hear(kind, text string) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.gone && strings.Contains(text, "net::ERR_") {
+		return
+	}
 	b.said = append(b.said, kind+": "+text)
+}
+
+// outlives says that weir is stopped from now on.
+func (b *browser) outlives() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone = true
 }
 
 func (b *browser) heard() []string {

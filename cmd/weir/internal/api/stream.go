@@ -24,10 +24,10 @@ const (
 	mostListeners  = 64
 	heldMessages   = 64               // that a listener may be behind; then it is cut off
 	snapshotEvery  = time.Second      // one working out for all listeners
-	heartbeatEvery = 15 * time.Second // of a stream on which nothing else is sent
+	heartbeatEvery = time.Second      // that weir is there, also while a snapshot takes long
 	sendTimeout    = 10 * time.Second // of one message to one listener
 	streamLasts    = 15 * time.Minute // browsers come back by themselves, and are asked anew who they are
-	comeBack       = 2 * time.Second  // when they do
+	comeBack       = time.Second      // when they do
 	mostMissed     = 1000             // events that are told again to who comes back
 	deepestKeys    = 20               // of each api in a snapshot
 	snapshotAPIs   = 20               // apis whose deepest keys are in it: those with the most jobs
@@ -277,7 +277,7 @@ func (s *sender) tellAll(ctx context.Context, l *listener) {
 		case m := <-l.messages:
 			more = s.tell(m)
 		case <-beat.C:
-			more = s.send(": still here\n\n")
+			more = s.send("event: here\ndata: {}\n\n")
 		case <-end.C:
 			return
 		case <-l.gone:

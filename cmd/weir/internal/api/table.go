@@ -67,7 +67,8 @@ func (a *API) overviewRoutes() []route {
 		},
 		{
 			method: "GET", path: "/stream", name: "stream", role: console.Viewer, answer: &Snapshot{}, time: console.Endless,
-			summary: "Server-sent events: a snapshot each second (event: snapshot), and events as they come (event: event, with the number of its message as id). " +
+			summary: "Server-sent events: a snapshot each second (event: snapshot), events as they come (event: event, with the number of its message as id), " +
+				"and each second that weir is there (event: here), also while a snapshot takes longer. " +
 				"Last-Event-ID has the events told that came since. It ends after a quarter of an hour",
 			stream: a.hub.serve,
 		},

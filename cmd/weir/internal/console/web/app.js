@@ -5,7 +5,7 @@ import { get, post } from "./ask.js";
 import { Stream } from "./stream.js";
 import { Past, span } from "./past.js";
 import { Answers } from "./answers.js";
-import { head, foot } from "./frame.js";
+import { head, contact, foot } from "./frame.js";
 import { shortcuts } from "./shortcuts.js";
 import { announce } from "./announce.js";
 import { wear } from "./theme.js";
@@ -16,13 +16,14 @@ const app = {
   session: null, // who somebody is; null until it is known
   snapshot: null, // the latest that is shown
   newest: null, // the latest that has come
-  live: "late", // late, live or ended
+  live: "late", // or live, or lost
   frozen: false, // the numbers stand still, as somebody asked
   past: new Past(),
   asked: new Set(), // of whose past weir has been asked
   answers: new Answers(() => draw()),
   now: () => (app.snapshot ? Date.parse(app.snapshot.at) : Date.now()),
   operator: () => app.session?.role === "operator",
+  heard: () => stream?.heard ?? Date.now(), // when weir answered last
   draw: () => draw(),
   freeze,
   enter,
@@ -43,11 +44,12 @@ function draw() {
     app.answers.begin();
     const shell = document.getElementById("shell");
     document.documentElement.classList.toggle("frozen", app.frozen);
+    document.documentElement.classList.toggle("old", Boolean(stream && app.snapshot) && app.live !== "live");
     if (!app.session || app.session.role === "anybody") patch(shell, app.session ? login(app) : []);
     else {
       const view = page.view(app, query);
-      document.title = titleOf(page, query) + " · weir";
-      patch(shell, [head(app, path), h("main", { id: "page", key: path, tabindex: -1 }, view), foot(app)]);
+      document.title = (app.live === "lost" ? "No contact · " : "") + titleOf(page, query) + " · weir";
+      patch(shell, [head(app, path), contact(app), h("main", { id: "page", key: path, tabindex: -1 }, view), foot(app)]);
     }
     app.answers.end();
   });
@@ -82,11 +84,10 @@ function take(snapshot) {
 }
 
 function turn(state) {
-  if (app.live === "live" && state !== "live") announce("Live updates have stopped; trying again", { urgent: true });
-  if (app.live !== "live" && state === "live" && app.snapshot) announce("Live updates go on");
+  if (state === "late" && app.live === "live") announce("Live updates have stopped; trying again", { urgent: true });
+  if (state === "live" && app.snapshot) announce("Live updates go on");
   if (state !== "live") app.asked.clear(); // what was missed meanwhile weir has kept
   app.live = state;
-  if (state === "ended") know();
   draw();
 }
 
@@ -112,6 +113,7 @@ function history(api, key) {
 async function know() {
   try {
     app.session = await get("session");
+    stream?.contact();
   } catch (err) {
     if (err.status === 404) app.session = { name: "", role: "operator", login: false };
     else {
@@ -119,7 +121,7 @@ async function know() {
       return;
     }
   }
-  if (app.session.role !== "anybody" && !stream) stream = new Stream({ tell: take, turn });
+  if (app.session.role !== "anybody" && !stream) stream = new Stream({ tell: take, turn, refused: know });
   if (app.session.role === "anybody") {
     stream?.close();
     stream = null;

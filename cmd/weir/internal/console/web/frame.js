@@ -38,9 +38,19 @@ function search() {
 
 function live(app) {
   const state = app.frozen ? "frozen" : app.live;
-  const text = { live: "Live", late: app.snapshot ? "Late" : "Waiting", ended: "Lost", frozen: "Frozen" }[state];
-  const why = { live: "The numbers are of this second. Freeze them (f)", late: "No word came for five seconds: the numbers are old", ended: "weir cannot be reached: trying again", frozen: "The numbers stand still. Go on (f)" }[state];
+  const text = { live: "Live", late: app.snapshot ? "Late" : "Waiting", lost: "Lost", frozen: "Frozen" }[state];
+  const why = { live: "The numbers are of this second. Freeze them (f)", late: "No new numbers came for five seconds: these are old", lost: "weir cannot be reached: trying again", frozen: "The numbers stand still. Go on (f)" }[state];
   return h("button.plain.live", { type: "button", class: state === "live" ? "live-now" : state, title: why, "aria-pressed": String(app.frozen), "aria-label": `${text}. ${why}`, on: { click: app.freeze } }, text);
+}
+
+/** contact says that weir cannot be reached, or tells nothing new, and of when the figures are. */
+export function contact(app) {
+  const asOf = app.snapshot && [" Every figure on this page is as of ", h("time", { class: "n" }, clock(app.snapshot.at)), "."];
+  if (app.live === "lost") {
+    return h("div.contact.lost", { key: "contact", role: "alert" }, h("p", {}, h("strong", {}, "Cannot reach weir since ", h("time", { class: "n" }, clock(app.heard())), "."), asOf, " Look whether weir runs and whether this machine is connected; the page tries again by itself."));
+  }
+  if (app.live === "late" && app.snapshot) return h("div.contact", { key: "contact", role: "status" }, h("p", {}, h("strong", {}, "weir sends no new figures."), asOf));
+  return null;
 }
 
 /** foot tells whose numbers these are, and of when. */

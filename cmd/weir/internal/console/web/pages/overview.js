@@ -18,7 +18,7 @@ export const overview = {
     const deepest = app.snapshot.buckets.toSorted((a, b) => b.depth - a.depth).slice(0, 6);
     return [
       h("h1", {}, "Overview"),
-      health(s),
+      health(app, s),
       s.apis.length === 0 ? empty("No api is configured yet", "Write one down in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml"))
         : h("div.cards", { class: "wide" }, s.apis.map((a) => apiCard(app, a))),
       h("h2", { id: "deepest" }, "Deepest buckets"),
@@ -31,8 +31,9 @@ export const overview = {
   },
 };
 
-function health(s) {
-  if (s.healthy) return h("div.told.good", {}, h("p", {}, h("strong", {}, "Healthy. "), `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`));
+function health(app, s) {
+  const old = app.live !== "live";
+  if (s.healthy) return h("div.told", { class: old ? "" : "good" }, h("p", {}, h("strong", {}, old ? `Was healthy at ${clock(s.at)}: ` : "Healthy. "), `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`));
   return h("div.told.bad", { role: "region", "aria-label": "Problems" }, h("p", {}, h("strong", {}, things(s.problems.length, "problem"))),
     s.problems.map((p) => h("p", {}, p.what, h("br"), h("span.quiet", {}, "Mend it: " + p.fix))));
 }
@@ -52,7 +53,7 @@ export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p
 function apiCard(app, a) {
   app.history(a.api);
   const line = app.past.of(a.api), now = app.now(), p = pace(line), state = stateOf(a), near = nearest(a);
-  const refused = line.some((x, i) => i > 0 && x.refused > line[i - 1].refused);
+  const refused = line.some((x) => x.refused > 0);
   return h("section.card", { key: a.api, "aria-labelledby": "api-" + a.api, "data-api": a.api },
     h("div.bar", {}, h("h2", { id: "api-" + a.api }, h("a", { href: link("/buckets", { api: a.api }) }, a.api), " ", h("span.chip", { class: state.shade, title: state.why }, state.chip)),
       app.operator() && pauseButton(app, a.api, undefined, a.pause)),
