@@ -96,6 +96,8 @@ func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.
 		l = &line{}
 		k.apis[a.API] = l
 	}
+	lost := a.Owned < l.owned // then the buckets that are not told may be another replica's, and full
+	l.owned = a.Owned
 	l.add(now, a.Jobs, counts{a.Arrived, a.Called, refused}, k.most())
 	seen := map[string]bool{}
 	for i := range deepest {
@@ -110,7 +112,11 @@ func (k *Keeper) note(now time.Time, a *dispatcher.APIState, deepest []schedule.
 		l.add(now, b.Depth, counts{came: b.Arrived, left: left(l, b)}, k.most())
 	}
 	for name, l := range k.keys {
-		if name.api == a.API && !seen[name.key] && len(deepest) < k.opts.Keys { // all buckets were told: this one is empty
+		switch {
+		case name.api != a.API || seen[name.key]:
+		case lost:
+			l.known = false
+		case len(deepest) < k.opts.Keys: // all buckets were told: this one is empty
 			l.add(now, 0, counts{left: left(l, &schedule.KeyState{})}, k.most())
 		}
 	}

@@ -74,6 +74,26 @@ func TestPastOfABucket(t *testing.T) {
 	}
 }
 
+// TestHandedOverIsNotLeft: jobs of a partition that another replica dispatches now have not left their buckets, and none came when it comes back.
+func TestHandedOverIsNotLeft(t *testing.T) {
+	full := []schedule.KeyState{{Key: "a", Depth: 120}} // they stood there when the partition was read
+	s := &scene{states: map[string]dispatcher.APIState{}, keys: map[string][]schedule.KeyState{}}
+	k := keeper(s, 2)
+	for i, owned := range []int{4, 4, 2, 2, 4, 4} {
+		s.states["pay"] = dispatcher.APIState{API: "pay", Owned: owned}
+		s.keys["pay"] = nil
+		if owned == 4 {
+			s.keys["pay"] = full
+		}
+		k.Look(time.UnixMilli(int64(i+1) * 1000))
+	}
+	for _, p := range k.Key("pay", "a") {
+		if p.Came != 0 || p.Left != 0 {
+			t.Errorf("a part tells that %d came and %d left: %+v", p.Came, p.Left, p)
+		}
+	}
+}
+
 // TestPastOfAnAPI: a counter that has become less has begun anew, and an api that is gone is forgotten with its keys.
 func TestPastOfAnAPI(t *testing.T) {
 	s := &scene{states: map[string]dispatcher.APIState{}, keys: map[string][]schedule.KeyState{"pay": {{Key: "a", Depth: 1}}}}

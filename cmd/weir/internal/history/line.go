@@ -22,6 +22,7 @@ type line struct {
 	level int       // when it was looked at last
 	at    time.Time // when it was looked at last
 	known bool      // last is
+	owned int       // partitions, of an api
 }
 
 // counts are what only grows until something begins anew.
