@@ -131,7 +131,7 @@ func (e Event) message(now time.Time) *nats.Msg {
 		panic("deadletter: an event that JSON cannot carry: " + err.Error())
 	}
 	return &nats.Msg{
-		Subject: "weir.events." + string(e.Type) + "." + ingest.Token(e.API) + "." + ingest.Token(e.Key), Data: data,
+		Subject: eventSubjects.Of(string(e.Type), e.API, e.Key), Data: data,
 		Header: nats.Header{"Content-Type": {cloudEventType}, ingest.HeaderMsgID: {id}},
 	}
 }

@@ -18,6 +18,9 @@ import (
 // ErrNoEvents says that no event was ever stored on a server.
 var ErrNoEvents = errors.New("there are no events: weir has not run on this server")
 
+// eventSubjects are the subjects of events: of a type, an api and a key.
+const eventSubjects ingest.Subjects = "weir.events."
+
 // EventFilter chooses events. The zero value chooses all.
 type EventFilter struct {
 	Type  EventType

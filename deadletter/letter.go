@@ -75,6 +75,9 @@ const bodyLeftOut = "left out"
 // maxDetailBytes bounds Weir-Dead-Detail.
 const maxDetailBytes = 512
 
+// Subjects are the subjects of letters: of an api, a reason and a key.
+const Subjects ingest.Subjects = "weir.dead."
+
 // Letter is a job that will not be called again unless somebody redrives it.
 type Letter struct {
 	API, Key, JobID string // "" where unknown
@@ -103,7 +106,7 @@ type Letter struct {
 
 // Subject is where the letter is published.
 func (l *Letter) Subject() string {
-	return "weir.dead." + ingest.Token(l.API) + "." + string(l.Reason) + "." + ingest.Token(l.Key)
+	return Subjects.Of(l.API, string(l.Reason), l.Key)
 }
 
 // Message renders the letter: the job's body byte for byte, its own headers, and what weir knows.

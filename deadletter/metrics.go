@@ -86,7 +86,7 @@ func (k *kept) countLocked(ctx context.Context) error {
 // countSubjects counts the letters in their stream by the tokens of api and reason. The server tells them by subject: it costs as much as
 // there are keys with letters.
 func countSubjects(ctx context.Context, letters jetstream.Stream) (map[[2]string]uint64, error) {
-	info, err := letters.Info(ctx, jetstream.WithSubjectFilter("weir.dead.>"))
+	info, err := letters.Info(ctx, jetstream.WithSubjectFilter(Subjects.Below()))
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,9 @@ func (l *Letter) timeIn(header string, parse func(value string, from time.Time) 
 // written as the time it meant; a deadline is left out with dropped. The job's own headers that begin with Nats- stay renamed: what they asked JetStream for was
 // refused, or has been done. A bill goes along, so that the next letter still knows it.
 func (l *Letter) resubmission(terms Terms, deadline DeadlinePolicy) *nats.Msg {
-	subject := ingest.RedrivePrefix + l.API
+	subject := ingest.Subjects(ingest.RedrivePrefix).Of(l.API)
 	if terms.KeyInSubject {
-		subject += "." + ingest.Token(l.Key)
+		subject = ingest.Subjects(ingest.RedrivePrefix).Of(l.API, l.Key)
 	}
 	h := make(nats.Header, len(l.Header))
 	for name, values := range l.Header {

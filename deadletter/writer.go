@@ -268,7 +268,7 @@ func (o *Writer) Send(e Event, done func(err error)) {
 // maxAskedBytes bounds the name of an unknown api that a letter keeps; no api has a longer one.
 const maxAskedBytes = 128
 
-func validAPI(name string) bool { return name != "" && ingest.Token(name) == name }
+func validAPI(name string) bool { return ingest.CheckAPI(name) == nil }
 
 // EnsureStreams makes the streams exist, or brings them to what the options say of ages and sizes. No letter is dropped
 // to make room: a bound that the letters have outgrown stays as it was.
@@ -287,10 +287,10 @@ func EnsureStreams(ctx context.Context, o Options) error {
 	}
 	for _, s := range []stream.Options{{Kind: "letters", Configured: stream.AgeBound | stream.SizeBound, Config: jetstream.StreamConfig{
 		// Limits retention, so that anybody can browse it; discard new, so that no letter is dropped to make room.
-		Name: Stream, Subjects: []string{"weir.dead.>"}, Discard: jetstream.DiscardNew,
+		Name: Stream, Subjects: []string{Subjects.Below()}, Discard: jetstream.DiscardNew,
 		Description: "weir: dead letters, weir.dead.<api>.<reason>.<key>", MaxAge: o.MaxAge, MaxBytes: lettersBytes,
 	}}, {Kind: "events", Config: jetstream.StreamConfig{
-		Name: EventsStream, Subjects: []string{"weir.events.>"}, Discard: jetstream.DiscardOld,
+		Name: EventsStream, Subjects: []string{eventSubjects.Below()}, Discard: jetstream.DiscardOld,
 		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
 	}}} {
 		cfg := &s.Config

@@ -323,7 +323,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 			known.ended[seq] = key
 		}
 	}
-	err = p.readFrom(ctx, ledger.ResultsStream, ledger.ResultsPrefix+ingest.Token(p.w.name)+".>", func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, ledger.ResultsStream, ledger.ResultSubjects.Below(p.w.name), func(msg jetstream.Msg) {
 		if of, seq, _, ok := ledger.ParseResultID(msg.Headers().Get(ingest.HeaderMsgID)); ok {
 			note(msg, of, seq)
 		}
@@ -331,7 +331,7 @@ func (p *partition) endsOf(ctx context.Context, seqs []uint64) (ends, error) {
 	if err != nil {
 		return known, err
 	}
-	err = p.readFrom(ctx, deadletter.Stream, "weir.dead."+ingest.Token(p.w.name)+".>", func(msg jetstream.Msg) {
+	err = p.readFrom(ctx, deadletter.Stream, deadletter.Subjects.Below(p.w.name), func(msg jetstream.Msg) {
 		of, seq, accepted, ok := ledger.ParseOrigin(deadletter.OriginIn(msg.Headers()))
 		switch {
 		case ok && accepted != 0:

@@ -341,10 +341,10 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		return want
 	}
 	for _, s := range []stream.Options{{Kind: "results", Configured: stream.AgeBound, Config: jetstream.StreamConfig{
-		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultsPrefix + ">", fenceSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
+		Name: ledger.ResultsStream, Subjects: []string{ledger.ResultSubjects.Below(), fenceSubject}, MaxAge: o.ResultsAge, MaxBytes: bytes(maxResultsBytes),
 		Description: "weir: results of finished jobs, weir.results.<api>.<key>",
 	}}, {Kind: "ledger", Config: jetstream.StreamConfig{
-		Name: ledger.CallsStream, Subjects: []string{ledger.CallsPrefix + ">"}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
+		Name: ledger.CallsStream, Subjects: []string{ledger.CallSubjects.Below()}, MaxAge: o.LedgerAge, MaxBytes: bytes(maxLedgerBytes),
 		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
 	}}} {
 		cfg := &s.Config

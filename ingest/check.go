@@ -36,6 +36,9 @@ func checkMsgID(id string) error {
 	return checkID(id)
 }
 
+// CheckJobID tells why nothing can stand under a job's id, or nil. What a redrive adds to an id is allowed for.
+func CheckJobID(id string) error { return checkMsgID(id) }
+
 func checkMethod(method string, allowed []string) error {
 	if slices.Contains(allowed, method) {
 		return nil

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/net/http/httpguts"
+
+	"weir/ingest/client"
 )
 
 // Bounds of a job's own headers: JetStream stores 64 KiB, and names grow when weir renames them.
@@ -274,7 +277,7 @@ func keptName(name string, body []byte) string {
 		name = HeaderJobNats + name
 	}
 	if !httpguts.ValidHeaderFieldName(name) {
-		return Token(name)
+		return cmp.Or(client.Escape(name), NoToken)
 	}
 	return name
 }

@@ -1,6 +1,10 @@
 package ingest
 
-import "weir/ingest/client"
+import (
+	"fmt"
+
+	"weir/ingest/client"
+)
 
 // MaxKeyBytes bounds a key, so that its token (at most three times as long) fits every subject and control line.
 const MaxKeyBytes = client.MaxKeyBytes
@@ -9,7 +13,8 @@ const MaxKeyBytes = client.MaxKeyBytes
 const NoToken = client.NoToken
 
 // Token writes a key (or any name) as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX.
-// Different keys have different tokens, and ParseToken reverses it.
+// Different keys have different tokens, and ParseToken reverses it. A name over MaxKeyBytes is none: all of them have one
+// token, which ParseToken refuses.
 func Token(key string) string { return client.Token(key) }
 
 // ParseToken is the inverse of Token. It refuses what Token would not have written.
@@ -22,6 +27,24 @@ func KeyFromSubject(tokens string) string { return client.KeyFromSubject(tokens)
 
 // CheckKey tells why a key cannot be used, or nil.
 func CheckKey(key string) error { return client.CheckKey(key) }
+
+// CheckAPI tells why a text cannot be the name of an api, or nil.
+func CheckAPI(name string) error { return client.CheckAPI(name) }
+
+// CheckChoice tells why an api and a key, either of which may be empty, can choose nothing that is stored, or nil.
+func CheckChoice(api, key string) error {
+	if api != "" {
+		if err := CheckAPI(api); err != nil {
+			return fmt.Errorf("api: %w", err)
+		}
+	}
+	if key != "" {
+		if err := CheckKey(key); err != nil {
+			return fmt.Errorf("key: %w", err)
+		}
+	}
+	return nil
+}
 
 // HeaderText writes a key for a header's value: as it is, or, where a header could not carry it unchanged, as its token. No key at all
 // is written as the key _ is; the subject tells the two apart.

@@ -43,8 +43,8 @@ func KeySum(key string) uint64 {
 // have one subject each: the stream's per-subject limit must never refuse one. The owner's epoch stands apart, where
 // no purge of finished jobs touches it.
 const (
-	queuePrefix = "weir.q." // weir.q.<api>.<partition>.<kind>.<token>
-	ownerPrefix = "weir.o." // weir.o.<api>.<partition>
+	queueSubjectsOf ingest.Subjects = "weir.q." // weir.q.<api>.<partition>.<kind>.<token>
+	ownerSubjectsOf ingest.Subjects = "weir.o." // weir.o.<api>.<partition>
 
 	kindJob    = "j"
 	kindIntent = "i"
@@ -52,15 +52,16 @@ const (
 )
 
 func queueSubjects(api string, partition int) string {
-	return queuePrefix + api + "." + strconv.Itoa(partition) + ".>"
+	return queueSubjectsOf.Below(api, strconv.Itoa(partition))
 }
 
+// queueSubject has for token one that weir made, or a wildcard.
 func queueSubject(api string, partition int, kind, token string) string {
-	return queuePrefix + api + "." + strconv.Itoa(partition) + "." + kind + "." + token
+	return queueSubjectsOf.Of(api, strconv.Itoa(partition), kind) + "." + token
 }
 
 func ownerSubject(api string, partition int) string {
-	return ownerPrefix + api + "." + strconv.Itoa(partition)
+	return ownerSubjectsOf.Of(api, strconv.Itoa(partition))
 }
 
 // Metadata that weir writes on the streams of its queues.
@@ -130,7 +131,7 @@ func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, 
 
 // parseQueueSubject takes a subject of a queue stream apart; ok is false for the owner's.
 func parseQueueSubject(subject string) (kind, token string, ok bool) {
-	rest, ok := strings.CutPrefix(subject, queuePrefix)
+	rest, ok := strings.CutPrefix(subject, string(queueSubjectsOf))
 	for range 2 { // the api and the partition
 		_, rest, _ = strings.Cut(rest, ".")
 	}

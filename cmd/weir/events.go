@@ -13,6 +13,7 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/letters"
 	"weir/deadletter"
+	"weir/ingest"
 
 	"github.com/spf13/cobra"
 )
@@ -42,6 +43,9 @@ server comes back. With --json each line is the CloudEvent as it was sent.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if types := deadletter.EventTypes(); kind != "" && !slices.Contains(types, deadletter.EventType(kind)) {
 				return cli.Usage(fmt.Errorf("--type %q: the types are %s", kind, eventTypeNames()))
+			}
+			if err := ingest.CheckChoice(flags.api, flags.key); err != nil {
+				return cli.Usage(fmt.Errorf("--%w", err))
 			}
 			since, err := letters.ReadTime(flags.since, time.Now())
 			if err != nil {

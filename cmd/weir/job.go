@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/status"
 	"weir/cmd/weir/internal/timeline"
+	"weir/ingest"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,6 +34,9 @@ are read. Exit code 3: nobody knows the id, as far back as was looked.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if key != "" && api == "" {
 				return cli.Usage(errors.New("--key needs --api: keys belong to apis"))
+			}
+			if err := cmp.Or(ingest.CheckJobID(args[0]), ingest.CheckChoice(api, key)); err != nil {
+				return cli.Usage(err)
 			}
 			if scan < 0 {
 				return cli.Usage(errNoScan)

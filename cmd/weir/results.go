@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/letters"
 	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -45,6 +46,9 @@ func (f *resultFlags) add(flags *pflag.FlagSet) {
 func (f *resultFlags) filter(job string) (ledger.ResultFilter, error) {
 	if f.key != "" && f.api == "" {
 		return ledger.ResultFilter{}, cli.Usage(errors.New("--key needs --api: keys belong to apis"))
+	}
+	if err := ingest.CheckChoice(f.api, f.key); err != nil {
+		return ledger.ResultFilter{}, cli.Usage(fmt.Errorf("--%w", err))
 	}
 	since, err := letters.ReadTime(f.since, time.Now())
 	if err != nil {

@@ -134,8 +134,8 @@ func submit(cmd *cobra.Command, f *submitFlags) error {
 
 // checkAPIName refuses a name that no api can have.
 func checkAPIName(name string) error {
-	if name == "" || ingest.Token(name) != name {
-		return cli.NotFound(fmt.Errorf("there is no api %q: names are made of a-z, 0-9, '-' and '_'", name))
+	if err := ingest.CheckAPI(name); err != nil {
+		return cli.NotFound(fmt.Errorf("there is no api %.80q: %w", name, err))
 	}
 	return nil
 }

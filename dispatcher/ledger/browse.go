@@ -46,9 +46,9 @@ type ResultFilter struct {
 func (f *ResultFilter) subject() string {
 	switch {
 	case f.API == "":
-		return ResultsPrefix + ">"
+		return ResultSubjects.Below()
 	case f.Key == "":
-		return ResultsPrefix + ingest.Token(f.API) + ".>"
+		return ResultSubjects.Below(f.API)
 	}
 	return ResultSubject(f.API, f.Key)
 }
@@ -118,10 +118,10 @@ func FollowResults(ctx context.Context, js jetstream.JetStream, f ResultFilter, 
 
 // ParseResult reads what stands among the results. Besides results there may be what bars a late one.
 func ParseResult(subject string, h nats.Header) (r Result, ok bool) {
-	api, token, _ := strings.Cut(strings.TrimPrefix(subject, ResultsPrefix), ".")
+	api, token, _ := strings.Cut(strings.TrimPrefix(subject, string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)
 	key, keyErr := ingest.ParseToken(token)
-	if err != nil || keyErr != nil || !strings.HasPrefix(subject, ResultsPrefix) {
+	if err != nil || keyErr != nil || !strings.HasPrefix(subject, string(ResultSubjects)) {
 		return r, false
 	}
 	r = Result{API: api, Key: key, Job: h.Get(ingest.HeaderJobID), Header: h}

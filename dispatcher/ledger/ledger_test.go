@@ -36,8 +36,8 @@ func newBook(t *testing.T) *book {
 
 func (b *book) create() {
 	b.t.Helper()
-	for name, prefix := range map[string]string{CallsStream: CallsPrefix, ResultsStream: ResultsPrefix} {
-		_, err := b.js.CreateStream(b.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{prefix + ">"}, AllowDirect: true})
+	for name, prefix := range map[string]ingest.Subjects{CallsStream: CallSubjects, ResultsStream: ResultSubjects} {
+		_, err := b.js.CreateStream(b.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{prefix.Below()}, AllowDirect: true})
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -78,7 +78,7 @@ type Filter struct {
 func (f *Filter) subject() string {
 	switch {
 	case f.API == "":
-		return CallsPrefix + ">"
+		return CallSubjects.Below()
 	case f.Key == "":
 		return CallsOf(f.API)
 	}
@@ -117,7 +117,7 @@ type Place struct {
 // ReadFrom gives every record from a place on that is there now to take, in order. Those that nobody can read are left out; a server
 // without a ledger has none. It blocks until all are read, or ctx ends.
 func ReadFrom(ctx context.Context, js jetstream.JetStream, from Place, take func(c *Record)) error {
-	p := portion{stream: CallsStream, subject: CallsPrefix + ">", since: from.Since, after: from.After}
+	p := portion{stream: CallsStream, subject: CallSubjects.Below(), since: from.Since, after: from.After}
 	if _, err := js.Stream(ctx, CallsStream); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}

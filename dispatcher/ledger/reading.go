@@ -84,7 +84,7 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 		return err
 	}
 	r.from = r.extent.Begins
-	newest, _, err := stream.End(ctx, r.JetStream.Conn(), CallsStream, CallsPrefix+">")
+	newest, _, err := stream.End(ctx, r.JetStream.Conn(), CallsStream, CallSubjects.Below())
 	if err != nil {
 		return fmt.Errorf("ledger: %w", err)
 	}
@@ -108,7 +108,7 @@ func (r *reading) run(ctx context.Context, idsKnown uint64) error {
 // begin is the sequence from which the ledger is read, 0 for nowhere, and settles which of the records are kept.
 func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint64) (uint64, error) {
 	nc, start := r.JetStream.Conn(), newest.Time.Add(-r.Bounds.Age)
-	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", start)
+	kept, err := stream.FirstSince(ctx, nc, CallsStream, CallSubjects.Below(), start)
 	if err != nil || kept == nil {
 		r.from = r.extent.Asked
 		return 0, err
@@ -123,7 +123,7 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 	if idsKnown > 0 && idsKnown <= newest.Seq {
 		return min(r.first, idsKnown+1), nil
 	}
-	ids, err := stream.FirstSince(ctx, nc, CallsStream, CallsPrefix+">", r.extent.Asked.Add(-r.Dedupe-ServerSkew))
+	ids, err := stream.FirstSince(ctx, nc, CallsStream, CallSubjects.Below(), r.extent.Asked.Add(-r.Dedupe-ServerSkew))
 	if err != nil || ids == nil {
 		return r.first, err
 	}
@@ -134,7 +134,7 @@ func (r *reading) begin(ctx context.Context, newest stream.Place, idsKnown uint6
 const final = `"final":true`
 
 func (r *reading) take(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
-	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), CallsPrefix), ".")
+	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), string(CallSubjects)), ".")
 	api, err := ingest.ParseToken(api)
 	if err != nil || !r.concerns[api] {
 		return nil // before it is unmarshalled: that is what costs

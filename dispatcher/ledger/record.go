@@ -22,8 +22,8 @@ const (
 	ResultsStream = "WEIR_RESULTS"
 	CallsStream   = "WEIR_CALLS"
 
-	ResultsPrefix = "weir.results."
-	CallsPrefix   = "weir.calls."
+	ResultSubjects ingest.Subjects = "weir.results." // of an api and a key
+	CallSubjects   ingest.Subjects = "weir.calls."   // of an api and a key
 )
 
 // The headers of a result.
@@ -150,11 +150,11 @@ func (c *Record) Units(limit *bucket.Limit) int64 {
 }
 
 // CallsOf is the subject of all records of an api.
-func CallsOf(api string) string { return CallsPrefix + ingest.Token(api) + ".>" }
+func CallsOf(api string) string { return CallSubjects.Below(api) }
 
 // Subject is where the record is published.
 func (c *Record) Subject() string {
-	return CallsPrefix + ingest.Token(c.API) + "." + ingest.Token(c.Key)
+	return CallSubjects.Of(c.API, c.Key)
 }
 
 // Message is the record as it is stored. Its message id keeps it from being stored twice.
@@ -200,7 +200,7 @@ func readRecord(msg jetstream.Msg, meta *jetstream.MsgMetadata) (*Record, error)
 
 // ResultSubject is where results of a key are published.
 func ResultSubject(api, key string) string {
-	return ResultsPrefix + ingest.Token(api) + "." + ingest.Token(key)
+	return ResultSubjects.Of(api, key)
 }
 
 // OriginOf names a job for good: where it is queued, and when its stream took it, in microseconds. The sequence alone would

@@ -24,7 +24,7 @@ const maxResults = 500_000
 // readResults notes where the newest results stand. What their leader had when it began is read, whichever replica delivers it.
 func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 	r.results = map[string]map[uint64]StoredResult{}
-	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultsPrefix+">")
+	newest, _, err := stream.End(ctx, r.JetStream.Conn(), ResultsStream, ResultSubjects.Below())
 	if err != nil {
 		return fmt.Errorf("results: %w", err)
 	}
@@ -49,7 +49,7 @@ func (r *reading) readResults(ctx context.Context, lastRecord time.Time) error {
 }
 
 func (r *reading) takeResult(msg jetstream.Msg, meta *jetstream.MsgMetadata) {
-	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), ResultsPrefix), ".")
+	api, token, _ := strings.Cut(strings.TrimPrefix(msg.Subject(), string(ResultSubjects)), ".")
 	api, err := ingest.ParseToken(api)
 	key, keyErr := ingest.ParseToken(token)
 	if err != nil || keyErr != nil || !r.concerns[api] || !r.Wants(api, key) {

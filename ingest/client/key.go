@@ -15,15 +15,27 @@ const NoToken = "_"
 
 const upperHex = "0123456789ABCDEF"
 
+// noName is the token of every name that is longer than a key may be: no such name is stored anywhere, so that nothing stands under it.
+// A subject of the name itself could be longer than a control line of NATS, at which the server closes the connection.
+const noName = "%"
+
 // Token writes a key (or any name) as one subject token: every byte other than A-Z a-z 0-9 - _ becomes %XX.
-// Different keys have different tokens, and ParseToken reverses it.
+// Different keys have different tokens, and ParseToken reverses it. A name over MaxKeyBytes is none: all of them have one
+// token, which ParseToken refuses.
 func Token(key string) string {
-	if key == "" {
+	switch {
+	case key == "":
 		return NoToken
-	}
-	if key == NoToken {
+	case key == NoToken:
 		return "%5F"
+	case len(key) > MaxKeyBytes:
+		return noName
 	}
+	return Escape(key)
+}
+
+// Escape writes every byte of a text other than A-Z a-z 0-9 - _ as %XX.
+func Escape(key string) string {
 	escapes := 0
 	for i := 0; i < len(key); i++ {
 		if !plainByte(key[i]) {
@@ -53,8 +65,8 @@ func ParseToken(token string) (string, error) {
 		return "", nil
 	}
 	key := unescape(token)
-	if Token(key) != token {
-		return "", fmt.Errorf("%q is not a key token", token)
+	if token == noName || Token(key) != token {
+		return "", fmt.Errorf("%q is not a key token", clip(token))
 	}
 	return key, nil
 }
@@ -73,6 +85,17 @@ func CheckKey(key string) error {
 		return fmt.Errorf("the key has %d bytes, at most %d are allowed", len(key), MaxKeyBytes)
 	case !utf8.ValidString(key):
 		return errors.New("the key is not valid UTF-8")
+	}
+	return nil
+}
+
+// maxAPIBytes bounds an api's name.
+const maxAPIBytes = 64
+
+// CheckAPI tells why a text cannot be the name of an api, or nil.
+func CheckAPI(name string) error {
+	if name == "" || len(name) > maxAPIBytes || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
+		return fmt.Errorf("an api's name has 1 to %d of a-z, 0-9, '-' and '_', this has %d bytes", maxAPIBytes, len(name))
 	}
 	return nil
 }
@@ -116,15 +139,15 @@ func hexValue(c byte) int {
 // is written as the key _ is; the subject tells the two apart.
 func HeaderText(key string) string {
 	if key == "" {
-		return Token(key)
+		return NoToken
 	}
 	for i := 0; i < len(key); i++ {
 		if key[i] < ' ' || key[i] == 0x7f {
-			return Token(key)
+			return Escape(key)
 		}
 	}
 	if key[0] == ' ' || key[len(key)-1] == ' ' {
-		return Token(key)
+		return Escape(key)
 	}
 	return key
 }

@@ -34,7 +34,11 @@ func (j *jobs) find(ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := timeline.Options{Job: r.PathValue("id"), API: api, Key: key, Scan: mostScanned, APIs: []string{api}}
+	id, err := r.job()
+	if err != nil {
+		return nil, err
+	}
+	o := timeline.Options{Job: id, API: api, Key: key, Scan: mostScanned, APIs: []string{api}}
 	if api == "" {
 		o.APIs = configured(j.Config())
 	}
@@ -67,7 +71,10 @@ func (j *jobs) cancel(_ context.Context, r *request) (any, error) {
 			return nil, badRequest("key: %v", err)
 		}
 	}
-	job := r.PathValue("id")
+	job, err := r.job()
+	if err != nil {
+		return nil, err
+	}
 	found, err := control.Cancel(j.Connection, api.Name, control.Cancellation{Job: job, Key: said.Key, Why: said.Why})
 	if err == nil {
 		err = control.Cancelled(api.Name, job, found)

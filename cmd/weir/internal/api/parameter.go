@@ -10,6 +10,7 @@ import (
 
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/letters"
+	"weir/ingest"
 )
 
 // parameter is one of a query. Each may be given once.
@@ -41,6 +42,9 @@ var (
 	before    = parameter{name: "before", summary: "next of the page before: only what was stored before this message", kind: text}
 	groupBy   = parameter{name: "by", summary: "what it is added up by", kind: text, words: []string{"api", "key", "tenant", "day"}}
 )
+
+// checkedNames are the parameters that name what subjects are made of, wherever they are asked for.
+var checkedNames = map[string]func(string) error{"api": ingest.CheckAPI, "key": ingest.CheckKey, "job": ingest.CheckJobID}
 
 // parse reads the query strictly: what no parameter is for is refused, so that a typing error is not a question without a bound.
 func (r *route) parse(q *http.Request, who console.Actor) (*request, error) {
@@ -89,6 +93,11 @@ func (p *parameter) check(value string) error {
 			return badRequest("%s is true or false", p.name)
 		}
 	case text:
+		if valid := checkedNames[p.name]; valid != nil && value != "" {
+			if err := valid(value); err != nil {
+				return badRequest("%s: %v", p.name, err)
+			}
+		}
 		if p.words != nil && !slices.Contains(p.words, value) {
 			return badRequest("%s %q: it is one of %s", p.name, value, strings.Join(p.words, ", "))
 		}

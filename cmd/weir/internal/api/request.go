@@ -89,6 +89,15 @@ func (r *request) keyOf() (api, key string, err error) {
 	return api, key, nil
 }
 
+// job is the id of a job in the path.
+func (r *request) job() (string, error) {
+	id := r.PathValue("id")
+	if err := ingest.CheckJobID(id); err != nil {
+		return "", badRequest("id: %v", err)
+	}
+	return id, nil
+}
+
 // read reads what a request says.
 func read[T any](r *request) (T, error) {
 	var said T

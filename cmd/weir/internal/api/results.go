@@ -8,6 +8,7 @@ import (
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/timeline"
 	"weir/dispatcher/ledger"
+	"weir/ingest"
 )
 
 // resultList answers GET /results.
@@ -45,7 +46,14 @@ func (s *results) list(ctx context.Context, r *request) (any, error) {
 }
 
 func (s *results) show(ctx context.Context, r *request) (any, error) {
-	f := ledger.ResultFilter{API: r.PathValue("api"), Key: r.word("key"), Job: r.PathValue("id")}
+	f := ledger.ResultFilter{API: r.PathValue("api"), Key: r.word("key")}
+	if err := ingest.CheckAPI(f.API); err != nil {
+		return nil, badRequest("api: %v", err)
+	}
+	var err error
+	if f.Job, err = r.job(); err != nil {
+		return nil, err
+	}
 	found, err := timeline.FindResult(ctx, s.Connection, f, mostScanned)
 	if err != nil {
 		return nil, err

@@ -5,11 +5,12 @@ import (
 
 	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
+	"weir/ingest"
 )
 
 // ownersQuestion is put to every replica about what it owns of an api.
 type ownersQuestion struct {
-	subject string // without the api
+	subject ingest.Subjects
 	api     string
 	body    any
 	waits   answerWaits
@@ -26,7 +27,7 @@ type ownersHeard struct {
 // in the answer, and what failed beside it. It fails where nobody was heard at all.
 func askOwners[A any](c *connect.Connection, q ownersQuestion, add func(*A) (dispatcher.APIState, error)) (ownersHeard, error) {
 	heard := ownersHeard{partitions: 1}
-	err := askFor(c, q.subject+q.api, marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(c, q.subject.Of(q.api), marshal(q.body), q.waits, func(data []byte, wrong *operatorError) bool {
 		var a A
 		switch {
 		case wrong != nil && wrong.code == codeNoAPI && q.unknown == nil:

@@ -3,7 +3,6 @@ package control
 import (
 	"encoding/json"
 	"errors"
-	"strings"
 
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/history"
@@ -25,7 +24,7 @@ type pastAnswer struct {
 
 // history tells the past of what is dispatched here.
 func (o operator) history(req micro.Request) {
-	api := strings.TrimPrefix(req.Subject(), historySubject)
+	api := apiAsked(historySubject, req.Subject())
 	var q pastOf
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
 		respondError(req, errors.New("the question cannot be read"))

@@ -12,7 +12,6 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 )
 
 // KeyList are the deepest buckets of an api over all replicas.
@@ -92,7 +91,7 @@ func noSuchAPI(api string) error { return cli.NotFound(fmt.Errorf("there is no a
 func Show(c *connect.Connection, api, key string, limit int) (*KeyShown, error) {
 	var detail *KeyShown
 	failed := error(nil)
-	err := ask(c, showSubject+api+"."+ingest.Token(key), limit, func(data []byte, wrong *operatorError) bool {
+	err := ask(c, showSubject.Of(api, key), limit, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong == nil:
 			detail = &KeyShown{}

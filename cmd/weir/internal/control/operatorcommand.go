@@ -14,7 +14,6 @@ import (
 	"weir/cmd/weir/internal/connect"
 	"weir/deadletter"
 	"weir/dispatcher/schedule"
-	"weir/ingest"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -171,7 +170,7 @@ func (o *OperatorCommand) tryNow(c *connect.Connection, talk io.Writer) error {
 	if o.Key != "" {
 		return nil
 	}
-	err := ask(c, trySubject+o.API, 1, func(data []byte, wrong *operatorError) bool {
+	err := ask(c, trySubject.Of(o.API), 1, func(data []byte, wrong *operatorError) bool {
 		var a tryAnswer
 		if wrong == nil && json.Unmarshal(data, &a) == nil && a.Tries {
 			o.Trying++
@@ -239,7 +238,7 @@ func (o *OperatorCommand) awaitInForce(ctx context.Context, c *connect.Connectio
 	for {
 		o.Replicas = 0
 		behind := ""
-		err := m.ask(command, pausedSubject+o.API+"."+ingest.Token(o.Key), func(data []byte) (who replica) {
+		err := m.ask(command, pausedSubject.Of(o.API, o.Key), func(data []byte) (who replica) {
 			var a pausedAnswer
 			switch {
 			case json.Unmarshal(data, &a) != nil:

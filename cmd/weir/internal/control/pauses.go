@@ -27,19 +27,26 @@ const pausePrefix = "pause."
 // PauseEntry is the key of a pause in the control bucket; of one of a whole api, key is empty.
 func PauseEntry(api, key string) string {
 	if key == "" {
-		return pausePrefix + api
+		return pausePrefix + entryToken(api)
 	}
-	return pausePrefix + api + "." + strings.ReplaceAll(ingest.Token(key), "%", "=")
+	return pausePrefix + entryToken(api) + "." + entryToken(key)
 }
+
+// entryToken is the token of a name in a key of a key-value bucket. An api's name is its own.
+func entryToken(name string) string { return strings.ReplaceAll(ingest.Token(name), "%", "=") }
 
 // parsePauseEntry reads what PauseEntry wrote.
 func parsePauseEntry(entry string) (api, key string, err error) {
 	api, token, of := strings.Cut(strings.TrimPrefix(entry, pausePrefix), ".")
-	if !of {
-		return api, "", nil
+	if api, err = parseEntryToken(api); err != nil || !of {
+		return api, "", err
 	}
-	key, err = ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
+	key, err = parseEntryToken(token)
 	return api, key, err
+}
+
+func parseEntryToken(token string) (string, error) {
+	return ingest.ParseToken(strings.ReplaceAll(token, "=", "%"))
 }
 
 // watchRetry is how long after its end a watch is begun anew.

@@ -2,29 +2,49 @@ package control
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"weir/cmd/weir/internal/limitstate"
 	"weir/dispatcher"
 	"weir/dispatcher/schedule"
+	"weir/ingest"
 )
 
 // Operators' questions to the running dispatchers. Every replica answers every question for what it owns, so there is no
 // queue group; whoever asks gathers the answers.
 const (
 	operatorService = "weir-operator"
-	keysSubject     = "weir.operator.keys."   // + api
-	showSubject     = "weir.operator.show."   // + api.keytoken
-	pausedSubject   = "weir.operator.paused." // + api.keytoken
-	cancelSubject   = "weir.operator.cancel." // + api
-	trySubject      = "weir.operator.try."    // + api
 	configSubject   = "weir.operator.config"
 	statusSubject   = "weir.operator.status"
-	findSubject     = "weir.operator.find."    // + api
-	historySubject  = "weir.operator.history." // + api
 
-	reconcileSubject = "weir.operator.reconcile." // + api
+	keysSubject      ingest.Subjects = "weir.operator.keys."      // of an api
+	showSubject      ingest.Subjects = "weir.operator.show."      // of an api and a key
+	pausedSubject    ingest.Subjects = "weir.operator.paused."    // of an api and a key
+	cancelSubject    ingest.Subjects = "weir.operator.cancel."    // of an api
+	trySubject       ingest.Subjects = "weir.operator.try."       // of an api
+	findSubject      ingest.Subjects = "weir.operator.find."      // of an api
+	historySubject   ingest.Subjects = "weir.operator.history."   // of an api
+	reconcileSubject ingest.Subjects = "weir.operator.reconcile." // of an api
 )
+
+// apiAsked is the api that a question's subject names; "", which no api is called, where that is none.
+func apiAsked(of ingest.Subjects, subject string) string {
+	names, ok := of.Names(subject, 1)
+	if !ok {
+		return ""
+	}
+	return names[0]
+}
+
+// keyAsked is the key that a question's subject names, with its api. The key is "" where the whole api is meant.
+func keyAsked(of ingest.Subjects, subject string) (api, key string, err error) {
+	names, ok := of.Names(subject, 2)
+	if !ok {
+		return "", "", errors.New("the subject names no api and key")
+	}
+	return names[0], names[1], nil
+}
 
 // How long answers are waited for: the first, and each further one.
 const (

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/dispatcher"
+	"weir/ingest"
 
 	"github.com/nats-io/nats.go/micro"
 )
@@ -52,7 +52,7 @@ func findWithin(c *connect.Connection, api string, q JobInQueue, waits answerWai
 }
 
 // askJobs asks every replica about jobs of an api, until the owners of all its partitions have answered. missing says of how many nobody has.
-func askJobs[J any](c *connect.Connection, subject, api string, question any, waits answerWaits) (found []J, missing, err error) {
+func askJobs[J any](c *connect.Connection, subject ingest.Subjects, api string, question any, waits answerWaits) (found []J, missing, err error) {
 	q := ownersQuestion{subject: subject, api: api, body: question, waits: waits}
 	heard, err := askOwners(c, q, func(a *jobsReply[J]) (state dispatcher.APIState, failed error) {
 		found = append(found, a.Jobs...)
@@ -88,13 +88,13 @@ func (o operator) cancel(req micro.Request) {
 }
 
 // answerJobs reads a question about jobs of an api and answers it with those that look finds: a long queue takes a while to read.
-func answerJobs[J any](o operator, req micro.Request, subject string, question any, look func(ctx context.Context, api string) ([]J, error)) {
+func answerJobs[J any](o operator, req micro.Request, subject ingest.Subjects, question any, look func(ctx context.Context, api string) ([]J, error)) {
 	if err := json.Unmarshal(req.Data(), question); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))
 		return
 	}
 	o.aside(req, o.searching, "too many jobs are being looked for at once: try again", cancelTimeout, func(ctx context.Context) (any, error) {
-		api := strings.TrimPrefix(req.Subject(), subject)
+		api := apiAsked(subject, req.Subject())
 		state, err := o.Dispatcher.State(api)
 		if err != nil {
 			return nil, err

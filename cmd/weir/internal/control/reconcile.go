@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"weir/bucket/lease"
@@ -34,7 +33,7 @@ var ErrHeldByOther = errors.New("somebody redrives or purges dead letters now")
 func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconciled, error) {
 	var out dispatcher.Reconciled
 	failed := cli.Unreachable(fmt.Errorf("nobody owns the partition of letter %d of %s just now: try again in some seconds", seq, api))
-	err := askFor(c, reconcileSubject+api, marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
+	err := askFor(c, reconcileSubject.Of(api), marshal(reconcileQuestion{seq}), reconcileWaits, func(data []byte, wrong *operatorError) bool {
 		switch {
 		case wrong != nil && (wrong.code == codeNoAPI || wrong.code == codeNotOur):
 			return false
@@ -55,7 +54,7 @@ func Reconcile(c *connect.Connection, api string, seq uint64) (dispatcher.Reconc
 
 // reconcile asks an api about a letter.
 func (o operator) reconcile(req micro.Request) {
-	api := strings.TrimPrefix(req.Subject(), reconcileSubject)
+	api := apiAsked(reconcileSubject, req.Subject())
 	var q reconcileQuestion
 	if err := json.Unmarshal(req.Data(), &q); err != nil {
 		respondError(req, fmt.Errorf("the question cannot be read: %w", err))

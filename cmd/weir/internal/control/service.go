@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -52,16 +51,16 @@ func StartService(s ServiceOptions) (stop func() error, err error) {
 		started: time.Now(), ready: &readiness{look: s.Ready},
 	}
 	err = errors.Join(
-		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject+"*"), described(keysSubject+"<api>", "viewer", keysAnswer{})),
-		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject+"*.*"), described(showSubject+"<api>.<key>", "viewer", KeyShown{})),
-		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject+"*.*"), described(pausedSubject+"<api>.<key>", "viewer", pausedAnswer{})),
-		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject+"*"), described(trySubject+"<api>", "operator", tryAnswer{})),
-		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject+"*"), described(cancelSubject+"<api>", "operator", jobsReply[dispatcher.CancelAnswer]{})),
-		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject+"*"), described(reconcileSubject+"<api>", "operator", dispatcher.Reconciled{})),
+		service.AddEndpoint("keys", micro.HandlerFunc(o.keys), micro.WithEndpointSubject(keysSubject.Each(1)), described(string(keysSubject)+"<api>", "viewer", keysAnswer{})),
+		service.AddEndpoint("show", micro.HandlerFunc(o.show), micro.WithEndpointSubject(showSubject.Each(2)), described(string(showSubject)+"<api>.<key>", "viewer", KeyShown{})),
+		service.AddEndpoint("paused", micro.HandlerFunc(o.paused), micro.WithEndpointSubject(pausedSubject.Each(2)), described(string(pausedSubject)+"<api>.<key>", "viewer", pausedAnswer{})),
+		service.AddEndpoint("try", micro.HandlerFunc(o.try), micro.WithEndpointSubject(trySubject.Each(1)), described(string(trySubject)+"<api>", "operator", tryAnswer{})),
+		service.AddEndpoint("cancel", micro.HandlerFunc(o.cancel), micro.WithEndpointSubject(cancelSubject.Each(1)), described(string(cancelSubject)+"<api>", "operator", jobsReply[dispatcher.CancelAnswer]{})),
+		service.AddEndpoint("reconcile", micro.HandlerFunc(o.reconcile), micro.WithEndpointSubject(reconcileSubject.Each(1)), described(string(reconcileSubject)+"<api>", "operator", dispatcher.Reconciled{})),
 		service.AddEndpoint("config", micro.HandlerFunc(o.configuration), micro.WithEndpointSubject(configSubject), described(configSubject, "viewer", ConfigState{})),
 		service.AddEndpoint("status", micro.HandlerFunc(o.status), micro.WithEndpointSubject(statusSubject), described(statusSubject, "viewer", ReplicaStatus{})),
-		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject+"*"), described(historySubject+"<api>", "viewer", pastAnswer{})),
-		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject+"*"), described(findSubject+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
+		service.AddEndpoint("history", micro.HandlerFunc(o.history), micro.WithEndpointSubject(historySubject.Each(1)), described(string(historySubject)+"<api>", "viewer", pastAnswer{})),
+		service.AddEndpoint("find", micro.HandlerFunc(o.find), micro.WithEndpointSubject(findSubject.Each(1)), described(string(findSubject)+"<api>", "viewer", jobsReply[dispatcher.QueuedJob]{})),
 	)
 	if s.Redrives {
 		err = errors.Join(err, service.AddEndpoint("redrives", micro.HandlerFunc(o.redrives), micro.WithEndpointSubject(redrivesSubject), described(redrivesSubject, "viewer", redrivesAnswer{})))
@@ -101,7 +100,7 @@ type operator struct {
 }
 
 func (o operator) keys(req micro.Request) {
-	api := strings.TrimPrefix(req.Subject(), keysSubject)
+	api := apiAsked(keysSubject, req.Subject())
 	state, err := o.Dispatcher.State(api)
 	if err != nil {
 		respondError(req, err)
@@ -130,8 +129,7 @@ func (o operator) keys(req micro.Request) {
 }
 
 func (o operator) show(req micro.Request) {
-	api, token, _ := strings.Cut(strings.TrimPrefix(req.Subject(), showSubject), ".")
-	key, err := ingest.ParseToken(token)
+	api, key, err := keyAsked(showSubject, req.Subject())
 	if err != nil {
 		respondError(req, err)
 		return
@@ -157,11 +155,7 @@ func (o operator) show(req micro.Request) {
 
 // paused says whether a pause is in force here.
 func (o operator) paused(req micro.Request) {
-	api, token, _ := strings.Cut(strings.TrimPrefix(req.Subject(), pausedSubject), ".")
-	key, err := "", error(nil)
-	if token != ingest.Token("") {
-		key, err = ingest.ParseToken(token)
-	}
+	api, key, err := keyAsked(pausedSubject, req.Subject())
 	if err != nil {
 		respondError(req, err)
 		return
@@ -172,7 +166,7 @@ func (o operator) paused(req micro.Request) {
 
 // try has an api called once at once whose breaker is open here, and says whether it was.
 func (o operator) try(req micro.Request) {
-	tries, err := o.Dispatcher.TryNow(strings.TrimPrefix(req.Subject(), trySubject))
+	tries, err := o.Dispatcher.TryNow(apiAsked(trySubject, req.Subject()))
 	if err != nil {
 		respondError(req, err)
 		return

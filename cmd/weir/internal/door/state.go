@@ -1,11 +1,13 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/timeline"
+	"weir/ingest"
 )
 
 // jobState is where a job is, as `weir job --json` says it of each, with its result once it is done.
@@ -16,6 +18,11 @@ type jobState struct {
 
 // get says where a job is. The key, as ?key=, makes that cheap: without it the streams are looked through for the id.
 func (d *Door) get(w http.ResponseWriter, r *http.Request, _ console.Actor) {
+	api, key, id := r.PathValue("api"), r.URL.Query().Get("key"), r.PathValue("id")
+	if err := cmp.Or(ingest.CheckChoice(api, key), ingest.CheckJobID(id)); err != nil {
+		refuse(http.StatusBadRequest, err.Error()).write(w)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), lookupWait)
 	defer cancel()
 	if d.lookups.Acquire(ctx, 1) != nil {
@@ -23,7 +30,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 		return
 	}
 	defer d.lookups.Release(1)
-	state, no := d.state(ctx, r.PathValue("api"), r.URL.Query().Get("key"), r.PathValue("id"))
+	state, no := d.state(ctx, api, key, id)
 	if no != nil {
 		no.write(w)
 		return

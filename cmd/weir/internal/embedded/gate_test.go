@@ -481,3 +481,30 @@ func mayNot(t *testing.T, nc *nats.Conn) {
 		}
 	}
 }
+
+// TestLongNamesLeaveTheGateOpen: what anybody asks with a name that just fits the server's bound of a control line does not fit it behind what
+// the gate puts before it. The gate refuses it, and answers the next question.
+func TestLongNamesLeaveTheGateOpen(t *testing.T) {
+	h := newHouse(t)
+	long := strings.Repeat("x", 4020)
+	for _, subject := range []string{
+		"$JS.API.CONSUMER.CREATE.WEIR_DEAD." + long, "$JS.API.CONSUMER.CREATE." + long, "$JS.API.CONSUMER.DURABLE.CREATE.WEIR_DEAD." + long,
+		"$JS.API.CONSUMER.DELETE.WEIR_DEAD." + long, "$JS.API.CONSUMER.LIST." + long, "$JS.API.CONSUMER.NAMES." + long, "$JS.ACK.WEIR_DEAD." + long + ".1.1.1.1.1",
+	} {
+		body := []byte(`{"stream_name":"WEIR_DEAD","config":{"name":"x"}}`)
+		if err := h.anybody.Publish(subject, body); err != nil {
+			t.Fatal(err)
+		}
+		msg, err := h.anybody.RequestWithContext(await.Context(t, subject[:40]), subject[:len(subject)-100], body)
+		if strings.HasPrefix(subject, "$JS.ACK.") {
+			continue // nobody answers that
+		}
+		if err != nil || !strings.Contains(string(msg.Data), `"code":400`) {
+			t.Errorf("%.50s…: %v, %v", subject, msg, err)
+		}
+	}
+	h.store("weir.dead", 1)
+	if _, err := h.stream(h.js, "WEIR_DEAD").CreateConsumer(t.Context(), jetstream.ConsumerConfig{}); err != nil {
+		t.Errorf("the next consumer: %v", err)
+	}
+}

@@ -34,6 +34,7 @@ const (
 	mostBytes     = 16 << 20         // of them
 	mostRemembers = 10_000           // consumers of producers that are known without asking,
 	rememberedFor = 10 * time.Second // and for how long: a name may be given again, to another's
+	mostSubject   = 2 << 10          // bytes of a question's subject: a stream, a consumer, and subjects of messages
 	MostAsked     = 16 << 10         // bytes of a question for a consumer: filters are compared with each other, metadata stays in memory
 	MostConsumers = 500              // of one stream, whoever made them, from which on producers make none: the server has room for 1000
 	mostTogether  = 1000             // of all streams, beside weir's own, in the same way: each takes some 70 KiB of memory
@@ -60,7 +61,7 @@ func Open(nc *nats.Conn, operatorCreds string, log *slog.Logger) (*Gate, error) 
 		handlers[connect.Whereabouts] = g.tellWhereabouts
 	}
 	for subject, handle := range handlers {
-		sub, err := nc.QueueSubscribe(subject, queueGroup, handle)
+		sub, err := nc.QueueSubscribe(subject, queueGroup, g.bounded(handle))
 		if err == nil {
 			g.subs = append(g.subs, sub)
 			err = sub.SetPendingLimits(mostWaiting, mostBytes)
@@ -84,6 +85,20 @@ func (g *Gate) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// bounded has handle hear only what leaves room for what the gate puts before it: at a control line over the server's bound the server
+// would close the gate's connection.
+func (g *Gate) bounded(handle nats.MsgHandler) nats.MsgHandler {
+	return func(msg *nats.Msg) {
+		switch {
+		case len(msg.Reply) > mostSubject: // there is no answering it
+		case len(msg.Subject) > mostSubject:
+			g.refuse(msg, 400, fmt.Sprintf("the question has a subject of %d bytes: name streams, consumers and subjects with less than %d together", len(msg.Subject), mostSubject))
+		default:
+			handle(msg)
+		}
+	}
 }
 
 // consumerRequest is what a client asks for that makes a consumer. What the gate does not look at is handed on as it is.

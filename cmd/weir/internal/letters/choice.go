@@ -9,6 +9,7 @@ import (
 
 	"weir/cmd/weir/internal/config"
 	"weir/deadletter"
+	"weir/ingest"
 )
 
 // Choice is which letters are meant, as it was said. An empty field chooses all.
@@ -28,7 +29,10 @@ func (c *Choice) Filter(now time.Time) (deadletter.Filter, error) {
 	if c.Reason != "" && !slices.Contains(deadletter.Reasons(), f.Reason) {
 		return f, fmt.Errorf("reason %q: the reasons are %s", c.Reason, ReasonNames())
 	}
-	var err error
+	err := ingest.CheckChoice(c.API, c.Key)
+	if err != nil {
+		return f, err
+	}
 	if f.Since, err = ReadTime(c.Since, now); err != nil {
 		return f, fmt.Errorf("since %w", err)
 	}

@@ -147,8 +147,8 @@ func (l *Lines) parse(line *Line, text []byte) error {
 	if f.Key != nil {
 		job.Key = *f.Key
 	}
-	if job.API == "" || ingest.Token(job.API) != job.API {
-		return fmt.Errorf("api %q cannot be the name of one: name it in the line, or as an argument", job.API)
+	if err := ingest.CheckAPI(job.API); err != nil {
+		return fmt.Errorf("api: name it in the line, or as an argument: %w", err)
 	}
 	if job.Key != "" {
 		if err := ingest.CheckKey(job.Key); err != nil {
