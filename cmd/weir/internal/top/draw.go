@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/status"
@@ -25,27 +24,51 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	if f == nil {
 		return v.finish([]line{{text: "weir top: asking the replicas …"}, {text: v.Trouble, style: red}}, width, height)
 	}
-	lines := []line{v.head(f)}
-	for _, p := range f.Problems[:min(len(f.Problems), 2)] {
-		lines = append(lines, line{"! " + p.What, red})
+	if v.helping {
+		return v.finish(keyHelp(width), width, height)
 	}
-	lines = append(lines, v.apis(f, height/3)...)
-	lines = append(lines, letters(f))
-	room := height - len(lines) - 2 // the heads, and the last line
+	most := 3 // lines of what is one line on a wide terminal
+	if height < 2*leastHeight {
+		most = 1
+	}
+	lines := wrapped(v.head(f), width, most)
+	for _, p := range f.Problems[:min(len(f.Problems), 2)] {
+		lines = append(lines, wrapped(line{"! " + p.What, red}, width, most)...)
+	}
+	lines = append(lines, v.apis(f, height/3, width)...)
+	lines = append(lines, wrapped(letters(f), width, most)...)
 	chosen := v.choose(f)
+	about := v.detail(chosen, width)
+	if most == 1 {
+		about = nil
+	}
+	room := max(0, height-len(lines)-len(about)-2) // the heads, and the last line
 	first := max(0, min(slices.Index(v.shown, v.selected)-room/2, len(chosen)-room))
-	lines = append(lines, v.buckets(chosen, first, room)...)
-	return v.finish(lines, width, height)
+	lines = append(lines, v.buckets(chosen, first, room, width)...)
+	return v.finish(append(lines, about...), width, height)
+}
+
+// wrapped is a line in at most so many, broken between words; the last of them is cut.
+func wrapped(l line, width, most int) []line {
+	texts := terminal.Wrap(l.text, width)
+	if len(texts) > most {
+		texts = append(texts[:most-1], strings.Join(texts[most-1:], " "))
+	}
+	lines := make([]line, len(texts))
+	for i, text := range texts {
+		lines[i] = line{text, l.style}
+	}
+	return lines
 }
 
 // All makes lines of a frame with all of its buckets, for what is no terminal.
 func (v *View) All(f *Frame) []string {
-	lines := append([]line{v.head(f)}, v.apis(f, len(f.APIs)+1)...)
+	lines := append([]line{v.head(f)}, v.apis(f, len(f.APIs)+1, 0)...)
 	lines = append(lines, letters(f))
 	chosen := v.choose(f)
 	v.selected = place{}
 	var text []string
-	for _, l := range append(lines, v.buckets(chosen, 0, len(chosen))...) {
+	for _, l := range append(lines, v.buckets(chosen, 0, len(chosen), 0)...) {
 		text = append(text, strings.TrimRight(l.text, " "))
 	}
 	return text
@@ -67,15 +90,20 @@ type line struct {
 	style style
 }
 
+// mostFoot is how many lines a question or an answer has at the foot.
+const mostFoot = 3
+
 // finish puts the last line under the others, and fits all to the terminal.
 func (v *View) finish(lines []line, width, height int) []string {
-	if len(lines) > height-1 {
-		lines = lines[:height-1]
+	foot := wrapped(v.foot(width), width, mostFoot)
+	height -= len(foot)
+	if len(lines) > height {
+		lines = lines[:height]
 	}
-	for len(lines) < height-1 {
+	for len(lines) < height {
 		lines = append(lines, line{})
 	}
-	lines = append(lines, v.foot())
+	lines = append(lines, foot...)
 	drawn := make([]string, len(lines))
 	for i, l := range lines {
 		if drawn[i] = terminal.Cut(l.text, width); l.style == plain {
@@ -104,7 +132,7 @@ func (v *View) head(f *Frame) line {
 }
 
 // foot is what can be done, what was done, or what is asked.
-func (v *View) foot() line {
+func (v *View) foot(width int) line {
 	switch {
 	case v.asked != nil:
 		return line{fmt.Sprintf("%s %s? y: yes, any other key: no", v.asked.Deed, v.asked.about()), yellow}
@@ -117,13 +145,46 @@ func (v *View) foot() line {
 	if v.Filter != "" {
 		filter = "=" + v.Filter
 	}
-	return line{fmt.Sprintf("q quit  s sort:%s  / filter%s  j k select  p pause  r resume  P R the api", v.order(), filter), bold}
+	text := "q quit  ? keys"
+	for _, more := range []string{"s sort:" + string(v.order()), "/ filter" + filter, "j k select", "p pause", "r resume", "P R the api"} {
+		if terminal.Columns(text+"  "+more) > width {
+			break
+		}
+		text += "  " + more
+	}
+	return line{text, bold}
 }
 
-// apis is a table of at most so many lines.
-func (v *View) apis(f *Frame, most int) []line {
+// keyHelp is what each key does.
+func keyHelp(width int) []line {
+	lines := []line{{"Keys of weir top", bold}, {}}
+	for _, k := range [][2]string{
+		{"j k", "or the arrows: select a bucket"},
+		{"s S", "sort by the next or the previous column"},
+		{"/", "show only keys and apis that hold a text; Esc shows all"},
+		{"p r", "pause or resume the selected bucket"},
+		{"P R", "pause or resume its api"},
+		{"?", "these keys; any key leads back"},
+		{"q", "or Ctrl-C: quit"},
+	} {
+		const margin = 5
+		for i, text := range terminal.Wrap(k[1], width-margin) {
+			if i > 0 {
+				k[0] = ""
+			}
+			lines = append(lines, line{text: fmt.Sprintf("%-*s%s", margin, k[0], text)})
+		}
+	}
+	return lines
+}
+
+// apisGo are the columns of the apis' table that go where there is no room for all, the first first.
+var apisGo = []string{"SPENT TODAY", "CALLING", "KEYS", "REFUSED/S", "IN/S", "CALLS/S"}
+
+// apis is a table of at most so many lines. What does not fit behind an api of why it is not called stands below it.
+func (v *View) apis(f *Frame, most, width int) []line {
 	rows := [][]string{{"API", "JOBS", "KEYS", "CALLING", "IN/S", "CALLS/S", "REFUSED/S", "SPENT TODAY", "CALLED"}}
-	styles := []style{bold}
+	styles, below := []style{bold}, []line(nil)
 	shown := f.APIs[:min(len(f.APIs), max(1, most-1))]
 	for i, a := range shown {
 		come, called, refused := "-", "-", "-"
@@ -135,12 +196,16 @@ func (v *View) apis(f *Frame, most int) []line {
 			spent = "-"
 		}
 		state, look := calledText(a)
+		if short, _, more := strings.Cut(state, " "); more && width > 0 && width < wideEnough {
+			below = append(below, wrapped(line{visible(a.API) + ": " + visible(state), look}, width, 2)...)
+			state = strings.TrimRight(short, ",:")
+		}
 		rows = append(rows, []string{a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), come, called, refused, spent, state})
 		styles = append(styles, look)
 	}
-	lines := table(rows, styles)
+	lines := append(table(rows, styles, apisGo, width), below...)
 	if more := len(f.APIs) - len(shown); more > 0 {
-		lines[len(lines)-1].text += fmt.Sprintf("   (and %d more: --api)", more)
+		lines = append(lines, line{text: fmt.Sprintf("  (and %d more: --api)", more)})
 	}
 	return lines
 }
@@ -191,12 +256,50 @@ func letters(f *Frame) line {
 // barWidth is how many characters a level is drawn with.
 const barWidth = 12
 
+// bucketsGo are the columns of the buckets' table that go where there is no room for all, the first first.
+var bucketsGo = []string{"CALLING", "IN/S", "LEVEL", "WAITS FOR", "API", "EMPTY IN"}
+
+// detail tells all of the selected bucket where its row has not the room.
+func (v *View) detail(chosen []*Bucket, width int) []line {
+	for _, b := range chosen {
+		if (place{b.API, b.Key}) != v.selected {
+			continue
+		}
+		row := v.row(b)
+		if terminal.Columns(strings.Join(row, "  ")) <= width && width >= wideEnough {
+			return nil
+		}
+		text := fmt.Sprintf("%s %s: %s, in/s %s, empty in %s, calling %s, waits for %s", visible(b.API), visible(b.Key), row[2], row[4], row[5], row[6], row[7])
+		return wrapped(line{text, bold}, width, mostDetail)
+	}
+	return nil
+}
+
+// row is what the table says of a bucket.
+func (v *View) row(b *Bucket) []string {
+	come, empty := "-", "-"
+	if b.ComePerS != nil {
+		come = perSecond(*b.ComePerS)
+	}
+	if b.WaitMS >= 0 {
+		empty = cli.Brief(time.Duration(b.WaitMS) * time.Millisecond)
+	}
+	mark := "  "
+	if (place{b.API, b.Key}) == v.selected {
+		mark = "> "
+	}
+	return []string{
+		mark + terminal.Cut(visible(b.Key), 24), b.API, fmt.Sprintf("%d/%d", b.Depth, b.Capacity), bar(b.level()), come, empty,
+		fmt.Sprintf("%d/%d", b.InFlight, b.MaxInFlight), visible(status.WaitingText(b.Waits)),
+	}
+}
+
 // buckets is a table of so many buckets from the first on, with its head.
-func (v *View) buckets(chosen []*Bucket, first, room int) []line {
+func (v *View) buckets(chosen []*Bucket, first, room, width int) []line {
 	rows := [][]string{{"  KEY", "API", "DEPTH", "LEVEL", "IN/S", "EMPTY IN", "CALLING", "WAITS FOR"}}
 	styles := []style{bold}
 	for _, b := range chosen[first:min(first+max(0, room), len(chosen))] {
-		mark, look := "  ", plain
+		look := plain
 		switch level := b.level(); {
 		case level >= 0.9:
 			look = red
@@ -204,25 +307,15 @@ func (v *View) buckets(chosen []*Bucket, first, room int) []line {
 			look = yellow
 		}
 		if (place{b.API, b.Key}) == v.selected {
-			mark, look = "> ", invert
+			look = invert
 		}
-		come, empty := "-", "-"
-		if b.ComePerS != nil {
-			come = perSecond(*b.ComePerS)
-		}
-		if b.WaitMS >= 0 {
-			empty = cli.Brief(time.Duration(b.WaitMS) * time.Millisecond)
-		}
-		rows = append(rows, []string{
-			mark + terminal.Cut(visible(b.Key), 24), b.API, fmt.Sprintf("%d/%d", b.Depth, b.Capacity), bar(b.level()), come, empty,
-			fmt.Sprintf("%d/%d", b.InFlight, b.MaxInFlight), status.WaitingText(b.Waits),
-		})
+		rows = append(rows, v.row(b))
 		styles = append(styles, look)
 	}
 	if len(rows) == 1 {
-		return append(table(rows, styles), line{"  no job waits", plain})
+		return append(table(rows, styles, bucketsGo, width), line{"  no job waits", plain})
 	}
-	return table(rows, styles)
+	return table(rows, styles, bucketsGo, width)
 }
 
 // bar draws how full a bucket is: whole and half characters, all of a width.
@@ -240,32 +333,6 @@ func perSecond(rate float64) string {
 		return strconv.FormatFloat(rate, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(rate, 'f', 1, 64)
-}
-
-// table lays columns out, two blanks apart.
-func table(rows [][]string, styles []style) []line {
-	var widths []int
-	for _, row := range rows {
-		for i := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			row[i] = visible(row[i])
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	lines := make([]line, len(rows))
-	for n, row := range rows {
-		var text strings.Builder
-		for i, cell := range row {
-			text.WriteString(cell)
-			if i < len(row)-1 {
-				text.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-			}
-		}
-		lines[n] = line{text.String(), styles[n]}
-	}
-	return lines
 }
 
 func visible(text string) string { return cli.Visible(text) }

@@ -30,6 +30,7 @@ type View struct {
 	Color    bool
 	selected place
 	typing   bool    // the filter
+	helping  bool    // the keys are shown in the place of the frame
 	asked    *Word   // waits for y or n
 	Said     string  // of the last thing that was done, for one line
 	Trouble  string  // why the frame is old; "": it is not
@@ -96,6 +97,11 @@ func (v *View) Press(key rune) Word {
 		v.Said = "nothing was changed"
 	case v.typing:
 		v.typed(key)
+	case v.helping:
+		v.helping = false
+		if key == 'q' || key == 'Q' {
+			return Word{Deed: Quit}
+		}
 	default:
 		return v.command(key)
 	}
@@ -126,6 +132,8 @@ func (v *View) command(key rune) Word {
 		v.Order = next(Orders(), v.order(), -1)
 	case '/':
 		v.typing = true
+	case '?':
+		v.helping = true
 	case keyEscape:
 		v.Filter = ""
 	case 'p':

@@ -59,6 +59,51 @@ func TestDrawFits(t *testing.T) {
 	}
 }
 
+// TestNarrowTerminal: at 40 columns columns are left out, and none is cut. What the row of the selected bucket lacks stands below the table,
+// and a question is shown whole.
+func TestNarrowTerminal(t *testing.T) {
+	f := frameOf(time.Now(), 7, "a", "key-of-the-customer")
+	f.Server = "nats://weir.internal.shop.example:4222"
+	f.APIs[0].Pause = &schedule.Pause{Until: time.Now().Add(time.Hour)}
+	f.Buckets[1].Waits = schedule.Waiting{For: schedule.WaitLimit, Limit: "credit-bureau-daily"}
+	f.LettersAll = 12
+	f.Letters = []status.Letters{{API: "pay", Reason: "overflow", Letters: 9}, {API: "pay", Reason: "exhausted", Letters: 3}}
+	v := View{}
+	for _, keys := range []string{"", "p", "?"} {
+		for _, key := range keys {
+			v.Press(key)
+		}
+		for _, l := range v.Draw(f, 40, 24) {
+			if strings.Contains(l, "…") {
+				t.Errorf("after %q %q is cut", keys, l)
+			}
+		}
+	}
+	v = View{}
+	text := strings.Join(strings.Fields(strings.Join(v.Draw(f, 40, 24), " ")), " ")
+	for _, said := range []string{"DEPTH", "20/100", "credit-bureau-daily", "? keys", "pay: paused until"} {
+		if !strings.Contains(text, said) {
+			t.Errorf("there is no %q:\n%s", said, strings.Join(v.Draw(f, 40, 24), "\n"))
+		}
+	}
+}
+
+// TestQuestionMark: it shows what the keys do, and any key leads back.
+func TestQuestionMark(t *testing.T) {
+	f, v := frameOf(time.Now(), 1, "a"), View{}
+	v.Press('?')
+	if text := strings.Join(v.Draw(f, 80, 24), "\n"); !strings.Contains(text, "pause or resume the selected bucket") || strings.Contains(text, "DEPTH") {
+		t.Errorf("the keys are shown as\n%s", text)
+	}
+	if w := v.Press('p'); w.Deed != Nothing || v.asked != nil || !strings.Contains(strings.Join(v.Draw(f, 80, 24), "\n"), "DEPTH") {
+		t.Errorf("a key leads to %+v and %+v", w, v.asked)
+	}
+	v.Press('?')
+	if w := v.Press('q'); w.Deed != Quit {
+		t.Errorf("q does %+v", w)
+	}
+}
+
 // TestKeysSelectAndAsk: nothing is done without a y, and what is done is what is selected, also when the frame has changed meanwhile.
 func TestKeysSelectAndAsk(t *testing.T) {
 	f := frameOf(time.Now(), 1, "a", "b", "c") // c is the deepest
@@ -74,8 +119,8 @@ func TestKeysSelectAndAsk(t *testing.T) {
 	if w := press("pn"); w.Deed != Nothing || v.Said != "nothing was changed" {
 		t.Errorf("a no does %+v, %s", w, v.Said)
 	}
-	if press("jp"); !strings.Contains(v.foot().text, "pause pay/b?") {
-		t.Errorf("asked is %s", v.foot().text)
+	if press("jp"); !strings.Contains(v.foot(80).text, "pause pay/b?") {
+		t.Errorf("asked is %s", v.foot(80).text)
 	}
 	f = frameOf(time.Now(), 1, "b", "a", "c") // b has fewer jobs now
 	if w := press("y"); w != (Word{Pause, "pay", "b"}) {
