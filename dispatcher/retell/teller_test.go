@@ -30,7 +30,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, js: natstest.JetStream(t), told: make(chan *nats.Msg, 100)}
 	for name, subject := range map[string]string{
-		ledger.ResultsStream: ledger.ResultsPrefix + ">", deadletter.Stream: "weir.dead.>", queued: "queue.>",
+		ledger.ResultsStream: ledger.ResultSubjects.Below(), deadletter.Stream: "weir.dead.>", queued: "queue.>",
 	} {
 		if _, err := w.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
 			t.Fatal(err)
