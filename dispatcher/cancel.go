@@ -144,6 +144,13 @@ func (w *apiWorker) cancel(ctx context.Context, e queue.Entry, why string) (Canc
 
 // buryCancelled makes a letter of a cancelled job.
 func (w *apiWorker) buryCancelled(ctx context.Context, j *job) {
+	w.mu.Lock()
+	removed := j.part.isRemovedLocked(j.Seq)
+	w.mu.Unlock()
+	if removed {
+		w.buryMissing(ctx, j, queue.DeletedByOthers)
+		return
+	}
 	if !w.reload(ctx, j) {
 		return
 	}

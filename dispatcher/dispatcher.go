@@ -56,7 +56,9 @@ type Options struct {
 	MaxStore   int64         // bounds what one stream may ask of the server, 0 for no bound
 	LedgerAge  time.Duration // how long call records are kept
 	Tail       ledger.Bounds
-	Restored   *Restoration  // nil: the streams are as weir left them
+	Restored   *Restoration // nil: the streams are as weir left them
+	// Changed hears what somebody did by hand to a queue's stream. It must not block. Nil: nobody does.
+	Changed    func(StreamChange)
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
 	Registerer prometheus.Registerer

@@ -49,11 +49,7 @@ func (p *partition) storeIntents() {
 	intents := make([]queue.Intent, len(wanted))
 	for i, one := range wanted {
 		j := one.t
-		intents[i] = queue.Intent{
-			Seq: j.Seq, Call: j.Calls + 1, Deaths: j.Deaths,
-			Repeatable: j.terms.api.Idempotency != nil, Idempotency: j.terms.api.KeyIdentity(), Timeout: j.terms.api.Timeout, Price: j.terms.api.Price, Target: j.terms.api.Target(),
-			Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key),
-		}
+		intents[i] = j.intent(j.Calls + 1)
 		j.entry = w.d.opts.Recorder.Prepare(p.callOf(&intents[i], p.markers.Epoch()), j.entry)
 		intents[i].Entry = j.entry.ID()
 	}
@@ -88,12 +84,19 @@ func (p *partition) storeIntents() {
 	})
 }
 
+// intent says that a call of the job may start.
+func (j *job) intent(call int) queue.Intent {
+	api := j.terms.api
+	return queue.Intent{
+		Seq: j.Seq, Call: call, Deaths: j.Deaths,
+		Repeatable: api.Idempotency != nil, Idempotency: api.KeyIdentity(), Timeout: api.Timeout, Price: api.Price, Target: api.Target(),
+		Accepted: j.accepted, KeySum: queue.KeySum(j.Queue.Key), Entry: j.entry.ID(),
+	}
+}
+
 func (p *partition) intentFailed(err error) {
 	if errors.Is(err, queue.ErrFenced) {
-		p.w.mu.Lock()
-		p.Open = false
-		p.w.mu.Unlock()
-		p.broken(err)
+		p.examineFence()
 		return
 	}
 	p.w.log.Error("an intent could not be stored; its calls wait", "err", err)

@@ -221,6 +221,7 @@ type job struct {
 	message  *ingest.Job  // while near its call
 	space    *queue.Space // that it takes in memory then
 	orders   chan<- order // to its goroutine, nil while it has none
+	id       string       // once it was near its call and is not any more
 	accepted bucket.Micros
 	staged   bucket.Micros // when it began to be made ready
 	missing  int           // times its message was not found

@@ -88,7 +88,9 @@ func (j *job) answered(r httpcall.Response) {
 
 // Unload lets go of a job's message and of its space. The schedule calls it, under the worker's lock.
 func (j *job) Unload() {
-	j.message = nil
+	if j.message != nil {
+		j.id, j.message = j.message.ID, nil
+	}
 	j.space.Release()
 	j.space = nil
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"weir/bucket/queue"
@@ -19,7 +20,7 @@ func (j *job) missingDetail(a queue.Absence) string {
 	which := fmt.Sprintf("message %d of %s", j.Seq, j.part.bucket.Name())
 	switch a {
 	case queue.DeletedByOthers:
-		return fmt.Sprintf("deleted: somebody deleted %s from the queue of this job, which had not ended", which)
+		return deletedDetail(j.part.bucket.Name(), j.Seq)
 	case queue.Unexplained:
 		return fmt.Sprintf("lost: %s cannot be read any more: the store of its queue is damaged, or somebody deleted it; its producer has to hand the job in again", which)
 	case queue.LostByStore, queue.Present:
@@ -41,11 +42,20 @@ func (w *apiWorker) buryMissing(ctx context.Context, j *job, a queue.Absence) {
 		l.Billed = deadletter.BilledUnknown
 	}
 	if m := j.message; m != nil {
+		l.Body, l.BodyLeftOut = m.Body, false
 		l.JobID, l.Header, l.Redrives, l.ReplyTo, l.Accepted = m.ID, m.Header, m.Redrives, m.ReplyTo, j.accepted.Time()
 	} else if c, err := ledger.At(ctx, w.d.opts.JetStream, j.answeredAt); err == nil && c != nil && c.Stream == j.part.bucket.Name() && c.Seq == j.Seq {
 		l.JobID, l.Redrives, l.Accepted = c.Job, c.Redrives, c.Accepted
+	} else if j.id != "" {
+		l.JobID, l.Accepted = j.id, j.accepted.Time()
 	}
-	ingest.TraceOf(l.Header).Log(w.log).Error("an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
+	w.mu.Lock()
+	level := slog.LevelError
+	if j.part.isRemovedLocked(j.Seq) { // it was told with all that was taken out
+		level = slog.LevelInfo
+	}
+	w.mu.Unlock()
+	ingest.TraceOf(l.Header).Log(w.log).Log(ctx, level, "an accepted job's message is gone from its queue; it becomes a letter", "outcome", outcome, "key", l.Key, "seq", j.Seq,
 		"job_id", l.JobID, "billed", l.Billed)
 	if w.persist(ctx, "dead letter", j, func() error {
 		_, err := awaitWrite(func(done func(uint64, error)) { w.d.opts.Letters.Bury(l, done) })

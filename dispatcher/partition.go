@@ -45,6 +45,8 @@ type partition struct {
 
 	denial holdMark // of an api that denies weir
 
+	removals removals // what was taken out of its stream by hand
+
 	telling sync.Mutex          // held while one more loss is noted as told
 	told    map[string]toldMark // what was told of the damage of its store, by key; the worker's lock guards it
 

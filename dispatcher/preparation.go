@@ -24,7 +24,16 @@ func (w *apiWorker) prepare(ctx context.Context, j *job) bool {
 	j.staged = w.now()
 	w.mu.Lock()
 	j.bind(w.terms)
+	removed := j.part.isRemovedLocked(j.Seq)
+	if removed {
+		j.part.recallKeptLocked(j)
+	}
 	w.mu.Unlock()
+	if removed {
+		w.unstage(j)
+		w.buryMissing(ctx, j, queue.DeletedByOthers)
+		return false
+	}
 	entry, err := w.load(ctx, j)
 	if err != nil {
 		w.unprepared(ctx, j, err)

@@ -366,6 +366,7 @@ func (w *apiWorker) finish(j *job, outcome string) {
 	stalled := p.bucket.Unswept() > queue.MaxUnswept
 	w.update(func(s *schedule.Schedule) {
 		p.dropKept(j.Seq)
+		delete(p.removals.jobs, j.Seq)
 		j.dropIntentsLocked()
 		j.adopted.LetGo()
 		if j.markSeq != 0 {

@@ -53,6 +53,7 @@ func (w *apiWorker) openPartition(ctx, hard context.Context, number int, t owner
 			Mark: func(e queue.Entry) { p.takeMarker(e) }, MarkersLoaded: func() { p.markersLoaded() }, Take: func(e queue.Entry) { p.add(hard, e) },
 			Bodies: func() bool { return p.replay == nil || !p.replay.full }, CaughtUp: func() { p.open(); close(caughtUp) },
 			Stalled: func(err error) { p.readerRestarted(err) }, Damaged: func() { p.damaged(reading) },
+			Removed: func(r queue.Removal) { p.removed(hard, r) },
 		})
 		ended <- err
 		if err != nil && reading.Err() == nil {

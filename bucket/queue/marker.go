@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"weir/bucket"
@@ -19,20 +19,8 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// ErrFenced says that another owner has taken the partition: this one may start no call there any more.
-var ErrFenced = errors.New("another owner has taken the partition")
-
-// errNoEpoch is ErrFenced where the stream has nobody's epoch: another owner drops this one's before it stores its own, and a server that
-// cannot read the message says the same.
-var errNoEpoch = fmt.Errorf("%w, or its server cannot read any more that this one has: the stream has no owner's epoch; a new start takes it over", ErrFenced)
-
-// refusedBy is why the stream has refused an intent by its owner's epoch.
-func refusedBy(stale error) error {
-	if strings.HasSuffix(stale.Error(), "wrong last sequence: 0") {
-		return errNoEpoch
-	}
-	return ErrFenced
-}
+// ErrFenced says that the epoch that a write expects is not the partition's: another owner has taken it, or this one's epoch was taken out.
+var ErrFenced = errors.New("the partition has another owner's epoch, or none")
 
 // errNoRoom says that no owner's epoch is let in: the server goes on counting one that it cannot read, and does not delete it either.
 var errNoRoom = errors.New("its server cannot read the epoch of an earlier owner, and lets in no more messages of one subject than a key may have jobs")
@@ -108,8 +96,8 @@ type RetryMark struct {
 type Markers struct {
 	p                *Partition
 	w                *stream.Writer
-	epoch            uint64 // its sequence
-	fence            string // the same, as a header has it
+	mu               sync.Mutex // guards epoch
+	epoch            uint64     // its sequence
 	died             bool
 	intendsEveryCall bool          // by the owner before, which died: every call that it began has an intent
 	held             time.Duration // by the owner before, which died; 0: nobody knows
@@ -126,7 +114,11 @@ func (m *Markers) IntendsEveryCall() bool { return m.intendsEveryCall }
 func (m *Markers) Held() time.Duration { return m.held }
 
 // Epoch is the sequence of this owner's epoch: what was in the stream before has a lower one.
-func (m *Markers) Epoch() uint64 { return m.epoch }
+func (m *Markers) Epoch() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.epoch
+}
 
 // GiveUp takes this owner's epoch back: nothing of it is under way. The stream refuses its intents from then on.
 func (m *Markers) GiveUp(ctx context.Context) error {
@@ -174,7 +166,24 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 		}
 	}
 	fault.Pass(fault.EpochDropped)
-	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: []byte(instance), Header: nats.Header{
+	epoch, err := p.storeEpoch(ctx, instance)
+	if err != nil {
+		return nil, err
+	}
+	fault.Pass(fault.EpochStored)
+	w, err := stream.NewWriter(p.nc, stream.DiskOf(p.queue.js), maxMarkers, maxMarkerBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Markers{
+		p: p, w: w, epoch: epoch, died: earlier != nil || unreadable, held: held,
+		intendsEveryCall: intendsAll(earlier), unreadable: unreadable,
+	}, nil
+}
+
+// storeEpoch stores an owner's epoch where none stands. It fails with ErrFenced where one does.
+func (p *Partition) storeEpoch(ctx context.Context, instance string) (seq uint64, err error) {
+	ack, err := p.queue.js.PublishMsg(ctx, &nats.Msg{Subject: ownerSubject(p.queue.api, p.number), Data: []byte(instance), Header: nats.Header{
 		ingest.HeaderMsgID: {"owner." + nuid.Next()}, stream.HeaderExpectedSeq: {"0"}, headerIntends: {intendsEveryCall},
 	}})
 	var api *jetstream.APIError
@@ -182,20 +191,12 @@ func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) 
 		err = fmt.Errorf("%w: %w", ErrFenced, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take over %s: %w", p.name, err)
+		return 0, fmt.Errorf("take over %s: %w", p.name, err)
 	}
-	fault.Pass(fault.EpochStored)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.fence = ack.Sequence
-	p.mu.Unlock()
-	w, err := stream.NewWriter(p.nc, stream.DiskOf(p.queue.js), maxMarkers, maxMarkerBytes)
-	if err != nil {
-		return nil, err
-	}
-	return &Markers{
-		p: p, w: w, epoch: ack.Sequence, fence: strconv.FormatUint(ack.Sequence, 10), died: earlier != nil || unreadable, held: held,
-		intendsEveryCall: intendsAll(earlier), unreadable: unreadable,
-	}, nil
+	return ack.Sequence, nil
 }
 
 // An epoch says by this header that its owner writes an intent of every call.
@@ -216,11 +217,12 @@ func intendsAll(epoch *stream.LeaderMessage) bool {
 // Run stores markers until ctx ends.
 func (m *Markers) Run(ctx context.Context) error { return m.w.Run(ctx) }
 
-// Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when another
-// owner has come. It does not block.
+// Intend stores intents, all in one message, and calls done once with its sequence, or with ErrFenced when this owner's epoch does not stand
+// any more: Fence says whose does. It does not block.
 func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
+	epoch := m.Epoch()
 	for i := range intents {
-		intents[i].Epoch = m.epoch
+		intents[i].Epoch = epoch
 	}
 	data, err := json.Marshal(intents)
 	if err != nil {
@@ -231,7 +233,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 		Subject: queueSubject(m.p.queue.api, m.p.number, kindIntent, id), Data: data,
 		Header: nats.Header{
 			ingest.HeaderMsgID:           {"intent." + id},
-			stream.HeaderExpectedSeq:     {m.fence},
+			stream.HeaderExpectedSeq:     {strconv.FormatUint(epoch, 10)},
 			stream.HeaderExpectedSubject: {ownerSubject(m.p.queue.api, m.p.number)},
 		},
 	}
@@ -241,7 +243,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 	}
 	m.w.Write(msg, func(seq uint64, err error) {
 		if errors.Is(err, stream.ErrStale) {
-			err = refusedBy(err)
+			err = fmt.Errorf("%w: %w", ErrFenced, err)
 		}
 		done(seq, err)
 	})
@@ -249,7 +251,7 @@ func (m *Markers) Intend(intents []Intent, done func(seq uint64, err error)) {
 
 // Retry stores a retry mark and calls done once with its sequence.
 func (m *Markers) Retry(mark RetryMark, done func(seq uint64, err error)) {
-	mark.Epoch = m.epoch
+	mark.Epoch = m.Epoch()
 	data, err := json.Marshal(mark)
 	if err != nil {
 		panic("bucket: a retry mark that JSON cannot carry: " + err.Error())

@@ -13,34 +13,50 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// TestUnreadableEpoch: a server that cannot read an owner's epoch refuses its intents, which is not told as another owner's coming; whoever
-// takes the partition over then has it.
+// TestUnreadableEpoch: a server that cannot read an owner's epoch refuses its intents, which is told from another owner's coming: the owner may
+// store its epoch again, and the next one takes over.
 func TestUnreadableEpoch(t *testing.T) {
 	const instance = "the instance"
 	dir := t.TempDir()
 	ns := natstest.Start(t, dir, 0)
 	port := natstest.Port(t, ns)
 	p := openTestPartition(t, ns)
-	own := func() (intend func() error) {
+	own := func() (m *Markers, intend func() error) {
 		m, err := p.Own(t.Context(), instance)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return runMarkers(t, m)
+		return m, runMarkers(t, m)
 	}
-	first := own()
-	second := own()
-	if err := first(); !errors.Is(err, ErrFenced) || err.Error() != ErrFenced.Error() {
+	requireFence := func(m *Markers, want Fence) {
+		t.Helper()
+		if f, err := m.Fence(t.Context()); err != nil || f != want {
+			t.Errorf("the fence is %v, want %v: %v", f, want, err)
+		}
+	}
+	formerly, first := own()
+	m, second := own()
+	if err := first(); !errors.Is(err, ErrFenced) {
 		t.Errorf("beside another owner: %v", err)
 	}
+	requireFence(formerly, FenceOther)
+	requireFence(m, FenceOwn)
 	ns.Shutdown()
 	ns.WaitForShutdown()
 	natstest.Spoil(t, dir, "WEIR_pay_0", instance)
 	natstest.Start(t, dir, port)
-	if err := second(); !errors.Is(err, ErrFenced) || err.Error() == ErrFenced.Error() {
+	if err := second(); !errors.Is(err, ErrFenced) {
 		t.Errorf("alone: %v", err)
 	}
-	if err := own()(); err != nil {
+	requireFence(m, FenceGone)
+	if err := m.Renew(t.Context(), "again"); err != nil {
+		t.Fatal(err)
+	}
+	if err := second(); err != nil {
+		t.Errorf("by the epoch that was stored again: %v", err)
+	}
+	_, third := own()
+	if err := third(); err != nil {
 		t.Errorf("of the next owner: %v", err)
 	}
 }

@@ -33,10 +33,14 @@ type Partition struct {
 	intake     *stream.Exchange
 	sweeper    *sweeper
 	watch      time.Duration // how often it is looked whether the reader has stalled
-	heartbeat  time.Duration // of the server to the reader
+	// removalWatch is how often it is looked whether something was taken out of the stream.
+	removalWatch time.Duration
+	heartbeat    time.Duration // of the server to the reader
 
 	wake   chan struct{} // has a value when a job may wait
 	larger chan struct{} // a message may be larger than its reader was set up for
+	// lookNow has a value when something may have been taken out of the stream.
+	lookNow chan struct{}
 
 	expected expectation // of the reader
 
@@ -84,7 +88,8 @@ func newPartition(q *Queue, nc *nats.Conn, source jetstream.Stream, number int) 
 	p := &Partition{
 		reconnects: func() uint64 { return nc.Stats().Reconnects },
 		queue:      q, number: number, name: StreamName(q.api, number), nc: nc, stream: source, intake: intake,
-		book: newBook(), pending: map[string]*idPuts{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), watch: readWatch, heartbeat: readHeartbeat, expected: expectation{news: make(chan struct{}, 1)},
+		book: newBook(), pending: map[string]*idPuts{}, wake: make(chan struct{}, 1), larger: make(chan struct{}, 1), lookNow: make(chan struct{}, 1),
+		watch: readWatch, removalWatch: removalWatch, heartbeat: readHeartbeat, expected: expectation{news: make(chan struct{}, 1)},
 	}
 	p.sweeper, err = newSweeper(p)
 	return p, err
@@ -346,7 +351,7 @@ func (p *Partition) settleLocked(e *pendingPut) {
 	kept := e.answer.Err == nil && !e.answer.Duplicate
 	switch {
 	case kept && p.reading && e.answer.Seq > p.sweeper.read:
-		p.sweeper.own[e.answer.Seq] = struct{}{} // its ticket counts it
+		p.sweeper.own[e.answer.Seq] = e.job.Key // its ticket counts it
 		p.expected.raise(e.answer.Seq)
 	case same.read:
 		same.read = false

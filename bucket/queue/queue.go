@@ -71,6 +71,7 @@ type Queue struct {
 	largest    atomic.Int64 // bytes that a message of the streams may have
 	ceiling    ceiling
 	rules      atomic.Pointer[intakeRules]
+	settings   atomic.Pointer[Settings] // of the streams, as they were last asked for
 	forecaster atomic.Pointer[Forecaster]
 	comebacks  comebacks
 }
@@ -97,6 +98,7 @@ func OpenQueue(ctx context.Context, o Options) (*Queue, error) {
 	if q.holdings = o.Holdings; q.holdings == nil {
 		q.holdings = NewHoldings(defaultMemory)
 	}
+	q.settings.Store(&o.Settings)
 	q.ceiling.every = ceilingLook
 	q.ceiling.raise(highest, asked)
 	if err := q.SetRules(o.Rules); err != nil {
@@ -164,6 +166,7 @@ func (q *Queue) Raise(ctx context.Context, s Settings) error {
 	if err != nil {
 		return err
 	}
+	q.settings.Store(&s)
 	q.ceiling.raise(highest, asked)
 	q.enlarge(s.MaxBody + maxHeaderBytes)
 	return nil

@@ -62,6 +62,8 @@ type ReadOptions struct {
 	Damaged func()
 	// CaughtUp is called once, when all that was in the stream when this process took it over has been taken.
 	CaughtUp func()
+	// Removed is called, one call at a time, with what somebody took out of the stream since the reader had caught up. It must not block.
+	Removed func(Removal)
 	// Stalled is called when the reader is set up anew because it had gone quiet before messages that are there.
 	Stalled func(err error)
 }
@@ -87,7 +89,7 @@ func (p *Partition) Read(ctx context.Context, o ReadOptions) error {
 			return nil
 		case errors.Is(err, errReadOtherwise):
 			continue
-		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStreamReset):
+		case errors.Is(err, jetstream.ErrStreamNotFound), errors.Is(err, errStreamReset), errors.Is(err, errEpochTaken):
 			return fmt.Errorf("read %s: %w", p.name, err)
 		}
 		o.Stalled(err)
@@ -222,6 +224,8 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 	defer tick.Stop()
 	soon := time.NewTimer(0) // it may be back already
 	defer soon.Stop()
+	removals := time.NewTicker(r.p.removalWatch)
+	defer removals.Stop()
 	silence := newSilence(r)
 	defer silence.timer.Stop()
 	for {
@@ -234,6 +238,18 @@ func (r *reading) watch(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-r.p.larger:
 			stop(errReadOtherwise)
 			return
+		case <-removals.C:
+			if err := r.lookForRemovals(ctx); err != nil {
+				stop(err)
+				return
+			}
+			continue
+		case <-r.p.lookNow:
+			if err := r.lookForRemovals(ctx); err != nil {
+				stop(err)
+				return
+			}
+			continue
 		case <-silence.news:
 			silence.begin()
 			continue
@@ -301,6 +317,12 @@ func (p *Partition) forgetReadLocked() {
 	clear(p.pending)
 }
 
+func (p *Partition) isCaughtUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.caughtUp
+}
+
 func (p *Partition) hasCaughtUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -349,6 +371,7 @@ func (p *Partition) noteRead(e Entry) bool {
 		return false
 	}
 	p.sweeper.order = append(p.sweeper.order, e.Seq)
+	p.sweeper.passed++
 	if e.Kind != JobEntry {
 		return true
 	}

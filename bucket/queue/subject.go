@@ -102,7 +102,7 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 		return 0, 0, fmt.Errorf("look for the queue of api %s: %w", s.API, err)
 	}
 	for p := 0; p < partitions; p++ {
-		kept, err := ensureQueueStream(ctx, js, s, p, partitions)
+		kept, err := ensureQueueStream(ctx, js, s, partitionOf{number: p, of: partitions})
 		if err != nil {
 			return 0, 0, err
 		}
@@ -114,17 +114,23 @@ func ensureQueue(ctx context.Context, js jetstream.JetStream, s Settings) (parti
 	return partitions, highest, nil
 }
 
-func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, p, partitions int) (*jetstream.StreamConfig, error) {
-	name := StreamName(s.API, p)
+// partitionOf is one partition of a queue.
+type partitionOf struct {
+	number, of int
+	firstSeq   uint64 // of its stream, if that is made; 0: 1
+}
+
+func ensureQueueStream(ctx context.Context, js jetstream.JetStream, s Settings, p partitionOf) (*jetstream.StreamConfig, error) {
 	cfg := jetstream.StreamConfig{
-		Name:        name,
-		Description: fmt.Sprintf("weir: waiting jobs of api %s, partition %d of %d; a finished job is deleted", s.API, p, partitions),
-		Subjects:    []string{queueSubjects(s.API, p), ownerSubject(s.API, p)},
-		Retention:   jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: s.Replicas,
+		Name: StreamName(s.API, p.number), FirstSeq: p.firstSeq,
+		Description: fmt.Sprintf("weir: waiting jobs of api %s, partition %d of %d, one message each, and messages of weir's own: one says who dispatches it, "+
+			"others which calls are under way; a finished job is deleted", s.API, p.number, p.of),
+		Subjects:  []string{queueSubjects(s.API, p.number), ownerSubject(s.API, p.number)},
+		Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: s.Replicas,
 		Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: s.Capacity,
 		MaxMsgSize: int32(min(s.MaxBody+maxHeaderBytes, 1<<30)), Duplicates: s.Dedupe,
 		AllowDirect: true, AllowAtomicPublish: true,
-		Metadata: map[string]string{metaPartitions: strconv.Itoa(partitions), metaAPI: s.API},
+		Metadata: map[string]string{metaPartitions: strconv.Itoa(p.of), metaAPI: s.API},
 	}
 	return stream.EnsureStream(ctx, js, stream.Options{Config: cfg, Kind: "queue", Configured: stream.DedupeBound, Log: s.Log})
 }

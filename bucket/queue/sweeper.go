@@ -26,7 +26,7 @@ type sweeper struct {
 	p *Partition
 	x *stream.Exchange
 
-	own        map[uint64]struct{} // stored by this process, not read back yet
+	own        map[uint64]string   // stored by this process, not read back yet; with their keys
 	read       uint64              // the last sequence read
 	newest     time.Time           // when the newest message up to there was stored
 	before     readPosition        // how far that was when the connection was last lost; see streamReset
@@ -35,6 +35,8 @@ type sweeper struct {
 	order      []uint64            // read and not deleted, rising
 	finished   map[uint64]string   // to be deleted, with the key to count out ("" for a marker)
 	deleted    map[uint64]struct{} // deleted, still in order
+	removed    map[uint64]struct{} // taken out by others and not finished, in order: see Removal
+	passed     uint64              // how many messages ever came into order
 	wake       chan struct{}
 }
 
@@ -44,7 +46,7 @@ func newSweeper(p *Partition) (*sweeper, error) {
 		return nil, err
 	}
 	return &sweeper{
-		p: p, x: x, own: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{},
+		p: p, x: x, own: map[uint64]string{}, removed: map[uint64]struct{}{}, finished: map[uint64]string{}, deleted: map[uint64]struct{}{},
 		wake: make(chan struct{}, 1),
 	}, nil
 }
@@ -70,11 +72,13 @@ func (s *sweeper) forgetLocked() {
 	clear(s.own)
 	clear(s.finished)
 	clear(s.deleted)
+	clear(s.removed)
 }
 
 func (s *sweeper) finish(key string, seq uint64) {
 	s.p.mu.Lock()
 	s.finished[seq] = key
+	delete(s.removed, seq)
 	s.p.tallyLocked()
 	s.p.mu.Unlock()
 	s.kick()

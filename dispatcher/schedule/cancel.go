@@ -36,6 +36,16 @@ func (s *Schedule) Cancel(key string, seq uint64) (*Job, Cancelled) {
 	return j, CancelTaken
 }
 
+// TakeOut takes a waiting job out of its queue, which its caller ends. It returns nil where the job does not wait, or has left the waiting ones.
+func (s *Schedule) TakeOut(q *KeyQueue, seq uint64) *Job {
+	if q.Job(seq) != nil || !q.has(seq) {
+		return nil
+	}
+	j := s.Extract(q, seq)
+	j.Settle()
+	return j
+}
+
 // cancelDue ends what is cancelled and neither being made ready nor being asked for.
 func (s *Schedule) cancelDue(q *KeyQueue, fx *Effects) {
 	if q.cancels == 0 {

@@ -265,6 +265,36 @@ func (q *KeyQueue) has(seq uint64) bool {
 	return n > 0
 }
 
+// Seqs goes through the sequences of all jobs.
+func (q *KeyQueue) Seqs(yield func(seq uint64) bool) {
+	for _, j := range q.Jobs {
+		if !yield(j.Seq) {
+			return
+		}
+	}
+	if q.first != 0 && !yield(q.first) {
+		return
+	}
+	for _, seq := range q.more {
+		if !yield(seq) {
+			return
+		}
+	}
+	if q.early == nil {
+		return
+	}
+	for _, p := range q.early.due {
+		if !yield(p.seq) {
+			return
+		}
+	}
+	for l := range q.early.all {
+		if !yield(l.seq) {
+			return
+		}
+	}
+}
+
 // placeOf is the place of a waiting job that may be called.
 func (q *KeyQueue) placeOf(seq uint64) (p place, ok bool) {
 	_, ok = slices.BinarySearch(q.more, seq)

@@ -1,0 +1,239 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/bucket/stream"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Only a partition's owner deletes messages of its stream. What is gone and is not finished, somebody took out by hand: single messages, a
+// purge, or the stream itself.
+
+// removalWatch is how often the owner looks for what was taken out.
+const removalWatch = 3 * time.Second
+
+// remadeAhead is how far behind the last sequence that its owner knows a stream begins that is made again: further than other intakes can have
+// stored in it unnoticed. No sequence is given twice, so that records, results and letters of earlier jobs are nobody else's, and a late
+// delete finds nothing.
+const remadeAhead = 1 << 20
+
+// Removal is what was taken out of a partition's stream that its owner had not finished.
+type Removal struct {
+	// Remade says that the stream itself was gone. It was made again, empty.
+	Remade bool
+	// Epoch says that this owner's epoch is gone: see Markers.Renew.
+	Epoch bool
+	// Seqs are messages that were read, jobs and markers, rising.
+	Seqs []uint64
+	// Unread are jobs that this process stored and its reader was not given, with their keys.
+	Unread map[uint64]string
+}
+
+// None reports whether nothing was taken out.
+func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0 && len(r.Unread) == 0 }
+
+// removal looks for what was taken out since it looked last. A stream that is gone is made again first.
+func (p *Partition) removal(ctx context.Context) (Removal, error) {
+	before := p.reckon()
+	source, err := p.queue.js.Stream(ctx, p.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := p.remake(ctx); err != nil {
+			return Removal{}, err
+		}
+		r := p.takenOut(func(uint64) bool { return true })
+		r.Remade, r.Epoch = true, before.fence > 0
+		return r, nil
+	} else if err != nil {
+		return Removal{}, fmt.Errorf("look at %s: %w", p.name, err)
+	}
+	state := source.CachedInfo().State
+	if !p.reckon().misses(before, &state) {
+		return Removal{}, nil
+	}
+	info, err := p.details(ctx) // a message that is not finished after this was not deleted by its owner before
+	if err != nil {
+		return Removal{}, err
+	}
+	deleted := make(map[uint64]struct{}, len(info.State.Deleted))
+	for _, seq := range info.State.Deleted {
+		deleted[seq] = struct{}{}
+	}
+	gone := func(seq uint64) bool {
+		_, in := deleted[seq]
+		return in || seq < info.State.FirstSeq
+	}
+	r := p.takenOut(gone)
+	p.mu.Lock()
+	r.Epoch = p.fence > 0 && p.fence == before.fence && gone(p.fence)
+	p.mu.Unlock()
+	return r, nil
+}
+
+// errEpochTaken says that a stream was purged or deleted while its new owner read it.
+var errEpochTaken = errors.New("messages were deleted by hand while the stream was read, its owner's epoch among them; it has to be taken over anew")
+
+// lookForRemovals tells what was taken out of the stream. It fails where the reader cannot go on as it is. A stream that cannot be looked at is
+// looked at again.
+func (r *reading) lookForRemovals(ctx context.Context) error {
+	if !r.p.isCaughtUp() {
+		if r.p.lacksEpoch(ctx) {
+			return errEpochTaken
+		}
+		return nil
+	}
+	removal, err := r.p.removal(ctx)
+	if err != nil || removal.None() {
+		return nil //nolint:nilerr // it is looked at again
+	}
+	r.Removed(removal)
+	if removal.Remade {
+		return errReadOtherwise
+	}
+	return nil
+}
+
+// lacksEpoch reports whether the stream begins behind this owner's epoch, or is gone.
+func (p *Partition) lacksEpoch(ctx context.Context) bool {
+	p.mu.Lock()
+	fence := p.fence
+	p.mu.Unlock()
+	source, err := p.queue.js.Stream(ctx, p.name)
+	return errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && fence > 0 && fence < source.CachedInfo().State.FirstSeq
+}
+
+// remake makes the partition's stream again behind all that is known of the one that is gone.
+func (p *Partition) remake(ctx context.Context) error {
+	p.mu.Lock()
+	last := max(p.sweeper.read, p.expected.upTo.Load(), p.fence)
+	for seq := range p.sweeper.own {
+		last = max(last, seq)
+	}
+	p.mu.Unlock()
+	s := *p.queue.settings.Load()
+	_, err := ensureQueueStream(ctx, p.queue.js, s, partitionOf{number: p.number, of: len(p.queue.partitions), firstSeq: last + remadeAhead})
+	if err != nil {
+		return fmt.Errorf("make %s again: %w", p.name, err)
+	}
+	return nil
+}
+
+// reckoning is what must stand in a stream.
+type reckoning struct {
+	fence  uint64
+	oldest uint64 // that is not finished, 0 for none
+	least  int    // messages that were read and are not finished, or fewer
+	passed uint64 // messages that were ever read
+}
+
+func (p *Partition) reckon() reckoning {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sweeper
+	r := reckoning{fence: p.fence, least: len(s.order) - len(s.finished) - len(s.deleted) - len(s.removed), passed: s.passed}
+	for _, seq := range s.order {
+		if s.stands(seq) {
+			r.oldest = seq
+			break
+		}
+	}
+	return r
+}
+
+// misses reports whether a stream lacks something. state is of a time between before and r: what was read since does not count.
+func (r reckoning) misses(before reckoning, state *jetstream.StreamState) bool {
+	least := r.least - int(r.passed-before.passed)
+	if before.fence > 0 && before.fence == r.fence {
+		if r.fence < state.FirstSeq {
+			return true
+		}
+		least++
+	}
+	return r.oldest > 0 && r.oldest < state.FirstSeq || least > 0 && state.Msgs < uint64(least)
+}
+
+// stands reports whether a message that was read must be in the stream. The partition's lock is held.
+func (s *sweeper) stands(seq uint64) bool {
+	_, finished := s.finished[seq]
+	_, deleted := s.deleted[seq]
+	_, removed := s.removed[seq]
+	return !finished && !deleted && !removed
+}
+
+// takenOut notes which messages are gone that must stand in the stream, and returns them: each once.
+func (p *Partition) takenOut(gone func(seq uint64) bool) (r Removal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.sweeper
+	for _, seq := range s.order {
+		if s.stands(seq) && gone(seq) {
+			s.removed[seq] = struct{}{}
+			r.Seqs = append(r.Seqs, seq)
+		}
+	}
+	for seq, key := range s.own {
+		if seq > s.read && gone(seq) {
+			if r.Unread == nil {
+				r.Unread = map[uint64]string{}
+			}
+			r.Unread[seq] = key
+		}
+	}
+	for seq, key := range r.Unread {
+		delete(s.own, seq)
+		p.book.leave(key)
+	}
+	p.tallyLocked()
+	return r
+}
+
+// Fence is whose epoch stands in a partition's stream.
+type Fence int
+
+// The fences.
+const (
+	FenceOwn   Fence = iota // this owner's
+	FenceGone               // nobody's: it was taken out
+	FenceOther              // another owner's
+)
+
+// Fence asks the stream's leader whose epoch stands.
+func (m *Markers) Fence(ctx context.Context) (Fence, error) {
+	m.mu.Lock() // not while the epoch is renewed
+	defer m.mu.Unlock()
+	last, err := stream.AskLeader(ctx, m.p.nc, m.p.name, fmt.Sprintf(`{"last_by_subj":%q}`, ownerSubject(m.p.queue.api, m.p.number)))
+	switch {
+	case err != nil:
+		return FenceOwn, fmt.Errorf("look for the owner of %s: %w", m.p.name, err)
+	case last == nil:
+		return FenceGone, nil
+	case last.Seq != m.epoch:
+		return FenceOther, nil
+	}
+	return FenceOwn, nil
+}
+
+// Renew stores this owner's epoch again, which was taken out. The caller must have the right to the partition. It fails with ErrFenced where
+// another owner's stands: the stream takes the epoch of one of them only.
+func (m *Markers) Renew(ctx context.Context, instance string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seq, err := m.p.storeEpoch(ctx, instance)
+	if err != nil {
+		return err
+	}
+	m.epoch = seq
+	return nil
+}
+
+// LookForRemovals has the owner's reader look for what was taken out now.
+func (p *Partition) LookForRemovals() {
+	select {
+	case p.lookNow <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,352 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/bucket/stream"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+	"weir/dispatcher/schedule"
+	"weir/ingest"
+)
+
+// What somebody took out of a partition's stream by hand (queue.Removal) is told, and the partition goes on:
+//
+//   - A job whose message is gone is not called any more, also where its body is in memory: whoever took it out did not want that. It becomes a
+//     letter of what is known of it. Of one whose call is under way what came of the call is stored, as ever.
+//   - The owner's epoch is stored again, if the right to the partition is valid. Until then the stream refuses every intent: nothing is called
+//     that is not called already.
+//   - Intents of calls under way whose jobs are still there are stored again, and so are holds. Retry marks are not: what they tell of calls
+//     stands in the ledger, and the number of attempts begins anew after a restart.
+//   - Nothing is forgotten in memory: what keys and limits have used, pauses, holds, ids that have ended. Where the stream was made again it does
+//     not know the ids of jobs whose calls are under way: they are noted as ended.
+//
+// What this cannot see: a job that another replica's intake stored and that nobody had read; and what was known only to a process that died
+// between the removal and the letters.
+
+// StreamChange is what somebody did to a stream of weir's, as far as it was noticed.
+type StreamChange struct {
+	Stream string    `json:"stream"`
+	What   string    `json:"what"` // a sentence
+	At     time.Time `json:"at"`
+	Gone   bool      `json:"gone,omitempty"` // it is not there
+}
+
+// removals are what was taken out of a partition's stream.
+type removals struct {
+	telling   sync.Mutex // one after the other
+	examining bool       // whose epoch stands is being asked for; the worker's lock guards it
+	jobs      map[uint64]struct{}
+}
+
+// waitingJob is a job whose message is gone.
+type waitingJob struct {
+	key string
+	seq uint64
+}
+
+// buriedAtOnce bounds the letters that are being stored at a time of jobs that were taken out.
+const buriedAtOnce = 64
+
+// removed deals with what was taken out. It does not block.
+func (p *partition) removed(ctx context.Context, r queue.Removal) {
+	p.w.mu.Lock()
+	if p.removals.jobs == nil {
+		p.removals.jobs = map[uint64]struct{}{}
+	}
+	for _, seq := range r.Seqs {
+		p.removals.jobs[seq] = struct{}{}
+	}
+	p.w.mu.Unlock()
+	p.w.running.Go(func() {
+		p.removals.telling.Lock()
+		defer p.removals.telling.Unlock()
+		if r.Epoch {
+			p.renewEpoch(ctx)
+		}
+		waiting, flying := p.takenOut(&r)
+		p.tellRemoved(&r, len(waiting)+len(r.Unread), flying)
+		p.keepMarkersAgain(&r)
+		p.buryUnread(ctx, &r)
+		for some := range slices.Chunk(waiting, buriedAtOnce) {
+			p.buryTakenOut(ctx, some)
+		}
+	})
+}
+
+// isRemovedLocked reports whether a job's message was taken out.
+func (p *partition) isRemovedLocked(seq uint64) bool {
+	_, gone := p.removals.jobs[seq]
+	return gone
+}
+
+// takenOut are the jobs among what is gone that are to become letters, and how many have a call under way. What is no job is let go of.
+func (p *partition) takenOut(r *queue.Removal) (waiting []waitingJob, flying int) {
+	w, known := p.w, map[uint64]struct{}{}
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+		if q.Partition != &p.Partition || q.Empty() {
+			return
+		}
+		for seq := range q.Seqs {
+			if _, gone := slices.BinarySearch(r.Seqs, seq); !gone {
+				continue
+			}
+			known[seq] = struct{}{}
+			if t := q.Job(seq); t == nil || !t.UnderWay() {
+				waiting = append(waiting, waitingJob{q.Key, seq})
+				continue
+			}
+			flying++
+			if j := jobLocked(q.Job(seq)); r.Remade {
+				j.rememberEnd()
+			}
+		}
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, seq := range r.Seqs {
+		if _, job := known[seq]; !job {
+			delete(p.removals.jobs, seq)
+		}
+	}
+	return waiting, flying
+}
+
+// tellRemoved tells what was taken out.
+func (p *partition) tellRemoved(r *queue.Removal, letters, flying int) {
+	var what []string
+	if r.Remade {
+		what = append(what, "the stream was deleted by hand, and is made again, empty")
+	} else {
+		what = append(what, fmt.Sprintf("%d messages were deleted by hand", len(r.Seqs)+len(r.Unread)))
+	}
+	if letters > 0 || flying > 0 {
+		what = append(what, fmt.Sprintf("%d jobs that waited become letters (unknown), the calls of %d go on", letters, flying))
+	}
+	if markers := len(r.Seqs) - letters + len(r.Unread) - flying; markers > 0 {
+		what = append(what, fmt.Sprintf("%d were marks of calls and holds", markers))
+	}
+	if r.Epoch {
+		what = append(what, "the owner's epoch was among it and is stored again")
+	}
+	text := strings.Join(what, "; ")
+	p.w.log.Error("a queue's stream was changed by hand", "stream", p.bucket.Name(), "what", text)
+	p.w.d.metrics.damages.WithLabelValues(p.w.name).Inc()
+	if p.w.d.opts.Changed != nil {
+		p.w.d.opts.Changed(StreamChange{Stream: p.bucket.Name(), What: text, At: time.Now()})
+	}
+}
+
+// renewEpoch stores this owner's epoch again, as long as the right to the partition is sure. It blocks until it is stored, or another owner's
+// stands, or the worker stops.
+func (p *partition) renewEpoch(ctx context.Context) {
+	for ctx.Err() == nil && !p.lost.Load() {
+		if !p.mayCall() {
+			if !stream.Sleep(ctx, leaseCheck) {
+				return
+			}
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, loadTimeout)
+		fence, err := p.markers.Fence(asking)
+		if err == nil && fence == queue.FenceGone && p.mayCall() {
+			err = p.markers.Renew(asking, p.w.d.opts.Instance)
+		}
+		cancel()
+		switch {
+		case err == nil && fence == queue.FenceOther:
+			p.fenced()
+			return
+		case err == nil:
+			return
+		}
+		select {
+		case <-p.w.stopping:
+			return
+		default:
+		}
+		if !errors.Is(err, queue.ErrFenced) {
+			p.w.log.Error("the owner's epoch could not be stored again; no call of the partition starts until it is", "stream", p.bucket.Name(), "err", err)
+		}
+		if !stream.Sleep(ctx, loadRetry) {
+			return
+		}
+	}
+}
+
+// fenced lets go of a partition that another owner has taken.
+func (p *partition) fenced() {
+	p.w.mu.Lock()
+	p.Open = false
+	p.w.mu.Unlock()
+	p.broken(errors.New("another owner has taken the partition"))
+}
+
+// examineFence finds out why the stream has refused an intent. It does not block.
+func (p *partition) examineFence() {
+	p.w.mu.Lock()
+	examined := p.removals.examining
+	p.removals.examining = true
+	p.w.mu.Unlock()
+	if examined {
+		return
+	}
+	p.bucket.LookForRemovals() // the jobs may be gone, too
+	p.w.running.Go(func() {
+		p.renewEpoch(context.Background()) // the worker's stop ends it
+		p.w.mu.Lock()
+		p.removals.examining = false
+		p.w.mu.Unlock()
+	})
+}
+
+// buryUnread stores letters of jobs that were taken out before they were read.
+func (p *partition) buryUnread(ctx context.Context, r *queue.Removal) {
+	for _, seq := range slices.Sorted(maps.Keys(r.Unread)) {
+		l := p.letterOfRemoved(r.Unread[seq], seq)
+		if p.persistOf(ctx, func() error { return p.bury(l) }) != nil {
+			return
+		}
+		p.w.metrics.finished.count(Deleted)
+	}
+}
+
+func (p *partition) bury(l *deadletter.Letter) error {
+	_, err := awaitWrite(func(done func(uint64, error)) { p.w.d.opts.Letters.Bury(l, done) })
+	return err
+}
+
+// letterOfRemoved is the letter of a job of which only its place is known.
+func (p *partition) letterOfRemoved(key string, seq uint64) *deadletter.Letter {
+	return &deadletter.Letter{
+		API: p.w.name, Key: key, Reason: deadletter.Unknown, BodyLeftOut: true, At: time.Now(), Billed: deadletter.NotBilled,
+		Detail: deletedDetail(p.bucket.Name(), seq), Origin: ledger.OriginOf(p.bucket.Name(), seq, 0),
+	}
+}
+
+// buryTakenOut makes letters of some jobs, and blocks until they are stored.
+func (p *partition) buryTakenOut(ctx context.Context, some []waitingJob) {
+	w := p.w
+	var storing sync.WaitGroup
+	var ends []*job
+	w.update(func(s *schedule.Schedule) {
+		for _, of := range some {
+			q := s.Find(of.key)
+			if q == nil || q.Partition != &p.Partition {
+				continue
+			}
+			if t := s.TakeOut(q, of.seq); t != nil {
+				j := jobLocked(t)
+				j.bind(w.terms)
+				p.recallKeptLocked(j)
+				storing.Go(func() { w.buryMissing(ctx, j, queue.DeletedByOthers) })
+				continue
+			}
+			if t, _ := s.Cancel(of.key, of.seq); t != nil {
+				j := jobLocked(t)
+				if j.ended == nil {
+					j.ended = make(chan struct{})
+				}
+				ends = append(ends, j)
+			}
+		}
+	})
+	storing.Wait()
+	for _, j := range ends {
+		select {
+		case <-j.ended:
+		case <-w.stopped: // its slot does not come any more
+			_ = p.persistOf(ctx, func() error { return p.bury(p.letterOfRemoved(j.Queue.Key, j.Seq)) }) // at a hard stop nothing is stored
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// recallKeptLocked gives a job its message where that is still in memory: then its letter has its body.
+func (p *partition) recallKeptLocked(j *job) {
+	if j.message != nil {
+		return
+	}
+	e, kept := p.takeKept(j.Queue.Key, j.Seq)
+	if !kept {
+		return
+	}
+	j.message, _ = ingest.Restore(ingest.Message{Key: j.Queue.Key, Header: e.Header, Body: e.Data}, j.terms.api.Rule, e.Time)
+	j.accepted = bucket.MicrosOf(e.Time)
+}
+
+// keepMarkersAgain stores again what was told by markers that were taken out: intents of calls whose jobs are still there, and holds.
+func (p *partition) keepMarkersAgain(r *queue.Removal) {
+	gone := func(seq uint64) bool { _, in := slices.BinarySearch(r.Seqs, seq); return in }
+	w := p.w
+	var intents []queue.Intent
+	var jobs []*job
+	w.eachLocked(w.s.Queues(), func(q *schedule.KeyQueue) {
+		if q.Partition != &p.Partition {
+			return
+		}
+		for _, t := range q.Jobs {
+			j, begun := t.Of.(*job)
+			if begun && j.intendedBy != nil && !gone(j.Seq) && slices.ContainsFunc(j.intents, func(m *intentMark) bool { return gone(m.seq) }) {
+				intents, jobs = append(intents, j.intent(j.intended)), append(jobs, j)
+			}
+		}
+	})
+	w.mu.Lock()
+	holds := map[string]holdMark{}
+	for key, m := range w.marks {
+		if m.part == p && m.seq != 0 && gone(m.seq) {
+			holds[key] = m
+		}
+	}
+	w.mu.Unlock()
+	failed := func(err error) {
+		if err != nil {
+			w.log.Error("a mark that was taken out could not be stored again: a restart would not know of it", "stream", p.bucket.Name(), "err", err)
+		}
+	}
+	for key, m := range holds {
+		p.markers.Hold(key, m.until, "held before its mark was deleted by hand", func(seq uint64, err error) {
+			w.mu.Lock()
+			if err == nil && w.marks[key] == m {
+				w.marks[key] = holdMark{p, seq, m.until}
+			}
+			w.mu.Unlock()
+			failed(err)
+		})
+	}
+	if len(intents) == 0 {
+		return
+	}
+	p.markers.Intend(intents, func(seq uint64, err error) {
+		failed(err)
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		mark := &intentMark{seq: seq, users: len(jobs)}
+		for _, j := range jobs {
+			if len(j.intents) > 0 {
+				j.intents = append(j.intents, mark)
+			} else if mark.users--; mark.users == 0 { // all have ended meanwhile
+				p.bucket.Discard(seq)
+			}
+		}
+	})
+}
+
+// deletedDetail is what a letter says of a job whose message somebody deleted.
+func deletedDetail(stream string, seq uint64) string {
+	return fmt.Sprintf("deleted: somebody deleted message %d of %s from the queue of this job, which had not ended", seq, stream)
+}

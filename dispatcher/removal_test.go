@@ -1,0 +1,172 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/queue"
+	"weir/deadletter"
+	"weir/dispatcher/httpcall"
+	"weir/ingest"
+	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// removalRig is a worker with a partition, whose letters are stored until the test ends.
+func removalRig(t *testing.T) (w *apiWorker, p *partition, told *[]StreamChange) {
+	t.Helper()
+	d := newShared(t)
+	d.owner = nil
+	d.log, d.metrics = slog.New(slog.DiscardHandler), newMetrics(d, nil)
+	told = &[]StreamChange{}
+	d.opts.Changed = func(c StreamChange) { *told = append(*told, c) }
+	letters, err := deadletter.Open(t.Context(), deadletter.Options{
+		Conn: d.opts.Conn, JetStream: d.opts.JetStream, Replicas: 1, MaxAge: time.Hour, MaxBytes: 1 << 20, MaxWaiting: 1 << 20, Log: d.log,
+		Registerer: prometheus.NewRegistry(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.opts.Letters = letters
+	q := payQueue(t, d)
+	markers, err := q.Partitions()[0].Own(t.Context(), "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var writers errgroup.Group
+	writing, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	writers.Go(func() error { return letters.Run(writing) })
+	writers.Go(func() error { return markers.Run(writing) })
+	t.Cleanup(func() { stop(); _ = await.Result(t, "the end of the writers", writers.Wait) })
+	rules := bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 1, Per: time.Second, Burst: 1}, InFlight: 4}}
+	w = newWorker(d, APIOptions{API: &httpcall.API{
+		Name: "pay", URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, Rule: &ingest.Rule{API: "pay", MaxBody: 1 << 10, Methods: []string{"POST"}}, Rules: rules,
+	}, Queue: q})
+	w.pace.stored = func(string) bucket.Micros { return 0 }
+	p = &partition{w: w, bucket: q.Partitions()[0], markers: markers, cache: map[uint64]kept{}, holdings: queue.NewHoldings(1 << 30)}
+	p.Of, p.Open, w.partitions = p, true, []*partition{p}
+	return w, p, told
+}
+
+// letters are those of an api by their origins' keys.
+func (w *apiWorker) storedLetters(t *testing.T) (all []*jetstream.RawStreamMsg) {
+	t.Helper()
+	s, err := w.d.opts.JetStream.Stream(t.Context(), deadletter.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := s.CachedInfo().State.FirstSeq; seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// TestJobsTakenOutBecomeLetters: a job whose message somebody took out of the stream is not called, also where its body is in memory, and
+// becomes a letter of what is known of it; one whose call runs goes on, and one that is still there waits.
+func TestJobsTakenOutBecomeLetters(t *testing.T) {
+	w, p, told := removalRig(t)
+	for seq := uint64(10); seq < 15; seq++ {
+		w.s.Push("k", seq, &p.Partition)
+	}
+	w.s.PushEarly("later", 15, &p.Partition, w.now(), w.now().Add(time.Hour))
+	flying := jobLocked(w.s.Extract(w.s.Find("k"), 10))
+	flying.Settle()
+	p.keepLocked(queue.Entry{Seq: 11, Key: "k", Header: nats.Header{ingest.HeaderJobID: {"eleven"}}, Data: []byte("the body"), Time: time.Now()})
+	p.removed(t.Context(), queue.Removal{Seqs: []uint64{7, 10, 11, 12, 15}, Unread: map[uint64]string{16: "unread"}})
+	await.Return(t, "the letters", w.running.Wait)
+	seqs := map[string]string{}
+	for _, m := range w.storedLetters(t) {
+		detail := m.Header.Get("Weir-Dead-Detail")
+		seqs[m.Header.Get("Weir-Key")+detail[:len("deleted: somebody deleted message 11")][len("deleted: somebody deleted message"):]] =
+			m.Header.Get("Weir-Dead-Reason") + m.Header.Get("Weir-Dead-Body") + string(m.Data) + m.Header.Get(ingest.HeaderJobID)
+	}
+	for of, want := range map[string]string{"k 11": "unknownthe bodyeleven", "k 12": "unknownleft out", "later 15": "unknownleft out", "unread 16": "unknownleft out"} {
+		if seqs[of] != want {
+			t.Errorf("the letter of %s is %q, want %q", of, seqs[of], want)
+		}
+	}
+	if len(seqs) != 4 {
+		t.Errorf("there are letters of %v", seqs)
+	}
+	if left := slices.Collect(w.s.Find("k").Seqs); !slices.Equal(left, []uint64{10, 13, 14}) || w.s.Find("later") != nil && !w.s.Find("later").Empty() {
+		t.Errorf("what is left in the queue: %v", left)
+	}
+	if !p.isRemovedLocked(10) || p.isRemovedLocked(7) || p.isRemovedLocked(12) {
+		t.Errorf("held for gone: %v", p.removals.jobs)
+	}
+	if len(*told) != 1 || (*told)[0].Stream != "WEIR_pay_0" {
+		t.Errorf("told: %+v", *told)
+	}
+}
+
+// TestMarkersTakenOutAreStoredAgain: the epoch, the intent of a call whose job is still there, and a hold are stored again; the intent of a
+// job that is gone is not.
+func TestMarkersTakenOutAreStoredAgain(t *testing.T) {
+	w, p, _ := removalRig(t)
+	w.s.Push("k", 10, &p.Partition)
+	w.s.Push("gone", 11, &p.Partition)
+	for key, seq := range map[string]uint64{"k": 10, "gone": 11} {
+		j := jobLocked(w.s.Extract(w.s.Find(key), seq))
+		j.bind(w.terms)
+		j.intends(3, 1)
+		j.Settle()
+	}
+	until := w.now().Add(time.Hour)
+	w.marks["held"] = holdMark{part: p, seq: 4, until: until}
+	js := w.d.opts.JetStream
+	s, err := js.Stream(t.Context(), "WEIR_pay_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.removed(t.Context(), queue.Removal{Epoch: true, Seqs: []uint64{3, 4, 11}})
+	await.Return(t, "what is stored", w.running.Wait)
+	var intents []queue.Intent
+	var held queue.RetryMark
+	await.Until(t, "the markers", func() bool {
+		intents, held = nil, queue.RetryMark{}
+		info, err := s.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+			m, err := s.GetMsg(t.Context(), seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := queue.Entry{Data: m.Data}
+			if i, err := e.Intents(); err == nil {
+				intents = append(intents, i...)
+			} else if r, err := e.RetryMark(); err == nil {
+				held = r
+			}
+		}
+		return len(intents) > 0 && held.Key != ""
+	})
+	if len(intents) != 1 || intents[0].Seq != 10 || intents[0].Call != 1 || intents[0].Epoch != p.markers.Epoch() || p.markers.Epoch() < 2 {
+		t.Errorf("the intents are %+v, the epoch %d", intents, p.markers.Epoch())
+	}
+	if held.Key != "held" || held.NotBefore != until {
+		t.Errorf("the hold is %+v", held)
+	}
+}
+
+// intends notes an intent as stored.
+func (j *job) intends(seq uint64, call int) {
+	j.intents, j.intended, j.intendedBy = []*intentMark{{seq: seq, users: 1}}, call, j.terms
+}
