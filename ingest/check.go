@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"weir/ingest/client"
+
 	"github.com/nats-io/nats.go"
 	"golang.org/x/net/http/httpguts"
 )
@@ -158,6 +160,14 @@ func parseCost(value string) (int64, error) {
 		return 0, fmt.Errorf("%q is not a whole number from 1", clip(value))
 	}
 	return cost, nil
+}
+
+// checkThrottled refuses what weir does not do for a throttled job.
+func checkThrottled(value string) error {
+	if value != client.Retry {
+		return fmt.Errorf("it says %q or nothing", client.Retry)
+	}
+	return nil
 }
 
 // checkReplyTo keeps a producer from making weir, which may publish more than the producer, speak for it.

@@ -80,6 +80,8 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 		err = set(&j.Query, value, checkQuery(value))
 	case "weir-reply-to":
 		err = set(&j.ReplyTo, value, checkReplyTo(value))
+	case "weir-on-throttled":
+		err = set(&j.Retries, true, checkThrottled(value))
 	case "weir-deadline":
 		at, bad := ParseDeadline(value, now)
 		err = set(&j.Deadline, at, bad)
@@ -139,8 +141,8 @@ func (j *Job) readOther(name string, values []string, rule *Rule, from source) e
 		return j.forward(http.CanonicalHeaderKey(forwarded), values)
 	}
 	if strings.HasPrefix(lower, "weir-") && !carriedByLetters(lower) && from == fromProducer {
-		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s", HeaderMethod, HeaderPath,
-			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderJobID)
+		return fmt.Errorf("no such header; weir knows %s %s %s %s<Name> %s %s %s %s %s %s", HeaderMethod, HeaderPath,
+			HeaderQuery, HeaderForward, HeaderDeadline, HeaderNotBefore, HeaderCost, HeaderReplyTo, HeaderThrottled, HeaderJobID)
 	}
 	if unhonoured(lower) {
 		return errors.New("weir cannot honour this JetStream header: leave it out")

@@ -26,6 +26,7 @@ const (
 	HeaderNotBefore  = client.HeaderNotBefore
 	HeaderCost       = client.HeaderCost
 	HeaderReplyTo    = client.HeaderReplyTo
+	HeaderThrottled  = client.HeaderThrottled
 	HeaderRedrives   = "Weir-Redrives"
 	HeaderJobNats    = "Weir-Job-Nats-" // what a job's own Nats- headers are renamed to
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
@@ -57,6 +58,7 @@ type Job struct {
 	NotBefore time.Time // not called before it; zero, or in the past: at once
 	Cost      int64     // from Weir-Cost, 1 when absent
 	ReplyTo   string
+	Retries   bool  // its producer submits it again when it is throttled
 	Trace     Trace // none where it has no valid one
 	Redrives  int
 	OverSoft  bool // an admission limit let it in only within its soft part

@@ -264,7 +264,8 @@ func (in *submission) checkPromises() *Refusal {
 	return nil
 }
 
-// refuse buries what is to be buried, and only then tells the producer.
+// refuse buries what is to be buried, and only then tells the producer. A throttled job that its producer keeps and submits again is not
+// buried: it would have a letter and an end.
 func (in *submission) refuse(msg Message, refusal *Refusal) {
 	switch refusal.Code {
 	case Unavailable:
@@ -275,6 +276,11 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 		unsure := *refusal
 		unsure.Job = in.jobID
 		in.answer(Answer{Refusal: &unsure})
+		return
+	}
+	if refusal.Code == Throttled && in.job.Retries && !msg.Redrive {
+		in.countThrottled()
+		in.answer(denial(refusal, in.stream, in.jobID, in.key, 0))
 		return
 	}
 	body, leftOut := msg.Body, refusal.Code == TooLarge || msg.Oversize != 0
@@ -297,11 +303,15 @@ func (in *submission) refuse(msg Message, refusal *Refusal) {
 			letterSeq = 0 // a redrive of an earlier version would delete its own letter for this one; told of none it stops
 		}
 		if refusal.Code == Throttled {
-			in.metrics.throttled.Inc()
-			in.service.throttled.add(in.apiName)
+			in.countThrottled()
 		}
 		in.answer(denial(refusal, in.stream, in.jobID, in.key, letterSeq))
 	})
+}
+
+func (in *submission) countThrottled() {
+	in.metrics.throttled.Inc()
+	in.service.throttled.add(in.apiName)
 }
 
 // log is for lines about the job.

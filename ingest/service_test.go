@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"weir/ingest"
@@ -41,5 +42,37 @@ func TestUnavailableLeavesNoLetter(t *testing.T) {
 	var refusal *ingest.Refusal
 	if !errors.As(err, &refusal) || refusal.Code != ingest.Unavailable || refusal.LetterSeq != 0 || kept.refused.Refusal != nil {
 		t.Errorf("%v, letter %+v", err, kept.refused)
+	}
+}
+
+// TestThrottledButTriesAgain: a throttled job that its producer keeps leaves no letter, which would stand beside its end. Every other refusal
+// of it does, and so does each refusal of a job whose producer does not say so.
+func TestThrottledButTriesAgain(t *testing.T) {
+	nc, kept, stop := intake()
+	defer stop()
+	client := ingest.NewClient(nc)
+	submit := func(s ingest.Submission) *ingest.Refusal {
+		t.Helper()
+		kept.refused = ingest.Refused{}
+		s.API, s.Key = "credit-check", "k"
+		_, err := client.Submit(t.Context(), s)
+		var refusal *ingest.Refusal
+		if !errors.As(err, &refusal) {
+			t.Fatalf("%v", err)
+		}
+		return refusal
+	}
+	kept.says = &ingest.Refusal{Code: ingest.Throttled, Description: "bucket full", RetryAfter: time.Second}
+	if r := submit(ingest.Submission{Retries: true}); r.Code != ingest.Throttled || r.RetryAfter != time.Second || r.LetterSeq != 0 || kept.refused.Refusal != nil {
+		t.Errorf("%+v, letter %+v", r, kept.refused)
+	}
+	if r := submit(ingest.Submission{}); r.LetterSeq == 0 || kept.refused.Refusal == nil {
+		t.Errorf("%+v, letter %+v", r, kept.refused)
+	}
+	if r := submit(ingest.Submission{Retries: true, Method: "TRACE"}); r.Code != ingest.Invalid || r.LetterSeq == 0 {
+		t.Errorf("%+v, letter %+v", r, kept.refused)
+	}
+	if r := submit(ingest.Submission{JobHeader: nats.Header{"Weir-On-Throttled": {"wait"}}}); r.Code != ingest.Invalid || r.LetterSeq == 0 {
+		t.Errorf("%+v, letter %+v", r, kept.refused)
 	}
 }

@@ -359,8 +359,4 @@ func (m *manyJobs) summary(t submission.Tally) {
 		parts = append(parts, fmt.Sprintf("%d without an answer yet", t.Unsettle))
 	}
 	_, _ = fmt.Fprintf(m.talk, "weir: %s: %s: %s\n", m.name, cli.Count(lines, "line"), strings.Join(parts, ", "))
-	if t.Letters > 0 {
-		_, _ = fmt.Fprintf(m.talk, "weir: %s for want of room, after which the job was sent again later: each left a dead letter\n",
-			cli.Count(t.Letters, "refusal"))
-	}
 }

@@ -14,6 +14,7 @@ const (
 	HeaderNotBefore  = "Weir-Not-Before"
 	HeaderCost       = "Weir-Cost"
 	HeaderReplyTo    = "Weir-Reply-To"
+	HeaderThrottled  = "Weir-On-Throttled" // Retry, or nothing
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
 	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
@@ -21,3 +22,7 @@ const (
 
 	headerContentType = "Content-Type"
 )
+
+// Retry is what Weir-On-Throttled says of a job whose producer keeps it and submits it again when it is throttled: then the refusal leaves
+// no dead letter.
+const Retry = "retry"

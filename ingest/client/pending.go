@@ -54,8 +54,8 @@ type async struct {
 // SubmitAsync sends a job and returns before its answer is there. It blocks while Options.UnderWay jobs have no answer, until ctx ends;
 // an error means that this job was not sent. Every Pending ends, with ErrNoAnswer after Options.AnswerWithin.
 //
-// A refusal is a dead letter: a program that tries a full bucket again at once makes weir count, not work. Wait for the RetryAfter of the
-// refusal, and keep UnderWay below the capacity of the bucket.
+// A program that tries a full bucket again at once makes weir count, not work. Wait for the RetryAfter of the refusal, keep UnderWay below
+// the capacity of the bucket, and say Submission.Retries: without it each refusal is a dead letter.
 func (c *Client) SubmitAsync(ctx context.Context, s Submission) (*Pending, error) {
 	s = s.Named()
 	msg, err := c.message(ctx, s)

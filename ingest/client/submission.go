@@ -32,6 +32,8 @@ type Submission struct {
 	Delay               time.Duration // the same, counted from the job's arrival; zero: none
 	Cost                int64         // units for weighted limits; zero: 1
 	ReplyTo             string        // a subject of the producer's own, which gets the result or the dead letter's notice
+	// Retries says that the producer keeps the job and submits it again when it is throttled: then the refusal leaves no dead letter.
+	Retries bool
 	// JobHeader holds any other header of the job itself, such as the one that holds its key, or a trace context.
 	JobHeader nats.Header
 }
@@ -85,6 +87,9 @@ func (s Submission) Message() (*nats.Msg, error) {
 		h.Set(HeaderNotBefore, s.NotBefore.UTC().Format(time.RFC3339Nano))
 	} else if s.Delay != 0 {
 		h.Set(HeaderNotBefore, s.Delay.String())
+	}
+	if s.Retries {
+		h.Set(HeaderThrottled, Retry)
 	}
 	if s.Cost != 0 {
 		h.Set(HeaderCost, strconv.FormatInt(s.Cost, 10))

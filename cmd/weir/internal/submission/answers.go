@@ -89,7 +89,6 @@ func (d *delivery) refused(s *sending, r *ingest.Refusal, answer []byte, flew bo
 		return d.end(s, Outcome{Verdict: Full, Answer: answer, Err: r})
 	}
 	s.bucket.full(max(10*time.Millisecond, r.RetryAfter), now)
-	d.tally.Letters++
 	d.requeue(s, now)
 	return nil
 }

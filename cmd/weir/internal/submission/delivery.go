@@ -76,7 +76,6 @@ type Outcome struct {
 // Tally counts the lines that have ended.
 type Tally struct {
 	Ended    map[Verdict]int
-	Letters  int // refusals for want of room that were waited for: each left a dead letter
 	Stopped  bool
 	Unsettle int // jobs without an answer when the delivery ended
 }
@@ -250,6 +249,7 @@ func (d *delivery) take(line Line, now time.Time) error {
 		err = d.Fit(&s.job, line.HasBody)
 	}
 	if err == nil {
+		s.job.Retries = !d.ReportFull
 		s.msg, err = s.job.Message()
 	}
 	if err == nil && int64(len(s.msg.Data))+(32<<10) > d.Conn.MaxPayload() {

@@ -14,8 +14,8 @@
 //
 // # How fast
 //
-// Jobs are sent without waiting for each other's answers, at most Window of them. A bucket that is full is not tried over and
-// over, since each refusal leaves a dead letter: a job waits until its bucket has a place for it, as far as receipts, the
+// Jobs are sent without waiting for each other's answers, at most Window of them. A refusal for want of room leaves no dead letter, since
+// the job is sent again (Weir-On-Throttled). A bucket that is full is not tried over and over all the same: a job waits until its bucket has a place for it, as far as receipts, the
 // configuration and weir's own word tell, and the jobs of other keys go past it.
 //
 // The package does not know flags, tables and exit codes.
