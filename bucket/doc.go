@@ -7,6 +7,7 @@
 //	limit.go, rules.go          what is configured: rates, quotas, budgets, calls in flight, keys, admission
 //	gcra.go                     the arithmetic: GCRA in integer microseconds
 //	pace.go                     how a rate becomes an interval that no window of arrivals can break
+//	carry.go                    what a rate that was changed takes over
 //	quota.go, sliding.go        windows, quotas and money
 //	engine.go, keys.go          one reservation over all limits; the table of keys in debt
 //	snapshot.go                 how a restart goes on without ever having counted too little

@@ -16,6 +16,8 @@ type engine struct {
 	sums      bool    // somebody adds up what limits that are new have missed
 	applied   int64   // rules so far
 	keys      keyTable
+	turning   turning
+	arrived   Micros // when the call with the latest slot comes at the latest
 	permits   permits
 }
 
@@ -68,13 +70,7 @@ func (e *engine) check(a *Ask) error {
 	return err
 }
 
-// pace is how a rate is kept: its interval and its burst.
-type pace struct {
-	interval Interval
-	burst    int64
-}
-
-// pace is Rules.Interval and Rules.Burst, remembered; the rate is validated the first time.
+// pace is Rules.pace, remembered; the rate is validated the first time.
 func (e *engine) pace(r Rate) (pace, error) {
 	if r == e.rate && r.Count > 0 { // the zero rate is the one that is remembered before there was any
 		return e.spacing, nil
@@ -89,7 +85,7 @@ func (e *engine) pace(r Rate) (pace, error) {
 	if len(e.intervals) >= maxIntervals {
 		clear(e.intervals)
 	}
-	p := pace{e.rules.Interval(r), e.rules.Burst(r)}
+	p := e.rules.pace(r)
 	e.intervals[r] = p
 	return p, nil
 }
@@ -107,12 +103,9 @@ func (e *engine) reserve(now Micros, a *Ask) Answer {
 	if err != nil {
 		panic("bucket: reserve of an unchecked ask: " + err.Error())
 	}
-	state, place := e.keys.open(a.Key, now)
+	state, place := e.keys.open(a.Key, now, e.turning.memory)
 	key := &state
-	if t := own.interval; key.interval != t {
-		key.rescale(now, now+Micros(ceilMicros(a.Horizon)), key.interval, t)
-		key.interval, key.last = t, 0
-	}
+	e.turning.open(key, now, now+Micros(ceilMicros(a.Horizon)), own)
 	if a.Floor > key.end() {
 		key.gcra, key.last = gcra{tat: min(a.Floor, maxMicros)}, 0
 	}
@@ -149,7 +142,7 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 		return 0, Wait{Limit: OwnCheckpoint, Until: now + boundPoll}
 	}
 	reach := now + Micros(ceilMicros(a.Horizon))
-	at, binding := key.slot(now, key.interval, burst, 1), -1
+	at, binding := key.slot(now, key.pace.interval, burst, 1), -1
 	for moved := true; moved && at <= reach; {
 		moved = false
 		for i := range e.shared {
@@ -186,8 +179,8 @@ func (e *engine) slot(now Micros, key *keyState, burst int64, a *Ask) (Micros, W
 
 // commit charges one call at its slot to every limit. A shadow limit is charged only what it would have let pass.
 func (e *engine) commit(at Micros, serial int64, key *keyState, a *Ask) {
-	key.take(at, key.interval, 1)
-	key.last = serial
+	key.take(at, key.pace.interval, 1)
+	key.last, e.arrived = serial, max(e.arrived, at+Micros(ceilMicros(e.rules.Jitter)))
 	for i := range e.shared {
 		l := &e.shared[i]
 		cost := a.cost(i)
@@ -219,7 +212,7 @@ func (e *engine) settle(now Micros, u *Use) {
 	if u.Returned && u.Grant.Serial > 0 {
 		e.keys.update(u.Key, func(key *keyState) {
 			if key.last == u.Grant.Serial {
-				key.untake(key.interval, 1)
+				key.untake(key.pace.interval, 1)
 				key.last = before(u.Grant.Serial)
 			}
 		})
@@ -256,19 +249,26 @@ func (e *engine) apply(now Micros, rules Rules) error {
 		e.asked = int64(now) / microsPerAsk // so that serials of a former process are not given again
 	}
 	e.applied++
+	later := Micros(max(0, ceilMicros(e.rules.Jitter)-ceilMicros(rules.Jitter)))
 	next := make([]sharedLimit, len(rules.Shared))
 	for i, l := range rules.Shared {
 		next[i] = newSharedLimit(rules, l, e.ahead)
 		next[i].partial, next[i].since = e.sums && l.accounted(), e.applied
+		next[i].owe(now, e.arrived, e.asked)
 		for j := range e.shared {
 			if old := &e.shared[j]; old.Name == l.Name {
 				next[i].holds, next[i].taken, next[i].top = old.holds, old.taken, old.top
-				next[i].inherit(now, old, e.asked)
+				next[i].inherit(now, old, e.asked, e.arrived > 0)
 				if old.accounted() {
 					next[i].partial, next[i].since = old.partial && l.accounted(), old.since
 				}
 			}
 		}
+	}
+	if e.arrived == 0 { // nothing was called
+		e.turning.memory = rules.Memory()
+	} else if rules.KeyPaces() != e.rules.KeyPaces() {
+		e.turning.turn(now, rules.Memory(), later)
 	}
 	e.noteDropped(rules)
 	e.orders.Change((e.asked+1)*MaxWant, e.rules.Shared)
@@ -282,7 +282,7 @@ func newSharedLimit(r Rules, l Limit, ahead Micros) sharedLimit {
 	settles := l.Cost.SettleHeader != "" || l.Cost.SettlePointer != ""
 	switch l.Kind() {
 	case KindRate:
-		s.meter = &rateMeter{interval: r.Interval(*l.Rate), burst: r.Burst(*l.Rate), settles: settles}
+		s.meter = &rateMeter{pace: r.pace(*l.Rate), settles: settles}
 	case KindQuota:
 		s.meter = newWindowMeter(r, *l.Quota, ahead)
 	case KindBudget:
@@ -300,21 +300,32 @@ func newWindowMeter(r Rules, q Quota, ahead Micros) meter {
 	return newQuotaMeter(r, q, ahead)
 }
 
+// owe has a rate that is new count all as used that calls up to last may have taken.
+func (l *sharedLimit) owe(now, last Micros, asked int64) {
+	if m, ok := l.meter.(*rateMeter); ok && m.clear(last) > now {
+		m.gcra, m.front, m.turned = gcra{tat: m.after(last)}, last, now
+		m.keepRefunds(asked)
+	}
+}
+
 // inherit takes over the count of the limit of the same name, where it counts the same kind of thing.
-func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64) {
+func (l *sharedLimit) inherit(now Micros, old *sharedLimit, asked int64, called bool) {
 	switch to := l.meter.(type) { // where the kind changes, a bound stays for good
 	case *rateMeter:
 		from, ok := old.meter.(*rateMeter)
-		if !ok {
+		if !ok || !called || old.Shadow && !l.Shadow { // it has not counted every call
 			return
 		}
-		to.gcra, to.front = from.gcra, from.front
-		if to.interval == from.interval {
-			to.last, to.marks = from.last, from.marks
+		settles := to.settles
+		if from.pace == to.pace {
+			*to = *from
+			to.settles = settles
 			return
 		}
-		to.rescale(now, from.front, from.interval, to.interval)
-		to.marks = []mark{{serial: (asked + 1) * MaxWant}} // nothing granted before is refunded in another coin
+		later := max(0, from.late-to.late)
+		to.gcra, to.front, to.turned = from.gcra, from.front+later, now+later
+		to.carry(now, from.front, from.pace, to.pace, to.sees(from.turned, now))
+		to.keepRefunds(asked)
 	case *quotaMeter:
 		switch from := old.meter.(type) {
 		case *quotaMeter:

@@ -50,28 +50,6 @@ func (g *gcra) untake(t Interval, cost int64) {
 	g.tat, g.rem = g.tat+Micros(quo), rem
 }
 
-// rescale moves the debt from one interval to another when the rate was changed: units owed stay units owed, so a raised
-// rate helps at once and a lowered one binds at once. front is the latest slot that may have been given: what lies
-// between now and there is waiting, not debt, and must not shrink with a shorter interval; with a longer one it grows, which
-// is more than is owed, because what of it is debt is not known. (It did once, and a raised
-// rate then let the next call come closer to a slot given ahead than the new interval.) It rounds up, by floating point
-// because the product of two intervals and a debt has no exact place in Lua; one microsecond more covers what that loses.
-func (g *gcra) rescale(now, front Micros, from, to Interval) {
-	if from == to {
-		return
-	}
-	if g.idle(now) {
-		g.rem = 0
-		return
-	}
-	since := now
-	if to.micros() < from.micros() { // every slot owes one unit at least
-		since = max(now, min(front, g.tat-Micros(from.P/from.Q)))
-	}
-	scaled := (float64(g.tat-since) + 1) * to.micros() / from.micros()
-	g.tat, g.rem = Micros(min(float64(maxMicros), float64(since)+ceil(scaled)+1)), 0
-}
-
 // idle says that the bucket is empty at now and that forgetting it changes nothing: one that became empty within the last
 // microsecond still has a fraction that take goes on from.
 func (g gcra) idle(now Micros) bool { return g.end() < now || g.tat == now && g.rem == 0 }

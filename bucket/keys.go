@@ -5,22 +5,22 @@ import "weir/bucket/internal/keyhash"
 // keyState is one key's own bucket while it is looked at.
 type keyState struct {
 	gcra
-	interval Interval // the one the debt was counted in
-	last     int64    // serial of the last grant, 0 if it cannot be given back
+	pace pace  // the one the debt was counted in
+	last int64 // serial of the last grant, 0 if it cannot be given back
 }
 
 // keptKey is a bucket as the table keeps it: 40 bytes. Should two keys ever share an ID, they share a bucket, and get fewer
 // calls, never more.
 type keptKey struct {
-	id       keyhash.ID
-	tat      Micros
-	last     int64
-	rem      uint32 // below maxQ
-	interval uint32 // its number in the table of intervals
+	id   keyhash.ID
+	tat  Micros
+	last int64
+	rem  uint32 // below maxQ
+	pace uint32 // its number in the table of paces
 }
 
-// keyTable holds the buckets of all keys that are in debt, and for a while of some that are not any more. A key that is
-// not in it is idle.
+// keyTable holds the buckets of all keys that are in debt, and of those that were lately: a changed rate has to know of them
+// (carry.go). A key that is not in it is idle.
 //
 // There is no timer and no sweep: every look-up moves a hand on by two places and forgets the keys it finds there idle,
 // so the table loses keys faster than it can gain them, and no call pays for more than two. The buckets lie in blocks that
@@ -31,12 +31,12 @@ type keptKey struct {
 // and one for the bucket, which depends on it, and a part of a third for the name. It is 0.3 % of a call. Keeping the
 // buckets in the index itself would save one of the two and cost a third more memory.
 type keyTable struct {
-	seeds     keyhash.Seeds
-	index     keyIndex
-	blocks    [][]keptKey
-	intervals intervalTable
-	n         uint32
-	hand      uint32
+	seeds  keyhash.Seeds
+	index  keyIndex
+	blocks [][]keptKey
+	paces  paceTable
+	n      uint32
+	hand   uint32
 }
 
 const (
@@ -66,10 +66,10 @@ func (t *keyTable) find(key string) (s keyState, ok bool) {
 }
 
 // open returns the state of key, idle when it is not known, with its place, where store puts it back. The place is good
-// until the next open.
-func (t *keyTable) open(key string, now Micros) (s keyState, place uint32) {
-	t.evict(now)
-	t.evict(now)
+// until the next open. Keys are kept for as long as memory after they became idle.
+func (t *keyTable) open(key string, now, memory Micros) (s keyState, place uint32) {
+	t.evict(now - memory)
+	t.evict(now - memory)
 	id := t.idOf(key)
 	i, ok := t.look(id)
 	if ok {
@@ -89,9 +89,9 @@ func (t *keyTable) open(key string, now Micros) (s keyState, place uint32) {
 func (t *keyTable) store(place uint32, s *keyState) {
 	k := t.at(place)
 	k.tat, k.rem, k.last = s.tat, uint32(s.rem), s.last
-	if t.intervals.of(k.interval) != s.interval {
-		t.intervals.drop(k.interval)
-		k.interval = t.intervals.take(s.interval)
+	if t.paces.of(k.pace) != s.pace {
+		t.paces.drop(k.pace)
+		k.pace = t.paces.take(s.pace)
 	}
 }
 
@@ -107,11 +107,11 @@ func (t *keyTable) update(key string, do func(*keyState)) {
 }
 
 func (t *keyTable) unpack(k *keptKey) keyState {
-	return keyState{gcra: gcra{k.tat, int64(k.rem)}, interval: t.intervals.of(k.interval), last: k.last}
+	return keyState{gcra: gcra{k.tat, int64(k.rem)}, pace: t.paces.of(k.pace), last: k.last}
 }
 
-// evict looks at the key under the hand and forgets it if it is idle; the last key takes its place.
-func (t *keyTable) evict(now Micros) {
+// evict looks at the key under the hand and forgets it if it was idle at a time; the last key takes its place.
+func (t *keyTable) evict(at Micros) {
 	if t.n == 0 {
 		return
 	}
@@ -119,12 +119,12 @@ func (t *keyTable) evict(now Micros) {
 		t.hand = 0
 	}
 	k := t.at(t.hand)
-	if !(gcra{k.tat, int64(k.rem)}).idle(now) {
+	if !(gcra{k.tat, int64(k.rem)}).idle(at) {
 		t.hand++
 		return
 	}
 	t.index.remove(k.id.High, t.hand)
-	t.intervals.drop(k.interval)
+	t.paces.drop(k.pace)
 	t.n--
 	if last := t.at(t.n); last != k {
 		*k = *last
@@ -137,57 +137,57 @@ func (t *keyTable) evict(now Micros) {
 	}
 }
 
-// intervalTable numbers the intervals that keys' debts are counted in: as many as there are different rates. Number 0 is
-// no interval.
-type intervalTable struct {
-	numbers map[Interval]uint32
-	uses    []intervalUse // by number-1
+// paceTable numbers the paces that keys' debts are counted in: as many as there are different rates. Number 0 is
+// no pace.
+type paceTable struct {
+	numbers map[pace]uint32
+	uses    []paceUse // by number-1
 	free    []uint32
 }
 
-type intervalUse struct {
-	Interval
+type paceUse struct {
+	pace
 	keys int
 }
 
-func (t *intervalTable) of(number uint32) Interval {
+func (t *paceTable) of(number uint32) pace {
 	if number == 0 {
-		return Interval{}
+		return pace{}
 	}
-	return t.uses[number-1].Interval
+	return t.uses[number-1].pace
 }
 
-// take counts one more key under an interval and returns its number.
-func (t *intervalTable) take(of Interval) uint32 {
-	if of == (Interval{}) {
+// take counts one more key under a pace and returns its number.
+func (t *paceTable) take(of pace) uint32 {
+	if of == (pace{}) {
 		return 0
 	}
 	number, ok := t.numbers[of]
 	if !ok {
 		if t.numbers == nil {
-			t.numbers = map[Interval]uint32{}
+			t.numbers = map[pace]uint32{}
 		}
 		if last := len(t.free) - 1; last >= 0 {
 			number, t.free = t.free[last], t.free[:last]
 		} else {
-			t.uses = append(t.uses, intervalUse{})
+			t.uses = append(t.uses, paceUse{})
 			number = uint32(len(t.uses))
 		}
-		t.uses[number-1] = intervalUse{Interval: of}
+		t.uses[number-1] = paceUse{pace: of}
 		t.numbers[of] = number
 	}
 	t.uses[number-1].keys++
 	return number
 }
 
-// drop counts one key less; an interval of no key is forgotten.
-func (t *intervalTable) drop(number uint32) {
+// drop counts one key less; a pace of no key is forgotten.
+func (t *paceTable) drop(number uint32) {
 	if number == 0 {
 		return
 	}
 	use := &t.uses[number-1]
 	if use.keys--; use.keys == 0 {
-		delete(t.numbers, use.Interval)
+		delete(t.numbers, use.pace)
 		t.free = append(t.free, number)
 	}
 }

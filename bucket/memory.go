@@ -29,9 +29,9 @@ func NewMemory(rules Rules, now func() Micros) (*Memory, error) {
 	return m, nil
 }
 
-// Apply puts new rules in force. A limit that keeps its name and kind keeps its count, a rate's debt is carried over in
-// units: a raised rate helps at once, a lowered one binds at once, slots already granted stay granted. An error changes
-// nothing.
+// Apply puts new rules in force. A limit that keeps its name and kind keeps its count; slots already granted stay granted. A rate's
+// debt is carried over in units: a raised rate helps at once, a lowered one binds at once. A rate that is new, or of another
+// window or burst, counts what may have been called before it (carry.go). An error changes nothing.
 func (m *Memory) Apply(rules Rules) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

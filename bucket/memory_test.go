@@ -105,8 +105,8 @@ func TestIdleKeysAreForgotten(t *testing.T) {
 	if n := unsafe.Sizeof(keptKey{}); n > 40 {
 		t.Errorf("%d bytes of state a key, want at most 40", n)
 	}
-	if n := len(b.engine.keys.intervals.numbers); n != 1 {
-		t.Errorf("%d intervals are kept of one rate", n)
+	if n := len(b.engine.keys.paces.numbers); n != 1 {
+		t.Errorf("%d paces are kept of one rate", n)
 	}
 }
 

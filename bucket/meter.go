@@ -31,12 +31,12 @@ var (
 // slacks rising; at most maxMarks of them, the oldest merged in the safe direction. Only limits that settle keep marks.
 type rateMeter struct {
 	gcra
-	interval Interval
-	burst    int64
-	front    Micros // the latest slot given
-	last     int64  // serial of the last grant, 0 if it cannot be given back
-	settles  bool
-	marks    []mark
+	pace
+	front   Micros // the latest slot given
+	turned  Micros // when the pace was changed last, 0 for never
+	last    int64  // serial of the last grant, 0 if it cannot be given back
+	settles bool
+	marks   []mark
 }
 
 // mark says: of the calls up to serial-1 no more than slack microseconds may be refunded.
@@ -112,6 +112,9 @@ func (m *rateMeter) refund(serial, units int64) {
 	}
 	m.marks = append(m.marks[:0], m.marks[keep:]...)
 }
+
+// keepRefunds has nothing that was granted before be refunded: it was counted in another coin.
+func (m *rateMeter) keepRefunds(asked int64) { m.marks = []mark{{serial: (asked + 1) * MaxWant}} }
 
 // mark notes the slack that the call serial found.
 func (m *rateMeter) mark(serial int64, slack Micros) {

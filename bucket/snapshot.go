@@ -42,9 +42,16 @@ type Snapshot struct {
 // LimitSnapshot is one limit's state.
 type LimitSnapshot struct {
 	Name string `json:"name"`
-	// A rate: when its bucket is empty at the latest, and the interval that was counted in.
-	TAT  Micros `json:"tat,omitempty"`
-	P, Q int64  `json:",omitempty"`
+	// A rate: when its bucket is empty at the latest, the interval that was counted in, with the burst, the window and the jitter, and when
+	// these were changed last.
+	TAT    Micros `json:"tat,omitempty"`
+	P, Q   int64  `json:",omitempty"`
+	Burst  int64  `json:"burst,omitempty"`
+	Window Micros `json:"window,omitempty"`
+	Late   Micros `json:"late,omitempty"`
+	Turned Micros `json:"turned,omitempty"`
+	// Shadow says that it only watched: a rate has not counted every call then.
+	Shadow bool `json:"shadow,omitempty"`
 	// A quota or budget: its period, what may be used in it and in the next.
 	Start Micros `json:"start,omitempty"`
 	End   Micros `json:"end,omitempty"`
@@ -141,7 +148,7 @@ func (s Snapshot) moved(by Micros) Snapshot {
 	s.Until, s.Lease, s.Limit = move(s.Until), move(s.Lease), slices.Clone(s.Limit)
 	for i := range s.Limit {
 		l := &s.Limit[i]
-		l.TAT, l.Start, l.End, l.Log = move(l.TAT), move(l.Start), move(l.End), slices.Clone(l.Log)
+		l.TAT, l.Turned, l.Start, l.End, l.Log = move(l.TAT), move(l.Turned), move(l.Start), move(l.End), slices.Clone(l.Log)
 		for j := range l.Log {
 			l.Log[j][0] += int64(by)
 		}
@@ -166,10 +173,10 @@ func (l *sharedLimit) share(now, part Micros) int64 {
 
 // snapshot is the limit's state with units more taken by until; units is 0 for an exact one.
 func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
-	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial}
+	s := LimitSnapshot{Name: l.Name, top: l.taken + units, Exact: units == 0 && !l.bound, Partial: l.partial, Shadow: l.Shadow}
 	switch m := l.meter.(type) {
 	case *rateMeter:
-		s.TAT, s.P, s.Q = m.end(), m.interval.P, m.interval.Q
+		s.TAT, s.P, s.Q, s.Burst, s.Window, s.Late, s.Turned = m.end(), m.interval.P, m.interval.Q, m.burst, m.window, m.late, m.turned
 		if units > 0 {
 			s.TAT = max(s.TAT, until+m.interval.times(m.burst))
 		}
@@ -217,7 +224,11 @@ func (e *engine) saved(s Snapshot) {
 func (e *engine) restore(now Micros, s Snapshot) {
 	now, s = e.tick(now), s.moved(-e.ahead)
 	e.claims = &claims{ghosts: s.Open, gone: s.Lease}
+	if s.Until > 0 {
+		e.arrived = max(e.arrived, s.Until+Micros(ceilMicros(e.rules.Jitter)))
+	}
 	for i := range e.shared {
+		e.shared[i].owe(now, s.Until, e.asked)
 		for _, old := range s.Limit {
 			if old.Name == e.shared[i].Name {
 				e.shared[i].restore(now, s.Until, old)
@@ -231,9 +242,12 @@ func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
 	l.partial = s.Partial && l.accounted()
 	switch m := l.meter.(type) {
 	case *rateMeter:
-		if s.P > 0 && s.Q > 0 {
-			m.tat, m.front = s.TAT, until
-			m.rescale(now, m.front, Interval{s.P, s.Q}, m.interval)
+		if s.P > 0 && s.Q > 0 && (!s.Shadow || l.Shadow) {
+			m.gcra, m.front, m.turned = gcra{tat: s.TAT}, until, s.Turned
+			if from := (pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}); from != m.pace {
+				m.carry(now, until, from, m.pace, m.sees(s.Turned, now))
+				m.turned = now
+			}
 		}
 	case *quotaMeter:
 		from := quotaMeter{period: span{s.Start, s.End}, used: s.Used}

@@ -44,12 +44,18 @@ func (s *Store) beginLocked(mode string, keys int) *request {
 	r.num(int64(s.rules.LeaseMicros()))
 	r.num(s.horizon.Load())
 	r.flag(s.sums)
+	r.str(s.rules.KeyPaces())
+	r.num(int64(s.rules.Memory()))
+	r.num(jitterOf(&s.rules))
 	r.num(int64(len(s.rules.Shared)))
 	for i := range s.rules.Shared {
 		s.limitLocked(r, &s.rules.Shared[i])
 	}
 	return r
 }
+
+// jitterOf is the jitter in microseconds, rounded up.
+func jitterOf(r *bucket.Rules) int64 { return int64(bucket.Micros(0).Add(r.Jitter + 999)) }
 
 // limitLocked writes one shared limit, with the bounds of its calendar periods around the present: Redis knows no time zones.
 func (s *Store) limitLocked(r *request, l *bucket.Limit) {
@@ -75,7 +81,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	}
 	switch l.Kind() {
 	case bucket.KindRate:
-		kind, t, burst = "r", s.rules.Interval(*l.Rate), s.rules.Burst(*l.Rate)
+		kind, t, burst, per = "r", s.rules.Interval(*l.Rate), s.rules.Burst(*l.Rate), int64(s.rules.Window(*l.Rate))
 	case bucket.KindQuota:
 		inWindow(l.Quota)
 	case bucket.KindInFlight:
@@ -89,7 +95,7 @@ func (s *Store) limitLocked(r *request, l *bucket.Limit) {
 	r.num(s.rules.Capacity(*l))
 	r.num(burst)
 	r.flag(settles)
-	r.num(int64(bucket.Micros(0).Add(s.rules.Jitter + 999)))
+	r.num(jitterOf(&s.rules))
 	r.num(per)
 	r.num(grain)
 	r.str(sign)
@@ -117,6 +123,7 @@ func (s *Store) askLocked(r *request, a *bucket.Ask) {
 	r.num(t.P)
 	r.num(t.Q)
 	r.num(s.rules.Burst(a.Limits.Rate))
+	r.num(int64(s.rules.Window(a.Limits.Rate)))
 	r.num(int64(bucket.Micros(0).Add(a.Horizon + 999)))
 	r.num(int64(a.Want))
 	r.num(int64(a.Floor))

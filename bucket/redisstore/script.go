@@ -14,8 +14,9 @@ import "github.com/redis/go-redis/v9"
 // A shared limit comes as a kind of one letter. cap is the largest cost that can pass, and shadow, held and settles are those of every
 // limit. The fields l.… hold its state, and are kept in the hash of KEYS[1] as the limit's name, ":" and the letters in brackets:
 //
-//	r  a rate             burst, p/q the interval; t and r the TAT (t, r), front (f), the last serial (l), the interval
-//	                      that was counted in (p, q), and marks of what may be refunded (m)
+//	r  a rate             burst, p/q the interval, per the window and guard the jitter; t and r the TAT (t, r), front (f), the last
+//	                      serial (l), the pace that was counted in (p, q, b, w, j) and when it was changed last (c), marks of what
+//	                      may be refunded (m), the asks of the state that it knows of (rn) and whether it only watched (y)
 //	i  calls in flight    burst is how many there may be; they are counted by the open grants of KEYS[2]
 //	s  a sliding quota    per is its length, grain that of an entry of its log (KEYS), sum the units in the log (sum)
 //	f  a fixed quota      per is the length of its periods; s and e the period, u the units used in it (s, e, u)
@@ -25,6 +26,9 @@ import "github.com/redis/go-redis/v9"
 // laid (d): where it changes, the count goes on in the period that now holds. k says whether a quota was counted in a log or in
 // periods, h is what a shadow limit would have held, and x that what a quota counted was lost (1) or that it missed asks, as it was not
 // in the rules (2): n is the asks of the state that it knows of.
+//
+// Of all keys paces names the rates, jitter is theirs, and memory, known, first and latest are those of turning in carry.go. arrived is when
+// the call with the latest slot comes at the latest.
 //
 // Numbers are doubles: every product stays below 2^53, which bucket.Rules.Validate sees to, so all of this is exact.
 var script = redis.NewScript(luaCore + luaMeters + luaReserve + luaSettle + luaMain)
@@ -66,18 +70,40 @@ local function g_untake(g, cost)
   g.r = x % g.q
   g.t = g.t + (x - g.r) / g.q
 end
-local function g_rescale(g, now, front, p, q)
-  if g.p == p and g.q == q then return false end
-  if g_end(g) < now or g.t == now and g.r == 0 then
-    g.r = 0
+
+-- carry.go: a pace is p/q the interval, burst, window and late
+local function same(a, b)
+  return a.p == b.p and a.q == b.q and a.burst == b.burst and a.window == b.window and a.late == b.late
+end
+local function after(to, last)
+  local window = to.window
+  if window == 0 then window = ceildiv(to.p, to.q) end
+  return min(MAX, last + window + ceildiv((to.burst - 1) * to.p, to.q))
+end
+local function clear(to, last)
+  if to.window == 0 then return after(to, last) end
+  return last + to.window
+end
+local function sees(to, changed, now)
+  return changed == 0 or to.window ~= 0 and changed + to.window <= now
+end
+local function saturated(x) return min(MAX, math.ceil(x) + 1) end
+local function carry(g, now, front, from, to, certain)
+  local last = min(front, g.t - (from.p - from.p % from.q) / from.q)
+  local later = max(0, from.late - to.late)
+  local most = after(to, last + later)
+  local ratio = (to.p / to.q) / (from.p / from.q)
+  if not certain or ratio > 1 and to.window == 0 then
+    g.t = most
+  elseif ratio > 1 then
+    local reach = to.window + later
+    local debt = max(g.t - now + 1, -reach)
+    g.t = min(most, now + saturated(debt * ratio + later + reach * (ratio - 1)))
   else
-    local since = now
-    if p / q < g.p / g.q then since = max(now, min(front, g.t - (g.p - g.p % g.q) / g.q)) end
-    local scaled = (g.t - since + 1) * (p / q) / (g.p / g.q)
-    g.t, g.r = min(MAX, since + math.ceil(scaled) + 1), 0
+    local since = max(now, last)
+    g.t = min(most, since + saturated((g.t - since + 1) * ratio + later))
   end
-  g.p, g.q = p, q
-  return true
+  g.r = 0
 end
 `
 
@@ -85,6 +111,7 @@ end
 const luaMain = `
 local mode, injected, known, fresh_id, seen, lease, far = str(), str(), str(), str(), num(), num(), num()
 sums = num() == 1
+local paces, memory, jitter = str(), num(), num()
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if injected ~= '' then now = tonumber(injected) end
@@ -108,8 +135,18 @@ end
 if lost then
   st.cold, st.coldserial = dec(now), dec(load('asked') * WANT)
   save('cold', st.cold) save('coldserial', st.coldserial)
+  st.arrived = dec(max(load('arrived'), now + far + jitter))
 end
 st.clock = dec(now)
+-- keys go by other rates from now on: turning in carry.go
+if st.paces ~= paces then
+  if st.paces and load('arrived') > 0 then
+    local later = max(0, load('jitter') - jitter)
+    if memory > load('memory') then st.known = dec(max(load('known'), now - load('memory') + later)) end
+    st.first, st.latest = dec(load('latest')), dec(now + later)
+  end
+  st.paces, st.memory, st.jitter = paces, dec(memory), dec(jitter)
+end
 if load_limits(now) == 'stale' then return {'stale', dec(now)} end
 -- A quota that did not see the last ask was not in the rules then. One of a version that did not note it did, if it is there at all.
 local function missed(l)
@@ -142,7 +179,7 @@ if n_limits > 0 then
 end
 local out = {'ok', st.epoch, '', dec(now)}
 if mode == 'reserve' then
-  reserve(now, lease, far, out)
+  reserve(now, lease, far, memory, jitter, out)
 elseif mode == 'settle' then
   settle(now)
 else
@@ -150,6 +187,9 @@ else
 end
 out[3] = st.asked
 save('asked', st.asked) save('clock', st.clock)
+for _, f in ipairs({'paces', 'memory', 'jitter', 'known', 'first', 'latest', 'arrived'}) do
+  if st[f] then save(f, st[f]) end
+end
 for _, l in ipairs(L) do
   if sums and l.kind ~= 'r' and l.kind ~= 'i' then save(l.name .. ':n', st.asked) end
 end

@@ -38,12 +38,23 @@ local function load_limits(now)
     local f = l.name .. ':'
     l.meter = M[l.kind]
     if l.kind == 'r' then
-      l.t, l.r, l.last, l.front, l.marks = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'f'), {}
-      l.p, l.q = tonumber(st[f .. 'p'] or p), tonumber(st[f .. 'q'] or q)
+      l.t, l.r, l.last, l.front, l.marks, l.turned = load(f .. 't'), load(f .. 'r'), load(f .. 'l'), load(f .. 'f'), {}, load(f .. 'c')
+      l.p, l.q, l.window, l.late = p, q, l.per, l.guard
       for a, b in string.gmatch(st[f .. 'm'] or '', '(%d+):(%d+)') do
         l.marks[#l.marks + 1] = {tonumber(a), tonumber(b)}
       end
-      if g_rescale(l, now, l.front, p, q) then l.last, l.marks = 0, {{(load('asked') + 1) * WANT, 0}} end
+      local from = {p = load(f .. 'p'), q = load(f .. 'q'), burst = load(f .. 'b'), window = load(f .. 'w'), late = load(f .. 'j')}
+      local kept = {{(load('asked') + 1) * WANT, 0}}
+      if from.p == 0 or load('arrived') == 0 or load(f .. 'rn') ~= load('asked') or st[f .. 'y'] == '1' and not l.shadow then
+        -- it has not counted every call
+        l.t, l.r, l.last, l.front, l.marks, l.turned = 0, 0, 0, 0, {}, 0
+        local last = load('arrived')
+        if clear(l, last) > now then l.t, l.front, l.marks, l.turned = after(l, last), last, kept, now end
+      elseif not same(from, l) then
+        local later = max(0, from.late - l.late)
+        carry(l, now, l.front, from, l, sees(l, l.turned, now))
+        l.front, l.turned, l.last, l.marks = l.front + later, now + later, 0, kept
+      end
     elseif l.kind == 's' then
       l.sum = load(f .. 'sum')
     elseif l.kind ~= 'i' then
@@ -69,7 +80,8 @@ local function save_limits()
     local f = l.name .. ':'
     if l.kind == 'r' then
       save(f .. 't', dec(l.t)) save(f .. 'r', dec(l.r)) save(f .. 'l', dec(l.last)) save(f .. 'f', dec(l.front))
-      save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q))
+      save(f .. 'p', dec(l.p)) save(f .. 'q', dec(l.q)) save(f .. 'b', dec(l.burst)) save(f .. 'w', dec(l.window)) save(f .. 'j', dec(l.late))
+      save(f .. 'c', dec(l.turned)) save(f .. 'rn', st.asked) save(f .. 'y', l.shadow and '1' or '0')
       if l.settles then
         local m = {}
         for i, k in ipairs(l.marks) do m[i] = dec(k[1]) .. ':' .. dec(k[2]) end
@@ -84,25 +96,36 @@ local function save_limits()
   end
 end
 
--- the bucket of one key: "tat rem p q last"
-local function load_key(name, now, p, q, lost)
+-- the bucket of one key: "tat rem last p q burst window late"; p is 0 of one that is not known
+local function load_key(name, lost)
+  local k = {t = 0, r = 0, last = 0, p = 0, q = 1, burst = 0, window = 0, late = 0}
   local v = redis.call('GET', name)
-  local k
   if v then
-    local t, r, kp, kq, last = string.match(v, '(%d+) (%d+) (%d+) (%d+) (%d+)')
-    k = {t = tonumber(t), r = tonumber(r), p = tonumber(kp), q = tonumber(kq), last = tonumber(last)}
-  else
-    k = {t = 0, r = 0, p = p, q = q, last = 0}
+    local n = {}
+    for x in string.gmatch(v, '%d+') do n[#n + 1] = tonumber(x) end
+    k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late = unpack(n)
   end
   if lost > k.t and k.last < load('coldserial') then k.t, k.r, k.last = lost, 0, 0 end
   return k
 end
-local function packed(k)
-  return dec(k.t) .. ' ' .. dec(k.r) .. ' ' .. dec(k.p) .. ' ' .. dec(k.q) .. ' ' .. dec(k.last)
+local function turn_key(k, now, front, own)
+  if same(k, own) then return end
+  local first = load('first')
+  if k.p > 0 and g_end(k) >= load('known') then
+    carry(k, now, max(front, first), k, own, sees(own, first, now))
+  elseif clear(own, load('known')) > now then
+    k.t, k.r = max(k.t, after(own, load('known'))), 0
+  end
+  k.p, k.q, k.burst, k.window, k.late, k.last = own.p, own.q, own.burst, own.window, own.late, 0
 end
--- an entry lives until its bucket is empty, and a burst and a second longer: one that expired in debt would come back full
-local function save_key(name, k, now, burst)
-  local ttl = ceildiv(max(0, k.t - now) + ceildiv(burst * k.p, k.q), 1000) + 1000
+local function packed(k)
+  local n = {}
+  for i, x in ipairs({k.t, k.r, k.last, k.p, k.q, k.burst, k.window, k.late}) do n[i] = dec(x) end
+  return table.concat(n, ' ')
+end
+-- an entry lives until its bucket has been empty for as long as a changed rate has to know of it, and a second longer
+local function save_key(name, k, now, memory)
+  local ttl = ceildiv(max(0, k.t - now) + max(memory, ceildiv(k.burst * k.p, k.q)), 1000) + 1000
   redis.call('SET', name, packed(k), 'PX', dec(ttl))
 end
 
@@ -136,7 +159,8 @@ local function slot(now, k, a, blind)
   end
   return at
 end
-local function commit(at, serial, k, a, lease)
+local function commit(at, serial, k, a, lease, jitter)
+  st.arrived = dec(max(load('arrived'), at + jitter))
   g_take(k, at, 1)
   k.last = serial
   for i, l in ipairs(L) do
@@ -154,21 +178,21 @@ local function commit(at, serial, k, a, lease)
     open = open + 1
   end
 end
-local function reserve(now, lease, far, out)
+local function reserve(now, lease, far, memory, jitter, out)
   local asked, n = load('asked'), num()
   for j = 1, n do
-    local p, q = num(), num()
-    local a = {burst = num(), horizon = num(), want = num(), costs = {}}
+    local own = {p = num(), q = num(), burst = num(), window = num(), late = jitter}
+    local a = {burst = own.burst, horizon = num(), want = num(), costs = {}}
     local floor = num()
     for i = 1, n_limits do a.costs[i] = num() end
     local name, lost, blind = KEYS[2 + n_limits + j], 0, 0
     if st.cold then
       local farthest = load('cold') + max(a.horizon, far)
-      lost = farthest + ceildiv(a.burst * p, q)
+      lost = farthest + ceildiv(own.burst * own.p, own.q)
       blind = farthest + lease
     end
-    local k = load_key(name, now, p, q, lost)
-    if g_rescale(k, now, now + max(a.horizon, far), p, q) then k.last = 0 end
+    local k = load_key(name, lost)
+    turn_key(k, now, now + max(a.horizon, far), own)
     if floor > g_end(k) then k.t, k.r, k.last = min(floor, MAX), 0, 0 end
     asked = asked + 1
     local count_at = #out + 1
@@ -178,14 +202,14 @@ local function reserve(now, lease, far, out)
       local at, b, u, nv = slot(now, k, a, blind)
       if not at then binding, till, never = b, u, nv break end
       local serial = asked * WANT + i
-      commit(at, serial, k, a, lease)
+      commit(at, serial, k, a, lease, jitter)
       out[count_at] = dec(i + 1)
       out[#out + 1] = dec(at) out[#out + 1] = dec(g_end(k)) out[#out + 1] = dec(serial)
     end
     -- 2: what stands in the way counts as full because nobody knows
     if sums and binding > 0 and never == 0 and load(L[binding].name .. ':x') > 0 then never = 2 end
     out[#out + 1] = dec(binding) out[#out + 1] = dec(till) out[#out + 1] = dec(never)
-    save_key(name, k, now, a.burst)
+    save_key(name, k, now, memory)
   end
   st.asked = dec(asked)
 end
@@ -198,7 +222,7 @@ local function settle(now)
     local serial, at, returned = num(), num(), num() == 1
     local name = KEYS[2 + n_limits + j]
     if returned and redis.call('EXISTS', name) == 1 then
-      local k = load_key(name, now, 1, 1, 0)
+      local k = load_key(name, 0)
       if serial > 0 and k.last == serial then
         g_untake(k, 1)
         k.last = before(serial)

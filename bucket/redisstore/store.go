@@ -5,7 +5,7 @@
 // All keys of one api carry the hash tag {weir:<api>}, so that they share a slot of a Redis Cluster and one reservation
 // is one step of one server. <tag>:state is a hash with the counters of all shared limits, <tag>:open a sorted set of the
 // grants not yet settled (the in-flight permits, by end of lease), <tag>:log:<limit> a sliding quota's log and
-// <tag>:key:<key> the bucket of one key, which expires when it has been empty for a while.
+// <tag>:key:<key> the bucket of one key, which expires when it has been empty for the longest window of any key's rate.
 //
 // # Time
 //
@@ -125,7 +125,7 @@ func checkPolicy(ctx context.Context, c redis.Cmdable) error {
 }
 
 // Apply puts new rules in force for this replica's next round trip. Replicas that follow a change at different times each
-// reserve by their own rules; debts are carried from one to the other in units, rounded up.
+// reserve by their own rules; debts are carried from one to the other as in package bucket.
 func (s *Store) Apply(rules bucket.Rules) error {
 	if err := rules.Validate(); err != nil {
 		return fmt.Errorf("redis limits: %w", err)

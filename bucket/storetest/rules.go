@@ -21,6 +21,9 @@ var rulesTests = []test{
 	{"a quota keeps its count in periods of another unit", quotaOfAnotherUnit},
 	{"a window of another kind keeps the count", windowOfAnotherKind},
 	{"a period that has just ended counts in a window that slides", slidingAfterAPeriod},
+	{"a changed limit counts what was called before", changedAcrossAWindow},
+	{"a limit that was taken out counts what was called meanwhile", putBack},
+	{"a limit that did not change keeps its state", unchangedKeepsItsState},
 	{"a return that comes late takes nothing from younger calls", lateReturn},
 }
 
@@ -216,4 +219,95 @@ func lateReturn(b *table) {
 	if v := bucket.Check(made, bucket.Expectation{Limit: quota("q", hourly)}); v.Outcome != bucket.Pass || v.Calls < 2*most-2 {
 		b.Errorf("%s", v)
 	}
+}
+
+// limitChanges are limits that did not get looser, and another one in their place: each is of the calls of a while before. busy is how long
+// calls are made before the change, per the window that holds most.
+var limitChanges = []struct {
+	name         string
+	before, then bucket.Rules
+	busy, per    time.Duration
+	most         int
+}{
+	{"a key's burst is raised", bucket.Rules{Key: windowed(10, 10, 1)}, bucket.Rules{Key: windowed(10, 10, 10)}, 30 * time.Second, 10 * time.Second, 10},
+	{"an override raises the burst", bucket.Rules{Key: windowed(10, 10, 1)}, overriding(windowed(10, 10, 1), windowed(10, 10, 10)), 30 * time.Second, 10 * time.Second, 10},
+	{"a limit's burst is raised", only(windowedLimit("a", 10, 10, 1)), only(windowedLimit("a", 10, 10, 10)), 30 * time.Second, 10 * time.Second, 10},
+	{"a limit is renamed", only(windowedLimit("a", 10, 10, 10)), only(windowedLimit("b", 10, 10, 10)), 0, 10 * time.Second, 10},
+	{"a quota becomes a rate", only(quota("a", bucket.Quota{Count: 10, Window: bucket.Fixed, Per: 10 * time.Second})), only(windowedLimit("a", 10, 10, 10)), 0, 10 * time.Second, 10},
+	{"a minute in place of a second", bucket.Rules{Key: windowed(1, 1, 1)}, bucket.Rules{Key: windowed(60, 60, 60)}, 2 * time.Minute, time.Minute, 60},
+	{"a token bucket becomes a window", bucket.Rules{Key: bucket.KeyLimits{Rate: bucket.Rate{Count: 10, Per: 10 * time.Second, Burst: 3, Counts: bucket.ByTokens}}},
+		bucket.Rules{Key: windowed(10, 10, 3)}, 0, 10 * time.Second, 10},
+	{"half the period", bucket.Rules{Key: windowed(10, 20, 5)}, bucket.Rules{Key: windowed(10, 10, 5)}, 0, 10 * time.Second, 10},
+}
+
+func windowed(count, seconds, burst int64) bucket.KeyLimits {
+	return bucket.KeyLimits{Rate: bucket.Rate{Count: count, Per: time.Duration(seconds) * time.Second, Burst: burst, Counts: bucket.ByWindow}}
+}
+
+func windowedLimit(name string, count, seconds, burst int64) bucket.Limit {
+	rate := windowed(count, seconds, burst).Rate
+	return bucket.Limit{Name: name, Rate: &rate}
+}
+
+func overriding(of, by bucket.KeyLimits) bucket.Rules {
+	return bucket.Rules{Key: of, Overrides: []bucket.Override{{Pattern: "k", Rate: &by.Rate}}}
+}
+
+// changedAcrossAWindow plays each as fast as the store lets it, with the change after a second.
+func changedAcrossAWindow(b *table) {
+	for _, c := range limitChanges {
+		b.lay(c.before)
+		var made []bucket.Arrival
+		run := func(until bucket.Micros) {
+			for b.clock.now < until {
+				got := b.ask(bucket.Ask{Limits: b.rules.For("k"), Want: 64})
+				for _, g := range got.Grants {
+					made = append(made, bucket.Arrival{At: int64(g.At) * 1000})
+				}
+				b.clock.now = max(b.clock.now+1, min(until, got.Wait.Until))
+			}
+		}
+		run(Start.Add(c.busy + time.Second))
+		turned := b.clock.now
+		b.apply(c.then)
+		run(turned.Add(4 * c.per))
+		if v := bucket.Check(made, bucket.Expectation{Limit: quota("window", bucket.Quota{Count: int64(c.most), Window: bucket.Sliding, Per: c.per})}); v.Outcome != bucket.Pass {
+			b.Errorf("%s: %s", c.name, v)
+		}
+		if last := made[len(made)-1].At; last <= int64(turned)*1000 {
+			b.Errorf("%s: nothing was called since", c.name)
+		}
+	}
+}
+
+// putBack takes a limit out and puts it back when as much as it allows has been called.
+func putBack(b *table) {
+	limited := only(windowedLimit("a", 10, 10, 10))
+	b.lay(limited)
+	b.expectSlots(b.ask(bucket.Ask{Want: 10}), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	b.apply(only())
+	b.settle()
+	b.clock.now++
+	b.ask(bucket.Ask{Key: "another"})
+	b.apply(limited)
+	if got := b.ask(bucket.Ask{}); len(got.Grants) != 0 || got.Wait.Until > b.clock.now+10_000_000 {
+		b.Errorf("%+v", got)
+	}
+}
+
+// unchangedKeepsItsState changes everything but one limit and one key.
+func unchangedKeepsItsState(b *table) {
+	other := windowedLimit("other", 100, 10, 10)
+	rules := func(n int64) bucket.Rules {
+		r := overriding(windowed(n, 60, 1), windowed(5, 10, 2))
+		r.Shared = []bucket.Limit{windowedLimit("a", n*10, 60, 1), other}
+		return r
+	}
+	b.lay(rules(600))
+	b.expectSlots(b.ask(bucket.Ask{Limits: b.rules.For("k"), Want: 2}), 0)
+	b.clock.now += 20_000_000
+	b.apply(rules(900))
+	b.expectSlots(b.ask(bucket.Ask{Limits: b.rules.For("k")}), 20_000_000)
+	b.clock.now += 1_000_000
+	b.expectSlots(b.ask(bucket.Ask{Limits: b.rules.For("k")}), 21_000_000)
 }

@@ -17,8 +17,8 @@ import (
 // lowered limit binds at once and is paid off by what was given before, and no slot is taken back. While a limit only
 // watches it counts what it would have let pass; slots given then are not its own.
 //
-// A key's own debt is carried over when the key is next asked for, so that its window counts only slots of one era: what
-// is given after a change obeys it.
+// A change stops nothing for longer than a window of the limit. So of a rate this is said of stretches of one era, and across
+// a change of those within a window; how many a window may hold then is looked at in changes.go, and so are keys.
 //
 // All of this is about slots, by the store's clock. Calls come up to the jitter later, which the intervals have room for.
 
@@ -102,7 +102,10 @@ func (s *scene) holdRate(slots []slot, name string, fail func(string, ...any), r
 			if !s.lasts(last.era, x.at) {
 				continue
 			}
-			r := rate(last.era)
+			r, rules := rate(last.era), s.eras[last.era].rules
+			if slots[i].era != last.era && x.at-slots[i].at >= max(rules.Window(r), bucket.Micros(rules.Interval(r).Duration()/time.Microsecond)) {
+				continue
+			}
 			// Slots are whole microseconds: one of it at either end.
 			let := float64(r.Burst) + drained[j] - drained[i] + 2*perMicro(s.eras[last.era].rules, r) + 1e-6
 			if float64(sum) > let {
@@ -174,16 +177,20 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 		if until <= x.from {
 			continue
 		}
-		length := float64(until - x.from)
+		length, window := float64(until-x.from), float64(x.rules.Window(x.rules.Key.Rate))
 		allowed := float64(s.keys) * length * perMicro(x.rules, x.rules.Key.Rate)
 		owed := float64(s.want * s.keys)
 		for i, l := range x.rules.Shared {
 			if !l.Shadow {
 				allowed = min(allowed, length*perMicro(x.rules, *l.Rate)/unitsOf(x.rules, *l.Rate, s.costs[i]))
 			}
+			window = max(window, float64(x.rules.Window(*l.Rate)))
 			owed += s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Shared[i].Rate.Burst / s.costs[i] })
 		}
 		owed += float64(s.keys) * s.owedBefore(e, func(r *bucket.Rules) int64 { return r.Key.Rate.Burst })
+		if e > 0 { // what the window before had is not known
+			owed += allowed / length * window
+		}
 		got := 0
 		for _, c := range s.calls {
 			if c.At >= x.from && c.At < until {
@@ -196,10 +203,11 @@ func (s *scene) neverIdleInForce(fail func(string, ...any)) {
 	}
 }
 
-// owedBefore is how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far.
+// owedBefore is how many calls a limit may owe when an era begins, to be paid off in it: the largest burst so far, its own
+// too.
 func (s *scene) owedBefore(e int, burst func(*bucket.Rules) int64) float64 {
 	most := int64(0)
-	for i := range s.eras[:e] {
+	for i := range s.eras[:e+1] {
 		most = max(most, burst(&s.eras[i].rules))
 	}
 	return float64(most)
