@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 )
 
@@ -150,38 +149,42 @@ func (c *Connections) take(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // dial makes a connection that is counted as alive already, and counts it out when it fails.
 func (c *Connections) dial(ctx context.Context) (*countedConn, error) {
-	conn, err := c.connect(ctx)
+	conn, turns, err := c.connect(ctx)
 	if err != nil {
 		c.lost()
 		return nil, err
 	}
-	return &countedConn{Conn: conn, owner: c, socket: socketOf(conn), turns: turns{moved: make(chan struct{}, 1)}}, nil
+	return &countedConn{Conn: conn, owner: c, turns: turns}, nil
 }
 
-func (c *Connections) connect(ctx context.Context) (net.Conn, error) {
-	raw, err := c.dialer.DialContext(ctx, "tcp", c.address)
-	if err != nil || !c.tls {
-		return raw, err
+func (c *Connections) connect(ctx context.Context) (net.Conn, *turns, error) {
+	socket, err := c.dialer.DialContext(ctx, "tcp", c.address)
+	if err != nil {
+		return nil, nil, err
+	}
+	raw := newHeardConn(socket, c.tls)
+	if !c.tls {
+		return raw, raw.turns, nil
 	}
 	settings, err := c.trust.settings(c.host, time.Now())
 	if err != nil {
 		_ = raw.Close() // nothing was sent on it
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the TLS handshake took too long"))
 	defer cancel()
 	secure := tls.Client(raw, settings)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // the handshake's error says more
-		return nil, err
+		return nil, nil, err
 	}
 	c.ends.Store(earliestEnd(secure.ConnectionState().PeerCertificates, settings.Certificates).Unix())
-	return secure, nil
+	return secure, raw.turns, nil
 }
 
 // Probe opens a connection, TLS included, and closes it: nothing is sent on it. It blocks until ctx ends at the most.
 func (c *Connections) Probe(ctx context.Context) error {
-	conn, err := c.connect(ctx)
+	conn, _, err := c.connect(ctx)
 	if err == nil {
 		_ = conn.Close() // it was opened: that is all that was asked
 	}
@@ -212,14 +215,13 @@ func (c *Connections) Close() {
 type countedConn struct {
 	net.Conn
 	owner   *Connections
-	socket  syscall.RawConn // below TLS; nil where there is none to ask
 	written atomic.Int64
 	read    atomic.Bool           // anything was
 	refused atomic.Pointer[error] // why the server did not take the handshake after all
 	shut    atomic.Bool           // nothing may be written any more
 	closed  atomic.Bool
 	call    atomic.Pointer[wire] // that is about to write its first byte; nil when it has
-	turns   turns
+	turns   *turns
 }
 
 var errShut = errors.New("the connection broke before the answer")
@@ -233,7 +235,7 @@ func (c *countedConn) Write(p []byte) (int, error) {
 	if first != nil && !first.begin(c) {
 		return 0, errShut
 	}
-	if first != nil && (c.isSpokenTo() || !c.turns.ask()) {
+	if first != nil && !c.turns.ask(first) {
 		c.shut.Store(true)
 		return 0, errShut
 	}
@@ -250,7 +252,6 @@ func (c *countedConn) Write(p []byte) (int, error) {
 
 // Read implements net.Conn.
 func (c *countedConn) Read(p []byte) (int, error) {
-	c.turns.read()
 	n, err := c.Conn.Read(p)
 	if err != nil && !c.read.Load() && n == 0 && refusesCertificate(err) {
 		c.refused.Store(&err) // before a write can fail by it

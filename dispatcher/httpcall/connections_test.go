@@ -245,7 +245,7 @@ func TestHandshakeThatHangs(t *testing.T) {
 func TestSentOverTLS(t *testing.T) {
 	server, client := net.Pipe()
 	go func() { _, _ = io.Copy(io.Discard, server) }()
-	c := &countedConn{Conn: tls.Client(client, &tls.Config{ServerName: "x"}), owner: &Connections{alive: 1}}
+	c := &countedConn{Conn: tls.Client(client, &tls.Config{ServerName: "x"}), owner: &Connections{alive: 1}, turns: &turns{moved: make(chan struct{}, 1)}}
 	w := wire{conn: c}
 	_ = c.Close() // says close_notify, or tries to
 	_ = server.Close()

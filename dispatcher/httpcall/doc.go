@@ -6,7 +6,7 @@
 // idempotency keys.
 //
 //	call.go, connections.go     one request; HTTP/1.1, one call per connection
-//	unasked.go                  what belongs to no call
+//	unasked.go, heard.go        what belongs to no call
 //	outcome.go, denied.go       the verdict
 //	pushback.go, window.go      Retry-After and what headers say of a vendor's windows
 //	body.go, answer.go          what is kept of an answer, and the units that it tells
@@ -20,6 +20,7 @@
 //     once a byte has left, every other connection is shut before it can be written to.
 //   - Sent is false only where no byte can have left.
 //   - Nothing is an answer that came before the call's first byte was written. What a former call left on a connection is nobody's.
+//     A socket's bytes are noted in one step with receiving them, below TLS: they are in the socket or noted, never in between.
 //   - A process that was stopped between its last look at its lease and the call does not make it when it goes on: the right
 //     is asked for once more when nothing but the first byte is left to be sent.
 //   - No redirect is followed, and no error names an address, a url or a part of an answer.

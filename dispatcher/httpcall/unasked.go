@@ -3,19 +3,19 @@ package httpcall
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
-	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
 // What an api sends on a connection while no request is on it belongs to no call, and the next call would take it for its answer: the
 // answer to somebody else's job. net/http looks for it when a connection has become idle, but not before it has given the connection to
-// the next call. So a connection that has carried a call takes the next one only when all that came before has been read, and from then on
-// to the first byte of the request nothing may come: neither what was read nor what stands in the socket.
+// the next call. So a connection takes a call only when all that came before has been read, and from then on to the first byte of the
+// request nothing may come: neither what was received nor what stands in the socket. What is received is noted in one step with receiving
+// it (heard.go): the look before the first byte finds it in the one place or in the other.
+//
+// Above TLS a record may hold nothing for the call, such as a ticket. So a call waits until TLS has taken what came, in whole records.
 //
 // What comes after that byte cannot be told from an answer. So an api that has once sent what nobody asked for between two calls is given a
 // connection for each call, for a while.
@@ -28,44 +28,51 @@ const distrustedFor = time.Hour
 
 // turns are how calls follow each other on a connection. They are safe for concurrent use.
 type turns struct {
-	moved chan struct{} // holds one: reading has begun, or the connection broke
+	moved    chan struct{} // holds one: reading has begun, something was received, or the connection broke
+	isUnread func() bool   // reports whether something stands in the socket
 
-	mu      sync.Mutex // guards what follows
-	of      *wire      // whose turn it is, nil between two calls
-	carried bool       // a request has been on it before
-	asked   bool       // the first byte of the present call's request was handed to it
-	reading bool       // what comes next is waited for: all that came before has been taken
-	broken  bool       // nothing may be written any more
-	lines   int        // of the answer's head, and of what was read with it; -1 when the head has been read
+	mu      sync.Mutex      // guards what follows, and receiving
+	of      *wire           // whose turn it is, nil between two calls
+	over    <-chan struct{} // closed when the call ends that has or had the turn
+	asked   bool            // the first byte of the present call's request was handed to it
+	reading bool            // what comes next is waited for: all that came before has been taken
+	records *records        // of TLS; nil without
+	early   bool            // something was received that no call had asked for; always false with TLS, which may speak for itself
+	broken  bool            // nothing may be written any more
+	lines   int             // of the answer's head, and of what was read with it; -1 when the head has been read
 }
 
-// take gives the connection to a call. On one that has carried another it blocks until what belongs to that has been read, which is at
-// once, or the connection is found broken; or until ctx ends, which breaks it.
+// take gives the connection to a call. It blocks until what came before has been read, which is at once, or the connection is found broken;
+// or until ctx ends, which breaks it.
 func (t *turns) take(ctx context.Context, by *wire) {
 	t.mu.Lock()
-	t.of, t.asked, t.lines = by, false, 0
-	for t.carried && !t.reading && !t.broken {
+	defer t.mu.Unlock()
+	t.of, t.over, t.asked, t.lines = by, ctx.Done(), false, 0
+	t.quietLocked()
+}
+
+// ask reports whether a call's request may be written. It blocks as take does.
+func (t *turns) ask(by *wire) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked = t.quietLocked() && t.of == by
+	return t.asked
+}
+
+// quietLocked waits until all that has come was taken, and reports whether that belonged to no call. It lets go of the lock while it waits.
+func (t *turns) quietLocked() bool {
+	for !t.broken && (!t.reading || t.records != nil && t.records.torn() || t.isUnread()) {
+		over := t.over
 		t.mu.Unlock()
 		select {
 		case <-t.moved:
 			t.mu.Lock()
-		case <-ctx.Done():
+		case <-over:
 			t.mu.Lock()
 			t.broken = true
 		}
 	}
-	t.mu.Unlock()
-}
-
-// ask reports whether the present call's request may be written.
-func (t *turns) ask() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.broken {
-		return false
-	}
-	t.carried, t.asked = true, true
-	return true
+	return !t.broken
 }
 
 // end ends a call's turn, unless the connection is another call's by now.
@@ -85,13 +92,25 @@ func (t *turns) read() {
 	t.move()
 }
 
-// came notes what came, the connection's end perhaps. It fails where no call has asked for it, and where an answer's head has no end.
+// receivedLocked notes what was received, the connection's end perhaps.
+func (t *turns) receivedLocked(what []byte) {
+	t.reading = false
+	if t.records != nil {
+		t.records.pass(what)
+	} else if !t.asked {
+		t.early, t.broken = true, true
+	}
+	t.move()
+}
+
+// came notes what came for the present call, the connection's end perhaps. It fails where no call had asked for it when it was received, and
+// where an answer's head has no end.
 func (t *turns) came(what []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reading = false
-	if !t.asked {
+	if t.early || t.records != nil && !t.asked {
 		t.broken = true
+		t.move()
 		return errUnasked
 	}
 	if t.lines >= 0 {
@@ -131,26 +150,6 @@ func (t *turns) move() {
 	}
 }
 
-// socketOf is what a connection reads from, nil where that is no socket.
-func socketOf(conn net.Conn) syscall.RawConn {
-	if secure, ok := conn.(*tls.Conn); ok {
-		conn = secure.NetConn()
-	}
-	if of, ok := conn.(syscall.Conn); ok {
-		if socket, err := of.SyscallConn(); err == nil {
-			return socket
-		}
-	}
-	return nil
-}
-
-// isSpokenTo reports whether something stands in the connection's socket that nobody has read: on a busy machine whoever reads is late, by
-// milliseconds. What TLS says after its handshake counts for nothing.
-func (c *countedConn) isSpokenTo() bool {
-	carried := c.written.Load() > 0
-	return c.socket != nil && (carried || !c.owner.tls) && isUnread(c.socket)
-}
-
 // isFarewell reports whether a server says with what it sent that it closes an idle connection, as some do.
 func isFarewell(sent []byte) bool {
 	return len(sent) >= len("HTTP/1.x 408") && bytes.HasPrefix(sent, []byte("HTTP/1.")) && string(sent[8:12]) == " 408"
@@ -172,7 +171,7 @@ func (c *Connections) distrust() {
 // trusts reports whether a connection may carry more than one call.
 func (c *Connections) trusts() bool {
 	until := c.distrusted.Load()
-	return until == 0 || time.Now().UnixNano() >= until
+	return hearsAtOnce && (until == 0 || time.Now().UnixNano() >= until)
 }
 
 // Unasked reports whether the api has sent what no call had asked for, since it was asked last.

@@ -101,7 +101,7 @@ func TestUnreadIsNoAnswer(t *testing.T) {
 			}
 			r := c.Call(t.Context(), job, Hooks{Begins: func() bool { speaks(conn); return true }})
 			c.Conns.Release()
-			if r.Sent || r.Status != 0 {
+			if r.Wire.Kept && r.Sent || string(r.Body) == "WRONG" { // net/http may be late with the connection, and dial another
 				t.Fatalf("a call into a connection on which there is %s already: %+v", what, r)
 			}
 			c.Conns.Close()

@@ -1,0 +1,19 @@
+//go:build !unix
+
+package httpcall
+
+import "syscall"
+
+// hearsAtOnce says that what a socket receives is noted only after it was received. So no connection takes a second call.
+const hearsAtOnce = false
+
+func (c *heardConn) receive(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.turns.mu.Lock()
+	c.turns.receivedLocked(p[:n])
+	c.turns.mu.Unlock()
+	return n, err
+}
+
+// isUnread cannot tell here what has come on a socket: only what was received is known.
+func isUnread(syscall.RawConn) bool { return false }

@@ -1,0 +1,57 @@
+//go:build unix
+
+package httpcall
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// hearsAtOnce says that what a socket receives is noted in one step with receiving it.
+const hearsAtOnce = true
+
+// receive reads from the socket. Whoever holds the lock of its turns finds what came in the socket or noted, never in between.
+func (c *heardConn) receive(p []byte) (n int, err error) {
+	var failed error
+	stopped := c.socket.Read(func(fd uintptr) (done bool) {
+		c.turns.mu.Lock()
+		defer c.turns.mu.Unlock()
+		for {
+			n, failed = syscall.Read(int(fd), p)
+			switch {
+			case errors.Is(failed, syscall.EINTR):
+				continue
+			case errors.Is(failed, syscall.EAGAIN):
+				return false // the runtime has all sockets such that nothing blocks: it waits, and asks again
+			}
+			n = max(n, 0)
+			c.turns.receivedLocked(p[:n])
+			return true
+		}
+	})
+	var op *net.OpError
+	switch {
+	case errors.As(stopped, &op): // the connection was closed, or its time is up
+		return 0, &net.OpError{Op: "read", Net: op.Net, Source: op.Source, Addr: op.Addr, Err: op.Err}
+	case stopped != nil:
+		return 0, stopped
+	case failed != nil:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("read", failed)}
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// isUnread reports whether something has come on a socket that was not received yet: bytes, or its end. It does not block.
+func isUnread(socket syscall.RawConn) (is bool) {
+	var one [1]byte
+	err := socket.Control(func(fd uintptr) {
+		_, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK)
+		is = !errors.Is(err, syscall.EAGAIN) // the runtime has all sockets such that nothing blocks
+	})
+	return is || err != nil
+}
