@@ -11,6 +11,7 @@ import (
 // TestAdmission: a soft limit lets a part more in and says so in the receipt, the stored job, its result and a metric; what
 // is not taken, or is known, counts against nothing.
 func TestAdmission(t *testing.T) {
+	t.Parallel()
 	const yaml = `
 apis:
   pay:

@@ -48,6 +48,7 @@ func newSharedRig(t *testing.T, yaml string) (r *rig, url string) {
 // TestRefusedStartChangesNothing: the file of a weir that does not start is in force nowhere, and its streams keep what
 // they hold as long as before; that of one that starts is, and is told of.
 func TestRefusedStartChangesNothing(t *testing.T) {
+	t.Parallel()
 	const yaml = "apis:\n  pay:\n    url: %%s\n    bucket: {rate: %s, capacity: 100}\n%sdead_letters: {max_age: %s}\n"
 	r, url := newSharedRig(t, fmt.Sprintf(yaml, "10/s", "", "30d"))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,6 +114,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 
 // TestRefusedStartCallsNobody: not even for jobs that wait since the last run.
 func TestRefusedStartCallsNobody(t *testing.T) {
+	t.Parallel()
 	const limit = "    limits: [{name: all, rate: 1/24h}]\n"
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s")+limit)
 	for i := range 40 {
@@ -145,6 +147,7 @@ func TestRefusedStartCallsNobody(t *testing.T) {
 // TestConfigurationOfALaterVersion: a weir that cannot read the newest configuration does not go on by an earlier one, whose limits may be
 // higher; it says so, and a file that has changed replaces it.
 func TestConfigurationOfALaterVersion(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	r.applyConfig(strings.ReplaceAll(fmt.Sprintf(oneAPI, "1/s"), "    bucket:", "    of_a_later_version: 1\n    bucket:"))
 	r.stop()

@@ -11,6 +11,7 @@ import (
 // TestAlertsTellHistoriesApart has Prometheus' own tool play histories to the alerts: a hand-over is no loss of a replica, and a letter
 // counts that was parked before a replica was first looked at.
 func TestAlertsTellHistoriesApart(t *testing.T) {
+	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		t.Fatal("promtool is not there: `make test` installs it")

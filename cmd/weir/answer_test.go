@@ -26,6 +26,7 @@ func newRigOf(t *testing.T, answer http.HandlerFunc, yaml string) *rig {
 // TestAnswersThatCannotBeKept: an answer whose headers JetStream does not take, or whose body the stream does not, has a
 // result all the same, and keeps nobody else's jobs from being called.
 func TestAnswersThatCannotBeKept(t *testing.T) {
+	t.Parallel()
 	var calls atomic.Int32
 	r := newRigOf(t, func(w http.ResponseWriter, req *http.Request) {
 		calls.Add(1)
@@ -70,6 +71,7 @@ func TestAnswersThatCannotBeKept(t *testing.T) {
 // TestSettlementReadsTheWholeAnswer: what a call used is told at the end of a long answer, of which little is kept, or
 // nothing.
 func TestSettlementReadsTheWholeAnswer(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []string{"64KiB", "0B"} {
 		t.Run(kept, func(t *testing.T) {
 			var calls atomic.Int32

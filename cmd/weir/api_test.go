@@ -48,11 +48,6 @@ http:
 // overHTTP is a weir with tokens, a job that is done, one that waits and a letter.
 func overHTTP(t *testing.T) *rig {
 	t.Helper()
-	for name, secret := range map[string]string{
-		"WEIR_TEST_CANARY": canaryHeader, "WEIR_TEST_PRODUCER": canaryProducer, "WEIR_TEST_VIEWER": canaryViewer, "WEIR_TEST_OPERATOR": canaryOperator,
-	} {
-		t.Setenv(name, secret)
-	}
 	r := newRig(t, fakeapi.Options{}, askedYAML)
 	r.submit("weir.jobs.a.one", []byte("x"), map[string]string{"Nats-Msg-Id": "done", "Weir-Header-X-Key": "one"})
 	r.awaitCalls(1)
@@ -174,6 +169,7 @@ func (d *document) check(t *testing.T, method, template, answer string) {
 
 // TestOpenAPIDocument: every way in is described and nothing else, every answer is as it is described, and no secret stands in any.
 func TestOpenAPIDocument(t *testing.T) {
+	t.Parallel()
 	r := overHTTP(t)
 	d := r.document()
 	var routes, described []string
@@ -261,6 +257,7 @@ func TestOpenAPIDocument(t *testing.T) {
 
 // TestNobodyDoesMoreThanHisRole: every way in is closed to who shows nothing, and to the roles that it is not for.
 func TestNobodyDoesMoreThanHisRole(t *testing.T) {
+	t.Parallel()
 	r := overHTTP(t)
 	tokens := map[console.Role]string{console.Anybody: "", console.Producer: canaryProducer, console.Viewer: canaryViewer}
 	for _, route := range r.worker.Parts().Routes {
@@ -288,6 +285,7 @@ func TestNobodyDoesMoreThanHisRole(t *testing.T) {
 
 // TestHTTPAnswersAsCommandsDo: the same fields with the same values.
 func TestHTTPAnswersAsCommandsDo(t *testing.T) {
+	t.Parallel()
 	r := overHTTP(t)
 	for _, c := range []struct{ path, list, command string }{
 		{"/api/v1/dead", "letters", "dead ls --json"},
@@ -339,6 +337,7 @@ func sameShape(t *testing.T, text, field string) []byte {
 
 // TestPagesOfLetters: pages hold every letter once, the newest first, also where a filter chooses few.
 func TestPagesOfLetters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   a: {url: %s, bucket: {rate: 1/h, capacity: 1}}
@@ -380,6 +379,7 @@ apis:
 
 // TestStreamTellsWhatHappens: a snapshot comes by itself, events come as they are, and who comes back hears what he has missed.
 func TestStreamTellsWhatHappens(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   a: {url: %s, bucket: {rate: 1/h, capacity: 1}}

@@ -20,6 +20,7 @@ import (
 // TestServerInsideAsksWho: with WEIR_NATS_AUTH=required nobody gets into the server inside without credentials of the data directory.
 // Commands on the same directory find the operators' by themselves. A producer's let jobs in and let him read, and nothing else.
 func TestServerInsideAsksWho(t *testing.T) {
+	t.Parallel()
 	r := readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	s := r.settings()
 	s.NATSAuth = config.AuthRequired
@@ -81,6 +82,7 @@ func TestServerInsideAsksWho(t *testing.T) {
 // TestNoEndIsToldWhereWeirListens: whoever hears a result sees where weir has the write acknowledged, and knows the next such subject. A job
 // whose end were told there could have weir take an api's answer for the stream's.
 func TestNoEndIsToldWhereWeirListens(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	heard, err := r.nc.SubscribeSync("weir.results.pay.k")
 	if err != nil {
@@ -101,6 +103,7 @@ func TestNoEndIsToldWhereWeirListens(t *testing.T) {
 // TestServerInsideByDefault: without credentials jobs get in, their ends are heard and everything is read; commands of weir's own user
 // find the operators' credentials by the data directory, and by the server's address alone.
 func TestServerInsideByDefault(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\nreply_to: [_INBOX.>, orders.done.>]\n")
 	for _, subject := range []string{nats.NewInbox(), "orders.done.4"} {
 		ends, err := r.nc.SubscribeSync(subject)
@@ -153,6 +156,7 @@ func TestServerInsideByDefault(t *testing.T) {
 // TestWorkerBesideServerInside: a second weir at the server inside a first one finds the operators' credentials, too, and tells ends to
 // producers without any.
 func TestWorkerBesideServerInside(t *testing.T) {
+	t.Parallel()
 	r := readyRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	s := r.settings()
 	s.Roles = []config.Role{config.RoleIngest}
@@ -186,6 +190,7 @@ func TestWorkerBesideServerInside(t *testing.T) {
 // TestCommandsOutliveTheirCredentials: where weir asked for credentials and does not any more, commands that find the old ones connect
 // all the same.
 func TestCommandsOutliveTheirCredentials(t *testing.T) {
+	t.Parallel()
 	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n")
 	for _, auth := range []config.NATSAuth{config.AuthRequired, config.AuthOperators, config.AuthOpen} {
 		s := r.settings()

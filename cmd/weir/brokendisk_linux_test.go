@@ -155,6 +155,7 @@ func faultyDisk(t *testing.T) (dir string, fail, mend func()) {
 // TestReadOnlyDisk: a disk that turns read-only has weir end, and say why, before it calls what it could not note. On a disk that takes
 // writes again the next start goes on: what was accepted is called, once, and what was not accepted was told so.
 func TestReadOnlyDisk(t *testing.T) {
+	t.Parallel()
 	dir, fail, mend := faultyDisk(t)
 	taken, code := outlive(t, dir, fail, mend)
 	if len(taken) > 0 {

@@ -94,7 +94,7 @@ func (r *budgetRig) weir(args ...string) []byte {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL=nats://"+r.addr, "WEIR_DATA_DIR="+r.dir)
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL=nats://"+r.addr, "WEIR_DATA_DIR="+r.dir)
 	var talk bytes.Buffer
 	cmd.Stderr = &talk
 	out, err := cmd.Output()
@@ -149,6 +149,7 @@ apis:
 // TestIdleKillsUseNothing: a weir without a job that is killed again and again has used nothing, whether it is killed a
 // while after its start or before it has found out what the one before had used.
 func TestIdleKillsUseNothing(t *testing.T) {
+	t.Parallel()
 	r := newBudgetRig(t, fakeapi.Options{}, idleBudget)
 	for n := range 12 {
 		for _, limit := range []string{"spend", "few", "slide"} {
@@ -178,7 +179,7 @@ func TestIdleKillsUseNothing(t *testing.T) {
 func (r *budgetRig) killEarly(after time.Duration) {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), os.Args[0], "serve")
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), r.env...)
+	cmd.Env = append(append(environ(), "WEIR_TEST_AS_WEIR=1"), r.env...)
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -205,6 +206,7 @@ apis:
 // TestBudgetAfterKillsIsTheLedgers: after kills under load, some of them right after a start, a budget counts what was
 // called and what may have been, each once, never less; and metric, show and verify say it alike.
 func TestBudgetAfterKillsIsTheLedgers(t *testing.T) {
+	t.Parallel()
 	t.Run("not idempotent", func(t *testing.T) { budgetUnderKills(t, "", "200.00", 0) })
 	t.Run("and spent", func(t *testing.T) { budgetUnderKills(t, "", "2.00", 40) })
 	const keyed = "idempotency: {header: Idempotency-Key}"

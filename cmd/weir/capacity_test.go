@@ -68,6 +68,7 @@ func (r *rig) flood(api, key string, producers, each int) map[int]int {
 // TestCapacityIsExact fills buckets from eight producers at once: what fits is taken and nothing more, whether the
 // stream's own limit is the capacity or an override puts it below.
 func TestCapacityIsExact(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit:
@@ -104,6 +105,7 @@ apis:
 
 // TestOverflow is every way to be refused with 429, with its letter and its event.
 func TestOverflow(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   full: {url: "%[1]s", bucket: {rate: 1/h, capacity: 1}}
@@ -203,6 +205,7 @@ func checkThrottledEvent(t *testing.T, msg *nats.Msg, a answer, depth int, least
 
 // TestBookAfterOverflow: positions stay right after many jobs were refused, sent twice and finished.
 func TestBookAfterOverflow(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit: {url: %s, bucket: {rate: 2000/s, burst: 100, capacity: 20}, keys: {lower: {capacity: 10}}}
@@ -219,14 +222,14 @@ apis:
 // TestCapacityBesideOtherIntakes: a key with a smaller capacity than its stream's is never fuller, whichever of three
 // replicas takes its jobs.
 func TestCapacityBesideOtherIntakes(t *testing.T) {
+	t.Parallel()
 	url := oneServer(t)
-	t.Setenv("WEIR_PARTITIONS", "4")
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  credit:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 100}\n    keys: {\"low-*\": {capacity: 20}}\n")
 	r := &rig{t: t}
 	for i, roles := range [][]config.Role{{config.RoleDispatch, config.RoleIngest}, {config.RoleIngest}, {config.RoleDispatch, config.RoleIngest}} {
 		s := externalSettings(t, url, file, fmt.Sprintf("replica-%d", i), roles...)
-		s.ShutdownTimeout = 2 * time.Second
+		s.Partitions, s.ShutdownTimeout = 4, 2*time.Second
 		w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,7 @@ import (
 // TestCertificateOfAnAPIExpires: what is called while the certificate holds is called once; when it has ended nothing is sent, `weir show`
 // says when it ended, and with a new one the rest is called, once, without a restart.
 func TestCertificateOfAnAPIExpires(t *testing.T) {
+	t.Parallel()
 	a := certtest.New(t)
 	var (
 		mu    sync.Mutex
@@ -112,6 +113,7 @@ func TestCertificateOfAnAPIExpires(t *testing.T) {
 // TestCertificatesOfServersExpire: when those of NATS, of weir's connection to it and of Redis have ended, nobody is reached, and weir waits.
 // With new ones, and no restart of weir, all that was taken is called, once.
 func TestCertificatesOfServersExpire(t *testing.T) {
+	t.Parallel()
 	a, dir := certtest.New(t), t.TempDir()
 	var (
 		mu     sync.Mutex

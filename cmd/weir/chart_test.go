@@ -18,7 +18,7 @@ import (
 // helm runs the tool that make has installed beside the linter.
 func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	tools, _ := filepath.Glob(filepath.Join("..", "..", "bin", "tools", "helm-v*"))
+	tools, _ := filepath.Glob(filepath.Join(repository, "bin", "tools", "helm-v*"))
 	if len(tools) == 0 {
 		t.Skip("helm is not there: `make chart` installs it")
 	}

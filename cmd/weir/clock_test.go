@@ -11,6 +11,7 @@ import (
 // TestClockSetForward: weir starts while the machine's clock is behind, which is then set right, and starts anew by the right
 // clock. It has not waited any longer for that.
 func TestClockSetForward(t *testing.T) {
+	t.Parallel()
 	const interval, behind = 6 * time.Second, 4 * time.Second
 	for what, shared := range map[string]string{"a key": "", "a shared limit": "    limits: [{name: account, rate: 1/6s}]\n"} {
 		t.Run(what, func(t *testing.T) {

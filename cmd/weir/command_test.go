@@ -3,38 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
-	"weir/cmd/weir/internal/cli"
 	"weir/ingest/await"
 )
 
 // command runs a command of weir against the rig's server.
 func (r *rig) command(args ...string) (stdout string, code int) {
 	r.t.Helper()
-	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	root := rootCommand()
-	var out, talk bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&talk)
-	root.SetArgs(args)
-	err := root.ExecuteContext(await.Context(r.t, "weir "+strings.Join(args, " ")))
-	if err != nil {
-		r.t.Logf("weir %v: %v", args, err)
+	did := command(r.t, []string{"WEIR_NATS_URL=" + r.worker.NATSURL()}, args...)
+	if did.code != 0 {
+		r.t.Logf("weir %v ends with %d: %s", args, did.code, did.stderr)
 	}
-	var coded *cli.Exit
-	switch {
-	case err == nil:
-		return out.String(), 0
-	case errors.As(err, &coded):
-		return out.String(), coded.Code
-	}
-	return out.String(), cli.ExitFailed
+	return did.stdout, did.code
 }
 
 // must runs a command that is to succeed.
@@ -58,7 +43,7 @@ func command(t *testing.T, env []string, args ...string) ended {
 	t.Helper()
 	ctx := await.Context(t, "weir "+strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	cmd.Env = append(append(environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	cmd.Dir = t.TempDir()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, &stderr, time.Second

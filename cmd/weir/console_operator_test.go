@@ -29,6 +29,7 @@ func (b *browser) fill(selector, text string) {
 // TestConsoleProposesAConfiguration: a configuration that is pasted is checked and compared, says what is wrong by its line, and is put in
 // force when somebody confirms it; limits are tried on recorded arrivals before.
 func TestConsoleProposesAConfiguration(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	b.open("/configuration?propose=1")
 	b.wait("what is in force", `document.querySelector("#proposal-yaml")?.value.includes("capacity: 6")`)
@@ -61,6 +62,7 @@ func TestConsoleProposesAConfiguration(t *testing.T) {
 // TestConsoleMovesLetters: letters go out as a file, a purge deletes them, and the file brings them back; a key that no path can hold has
 // its page and can be paused.
 func TestConsoleMovesLetters(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	b.open("/letters?reason=overflow")
 	b.wait("the way out", `document.querySelector("main a[download]")`)
@@ -111,6 +113,7 @@ var consolePages = []string{
 // and a search with names; every control, figure and table has a name; headings leave no level out; what changes by itself is announced; the
 // focus goes through the page in its order, and never nowhere; a narrow window holds each page. WEIR_SCREENSHOTS names a directory for pictures of all pages.
 func TestConsoleAsAReaderHearsIt(t *testing.T) {
+	t.Parallel()
 	_, b := consoleRig(t)
 	b.open("/")
 	b.wait("the numbers", `document.querySelector("footer time")`)

@@ -13,6 +13,7 @@ import (
 // TestConsoleRedrive is an operator's afternoon: a bucket overflows before his eyes, he opens the letters, looks at one, sees what a redrive of
 // all would do, begins it, and watches them leave at the bucket's rate; each is called once.
 func TestConsoleRedrive(t *testing.T) {
+	t.Parallel()
 	const jobs, capacity = 24, 8
 	r := newRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:

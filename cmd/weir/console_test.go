@@ -40,6 +40,7 @@ func ofJSON[T any](r *rig, args ...string) (v T) {
 
 // TestConsoleSaysWhatCommandsSay: while nothing changes, every number of the pages is that of the command of the same question.
 func TestConsoleSaysWhatCommandsSay(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	b.open("/")
 	b.wait("the api", `document.querySelector("[data-api=pay] [data-field=jobs]")?.textContent.startsWith("6")`)
@@ -91,6 +92,7 @@ func TestConsoleSaysWhatCommandsSay(t *testing.T) {
 
 // TestConsoleByKeyboard: everything is reached without a pointer, the focus is never lost, and where somebody is stands in the address.
 func TestConsoleByKeyboard(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	b.open("/")
 	b.wait("the numbers", `document.querySelector("[data-api=pay]")`)
@@ -141,6 +143,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 // TestConsoleObeysNothingStored: markup in a payload, a key, a header and a job's id is shown as text on every page, and the browser has
 // nothing to say against the page.
 func TestConsoleObeysNothingStored(t *testing.T) {
+	t.Parallel()
 	r, b := consoleRig(t)
 	const evil = `<img src=x onerror="document.body.dataset.hit=1"><script>document.body.dataset.hit=2</script>`
 	key := strings.ReplaceAll(strings.ReplaceAll(evil, " ", "%20"), ".", "%2E")
@@ -168,6 +171,7 @@ func TestConsoleObeysNothingStored(t *testing.T) {
 // TestConsoleLogin: who shows no token sees nothing but the login, a wrong one says so, a viewer sees everything and is offered nothing that
 // changes something, and whoever logs out is out.
 func TestConsoleLogin(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "viewer")
 	writeFile(t, file, "a-viewer-of-weir")
 	r := newRig(t, fakeapi.Options{}, `

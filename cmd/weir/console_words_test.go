@@ -11,6 +11,7 @@ import (
 // TestConsoleExplainsLetters: a job that could not be called before its deadline is not explained as one that found its bucket full, and one
 // that found it full is.
 func TestConsoleExplainsLetters(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 2}}

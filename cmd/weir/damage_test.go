@@ -14,12 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/embedded"
 	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // damagedRig is a weir in whose queues one job of every key waits, and which is stopped. Another job of each has ended.
@@ -75,6 +76,7 @@ func (r *rig) flipIn(dir, body string) {
 // TestDamagedJobIsTold: a job whose message was damaged while weir was stopped is told in the log, in the metric, by an event and by a
 // letter, once, and the others stay.
 func TestDamagedJobIsTold(t *testing.T) {
+	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
 	r.flip("the body of b")
 	r.said = &book{}
@@ -112,6 +114,7 @@ func TestDamagedJobIsTold(t *testing.T) {
 
 // TestStopWhileLossesCannotBeTold: a weir whose letters cannot be stored stops all the same, and the next one tells.
 func TestStopWhileLossesCannotBeTold(t *testing.T) {
+	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
 	r.start()
 	stream, err := r.js.Stream(t.Context(), "WEIR_DEAD")
@@ -143,6 +146,7 @@ func TestStopWhileLossesCannotBeTold(t *testing.T) {
 // TestDroppedMessagesAreTold: a server that builds its index anew throws away what stands behind a damaged message. Whose jobs those
 // were nobody knows; that there were some is told.
 func TestDroppedMessagesAreTold(t *testing.T) {
+	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
 	r.flip("the body of b")
 	for _, file := range r.blocks() {
@@ -162,6 +166,7 @@ func TestDroppedMessagesAreTold(t *testing.T) {
 
 // TestEndedJobsAreNotTold: what was deleted because it ended is not told as lost, wherever in the queue it stood.
 func TestEndedJobsAreNotTold(t *testing.T) {
+	t.Parallel()
 	r := damagedRig(t, "a", "b", "c")
 	r.start()
 	for i := range 20 {
@@ -211,6 +216,7 @@ func (r *rig) checkDeadEvents(key string, want int) {
 // TestMessageGoneWhileItRuns: a job whose message the store loses, or somebody deletes, while weir runs becomes a letter that says which, with
 // its event and its count; the others are called.
 func TestMessageGoneWhileItRuns(t *testing.T) {
+	t.Parallel()
 	const jobs, large = 36, 1 << 20 // more than is kept in memory: the last are loaded when they are called
 	addr, dir := freePort(t), t.TempDir()
 	start := func() *embedded.Server {

@@ -86,6 +86,7 @@ func requireStatus(t *testing.T, letter *jetstream.RawStreamMsg, reason, status 
 // TestDeadlinePassesWhilePaused: a job ends at its deadline although its api is paused, and so does one that was read after
 // a restart; one without a deadline waits on.
 func TestDeadlinePassesWhilePaused(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))
 	r.gauge("weir_held", 0)
@@ -121,6 +122,7 @@ func TestDeadlinePassesWhilePaused(t *testing.T) {
 // TestEndIsNotedBeforeItsLetter: why a job is not called is noted in its queue before its letter is stored. A crash in between would
 // otherwise call a job that has a letter, once what kept it from being called is past.
 func TestEndIsNotedBeforeItsLetter(t *testing.T) {
+	t.Parallel()
 	r := rigOn(t, startOrdered(t, nil), fmt.Sprintf(deadlineYAML, "http://127.0.0.1:9"))
 	r.putPause("")
 	stored := make(chan *nats.Msg, 16)
@@ -142,6 +144,7 @@ func TestEndIsNotedBeforeItsLetter(t *testing.T) {
 // TestDeadlinePassesUnderAHold: a job that was pushed back for longer than it has time expires when its time is over, and
 // its letter tells the answer; so does that of a job which is cancelled then, also after a restart.
 func TestDeadlinePassesUnderAHold(t *testing.T) {
+	t.Parallel()
 	const far = "status=429;retry-after=600"
 	api := startOrdered(t, map[string][]string{"late": {far}, "off": {far}, "restart": {far}})
 	r := rigOn(t, api, fmt.Sprintf(deadlineYAML, api.URL()))

@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"weir/bucket/queue"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/queue"
 )
 
 const dedupeYAML = restartsYAML + "dedupe: %s\n"
@@ -33,6 +34,7 @@ func (r *restarts) knownFor(d time.Duration) {
 // TestDedupeLowered: ids are known for a shorter time from now on. A job that its stream takes under an id that is free
 // again is called, or is a letter where the change was under way; it is not dropped for one that has ended.
 func TestDedupeLowered(t *testing.T) {
+	t.Parallel()
 	r := newRestarts(t, fmt.Sprintf(dedupeYAML, "%s", "10m"))
 	defer r.replica("only")()
 	stream := r.insist("early").Stream
@@ -59,6 +61,7 @@ func TestDedupeLowered(t *testing.T) {
 
 // TestDedupeRaised: ids are known for a longer time from now on, by the owner too when the server has forgotten them.
 func TestDedupeRaised(t *testing.T) {
+	t.Parallel()
 	r := newRestarts(t, fmt.Sprintf(dedupeYAML, "%s", "4s"))
 	defer r.replica("only")()
 	stream := r.insist("early").Stream

@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go"
 )
 
 // deniedJobs is how many jobs each api of TestDenial has, over denialKeys keys.

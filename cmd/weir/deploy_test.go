@@ -28,7 +28,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var deployDir = filepath.Join("..", "..", "deploy")
+var deployDir = filepath.Join(repository, "deploy")
 
 // deployFiles are the texts of deploy by their paths in it.
 func deployFiles(t *testing.T) map[string]string {
@@ -76,6 +76,7 @@ func at(o any, path ...string) any {
 
 // TestDeployedVariablesExist: what deploy sets, weir reads.
 func TestDeployedVariablesExist(t *testing.T) {
+	t.Parallel()
 	known := []string{}
 	for _, s := range (&config.Settings{}).Redacted() {
 		known = append(known, s.Name)
@@ -97,6 +98,7 @@ func TestDeployedVariablesExist(t *testing.T) {
 // TestDashboardAndAlertsAskForWhatThereIs compares the names and labels in every expression with the series of a worker
 // that runs.
 func TestDashboardAndAlertsAskForWhatThereIs(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n")
 	r.submit("weir.jobs.m.k", nil, nil)
 	r.submit("weir.jobs.m.k", nil, nil)
@@ -233,6 +235,7 @@ func alertExpressions(t *testing.T) []string {
 
 // TestComposeHolds: every service has what it refers to, and stopping lasts longer than weir's own patience.
 func TestComposeHolds(t *testing.T) {
+	t.Parallel()
 	compose := documents(t, "compose.yaml", composeWithNothingSet(t))[0]
 	services, volumes, configs := compose["services"].(object), compose["volumes"].(object), compose["configs"].(object)
 	for name, service := range services {
@@ -374,6 +377,7 @@ func clustered(opts *server.Options, routes []string, i int, dir string) *server
 
 // TestSystemdUnitHolds lets systemd itself judge the unit, where it is installed.
 func TestSystemdUnitHolds(t *testing.T) {
+	t.Parallel()
 	text := mustRead(t, filepath.Join(deployDir, "systemd", "weir.service"))
 	var stop, patience time.Duration
 	for line := range strings.Lines(text) {

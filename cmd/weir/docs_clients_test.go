@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -35,7 +34,7 @@ func (r *rig) clientRun(dir string, command ...string) (string, error) {
 	r.t.Helper()
 	cmd := exec.CommandContext(await.Context(r.t, command[0]), command[0], command[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "NATS_URL="+r.worker.NATSURL())
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -117,8 +116,9 @@ func TestDocsClientInJavaScript(t *testing.T) {
 // TestJavaScriptPublishes: both generations of NATS' JavaScript client publish to weir as to a stream, and read a refusal from the body
 // of the answer, whatever its headers are.
 func TestJavaScriptPublishes(t *testing.T) {
+	t.Parallel()
 	dir := npmInstalled(t, `"@nats-io/transport-node":"3.4.0","@nats-io/jetstream":"3.4.0","nats":"2.29.3"`)
-	writeFile(t, filepath.Join(dir, "publish.js"), mustRead(t, "testdata/js/publish.js"))
+	writeFile(t, filepath.Join(dir, "publish.js"), mustRead(t, repository+"/cmd/weir/testdata/js/publish.js"))
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit-check:
@@ -156,7 +156,7 @@ func TestDocsClientInPython(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "client.py"), program(t, "clients", "python"))
 	if err := exec.CommandContext(await.Context(t, "python3"), "python3", "-c", "import nats").Run(); err != nil {
 		t.Log("nats-py is not installed here: the program runs with a stand-in")
-		writeFile(t, filepath.Join(dir, "nats.py"), mustRead(t, "testdata/python/nats.py"))
+		writeFile(t, filepath.Join(dir, "nats.py"), mustRead(t, repository+"/cmd/weir/testdata/python/nats.py"))
 	}
 	holdToClient(t, dir, "python3", "client.py")
 }
@@ -193,6 +193,7 @@ apis:
 
 // TestDocsEventExamples: the events that are shown say nothing that weir does not say.
 func TestDocsEventExamples(t *testing.T) {
+	t.Parallel()
 	data, shown := eventData(t), 0
 	for line := range strings.Lines(program(t, "events", "json")) {
 		var event struct {

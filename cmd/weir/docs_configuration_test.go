@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"weir/cmd/weir/internal/config"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // section is a mapping of the configuration file, by the path that the topic heads it with.
@@ -144,6 +145,7 @@ func configurationPaths(t *testing.T) []string {
 // TestDocsOfConfiguration: the topic has every field that the parser knows, and no other; and of each the default, the range and the
 // words that the parser takes.
 func TestDocsOfConfiguration(t *testing.T) {
+	t.Parallel()
 	found := configurationFields(t)
 	var code, named []string
 	for path := range found {

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/help"
+
+	"github.com/spf13/cobra"
 )
 
 // codeIn are the pieces of code in a text: what stands in backticks, and the lines of blocks of code.
@@ -35,6 +37,7 @@ func codeIn(markdown string) []string {
 // TestDocsNameWhatThereIs: every variable, metric, stream, bucket, header, event, refusal, field of the configuration, command and flag
 // that any document names in code is one that weir has.
 func TestDocsNameWhatThereIs(t *testing.T) {
+	t.Parallel()
 	literals := map[string]bool{}
 	for _, f := range parsedCode(t, shipped...) {
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -71,7 +74,7 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 				return !fields[first] || strings.HasSuffix(path, ".go") || slices.ContainsFunc(paths, func(p string) bool { return p == path || strings.HasSuffix(p, "."+path) })
 			})
 			each("flag", `^(--[a-z-]+)`, func(name string) bool {
-				return !strings.Contains(doc, "/help/") || anyCommandHas(rootCommand(), name[2:]) // other documents speak of weir-torture, too
+				return !strings.Contains(doc, "/help/") || anyCommandHas(commands.Root(), name[2:]) // other documents speak of weir-torture, too
 			})
 			each("command", `(?:^|[ /])(weir [a-z][^|#]*)`, func(line string) bool { return checkCommand(line) == nil })
 		}
@@ -97,7 +100,7 @@ func isHeader(name string, literals map[string]bool) bool {
 
 // checkCommand says what is wrong with a command line of weir.
 func checkCommand(line string) error {
-	root := rootCommand()
+	root := commands.Root()
 	root.InitDefaultHelpCmd()
 	cmd, rest, err := root.Find(strings.Fields(line)[1:])
 	if err != nil {
@@ -132,6 +135,7 @@ func anyCommandHas(cmd *cobra.Command, flag string) bool {
 }
 
 func TestCheckCommand(t *testing.T) {
+	t.Parallel()
 	for line, right := range map[string]bool{
 		"weir dead ls --reason overflow": true, "weir config check -f weir.yaml": true, "weir help limits": true, "weir help dead": true, "weir help TOPIC": true,
 		"weir dead lst": false, "weir deadd": false, "weir dead ls --raeson x": false, "weir config check -x": false, "weir help limit": false,

@@ -21,7 +21,7 @@ func parsedCode(t *testing.T, dirs ...string) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
 	for _, dir := range dirs {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(repository, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err
 			}

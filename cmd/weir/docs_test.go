@@ -26,7 +26,7 @@ func docFiles(t *testing.T) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
 	for _, name := range []string{"README.md", "ARCHITECTURE.md"} {
-		docs[name] = mustRead(t, filepath.Join("..", "..", name))
+		docs[name] = mustRead(t, filepath.Join(repository, name))
 	}
 	for path, text := range deployFiles(t) {
 		if filepath.Ext(path) == ".md" {
@@ -42,7 +42,8 @@ func docFiles(t *testing.T) map[string]string {
 // TestDocsNamePathsThatExist: every path in backticks that begins in the repository, and every link into it, leads somewhere. What
 // a cut is to make stands in a block without backticks.
 func TestDocsNamePathsThatExist(t *testing.T) {
-	root := filepath.Join("..", "..")
+	t.Parallel()
+	root := repository
 	entries, err := os.ReadDir(root)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,8 @@ func TestDocsNamePathsThatExist(t *testing.T) {
 // TestDocsInCommentsNameFilesThatExist: a file that a comment names stands beside it, or where its path from the root says; a lone
 // name may also be one of a package that the comment names as "bucket's engine.go".
 func TestDocsInCommentsNameFilesThatExist(t *testing.T) {
-	root := filepath.Join("..", "..")
+	t.Parallel()
+	root := repository
 	there := func(path string) bool {
 		_, err := os.Stat(path)
 		return err == nil

@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/help"
 	"weir/deadletter"
@@ -131,6 +132,7 @@ func sameNames(t *testing.T, topic string, code, named []string) {
 }
 
 func TestDocsOfExitCodes(t *testing.T) {
+	t.Parallel()
 	codes := []string{"0"}
 	for _, value := range constants(t, func(name, _ string) bool { return regexp.MustCompile(`^(?i:exit)[A-Z]`).MatchString(name) }, "cmd/weir") {
 		codes = append(codes, value)
@@ -147,15 +149,16 @@ func TestDocsOfExitCodes(t *testing.T) {
 
 // TestDocsTopicsHideNoCommands: where a command has a topic's name, weir help NAME shows both.
 func TestDocsTopicsHideNoCommands(t *testing.T) {
+	t.Parallel()
 	both := 0
-	for _, c := range rootCommand().Commands() {
+	for _, c := range commands.Root().Commands() {
 		for _, name := range append(c.Aliases, c.Name()) {
 			topic, ok := help.Lookup(name)
 			if !ok {
 				continue
 			}
 			both++
-			root, out := rootCommand(), &strings.Builder{}
+			root, out := commands.Root(), &strings.Builder{}
 			root.SetOut(out)
 			root.SetArgs([]string{"help", name})
 			if err := root.Execute(); err != nil || !strings.Contains(out.String(), topic.Text()) || !strings.Contains(out.String(), c.Long+"\n\nUsage:\n  "+c.UseLine()) {
@@ -169,6 +172,7 @@ func TestDocsTopicsHideNoCommands(t *testing.T) {
 }
 
 func TestDocsOfReasons(t *testing.T) {
+	t.Parallel()
 	var code []string
 	for _, reason := range deadletter.Reasons() {
 		code = append(code, string(reason))
@@ -180,6 +184,7 @@ func TestDocsOfReasons(t *testing.T) {
 // TestDocsOfLimitKinds: the topic has a row for each kind of shared limit, says how many there are, and the message for an entry
 // of no kind names them all.
 func TestDocsOfLimitKinds(t *testing.T) {
+	t.Parallel()
 	var code []string
 	for _, kind := range bucket.Kinds() {
 		code = append(code, string(kind))
@@ -200,6 +205,7 @@ func TestDocsOfLimitKinds(t *testing.T) {
 }
 
 func TestDocsOfEvents(t *testing.T) {
+	t.Parallel()
 	data := eventData(t)
 	var named []string
 	for _, r := range tableRows(t, "events", "type") {
@@ -221,6 +227,7 @@ func TestDocsOfEvents(t *testing.T) {
 }
 
 func TestDocsOfHeaders(t *testing.T) {
+	t.Parallel()
 	byWeir := []string{ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives, ingest.HeaderOverSoft, ingest.HeaderJobNats, ingest.HeaderError, ingest.HeaderErrorCode}
 	var ofJobs []string
 	for _, h := range headersOf(t, "ingest") {
@@ -246,6 +253,7 @@ func TestDocsOfHeaders(t *testing.T) {
 }
 
 func TestDocsOfAnswers(t *testing.T) {
+	t.Parallel()
 	var named []string
 	for _, r := range tableRows(t, "jobs", "field") {
 		named = append(named, inBackticks(r.cells[0])...)
@@ -277,6 +285,7 @@ func TestDocsOfAnswers(t *testing.T) {
 }
 
 func TestDocsOfRecords(t *testing.T) {
+	t.Parallel()
 	rows := tableRows(t, "ledger", "field")
 	sameNames(t, "ledger", fieldsOfType(t, "Record", "dispatcher/ledger"), namedIn(rows))
 	inRow := func(field string) []string {
@@ -302,6 +311,7 @@ func TestDocsOfRecords(t *testing.T) {
 var metricInSource = regexp.MustCompile(`(?s)(?:Name: *|\w+\()"(weir_[a-z_]+)", (?:Help:|")`)
 
 func TestDocsOfMetrics(t *testing.T) {
+	t.Parallel()
 	var code []string
 	for path := range parsedCode(t, shipped...) {
 		for _, m := range metricInSource.FindAllStringSubmatch(strings.Join(strings.Fields(mustRead(t, path)), " "), -1) {
@@ -330,6 +340,7 @@ func TestDocsOfMetrics(t *testing.T) {
 // TestMetricFamiliesDiffer holds what OpenMetrics demands: a counter's family is its name without _total, and histograms and infos have suffixes
 // of their own, so no two metrics may have one name once the suffix is cut.
 func TestMetricFamiliesDiffer(t *testing.T) {
+	t.Parallel()
 	suffix := regexp.MustCompile(`_(total|count|sum|bucket|created|info)$`)
 	names := map[string]string{}
 	for _, metric := range namedIn(tableRows(t, "metrics", "metric")) {
@@ -346,6 +357,7 @@ func TestMetricFamiliesDiffer(t *testing.T) {
 
 // TestDocsOfMetricLabels compares the labels with those of a worker that runs.
 func TestDocsOfMetricLabels(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 100/s, capacity: 1}\n    limits: [{name: daily, quota: 1000/day}, {name: tried, quota: 500/day, shadow: true}]\n")
 	r.submit("weir.jobs.m.k", nil, nil)
 	r.submit("weir.jobs.m.k", nil, nil)
@@ -372,6 +384,7 @@ func TestDocsOfMetricLabels(t *testing.T) {
 
 // TestDocsReadmeLeadsToEveryTopic: who reads the README finds what is not in it any more.
 func TestDocsReadmeLeadsToEveryTopic(t *testing.T) {
+	t.Parallel()
 	readme := docFiles(t)["README.md"]
 	for _, topic := range help.Topics() {
 		if !strings.Contains(readme, "["+topic.Name+"](cmd/weir/internal/help/"+topic.Name+".md)") {

@@ -49,6 +49,7 @@ func TestDocsOfVariables(t *testing.T) {
 }
 
 func TestDocsOfVariablesOfOthers(t *testing.T) {
+	t.Parallel()
 	var code, named []string
 	for _, f := range parsedCode(t, shipped...) {
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -75,7 +76,7 @@ func TestDocsOfVariablesOfOthers(t *testing.T) {
 // plainEnvironment takes weir's variables out of the test's environment.
 func plainEnvironment(t *testing.T) {
 	t.Helper()
-	for _, pair := range os.Environ() {
+	for _, pair := range environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "WEIR_") {
 			t.Setenv(name, value) // so that it is put back
 			if err := os.Unsetenv(name); err != nil {

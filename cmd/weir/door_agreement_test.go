@@ -14,6 +14,7 @@ import (
 
 // TestDoorAndSubjectAgree: the same job over NATS and over HTTP gets the same answer and the same letter, whatever is wrong with it.
 func TestDoorAndSubjectAgree(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, doorYAML)
 	addr := r.worker.HTTPAddr()
 	cases := map[string]struct {

@@ -13,6 +13,7 @@ import (
 
 // TestBodiesOverHTTP: what is too large is not read, whether or not its length is told; what does not arrive, or is encoded, is no job.
 func TestBodiesOverHTTP(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, doorYAML)
 	r.must("pause", "credit")
 	addr := r.worker.HTTPAddr()

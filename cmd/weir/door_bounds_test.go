@@ -83,6 +83,7 @@ func (h heldPost) answer(t *testing.T, number int) *http.Response {
 
 // TestTenThousandPosts: over connections that are kept, each job once.
 func TestTenThousandPosts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
 	addr := r.worker.HTTPAddr()
 	const posts, clients = 10_000, 64

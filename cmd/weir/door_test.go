@@ -42,6 +42,7 @@ apis:
 
 // TestJobsOverHTTP: a producer without NATS hands in a job, is refused when the bucket is full, and learns what became of each.
 func TestJobsOverHTTP(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 100, Headers: []string{"X-Source", "Content-Type"}, Script: func(context.Context, *fakeapi.Request) fakeapi.Behaviour {
 		return fakeapi.Behaviour{Answer: fakeapi.AnswerText, Text: "the answer"}
 	}}, doorYAML)
@@ -130,6 +131,7 @@ func TestJobsOverHTTP(t *testing.T) {
 
 // TestJobUnderSeveralKeys: an id that stands under two keys is answered 409 with both, and with either key that job's state.
 func TestJobUnderSeveralKeys(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 100}\n")
 	r.command("pause", "pay")
 	addr := r.worker.HTTPAddr()
@@ -158,6 +160,7 @@ func TestJobUnderSeveralKeys(t *testing.T) {
 
 // TestOtherSitesHandInNothing: a page of another site has its visitor's browser send nothing to a weir on this machine.
 func TestOtherSitesHandInNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, doorYAML)
 	for name, set := range map[string]func(*http.Request){
 		"of another site":      func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "cross-site") },
@@ -181,6 +184,7 @@ func TestOtherSitesHandInNothing(t *testing.T) {
 
 // TestRolesOverHTTP: only replicas that take jobs take them over HTTP, and the others say so; every one of them says where a job is.
 func TestRolesOverHTTP(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, doorYAML)
 	file := filepath.Join(r.dir, "weir.yaml")
 	r.stop()
@@ -226,6 +230,7 @@ func TestRolesOverHTTP(t *testing.T) {
 
 // TestKillAfterAccepted: a job that was answered 202 is there after a kill -9 in the same moment.
 func TestKillAfterAccepted(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

@@ -7,6 +7,7 @@ import (
 
 // TestEndlessFilesEnd: what has no end is refused, and not read until the memory is full.
 func TestEndlessFilesEnd(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{
 		"config check --file /dev/zero", "config diff --file /dev/zero", "submit credit vip --data @/dev/zero",
 	} {

@@ -14,6 +14,7 @@ import (
 
 // TestEndpointsDescribeThemselves: nats micro info shows what goes in and what comes back, and what comes back is that.
 func TestEndpointsDescribeThemselves(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 2}\n    limits: [{name: daily, quota: 1000/day}]\n")
 	operator := r.operators().Conn()
 	ask := func(nc *nats.Conn, subject string) []byte {

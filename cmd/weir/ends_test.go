@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // send submits a job and requires that it is taken.

@@ -9,7 +9,8 @@ import (
 
 // TestExampleConfiguration keeps the file that users start from valid.
 func TestExampleConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/weir.example.yaml")
+	t.Parallel()
+	text, err := os.ReadFile(repository + "/deploy/weir.example.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,15 +21,9 @@ import (
 // externalSettings are those of a worker on a nats-server of somebody else's.
 func externalSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
 	t.Helper()
-	t.Setenv("WEIR_NATS_URL", url)
-	t.Setenv("WEIR_CONFIG", file)
-	t.Setenv("WEIR_REPLICAS", "1")
-	t.Setenv("WEIR_INSTANCE", instance)
-	t.Setenv("WEIR_HTTP_LISTEN", "127.0.0.1:0")
-	s, err := config.ReadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := settingsOf(t, map[string]string{
+		"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_INSTANCE": instance, "WEIR_HTTP_LISTEN": "127.0.0.1:0",
+	})
 	if len(roles) > 0 {
 		s.Roles = roles
 	}
@@ -38,6 +32,7 @@ func externalSettings(t testing.TB, url, file, instance string, roles ...config.
 
 // TestExternalServer: the same main job on a server that runs elsewhere, with two dispatching replicas and an intake.
 func TestExternalServer(t *testing.T) {
+	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
 		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})
@@ -105,6 +100,7 @@ func TestExternalServer(t *testing.T) {
 // TestSharedLimitsNeedOneCounter: a replica that would count a shared limit beside another that does is refused, and
 // told what to do; so is a configuration that brings one into force.
 func TestSharedLimitsNeedOneCounter(t *testing.T) {
+	t.Parallel()
 	server, err := embedded.Start(t.Context(), embedded.Options{
 		Listen: "127.0.0.1:0", Dir: t.TempDir(), MaxPayload: 8 << 20, Log: slog.New(slog.DiscardHandler),
 	})

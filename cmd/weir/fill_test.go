@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // fill publishes jobs and returns the answers, in the same order. It waits for all answers at once: a producer that waits for

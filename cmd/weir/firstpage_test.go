@@ -22,6 +22,7 @@ var manyLetters = flag.Int("letters", 10_000, "letters and keys of TestFirstPage
 // TestFirstPages: of many letters and keys each first page of the API, and each that follows, takes less than a bare read of the letters'
 // headers takes in the same minute, but for the one question that reads all letters.
 func TestFirstPages(t *testing.T) {
+	t.Parallel()
 	r := manyLettersAndKeys(t, *manyLetters)
 	bare := leastOf(3, func() { r.readAll(*manyLetters) })
 	t.Logf("a bare read of the letters' headers takes %s", bare)

@@ -12,14 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // flightRig is a weir beside a server that can be made to store nothing, and an api that answers when it is told to.
@@ -118,7 +119,7 @@ func (r *flightRig) killAnswered() {
 func (r *flightRig) startServer() {
 	r.t.Helper()
 	r.server = exec.Command(os.Args[0], "nats-server", "--listen", r.addr, "--dir", r.store)
-	r.server.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1")
+	r.server.Env = append(environ(), "WEIR_TEST_AS_WEIR=1")
 	if err := r.server.Start(); err != nil {
 		r.t.Fatal(err)
 	}

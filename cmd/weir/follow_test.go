@@ -11,6 +11,7 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
@@ -105,6 +106,7 @@ apis:
 // TestRateFollowed: a raised rate helps jobs that wait already, a lowered one binds them, and no window ever sees more
 // than the rate of its time.
 func TestRateFollowed(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "1/24h"))
 	const jobs = 450 // some must still wait when a configuration is followed, also where that takes eight seconds
 	r.submitMany("pay", "k", jobs)
@@ -127,6 +129,7 @@ func TestRateFollowed(t *testing.T) {
 
 // TestSharedLimitsFollowed: limits that are added, swapped in their order and taken out, under jobs that wait.
 func TestSharedLimitsFollowed(t *testing.T) {
+	t.Parallel()
 	const yaml = `
 apis:
   pay:
@@ -167,6 +170,7 @@ apis:
 
 // TestCapacityLowered below what waits: nothing is lost, nothing more is let in, and the stream keeps its bound.
 func TestCapacityLowered(t *testing.T) {
+	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    bucket: {rate: %s, capacity: %d}\n"
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "1/h", 100))
 	r.submitMany("pay", "k", 60)
@@ -194,6 +198,7 @@ func TestCapacityLowered(t *testing.T) {
 
 // TestAPIsComeAndGo: a new api works at once; one that is taken out refuses new jobs and ends those it has.
 func TestAPIsComeAndGo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "20/s"))
 	r.submitMany("pay", "k", 30)
 	r.follow("\napis:\n  sms:\n    url: %s/sms\n    bucket: {rate: 50/s, capacity: 9}\n    limits: [{name: all, rate: 50/s}]\n")
@@ -213,6 +218,7 @@ func TestAPIsComeAndGo(t *testing.T) {
 
 // TestJobsOfARemovedAPI: they are called until weir restarts, and then wait until the api is back; and whatever tells of it says so.
 func TestJobsOfARemovedAPI(t *testing.T) {
+	t.Parallel()
 	const pay, sms = "  pay:\n    url: %s\n    bucket: {rate: 1/s, capacity: 9}\n", "  sms:\n    url: %s/sms\n    bucket: {rate: 1/s, capacity: 9}\n"
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "\napis:\n"+pay)
 	r.said = &book{}
@@ -243,7 +249,7 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 
 	const says = "are called until weir restarts"
 	for of, text := range map[string]string{
-		"config apply --help": configApplyCommand().Long, "weir help configuration": mustRead(t, "internal/help/configuration.md"),
+		"config apply --help": longHelp(t, "config", "apply"), "weir help configuration": mustRead(t, repository+"/cmd/weir/internal/help/configuration.md"),
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), says) {
 			t.Errorf("%s does not say that jobs of an api that is taken out %s", of, says)
@@ -253,6 +259,7 @@ func TestJobsOfARemovedAPI(t *testing.T) {
 
 // TestWaitingJobsGetNewTerms: what waits, also what is ready for its call, is called as the present configuration says.
 func TestWaitingJobsGetNewTerms(t *testing.T) {
+	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s%s\n    headers: {X-Version: %q}\n    bucket: {rate: %s, capacity: 9, in_flight: 4}\n"
 	old, err := fakeapi.Start(fakeapi.Options{})
 	if err != nil {
@@ -280,6 +287,7 @@ func TestWaitingJobsGetNewTerms(t *testing.T) {
 
 // TestIdempotencySwitchedOff: a call that may have been processed is not followed by one without an idempotency key.
 func TestIdempotencySwitchedOff(t *testing.T) {
+	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    retry: {min: %s}\n    bucket: {rate: 100/s, capacity: 9}\n%s"
 	answer := make(chan struct{})
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
@@ -312,6 +320,7 @@ func TestIdempotencySwitchedOff(t *testing.T) {
 
 // TestInvalidConfigChangesNothing: neither one that is no configuration, nor one this worker cannot run by.
 func TestInvalidConfigChangesNothing(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	versions := r.versions()
 	present := r.worker.ConfigState().Version
@@ -342,6 +351,7 @@ func TestInvalidConfigChangesNothing(t *testing.T) {
 
 // TestRestartKeepsWhatWasApplied as long as the file stays the same, and applies a file that has changed.
 func TestRestartKeepsWhatWasApplied(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "10/s"))
 	rate := func() string {
 		return config.FormatRate(r.worker.Config().APIs[0].Rules.Key.Rate)
@@ -399,8 +409,7 @@ func (r *rig) configEvents() []control.ConfigChange {
 // TestSecretsOverNATS: whoever may apply a configuration cannot have weir send a secret of its user to an address of his own, unless
 // the worker's own file or WEIR_SECRETS allows that secret.
 func TestSecretsOverNATS(t *testing.T) {
-	t.Setenv("WEIR_TEST_OWN", "own")
-	t.Setenv("WEIR_TEST_STOLEN", "stolen")
+	t.Parallel()
 	const yaml = "\napis:\n  pay:\n    url: %%s\n    headers: {X-Secret: \"${env:%s}\"}\n    bucket: {rate: 100/s, capacity: 9}\n"
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(yaml, "WEIR_TEST_OWN"))
 	theirs := r.applyConfig(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
@@ -417,4 +426,14 @@ func TestSecretsOverNATS(t *testing.T) {
 	r.start()
 	r.follow(fmt.Sprintf(yaml, "WEIR_TEST_STOLEN"))
 	r.follow(fmt.Sprintf(yaml, "WEIR_TEST_OWN")) // of its file
+}
+
+// longHelp returns what --help says of a command before its flags.
+func longHelp(t *testing.T, path ...string) string {
+	t.Helper()
+	cmd, _, err := commands.Root().Find(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Long
 }

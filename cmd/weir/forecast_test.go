@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go"
 )
 
 // refusedMany hands in jobs of many keys at once and returns the answers of those that were refused, by err_code 20429.
@@ -45,6 +46,7 @@ func (r *rig) refusedMany(subjects []string) (refused []map[string]any) {
 // TestEveryRefusalSaysWhenToComeBack: a bucket that is full while its calls run, one that an operator has paused, and a job
 // that would wait too long: each 429 and each event has a retry_after_ms.
 func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}) // until then no call ends
 	r := newRig(t, fakeapi.Options{Script: func(ctx context.Context, _ *fakeapi.Request) fakeapi.Behaviour {
 		select {
@@ -99,6 +101,7 @@ apis:
 // TestLateUnderSharedLimits: max_wait and deadlines are judged by what all keys share, too: a rate with a job of each key
 // before, and a budget that is spent until the month ends.
 func TestLateUnderSharedLimits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   turns:
@@ -133,6 +136,7 @@ apis:
 // TestRefusedTogetherComeBackOneByOne: sixty producers meet a full bucket at once. Each is told another time, about as far apart as the
 // bucket's places come free, and in the description too; who asks again too early is told what he was told before.
 func TestRefusedTogetherComeBackOneByOne(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   slow: {url: %[1]s, jitter: 0s, bucket: {rate: 1/30s, capacity: 2}}

@@ -44,6 +44,7 @@ const unreachableAPI = "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: 
 // TestStartRefusedByAForeignStream: a stream that takes jobs answers their producers before weir does. A start beside one is
 // refused, and says which stream it is and what to do.
 func TestStartRefusedByAForeignStream(t *testing.T) {
+	t.Parallel()
 	for _, subject := range []string{"weir.jobs.>", "weir.>", ">", "*.jobs.>", "weir.*.pay.>", "weir.jobs.pay.*", "weir.jobs.pay", "weir.jobs.other.k"} {
 		t.Run(subject, func(t *testing.T) {
 			url, js := plainServer(t)
@@ -73,6 +74,7 @@ func TestStartRefusedByAForeignStream(t *testing.T) {
 
 // TestStartBesideStreamsThatDoNotListen: copies of weir's own streams, and streams of other subjects, answer nobody.
 func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
+	t.Parallel()
 	url, js := plainServer(t)
 	for _, cfg := range []jetstream.StreamConfig{
 		{Name: "ORDERS", Subjects: []string{"orders.>", "weir.job.>", "weir.jobsx.>"}},
@@ -102,6 +104,7 @@ func TestStartBesideStreamsThatDoNotListen(t *testing.T) {
 
 // TestSubmitIsNotTakenInByAForeignStream: the acknowledgement of a stream is no receipt, whether weir runs beside it or not.
 func TestSubmitIsNotTakenInByAForeignStream(t *testing.T) {
+	t.Parallel()
 	url, js := plainServer(t)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "THEIRS", Subjects: []string{"weir.jobs.>"}, MaxMsgs: 2, Discard: jetstream.DiscardNew,
@@ -144,6 +147,7 @@ func health(t *testing.T, events *nats.Subscription) (kind string, data foreign.
 // TestForeignStreamWhileRunning: one that comes makes weir not ready and is named in the log, by an event and by the metric, once;
 // jobs are still taken and called. When it has gone weir is ready by itself.
 func TestForeignStreamWhileRunning(t *testing.T) {
+	t.Parallel()
 	url, js := plainServer(t)
 	api, err := fakeapi.Start(fakeapi.Options{})
 	if err != nil {
@@ -222,6 +226,7 @@ func TestForeignStreamWhileRunning(t *testing.T) {
 
 // TestForeignStreamsAreLookedForAgainAndAgain by a worker that nobody asks to.
 func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
+	t.Parallel()
 	url, js := plainServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, unreachableAPI)
@@ -243,6 +248,7 @@ func TestForeignStreamsAreLookedForAgainAndAgain(t *testing.T) {
 
 // TestForeignStreamInside: the server inside weir stops with the start that is refused, and it is said how to get at the stream.
 func TestForeignStreamInside(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 9}\n")
 	occupy(t, r.worker.NATSURL(), "weir.jobs.>")
 	r.stop()
@@ -275,6 +281,7 @@ func TestForeignStreamInside(t *testing.T) {
 // TestForeignStreamsThatMayNotBeLookedFor: where the server neither tells a user's rights nor lets it list streams, weir starts,
 // and says once what it cannot know. Where only their subjects are kept from it, it names them.
 func TestForeignStreamsThatMayNotBeLookedFor(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ denied, refusal string }{
 		"names":    {`"$JS.API.STREAM.NAMES"`, ""},
 		"subjects": {`"$JS.API.STREAM.INFO.THEIRS"`, "THEIRS"},

@@ -5,17 +5,19 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/weir/internal/control"
 	"weir/cmd/weir/internal/worker"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestFullStoreDrains fills a small store with jobs that nobody may call: producers are told 503 before the room is gone
 // that their ends need, and when calls go on every job ends, and jobs are taken again.
 func TestFullStoreDrains(t *testing.T) {
+	t.Parallel()
 	conf := filepath.Join(t.TempDir(), "nats.conf")
 	writeFile(t, conf, fmt.Sprintf("jetstream {store_dir: %q}\naccounts {A {jetstream {max_file: 32M}, users: [{user: u, password: p}]}}\n", t.TempDir()))
 	opts, err := server.ProcessConfigFile(conf)

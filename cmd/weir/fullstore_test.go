@@ -8,14 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/weir/internal/embedded"
 	"weir/deadletter"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // door is the intake alone, in front of queues that nobody empties: nats-server, letters, one api's queue, service.
@@ -121,6 +122,7 @@ func (d *door) holds(stream string) jetstream.StreamState {
 // TestFullStore: when the store takes no more, producers are told 503, nothing is kept of their jobs, and every receipt
 // given stands for a stored message; when there is room again, jobs are taken again.
 func TestFullStore(t *testing.T) {
+	t.Parallel()
 	const stream = "WEIR_credit_0"
 	d := openDoor(t, doorOptions{store: 8 << 20, letters: 1 << 20, capacity: 1000})
 	body := make([]byte, 256<<10)
@@ -172,6 +174,7 @@ func TestFullStore(t *testing.T) {
 // TestFullDeadLetters: what would overflow is told to try again when its letter cannot be kept; what fits is taken as
 // ever, and no letter makes room for another.
 func TestFullDeadLetters(t *testing.T) {
+	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 64 << 10, capacity: 2})
 	body := make([]byte, 16<<10)
 	for i := range 2 {
@@ -214,6 +217,7 @@ func TestFullDeadLetters(t *testing.T) {
 
 // TestEventCannotBeStored: without its event a refused job leaves no letter, since its producer is told to try again.
 func TestEventCannotBeStored(t *testing.T) {
+	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 1 << 20, capacity: 1})
 	if a := d.submit("k", "fits", nil); a.Error != nil {
 		t.Fatalf("%+v", a.Error)
@@ -231,6 +235,7 @@ func TestEventCannotBeStored(t *testing.T) {
 // TestIntakeAlone: a replica that stores jobs and reads no queue keeps capacities exactly all the same, and its
 // forecasts do not grow with what others have finished.
 func TestIntakeAlone(t *testing.T) {
+	t.Parallel()
 	d := openDoor(t, doorOptions{store: 256 << 20, letters: 64 << 20, capacity: 100, lower: 20})
 	second, err := queue.OpenQueue(t.Context(), queue.Options{
 		Conn: d.nc, JetStream: d.js, Settings: queue.Settings{

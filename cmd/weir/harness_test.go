@@ -158,6 +158,9 @@ func (r *rig) stop() {
 	r.worker = nil
 }
 
+// repository is the way from a test's directory to the root of the repository.
+var repository = filepath.Join("..", "..")
+
 // patience is how long a test waits in vain: for a machine that is busy with other things too.
 const patience = await.Patience
 

@@ -8,6 +8,7 @@ import (
 
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/commands"
 	"weir/ingest/await"
 )
 
@@ -16,7 +17,7 @@ func TestHealth(t *testing.T) {
 	r := newRig(t, fakeapi.Options{}, "apis:\n  credit:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
 	t.Setenv("WEIR_HTTP_LISTEN", r.worker.HTTPAddr())
 	health := func() (string, int) {
-		root, out := rootCommand(), &strings.Builder{}
+		root, out := commands.Root(), &strings.Builder{}
 		root.SetArgs([]string{"health"})
 		root.SetOut(out)
 		root.SetErr(io.Discard)

@@ -10,10 +10,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
 	"weir/bucket/natstest"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/commands"
 	"weir/ingest/await"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestHelpOnATerminal: a topic is as wide as the terminal is, and at most 100; headings are bold where the terminal knows that.
@@ -22,7 +24,7 @@ func TestHelpOnATerminal(t *testing.T) {
 		columns, width int
 		variable       string
 		bold           bool
-	}{{60, 60, "", true}, {200, widestHelp, "", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}, {80, 80, "NO_COLOR=", true}} {
+	}{{60, 60, "", true}, {200, 100, "", true}, {80, 80, "NO_COLOR=1", false}, {80, 80, "TERM=dumb", false}, {80, 80, "NO_COLOR=", true}} {
 		t.Setenv("TERM", "xterm")
 		t.Setenv("NO_COLOR", "") // so that it is put back
 		if err := os.Unsetenv("NO_COLOR"); err != nil {
@@ -65,7 +67,7 @@ func TestApplyAsksOnEveryTerminal(t *testing.T) {
 		if _, err := screen.WriteString(c.answer); err != nil {
 			t.Fatal(err)
 		}
-		root := rootCommand()
+		root := commands.Root()
 		root.SetArgs([]string{"config", "apply", "-f", file})
 		root.SetIn(terminal)
 		root.SetErr(terminal)
@@ -87,7 +89,7 @@ func onTerminal(t *testing.T, columns uint16, args ...string) string {
 		text, _ := io.ReadAll(screen) // it ends with an error when nobody has the terminal any more
 		shown <- string(text)
 	}()
-	root := rootCommand()
+	root := commands.Root()
 	root.SetArgs(args)
 	root.SetOut(terminal)
 	err := root.ExecuteContext(t.Context())

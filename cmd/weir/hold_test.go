@@ -6,9 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestHold lets one call be pushed back for a second: what it holds is not called before, and what it does not hold is.
@@ -88,6 +89,7 @@ func checkEvent(t *testing.T, events *nats.Subscription, kind, key string) {
 // TestStopLeavesNothingUnknown stops a worker in the middle of its work, again and again: a job that was not called is
 // called later, once, also on an api where nobody may guess.
 func TestStopLeavesNothingUnknown(t *testing.T) {
+	t.Parallel()
 	const jobs = 48
 	orders := map[string][]string{}
 	for k := range 4 {

@@ -16,6 +16,7 @@ import (
 // TestHoldupOfEndedJobs: what a job waited for is told of it when it has ended as well: of one that was called by the ledger's record and
 // `weir job`, of one that was not by its letter.
 func TestHoldupOfEndedJobs(t *testing.T) {
+	t.Parallel()
 	open := make(chan struct{})
 	release := sync.OnceFunc(func() { close(open) })
 	defer release()
@@ -70,6 +71,7 @@ func TestHoldupOfEndedJobs(t *testing.T) {
 
 // TestLetterNamesItsBudget: the letter of a job that found a budget spent names the budget.
 func TestLetterNamesItsBudget(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `apis:
   pay:
     url: %s

@@ -79,7 +79,8 @@ var rooms = []struct{ room, imports string }{
 	{"cmd/weir/internal/foreign", "ingest deadletter cmd/weir/internal/cli cmd/weir/internal/connect"},
 	{"cmd/weir/internal/otlp", "dispatcher/trace"},
 	{"cmd/weir/internal/worker", "ingest bucket bucket/lease bucket/queue bucket/stream deadletter dispatcher dispatcher/schedule dispatcher/httpcall dispatcher/ledger dispatcher/ownership dispatcher/recorder dispatcher/retell cmd/weir/internal/cli cmd/weir/internal/clock cmd/weir/internal/config cmd/weir/internal/connect cmd/weir/internal/console cmd/weir/internal/control cmd/weir/internal/embedded cmd/weir/internal/foreign cmd/weir/internal/gate cmd/weir/internal/limitstate cmd/weir/internal/move cmd/weir/internal/witness bucket/redisstore cmd/weir/internal/api cmd/weir/internal/history cmd/weir/internal/door cmd/weir/internal/timeline cmd/weir/internal/otlp cmd/weir/internal/webhook"},
-	{"cmd/weir", "*"},
+	{"cmd/weir/internal/commands", "*"},
+	{"cmd/weir", "cmd/weir/internal/commands"},
 	{"cmd/weir-torture/internal/torture", "ingest bucket bucket/fault bucket/stream bucket/lease bucket/queue deadletter dispatcher/ledger dispatcher/recorder cmd/internal/fakeapi cmd/internal/machine cmd/internal/child"},
 	{"cmd/weir-torture", "bucket/fault cmd/internal/machine cmd/weir-torture/internal/torture"},
 	{"deploy/bench", ""}, // a module of its own: only its tests import weir, and deploy/bench/peers starts it
@@ -91,6 +92,7 @@ var forTests = []string{"ingest/await", "bucket/certtest", "bucket/natstest", "b
 // TestImportsPointDown holds the house: each package imports only what its line in rooms names, all of which stands above its
 // line. Tests may import any room below their own, too.
 func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
 	place, may := map[string]int{}, map[string][]string{}
 	for i, r := range rooms {
 		place[r.room], may[r.room] = i, strings.Fields(r.imports)
@@ -125,13 +127,14 @@ func TestImportsPointDown(t *testing.T) {
 
 // TestHeavyDependenciesHaveOneHome: each of these is a decision that one package hides from the others.
 func TestHeavyDependenciesHaveOneHome(t *testing.T) {
+	t.Parallel()
 	homes := map[string][]string{
 		"github.com/nats-io/nats-server/": {"cmd/weir/internal/embedded/", "bucket/natstest/"},
 		"github.com/redis/go-redis/":      {"bucket/redisstore/"},
 		"go.yaml.in/yaml/":                {"cmd/weir/internal/config/"},
 		"gopkg.in/yaml":                   {"cmd/weir/internal/config/"},
 		"github.com/kelseyhightower/":     {"cmd/weir/internal/config/"},
-		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli: see below
+		"github.com/spf13/cobra":          {"cmd/weir/", "cmd/weir-torture/"}, // and of the rooms of cmd/weir only cli and commands: see below
 		"github.com/Shopify/toxiproxy/":   {"cmd/weir-torture/internal/torture/"},
 		"github.com/rs/zerolog":           {"cmd/weir-torture/internal/torture/"},
 		"embed":                           {"cmd/weir/internal/api/", "cmd/weir/internal/console/", "cmd/weir/internal/help/", "deploy/bench/peers/"},
@@ -148,8 +151,9 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 				continue
 			}
 			seen[dependency] = true
-			if strings.HasSuffix(dependency, "/cobra") && strings.HasPrefix(file, "cmd/weir/internal/") && !strings.HasPrefix(file, "cmd/weir/internal/cli/") {
-				t.Errorf("%s imports %s: commands and their flags are in cmd/weir", file, path)
+			if strings.HasSuffix(dependency, "/cobra") && strings.HasPrefix(file, "cmd/weir/internal/") &&
+				!strings.HasPrefix(file, "cmd/weir/internal/cli/") && !strings.HasPrefix(file, "cmd/weir/internal/commands/") {
+				t.Errorf("%s imports %s: commands and their flags are in cmd/weir/internal/commands", file, path)
 			}
 			if !slices.ContainsFunc(allowed, func(home string) bool { return strings.HasPrefix(file, home) }) {
 				t.Errorf("%s imports %s, whose home is %s", file, path, allowed)
@@ -165,6 +169,7 @@ func TestHeavyDependenciesHaveOneHome(t *testing.T) {
 
 // TestConsoleDrivesTheBrowser: of what drives Chromium only the tests know, and of them those of the console.
 func TestConsoleDrivesTheBrowser(t *testing.T) {
+	t.Parallel()
 	homes := []string{"cmd/weir/browser_test.go", "cmd/weir/console_test.go", "cmd/weir/console_operator_test.go"}
 	eachImport(t, func(file, path string) {
 		if strings.HasPrefix(path, "github.com/chromedp/") && !slices.Contains(homes, file) {
@@ -228,8 +233,8 @@ func TestDeadCodeIsLeftOut(t *testing.T) {
 			t.Fatalf("all exported methods are linked in, because of\n%s", way)
 		}
 	}
-	if lines < 10_000 || reached["main.rootCommand"] == "" {
-		t.Errorf("the linker told of %d references, and not of main.rootCommand: mend this test", lines)
+	if lines < 10_000 || reached["weir/cmd/weir/internal/commands.Root"] == "" {
+		t.Errorf("the linker told of %d references, and not of weir/cmd/weir/internal/commands.Root: mend this test", lines)
 	}
 }
 
@@ -242,6 +247,7 @@ func plainSymbol(symbol string) string {
 // TestOthersAreOnlyMeasured: what weir is compared with stands beside it in a module of its own, and in nothing that is shipped but weir
 // bench. golang.org/x/time is linked in with nats-server anyway.
 func TestOthersAreOnlyMeasured(t *testing.T) {
+	t.Parallel()
 	homes := map[string][]string{
 		"github.com/go-redis/redis_rate/": {"deploy/bench/beside_test.go"},
 		"github.com/throttled/throttled/": {"deploy/bench/beside_test.go"},
@@ -260,7 +266,7 @@ func TestOthersAreOnlyMeasured(t *testing.T) {
 			}
 		}
 	})
-	required, err := os.ReadFile(filepath.Join("..", "..", "go.mod"))
+	required, err := os.ReadFile(filepath.Join(repository, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +293,7 @@ func TestNoGRPC(t *testing.T) {
 
 func eachImport(t *testing.T, do func(file, path string)) {
 	t.Helper()
-	root := filepath.Join("..", "..")
+	root := repository
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err

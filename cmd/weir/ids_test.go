@@ -26,6 +26,8 @@ type restarts struct {
 	*rig
 	server    *embedded.Server
 	url, file string
+	// partitions of each replica to start; 0: the default
+	partitions int
 }
 
 func newRestarts(t *testing.T, yaml string) *restarts {
@@ -72,7 +74,11 @@ func (r *restarts) restartServerAfter(what func(store string) error) {
 // replica starts a weir, and gives what stops it.
 func (r *restarts) replica(name string, roles ...config.Role) (stop func()) {
 	r.t.Helper()
-	w, err := worker.Start(await.Context(r.t, "a worker to start"), externalSettings(r.t, r.url, r.file, name, roles...), testLog(r.t))
+	s := externalSettings(r.t, r.url, r.file, name, roles...)
+	if r.partitions > 0 {
+		s.Partitions = r.partitions
+	}
+	w, err := worker.Start(await.Context(r.t, "a worker to start"), s, testLog(r.t))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -110,6 +116,7 @@ const restartsYAML = "apis:\n  ext:\n    url: %s\n    forward_headers: [X-Job]\n
 // TestFinishedIDsOutliveTheServer: a server that restarts forgets the ids of jobs that have ended. A job that is sent again is
 // not called again: neither where its owner takes it, nor where an intake does that knows nothing, nor by the next owner.
 func TestFinishedIDsOutliveTheServer(t *testing.T) {
+	t.Parallel()
 	r := newRestarts(t, restartsYAML)
 	stop := r.replica("first")
 	first := r.insist("x")
@@ -141,6 +148,7 @@ func TestFinishedIDsOutliveTheServer(t *testing.T) {
 // TestIntakeLearnsOfFinishedJobs: an intake that dispatches nothing says of a job that has ended where it was, when the server
 // does not know its id any more.
 func TestIntakeLearnsOfFinishedJobs(t *testing.T) {
+	t.Parallel()
 	r := newRestarts(t, restartsYAML)
 	defer r.replica("intake", config.RoleIngest)()
 	defer r.replica("caller", config.RoleDispatch)()
@@ -171,8 +179,9 @@ func (r *restarts) storeTwin(stream, id string) {
 // TestServerWithoutItsLastWrites: a server that comes back as it was a while ago, under a running weir, gives the sequences
 // of lost jobs to new ones. They are called all the same, and no job that had ended is called again.
 func TestServerWithoutItsLastWrites(t *testing.T) {
+	t.Parallel()
 	r := newRestarts(t, restartsYAML)
-	t.Setenv("WEIR_PARTITIONS", "1")
+	r.partitions = 1
 	defer r.replica("first")()
 	held := r.insist("early")
 	r.awaitCalls(1)

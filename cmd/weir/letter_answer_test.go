@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go"
 )
 
 // answered is what a letter keeps of an answer.
@@ -35,6 +36,7 @@ func answerIn(t *testing.T, h nats.Header) answered {
 // TestLetterKeepsTheAnswer: whatever the api answered last to a job that became a letter stands in the letter, bounded and without
 // weir's secrets; commands show it, and a redrive leaves it behind.
 func TestLetterKeepsTheAnswer(t *testing.T) {
+	t.Parallel()
 	const secret, problem = "sk-live-0123456789", `{"error":"no such customer"}`
 	binary := "\xff\xfe\x01\x02"
 	typed := "header=Content-Type: application/problem+json;"

@@ -72,6 +72,7 @@ func (r *rig) comesBack(live bool, limit func(int) string, submit func(n int)) {
 // TestLimitsComeBack: what is called while a quota or budget is not in the configuration counts when it is there again, and so does what
 // was called before it came for the first time.
 func TestLimitsComeBack(t *testing.T) {
+	t.Parallel()
 	for name, limit := range comebacks {
 		for how, live := range map[string]bool{"live": true, "at a start": false} {
 			for was, first := range map[string][]string{"back": {limit(10)}, "new": nil, "beside": {limit(10), "name: other, rate: 100/s"}} {
@@ -87,6 +88,7 @@ func TestLimitsComeBack(t *testing.T) {
 
 // TestLimitsComeBackInRedis is the same where Redis counts.
 func TestLimitsComeBackInRedis(t *testing.T) {
+	t.Parallel()
 	for name, limit := range comebacks {
 		for how, live := range map[string]bool{"live": true, "at a start": false} {
 			t.Run(name+" "+how, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 // TestSharedLimitsOverARestart: every kind of limit holds on the arrivals, also over a stop in the middle.
 func TestSharedLimitsOverARestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:
   pay:

@@ -7,14 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestBurst is the main job: a burst beyond the bucket. What fits is called once each, in order, never faster than the
 // rate; what does not fit is a letter and an event, and its producer is told.
 func TestBurst(t *testing.T) {
+	t.Parallel()
 	const jobs, capacity, rate = 200, 60, 50
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:

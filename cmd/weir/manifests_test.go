@@ -14,6 +14,7 @@ import (
 // TestManifestsHold: every manifest has what Kubernetes needs of it, selectors match the pods, and what is referred to
 // is there.
 func TestManifestsHold(t *testing.T) {
+	t.Parallel()
 	manifests := map[string]object{} // by kind and name
 	for path, text := range deployFiles(t) {
 		if !strings.HasPrefix(path, "k8s/") || path == "k8s/weir.yaml" {
@@ -54,6 +55,7 @@ func TestManifestsHold(t *testing.T) {
 
 // TestMonitoringHolds: the Prometheus operator is given the alerts that promtool tests, and a scraper that finds the port and the token.
 func TestMonitoringHolds(t *testing.T) {
+	t.Parallel()
 	read := func(parts ...string) object {
 		t.Helper()
 		path := filepath.Join(append([]string{deployDir}, parts...)...)

@@ -12,6 +12,7 @@ import (
 
 // TestMetricsAndHealth: every series that dashboards rely on is there, no key is a label, and readiness is a write.
 func TestMetricsAndHealth(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    price: 0.25\n    bucket: {rate: 100/s, capacity: 2}\n")
 	for range 6 {
 		r.submit("weir.jobs.m.secret-key", nil, nil)
@@ -44,6 +45,7 @@ func TestMetricsAndHealth(t *testing.T) {
 
 // TestMetricsOfAFullHouse: when the letters' room is full producers are told 503, and the metrics say both.
 func TestMetricsOfAFullHouse(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  m:\n    url: %s\n    bucket: {rate: 1/h, capacity: 1}\ndead_letters: {max_bytes: 1MiB}\n")
 	r.submit("weir.jobs.m.k", nil, nil)
 	r.awaitCalls(1)

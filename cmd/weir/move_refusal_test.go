@@ -27,6 +27,7 @@ const moveShortYAML = "apis:\n  pay:\n    url: %s\n    bucket: {rate: 50/s, capa
 
 // TestMoveRefuses: nothing is moved under a weir that runs, or on top of another's jobs, and nothing is changed then.
 func TestMoveRefuses(t *testing.T) {
+	t.Parallel()
 	url := startTarget(t)
 	r := newRig(t, fakeapi.Options{}, moveShortYAML)
 	data := filepath.Join(r.dir, "data")
@@ -66,6 +67,7 @@ func TestMoveRefuses(t *testing.T) {
 
 // TestMoveAbandoned takes a move back that was killed: the target is empty again, and weir goes on at the source.
 func TestMoveAbandoned(t *testing.T) {
+	t.Parallel()
 	url, other := startTarget(t), startTarget(t)
 	r := newRig(t, fakeapi.Options{}, moveShortYAML)
 	data := filepath.Join(r.dir, "data")
@@ -111,6 +113,7 @@ func TestMoveAbandoned(t *testing.T) {
 
 // TestMoveBetweenServers moves from one server to another, neither of them weir's own, and onto itself, which is refused.
 func TestMoveBetweenServers(t *testing.T) {
+	t.Parallel()
 	from, to := startTarget(t), startTarget(t)
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
@@ -143,6 +146,7 @@ func TestMoveBetweenServers(t *testing.T) {
 // TestMovedLettersStandOnce: a letter whose job was not deleted before the move is not written a second time after it.
 // The server that restored the stream has forgotten its id.
 func TestMovedLettersStandOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, moveShortYAML)
 	r.stop()
 	r.offline(func(o *offline) {
@@ -176,6 +180,7 @@ func TestMovedLettersStandOnce(t *testing.T) {
 // TestMoveNeedsNoMoreThanItsRole moves to a server with the roles of deploy/nats as the mover, and on to another such
 // server; a worker with its own role goes on there.
 func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
+	t.Parallel()
 	accounts := filepath.Join(deployDir, "nats", "accounts.conf")
 	first, second := roleServer(t, accounts), roleServer(t, accounts)
 	r := newRig(t, fakeapi.Options{}, moveShortYAML)
@@ -189,12 +194,11 @@ func TestMoveNeedsNoMoreThanItsRole(t *testing.T) {
 	if got := command(t, env, "move", "--from", first("mover"), "--to", second("mover")); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
 	file := filepath.Join(r.dir, "weir.yaml")
-	if _, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
+	if _, err := worker.Start(await.Context(t, "a worker to start"), workerSettings(t, first("worker"), file, "w"), testLog(t)); err == nil || !strings.Contains(err.Error(), "were moved") {
 		t.Errorf("weir starts on the server in the middle: %v", err)
 	}
-	w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, second("worker"), file, "w"), testLog(t))
+	w, err := worker.Start(await.Context(t, "a worker to start"), workerSettings(t, second("worker"), file, "w"), testLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +263,7 @@ func TestMoveFromUnderAStoppedReplica(t *testing.T) {
 // TestLateIntakeIsRefused: an intake that was stopped while the jobs were moved away tells a producer of the old server that
 // nothing was kept.
 func TestLateIntakeIsRefused(t *testing.T) {
+	t.Parallel()
 	url := startTarget(t)
 	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
 	for n := range 20 {

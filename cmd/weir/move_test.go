@@ -69,6 +69,7 @@ apis:
 // TestMoveToACluster moves a weir with jobs in every state to three servers: each job is called as often as it would
 // have been, in its order; ids, letters and the ledger go on where they were.
 func TestMoveToACluster(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"again": {"status=500"}, "bad": {"status=400"}})
 	r := &rig{t: t, api: api, dir: t.TempDir(), yaml: fmt.Sprintf(moveYAML, api.URL())}
 	r.start()
@@ -216,6 +217,7 @@ func filledSource(t *testing.T) (r *rig, data string) {
 // TestMoveKilledHalfWay kills a move after each of its steps, and in between: weir starts at neither end meanwhile, and the
 // next try goes on. In the end everything is there once.
 func TestMoveKilledHalfWay(t *testing.T) {
+	t.Parallel()
 	r, data := filledSource(t)
 	url, file := startTarget(t), filepath.Join(r.dir, "weir.yaml")
 	external := externalSettingsWith(t, url, file, nil)
@@ -287,7 +289,7 @@ func killedMove(t *testing.T, data, url string, lines int) (ended bool) {
 	t.Helper()
 	ctx := await.Context(t, "weir move")
 	cmd := exec.CommandContext(ctx, os.Args[0], "move", "--from", data, "--to", url)
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_REPLICAS=1")
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_REPLICAS=1")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

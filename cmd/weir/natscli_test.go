@@ -17,7 +17,7 @@ import (
 // natsCLI is NATS' own command line, built from source by `make natscli`.
 func natsCLI(t *testing.T) string {
 	t.Helper()
-	built, err := filepath.Glob(filepath.Join("..", "..", "bin", "tools", "nats-v*"))
+	built, err := filepath.Glob(filepath.Join(repository, "bin", "tools", "nats-v*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +34,7 @@ func natsCLI(t *testing.T) string {
 // TestNATSCommandLine uses NATS' own tools beside a running weir, without credentials: they hand jobs in, show the service and the
 // streams, and judge them by the marks that weir gives its streams. Refusals are errors to them.
 func TestNATSCommandLine(t *testing.T) {
+	t.Parallel()
 	tool := natsCLI(t)
 	r := newRig(t, fakeapi.Options{}, `
 apis:
@@ -101,6 +102,7 @@ apis:
 
 // TestNATSChecksACluster: the marks that weir gives its streams let NATS' own check judge those of a cluster, and it sees a lost server.
 func TestNATSChecksACluster(t *testing.T) {
+	t.Parallel()
 	tool := natsCLI(t)
 	url, servers := threeServers(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")

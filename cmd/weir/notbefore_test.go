@@ -42,6 +42,7 @@ func (a answer) eta() time.Duration {
 // TestNotBefore: a job waits in its bucket until its time has come, and nobody waits behind it, over a restart. Its receipt, a copy, the
 // capacity, a cancellation and what is shown of its key know of it.
 func TestNotBefore(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(notBeforeYAML, api.URL()))
 	due := time.Now().Add(time.Hour)

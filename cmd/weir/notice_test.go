@@ -19,7 +19,7 @@ import (
 func linked(t *testing.T, system string) map[string][]string {
 	t.Helper()
 	cmd := exec.CommandContext(await.Build(t), "go", "list", "-deps", "-f", `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}|{{.Dir}}|{{$.Dir}}{{end}}{{end}}`, "weir/cmd/weir")
-	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	cmd.Env = append(environ(), "GOOS="+system, "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list for %s: %v", system, err)
@@ -88,7 +88,7 @@ func notice(t *testing.T) string {
 // TestNotice: NOTICE names everything that is linked in, with its licence as it is in the version that is linked.
 func TestNotice(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join("..", "..", "NOTICE")
+	path := filepath.Join(repository, "NOTICE")
 	want := notice(t)
 	if os.Getenv("WEIR_TEST_WRITE_NOTICE") != "" {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
 	"weir/cmd/weir/internal/status"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // awaitView waits until the only replica knows who else dispatches, and stores a record beside its result where nobody does: it has renewed

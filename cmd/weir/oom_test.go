@@ -14,10 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/cmd/internal/fakeapi"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // memoryRig is a weir process whose resident memory is looked at from outside.
@@ -182,6 +183,7 @@ func (r *memoryRig) called(jobs int) {
 // that was killed: it stays below its limit, loses nothing, and gives back what it needed. Where the disk is slower than the
 // producer some are told 503 and come again.
 func TestLargeBodiesWaitForRoom(t *testing.T) {
+	t.Parallel()
 	const jobs, limit = 150, 256 << 20
 	r := newMemoryRig(t)
 	r.start("256MiB", "1/24h")
@@ -224,6 +226,7 @@ func (r *memoryRig) givesBack(least int64) {
 
 // TestOpensUnderLess fills a store under a large limit, and opens it and calls from it under a small one.
 func TestOpensUnderLess(t *testing.T) {
+	t.Parallel()
 	const jobs, calls, limit = 25_000, 200, 128 << 20
 	r := newMemoryRig(t)
 	r.start("2GiB", "1/24h")

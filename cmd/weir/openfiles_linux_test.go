@@ -15,6 +15,7 @@ import (
 // TestConnectionsLeaveTheStoreItsFiles: connections that anybody may open, to either port and more than the process may have files, leave
 // the store those it needs: jobs are taken beside them. Without that the first file that could not be opened ended weir.
 func TestConnectionsLeaveTheStoreItsFiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "weir.yaml")
 	if err := os.WriteFile(file, []byte("apis: {sms: {url: http://127.0.0.1:1, bucket: {rate: 1/h, capacity: 100000}}}\n"), 0o600); err != nil {

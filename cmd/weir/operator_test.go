@@ -17,6 +17,7 @@ import (
 // TestInspectRunning looks into a running dispatcher: what it tells of every key is what was submitted, in order, ids
 // included, also of jobs whose messages are not in memory any more.
 func TestInspectRunning(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   slow:
@@ -61,7 +62,7 @@ apis:
 	}
 	for i, k := range states {
 		if depth := 3 * (keys - 1 - i); k.Depth != depth || k.Key != fmt.Sprintf("k.%d", keys-1-i) || k.Capacity != 1000 ||
-			k.Waits.For != schedule.WaitRate || ms(k.WaitMS) < time.Duration(depth)*time.Hour {
+			k.Waits.For != schedule.WaitRate || time.Duration(k.WaitMS)*time.Millisecond < time.Duration(depth)*time.Hour {
 			t.Errorf("key %d is %+v", i, k)
 		}
 	}

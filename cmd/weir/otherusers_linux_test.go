@@ -18,6 +18,7 @@ import (
 
 // TestOtherUsersOverHTTP: another user of the machine hands in jobs and looks without a token, and nothing he says is put in force.
 func TestOtherUsersOverHTTP(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be somebody else")
 	}

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
+
+	"github.com/nats-io/nats.go"
 )
 
 const outcomeYAML = `
@@ -123,6 +124,7 @@ func repeat(s string, n int) []string { return strings.Fields(strings.Repeat(s+"
 
 // TestOutcomes goes through the contract's table, on an api that is idempotent and on one that is not.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	orders := map[string][]string{}
 	for i, c := range outcomes {
 		for _, api := range []string{"safe", "once"} {

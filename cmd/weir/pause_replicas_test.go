@@ -5,14 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	"weir/bucket/lease"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/bucket/lease"
 )
 
 // TestPauseReachesAStoppedReplica: what is paused while a replica is stopped is not called by it when it goes on, and the
 // command says so before it ends.
 func TestPauseReachesAStoppedReplica(t *testing.T) {
+	t.Parallel()
 	url := oneServer(t)
 	r := newReplicas(t, url, 2, fmt.Sprintf(strings.Replace(replicaAPI, "rate: 50/s", "rate: 5/s", 1), notIdempotent))
 	var jobs []*nats.Msg
@@ -39,6 +41,7 @@ func TestPauseReachesAStoppedReplica(t *testing.T) {
 
 // TestWhoKeepsSilentIsNamed: a replica that keeps its right to call and does not answer is no success.
 func TestWhoKeepsSilentIsNamed(t *testing.T) {
+	t.Parallel()
 	url := oneServer(t)
 	r := newReplicas(t, url, 1, fmt.Sprintf(replicaAPI, notIdempotent))
 	js, err := jetstream.New(r.nc)

@@ -52,6 +52,7 @@ func (r *rig) whilePaused(what func()) {
 // TestPauseSurvivesRestarts: nothing that is paused is called, before a restart, at it, or after it; what is resumed while
 // nobody runs is called from the next start on.
 func TestPauseSurvivesRestarts(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
 	for i := range 60 {
@@ -96,6 +97,7 @@ func TestPauseSurvivesRestarts(t *testing.T) {
 // TestPauseEndsByItself: a pause that has an end holds over a restart, ends at its time, also where nobody runs then, and its key is
 // called from then on. An operator who pauses again before that is obeyed.
 func TestPauseEndsByItself(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(pausedYAML, api.URL()))
 	inForce := func(key string) bool { _, ok := r.worker.Parts().Dispatcher.Pauses("pay")[key]; return ok }
@@ -165,6 +167,7 @@ func TestPauseEndsByItself(t *testing.T) {
 // TestCancelTakesNoSlot cancels every other job of a queue that is being called: none of them is called, every one is a
 // letter, and the rest are called in order.
 func TestCancelTakesNoSlot(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	api, err := fakeapi.Start(fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: -1}, KeepBody: 1 << 10,

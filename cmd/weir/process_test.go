@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/config"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -20,12 +23,59 @@ import (
 // asWeir has this binary be weir where a program of weir's starts itself: such a child gets no variable that begins with WEIR_.
 const asWeir = "TEST_AS_WEIR"
 
+// referredTo are the variables that configurations of tests refer to. They stand in the environment of all tests, so that these may run side by side.
+var referredTo = map[string]string{
+	"PAY_TOKEN":        "secret-token",
+	"WEIR_TEST_CANARY": canaryHeader, "WEIR_TEST_PRODUCER": canaryProducer, "WEIR_TEST_VIEWER": canaryViewer, "WEIR_TEST_OPERATOR": canaryOperator,
+	"WEIR_TEST_OWN": "own", "WEIR_TEST_STOLEN": "stolen",
+	"NATS_PRODUCER_PASSWORD": "secret-of-producer", "NATS_WORKER_PASSWORD": "secret-of-worker", "NATS_OPERATOR_PASSWORD": "secret-of-operator",
+	"NATS_VIEWER_PASSWORD": "secret-of-viewer", "NATS_MOVER_PASSWORD": "secret-of-mover", "NATS_SYS_PASSWORD": "secret-of-sys",
+}
+
 // TestMain lets this test binary be weir, so that a test can kill one, and a script run one.
 func TestMain(m *testing.M) {
+	for name, secret := range referredTo {
+		_ = os.Setenv(name, secret)
+	}
 	if os.Getenv("WEIR_TEST_AS_WEIR") == "1" || os.Getenv(asWeir) == "1" {
-		os.Exit(run(context.Background(), os.Args[1:]))
+		os.Exit(commands.Run(context.Background(), os.Args[1:]))
 	}
 	testscript.Main(m, map[string]func(){"weir": main})
+}
+
+// variables guards the process's environment while settings are read of it.
+var variables sync.Mutex
+
+// environ returns the environment for a child.
+func environ() []string {
+	variables.Lock()
+	defer variables.Unlock()
+	return os.Environ()
+}
+
+// settingsOf returns what weir reads from these variables. The process has them only meanwhile, so tests may run side by side.
+func settingsOf(t testing.TB, env map[string]string) *config.Settings {
+	t.Helper()
+	variables.Lock()
+	defer variables.Unlock()
+	for name, text := range env {
+		before, had := os.LookupEnv(name)
+		if err := os.Setenv(name, text); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if had {
+				_ = os.Setenv(name, before)
+			} else {
+				_ = os.Unsetenv(name)
+			}
+		}()
+	}
+	s, err := config.ReadSettings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // process is a weir in a process of its own.
@@ -53,7 +103,7 @@ func startProgram(t testing.TB, program string, env ...string) (*process, error)
 
 func startCommand(t testing.TB, cmd *exec.Cmd, env ...string) (*process, error) {
 	t.Helper()
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	cmd.Env = append(append(environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +165,7 @@ func freePort(t testing.TB) string {
 func startHeard(t *testing.T, env []string, text string, args ...string) (*process, *book) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...)
+	cmd.Env = append(append(environ(), "WEIR_TEST_AS_WEIR=1"), env...)
 	log := &book{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

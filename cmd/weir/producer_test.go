@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/ingest"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // gate is an api that answers nobody before it is opened.
@@ -99,6 +100,7 @@ func waysToPublish() []publishing {
 // TestPublishers is a program that knows JetStream and not weir: it sees PubAcks, duplicates and errors as from a
 // stream, whatever the way it publishes.
 func TestPublishers(t *testing.T) {
+	t.Parallel()
 	for name, overrides := range map[string]string{"stream-counts": "{}", "weir-counts": "{vip: {capacity: 50}}"} {
 		t.Run(name, func(t *testing.T) { publishAll(t, overrides) })
 	}
@@ -179,6 +181,7 @@ func checkStored(r *rig, stream string, seq uint64, key, body string) {
 
 // TestReceiptOfAKnownJob is what weir says beyond JetStream when a job comes again.
 func TestReceiptOfAKnownJob(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	r := newRig(t, fakeapi.Options{Script: g.script}, `
 apis:
@@ -211,6 +214,7 @@ apis:
 
 // TestPlainPublish: a publish without a reply is a job like any other, and its refusal a letter.
 func TestPlainPublish(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
   credit: {url: %s, bucket: {rate: 1000/s, burst: 10, capacity: 100}}
@@ -231,6 +235,7 @@ apis:
 
 // TestReplyTo: the subject a job names gets one message at its end, whichever it is.
 func TestReplyTo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Script: func(_ context.Context, r *fakeapi.Request) fakeapi.Behaviour {
 		if r.Path == "/no" {
 			return fakeapi.Behaviour{Status: 422}
@@ -284,6 +289,7 @@ apis:
 
 // TestKeysOfAnyText: whatever a key is made of, its jobs are one bucket, and its token is one in every subject.
 func TestKeysOfAnyText(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit: {url: %s, bucket: {rate: 1000/s, burst: 10, capacity: 100}}
@@ -314,6 +320,7 @@ apis:
 
 // TestBatchPublishers: clients of JetStream's batches are told no, and what they sent is a letter.
 func TestBatchPublishers(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit: {url: %s, bucket: {rate: 1000/s, capacity: 100}}

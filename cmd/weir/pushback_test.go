@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/internal/fakeapi"
+
+	"github.com/nats-io/nats.go"
 )
 
 // TestNothingLeft lets an answer in order say that no call is left, in several spellings: what it holds is not called
@@ -228,6 +229,7 @@ func TestFailureThatAsksToWait(t *testing.T) {
 // TestResumeTriesAtOnce: an operator who says resume need not wait for a breaker that would be open for an hour, nor for a job's
 // own patience.
 func TestResumeTriesAtOnce(t *testing.T) {
+	t.Parallel()
 	api, broken := startBroken(t, fakeapi.Options{}, "status=500")
 	r := rigOn(t, api, fmt.Sprintf(`
 apis:
@@ -302,6 +304,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestAdaptiveRate pushes two calls back: the calls after them come slower than configured, and in the end as fast again.
 func TestAdaptiveRate(t *testing.T) {
+	t.Parallel()
 	const jobs = 900
 	api, err := fakeapi.Start(fakeapi.Options{
 		Key: fakeapi.KeyFrom{Segment: -1},

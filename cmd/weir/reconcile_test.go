@@ -10,15 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"weir/bucket"
 	"weir/bucket/queue"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/worker"
+	"weir/dispatcher"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
 )
 
 // asked is an api that can be asked what became of its calls. A call of order paid-… is carried out and its answer lost; that of lost-…
@@ -85,7 +87,6 @@ func askedRig(t *testing.T, more string) (*rig, *asked) {
 // askedRigOn is askedRig with its limits in Redis, if that has an address.
 func askedRigOn(t *testing.T, more string, redis config.Secret) (*rig, *asked) {
 	t.Helper()
-	t.Setenv("PAY_TOKEN", "secret-token")
 	a := &asked{calls: map[string]int{}, asks: map[string]int{}}
 	r := readyRig(t, fakeapi.Options{Headers: []string{"Authorization"}, Script: a.script}, "")
 	r.yaml, r.redis = fmt.Sprintf(askedConfig, r.api.URL(), more), redis
@@ -105,7 +106,19 @@ func (r *rig) order(key, order string) {
 	}
 }
 
-func (r *rig) reconcile(args ...string) (did reconcileJSON, code int) {
+// reconciled is what "weir dead reconcile --json" prints.
+type reconciled struct {
+	Letters    int
+	Done       int
+	Redriven   int
+	Overflowed int
+	Stays      int
+	Gone       int
+	Skipped    map[string]int
+	Each       []dispatcher.Reconciled
+}
+
+func (r *rig) reconcile(args ...string) (did reconciled, code int) {
 	r.t.Helper()
 	out, code := r.command(append([]string{"dead", "reconcile", "--yes", "--json"}, args...)...)
 	if out != "" {
@@ -122,6 +135,7 @@ func TestReconcile(t *testing.T) { testReconcile(t, config.Secret{}) }
 
 // TestReconcileWithRedis does the same where slots come from Redis.
 func TestReconcileWithRedis(t *testing.T) {
+	t.Parallel()
 	testReconcile(t, redisSetting(t, "redis://"+startRedis(t).addr))
 }
 
@@ -215,6 +229,7 @@ func testReconcile(t *testing.T, redis config.Secret) {
 // TestReconcileRefusals: a letter that is too young is not handed in again; nor is one asked about at another url, while the api is paused,
 // or where its api says nothing of how to ask.
 func TestReconcileRefusals(t *testing.T) {
+	t.Parallel()
 	r, a := askedRig(t, "after: 1h")
 	r.order("k", "lost-1")
 	r.ended("pay", "k", 1)
@@ -250,6 +265,7 @@ func TestReconcileRefusals(t *testing.T) {
 // TestReconcileSurvivesADeath: a result that was stored before the death is found, and nobody asks again; what was handed in before it is
 // not handed in twice.
 func TestReconcileSurvivesADeath(t *testing.T) {
+	t.Parallel()
 	r, a := askedRig(t, "after: 0s")
 	r.order("k", "paid-1")
 	r.ended("pay", "k", 1)
@@ -280,6 +296,7 @@ func TestReconcileSurvivesADeath(t *testing.T) {
 
 // TestTwoOperatorsReconcile: two at once end each letter once, and a redrive of the same letters waits its turn.
 func TestTwoOperatorsReconcile(t *testing.T) {
+	t.Parallel()
 	r, a := askedRig(t, "after: 0s")
 	orders := []string{"paid-1", "lost-1", "paid-2", "lost-2", "paid-3", "lost-3"}
 	for _, order := range orders {
@@ -287,19 +304,15 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 	}
 	r.ended("pay", "k", len(orders))
 	r.eventually("old letters", func() bool { return time.Since(r.letters("pay", "k")[5].Time) > time.Second })
-	var both [2]reconcileJSON
+	var both [2]reconciled
 	var group sync.WaitGroup
-	t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
 	for i := range both {
 		group.Go(func() {
-			root, out := rootCommand(), &strings.Builder{}
-			root.SetOut(out)
-			root.SetErr(&strings.Builder{})
-			root.SetArgs([]string{"dead", "reconcile", "--yes", "--json"})
-			if err := root.ExecuteContext(t.Context()); err != nil {
-				t.Errorf("operator %d: %v", i, err)
+			out, code := r.command("dead", "reconcile", "--yes", "--json")
+			if code != 0 {
+				t.Errorf("operator %d ends with %d", i, code)
 			}
-			_ = json.Unmarshal([]byte(out.String()), &both[i]) // checked below
+			_ = json.Unmarshal([]byte(out), &both[i]) // checked below
 		})
 	}
 	await.Return(t, "both operators", group.Wait)
@@ -321,6 +334,7 @@ func TestTwoOperatorsReconcile(t *testing.T) {
 // TestInquiryByItself: weir asks without anybody's word, when the time has come and not before, so many times, and goes on after a restart
 // with what it has asked before.
 func TestInquiryByItself(t *testing.T) {
+	t.Parallel()
 	r, a := askedRig(t, "after: 1s\n      auto: true\n      tries: 2")
 	for _, order := range []string{"paid-1", "lost-1", "odd-1"} {
 		r.order("k", order)
@@ -342,6 +356,7 @@ func TestInquiryByItself(t *testing.T) {
 // TestInquiryAfterADeath: a call that was lost with the process that made it is asked about as well, where that went; what was meant for
 // another url is not.
 func TestInquiryAfterADeath(t *testing.T) {
+	t.Parallel()
 	r, a := askedRig(t, "after: 0s\n      auto: true")
 	r.stop()
 	c, err := config.Parse([]byte(r.yaml), config.Options{})

@@ -198,6 +198,7 @@ var leftovers = []left{
 
 // TestRecovery leaves a worker's streams in every state in which a death can leave them, and starts one.
 func TestRecovery(t *testing.T) {
+	t.Parallel()
 	r, notBefore := leftRig(t)
 	r.start()
 	r.checkLeftovers(notBefore)
@@ -213,6 +214,7 @@ func TestRecovery(t *testing.T) {
 // TestRecoveryAfterMove does the same on another server, to which everything was moved in the state in which the death
 // left it.
 func TestRecoveryAfterMove(t *testing.T) {
+	t.Parallel()
 	r, notBefore := leftRig(t)
 	url := startTarget(t)
 	if got := command(t, []string{"WEIR_REPLICAS=1"}, "move", "--from", filepath.Join(r.dir, "data"), "--to", url); got.code != 0 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
-	"weir/ingest/await"
 )
 
 // applyCommand runs `weir config apply` and waits until the worker runs by what it applied. It returns the api's time by
@@ -18,17 +16,9 @@ func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 	r.t.Helper()
 	file := filepath.Join(r.t.TempDir(), "new.yaml")
 	writeFile(r.t, file, fmt.Sprintf(yaml, r.api.URL()))
-	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
 	version := r.worker.ConfigState().Version
-	root := rootCommand()
 	before = len(r.api.All())
-	var said bytes.Buffer
-	root.SetOut(&said)
-	root.SetErr(&said)
-	root.SetArgs([]string{"config", "apply", "-f", file, "--yes"})
-	if err := root.ExecuteContext(await.Context(r.t, "weir config apply")); err != nil {
-		r.t.Fatalf("%v\n%s", err, said.String())
-	}
+	r.must("config", "apply", "-f", file, "--yes")
 	r.eventually("the configuration to be followed", func() bool { return r.worker.ConfigState().Version > version })
 	return int64(time.Since(r.api.Started())), len(r.api.All()), before
 }
@@ -36,6 +26,7 @@ func (r *rig) applyCommand(yaml string) (by int64, calls, before int) {
 // TestRedisLimitsFollowed applies other limits while calls run through a real Redis: a raised limit helps at once, a lowered
 // one binds at once, one that is made to watch holds nothing, and no window sees more than the rules of its time.
 func TestRedisLimitsFollowed(t *testing.T) {
+	t.Parallel()
 	const yaml = `
 apis:
   pay:

@@ -12,6 +12,7 @@ import (
 // TestRedisDownAtTheStart: a weir whose Redis does not answer takes jobs and is ready for them, calls nobody, says so, and
 // calls when Redis comes. A restart while it is down forgets nothing of what was used.
 func TestRedisDownAtTheStart(t *testing.T) {
+	t.Parallel()
 	r := readyRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, redisYAML)
 	server := &redisServer{t: t, addr: freePort(t)}
 	t.Cleanup(server.kill)

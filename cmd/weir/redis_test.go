@@ -15,6 +15,7 @@ import (
 
 // TestRedisMainJob: the main job with shared limits in Redis conforms, and hardly any of the rate is left unused.
 func TestRedisMainJob(t *testing.T) {
+	t.Parallel()
 	const jobs = 600
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
@@ -36,6 +37,7 @@ apis:
 // TestRedisFlushed: a Redis that has lost everything gives nothing away. What it had counted comes from the ledger, so
 // that the budget is neither exceeded nor forfeited.
 func TestRedisFlushed(t *testing.T) {
+	t.Parallel()
 	const jobs = 320
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	client := r.server.client()
@@ -58,6 +60,7 @@ func TestRedisFlushed(t *testing.T) {
 
 // TestRedisStopped: while Redis does not answer jobs are taken and no call is made; afterwards calls go on.
 func TestRedisStopped(t *testing.T) {
+	t.Parallel()
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	r.submitMany(0, 100)
 	r.awaitCalls(30)
@@ -76,6 +79,7 @@ func TestRedisStopped(t *testing.T) {
 
 // TestRedisKilled: a Redis that dies and comes back empty holds calls, not jobs.
 func TestRedisKilled(t *testing.T) {
+	t.Parallel()
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	r.submitMany(0, 100)
 	r.awaitCalls(30)
@@ -89,6 +93,7 @@ func TestRedisKilled(t *testing.T) {
 
 // TestRedisOverARestart: the worker stops and starts, and Redis is emptied in between: what was used is known.
 func TestRedisOverARestart(t *testing.T) {
+	t.Parallel()
 	const jobs = 320
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	client := r.server.client()
@@ -111,6 +116,7 @@ func TestRedisOverARestart(t *testing.T) {
 
 // TestLimitsChangeHands: Redis counts, then the process, then Redis again; what was used stays used.
 func TestLimitsChangeHands(t *testing.T) {
+	t.Parallel()
 	r := newRedisRig(t, fakeapi.Options{KeepBody: 64}, redisYAML)
 	r.submitMany(0, 320)
 	shared := r.redis
@@ -139,6 +145,7 @@ func TestRedisKilledWorkers(t *testing.T) {
 
 // TestRedisRefusals: what will not work is refused at the start, with the fix, and no password is shown.
 func TestRedisRefusals(t *testing.T) {
+	t.Parallel()
 	evicting := startRedis(t, "--maxmemory-policy", "allkeys-lru")
 	locked := startRedis(t)
 	if err := locked.client().ConfigSet(t.Context(), "requirepass", "open-sesame").Err(); err != nil {

@@ -78,13 +78,7 @@ func (s *redisServer) client() redisstore.Client {
 // redisSetting is the address as the worker's settings have it.
 func redisSetting(t *testing.T, url string) config.Secret {
 	t.Helper()
-	t.Setenv("WEIR_REDIS_URL", url)
-	t.Setenv("WEIR_CONFIG", "")
-	s, err := config.ReadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.RedisURL
+	return settingsOf(t, map[string]string{"WEIR_REDIS_URL": url, "WEIR_CONFIG": ""}).RedisURL
 }
 
 // redisRig is a weir whose limits are counted in a real Redis.

@@ -11,6 +11,7 @@ import (
 // TestRedriveOnceTheAPIIsConfigured: a letter of an api that nobody knew names the api that was asked for, stays where it is
 // while that is not configured, and is redriven once it is.
 func TestRedriveOnceTheAPIIsConfigured(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
   pay: {url: %s, bucket: {rate: 100/s, capacity: 20}}

@@ -21,7 +21,7 @@ import (
 func (r *rig) redriving(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := exec.CommandContext(await.Context(r.t, "a redrive"), os.Args[0], append([]string{"dead", "redrive", "--yes", "--here"}, args...)...)
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
 	}
@@ -108,6 +108,7 @@ apis:
 
 // TestOneRedriveAtOnce: a second redrive, or a purge, is refused while one is under way.
 func TestOneRedriveAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 1}}

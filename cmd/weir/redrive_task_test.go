@@ -50,6 +50,7 @@ func (r *rig) overflowed(api string, keys, each int) int {
 // TestRedriveOutlivesItsCommand: a redrive goes on when its command is interrupted, rests when somebody stops it, goes on when he resumes
 // it, and its letters are those that were there when it was begun.
 func TestRedriveOutlivesItsCommand(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
   pay: {url: %s, bucket: {rate: 100/s, capacity: 4}, keys: {late: {capacity: 1, rate: 1/h}}}
@@ -59,7 +60,7 @@ apis:
 		t.Fatalf("%d letters", letters)
 	}
 	cmd := exec.CommandContext(await.Context(t, "a redrive"), os.Args[0], "dead", "redrive", "--yes", "--rate", "2/s", "--name", "night")
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	talk := &strings.Builder{}
 	cmd.Stderr = talk
 	if err := cmd.Start(); err != nil {
@@ -123,6 +124,7 @@ apis:
 // TestRedriveOutlivesItsWorker kills the weir that works a redrive with kill -9, its server with it, twice: whatever it had begun, the
 // redrive goes on after each start, and on the api's own ledger no job stands twice.
 func TestRedriveOutlivesItsWorker(t *testing.T) {
+	t.Parallel()
 	const keys, each = 40, 6
 	r := newKillRig(t, fakeapi.Options{KeepBody: 64}, `
 dedupe: 1s
@@ -216,6 +218,7 @@ func (r *killRig) letters() int {
 // TestEdit: what is changed of a letter reaches the api, under the job's own id; what was changed stays noted on the job; an edit that is
 // refused leaves the letter; and one whose call may have been processed needs the word for that, also where the api is idempotent.
 func TestEdit(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"old": {"status=422"}, "new": {"status=409"}, "doubt": {"status=500"}})
 	r := rigOn(t, api, fmt.Sprintf(`
 apis:

@@ -13,13 +13,14 @@ import (
 	"weir/bucket"
 	"weir/cmd/internal/fakeapi"
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/control"
 	"weir/deadletter"
 	"weir/ingest"
 	"weir/ingest/await"
 )
 
 // redrive runs the command against the rig's server and returns what it did, and its exit code.
-func (r *rig) redrive(args ...string) (did tallyJSON, code int) {
+func (r *rig) redrive(args ...string) (did deadletter.Tally, code int) {
 	r.t.Helper()
 	out, code := r.command(append([]string{"dead", "redrive", "--yes", "--json"}, args...)...)
 	if out != "" {
@@ -42,6 +43,7 @@ func (r *rig) perBody() map[string]int {
 // TestRedriveAfterOverflow floods two buckets and redrives what overflowed: every job is called exactly once on an api
 // that is not idempotent, those of a key in the order of their letters, and never over the rate.
 func TestRedriveAfterOverflow(t *testing.T) {
+	t.Parallel()
 	const jobs, capacity = 60, 20
 	r := newRig(t, fakeapi.Options{KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1}}, `
 apis:
@@ -60,7 +62,7 @@ apis:
 		t.Fatalf("%d of %d jobs overflowed", overflowed, 2*jobs)
 	}
 	out, code := r.command("dead", "redrive", "--dry-run", "--json")
-	var plan planJSON
+	var plan control.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil || code != 0 {
 		t.Fatalf("%s: exit code %d, %v", out, code, err)
 	}
@@ -97,6 +99,7 @@ apis:
 // TestRedriveKeepsTheJob redrives a job twice that says all that a job can say: what the api gets is the same each time,
 // the idempotency key too, and every letter counts the redrives before it.
 func TestRedriveKeepsTheJob(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"p": {"status=400", "status=422"}})
 	r := rigOn(t, api, fmt.Sprintf(`
 apis:
@@ -152,6 +155,7 @@ apis:
 
 // TestRedriveOverflowsAgain: what finds no room again is one letter again, a new one that knows of the redrive.
 func TestRedriveOverflowsAgain(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   pay: {url: %s, bucket: {rate: 1/h, capacity: 3}}
@@ -194,6 +198,7 @@ func resubmission(job string, n int) map[string]string {
 // TestRedriveGoesOnAfterAKill: whatever became of a job whose redrive was killed between the receipt and the deletion,
 // and however long ago, the next redrive does not hand it in again. The api is not idempotent.
 func TestRedriveGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{
 		"waits": {"status=400"}, "called": {"status=400"}, "died": {"status=400", "status=404"}, "fresh": {"status=400"},
 	})
@@ -251,6 +256,7 @@ apis:
 
 // TestRedriveLeavesAlone is what a redrive does not touch without an explicit word.
 func TestRedriveLeavesAlone(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"unsure": {"status=500"}, "sure": {"status=400"}})
 	r := rigOn(t, api, fmt.Sprintf(`
 apis:
@@ -300,7 +306,7 @@ apis:
 // skips is what a dry run says it would leave alone of a key.
 func (r *rig) skips(key string) map[deadletter.Skip]int {
 	out, _ := r.command("dead", "redrive", "--key", key, "--dry-run", "--json")
-	var plan planJSON
+	var plan control.RedrivePlan
 	if err := json.Unmarshal([]byte(out), &plan); err != nil {
 		r.t.Fatalf("%s: %v", out, err)
 	}
@@ -311,6 +317,7 @@ func (r *rig) skips(key string) map[deadletter.Skip]int {
 // not redriven then. A job that is called like a redrive of another, as producers could call one before weir refused it, is a job of
 // its own.
 func TestRedriveSeesWhatProducersDid(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
   pay: {url: %s, bucket: {rate: 20/s, capacity: 1}}
@@ -357,6 +364,7 @@ apis:
 
 // TestRedriveLooksAgain: what a producer sends while a redrive is under way is seen by it.
 func TestRedriveLooksAgain(t *testing.T) {
+	t.Parallel()
 	refused := []string{"status=400"}
 	api := startOrdered(t, map[string][]string{"a": refused, "b": refused, "c": refused})
 	r := rigOn(t, api, fmt.Sprintf("dedupe: 1s\napis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n", api.URL()))
@@ -379,7 +387,7 @@ func TestRedriveLooksAgain(t *testing.T) {
 	r.eventually("the first to be called again", func() bool { return r.perBody()["a"] == 2 })
 	r.eventually("the last to be taken again", func() bool { return !send("c").Duplicate })
 	r.eventually("its call", func() bool { return r.perBody()["c"] == 2 })
-	var did tallyJSON
+	var did deadletter.Tally
 	e := await.Receive(t, "the end of the redrive", ended)
 	if err := json.Unmarshal([]byte(e.out), &did); err != nil || did.Redriven != 2 || did.Skipped[deadletter.SkipResubmitted] != 1 {
 		t.Errorf("exit code %d, %s, %v", e.code, e.out, err)
@@ -392,6 +400,7 @@ func TestRedriveLooksAgain(t *testing.T) {
 
 // TestRedriveKeyElsewhere redrives a job whose key stands in a header.
 func TestRedriveKeyElsewhere(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{KeepBody: 64}, `
 apis:
   pay: {url: %s, key: {from: "header:X-Customer"}, bucket: {rate: 100/s, capacity: 1}}
@@ -412,6 +421,7 @@ apis:
 // TestProducersForgeNoRedrive: a producer that writes a redrive's headers is refused with 400, a letter and an event. The job that it
 // named is not called again, on an api that is not idempotent, and the next redrive still does what the letter of that job is owed.
 func TestProducersForgeNoRedrive(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"victim": {"status=400"}})
 	r := rigOn(t, api, fmt.Sprintf("apis:\n  pay: {url: %s, bucket: {rate: 100/s, capacity: 9}}\n", api.URL()))
 	events, err := r.nc.SubscribeSync("weir.events.dead.pay.>")

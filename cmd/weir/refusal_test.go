@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
+
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"weir/cmd/internal/fakeapi"
 )
 
 // refusalCase is one line of the contract's table: a job that is not taken.
@@ -65,6 +66,7 @@ func refusalCases() []refusalCase {
 // TestRefusals sends every line of the contract's table over the wire: the answer, the letter and the event of each,
 // no call, and a weir that goes on.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit:
@@ -275,6 +277,7 @@ func (c *rawClient) publish(subject, reply, header, body string) {
 // TestOddProducers are those that no library would let write what they write. They hurt nobody: not weir, not the jobs
 // beside theirs, and their own are taken whole or are letters.
 func TestOddProducers(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	r := newRig(t, fakeapi.Options{Script: g.script, KeepBody: 16}, `
 apis:
@@ -346,6 +349,7 @@ apis:
 
 // TestReplySubjectsOfOthers: a producer that may publish jobs and nothing else must not make weir publish for it.
 func TestReplySubjectsOfOthers(t *testing.T) {
+	t.Parallel()
 	g := newGate(t)
 	r := newRig(t, fakeapi.Options{Script: g.script}, `
 apis:
@@ -390,6 +394,7 @@ apis:
 
 // TestSmallestCapacity: a bucket of one, also over restarts.
 func TestSmallestCapacity(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   credit: {url: %s, bucket: {rate: 1/h, capacity: 1}}

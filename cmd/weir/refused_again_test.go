@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"weir/cmd/internal/fakeapi"
 	"weir/deadletter"
+
+	"github.com/nats-io/nats.go"
 )
 
 // refusedAgain hands the same jobs in many times at once, and returns the numbers of the letters that were told.
@@ -69,6 +70,7 @@ apis:
 // TestRefusedAgainIsOneLetter: producers that try again at once leave one letter a job, which counts them, and events at the first refusal
 // and at each that makes it ten times as many. Who asks after the letter was purged, or for another job under the id, has a letter anew.
 func TestRefusedAgainIsOneLetter(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, fullConfig)
 	r.command("pause", "full", "k")
 	r.submit("weir.jobs.full.k", nil, nil)
@@ -116,6 +118,7 @@ func TestRefusedAgainIsOneLetter(t *testing.T) {
 // TestRefusedAgainAfterARestart: another process answers with the letter that it finds, sends no second event, and counts on; and it
 // deletes what the one before it had written anew and not yet deleted.
 func TestRefusedAgainAfterARestart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, fullConfig)
 	r.command("pause", "full", "k")
 	r.submit("weir.jobs.full.k", nil, nil)

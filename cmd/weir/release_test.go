@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"weir/cmd/weir/internal/commands"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -21,7 +22,7 @@ func manualIn(dir string) error {
 			return err
 		}
 	}
-	root := rootCommand()
+	root := commands.Root()
 	undated(root)
 	if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEIR", Section: "1", Source: "weir", Manual: "weir"}, man); err != nil {
 		return err
@@ -48,6 +49,7 @@ func undated(cmd *cobra.Command) {
 
 // TestManual: every command that a user sees has a page, and each shell its completion. `make manual` writes them for a release.
 func TestManual(t *testing.T) {
+	t.Parallel()
 	dir := os.Getenv("WEIR_TEST_MANUAL")
 	if dir == "" {
 		dir = t.TempDir()
@@ -55,7 +57,7 @@ func TestManual(t *testing.T) {
 	if err := manualIn(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range rootCommand().Commands() {
+	for _, c := range commands.Root().Commands() {
 		if !c.IsAvailableCommand() {
 			continue
 		}
@@ -74,7 +76,8 @@ func TestManual(t *testing.T) {
 // TestRelease holds what goreleaser is told against the repository: what is packed is there, the systems are those that make cross and the
 // topics know, and what a build says of itself is what make build says. goreleaser itself is not asked: it cannot be had everywhere.
 func TestRelease(t *testing.T) {
-	root := filepath.Join("..", "..")
+	t.Parallel()
+	root := repository
 	release := documents(t, ".goreleaser.yaml", mustRead(t, filepath.Join(root, ".goreleaser.yaml")))[0]
 	for field := range release {
 		if !slices.Contains([]string{"version", "project_name", "before", "builds", "archives", "sboms", "checksum", "nfpms", "snapshot", "changelog"}, field) {

@@ -17,6 +17,7 @@ import (
 // TestReloadIsForAllReplicas: one of them reads its file anew, and the other follows. What was applied since stays where the file
 // is not another.
 func TestReloadIsForAllReplicas(t *testing.T) {
+	t.Parallel()
 	r, url := newSharedRig(t, fmt.Sprintf(oneAPI, "10/s"))
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, r.yaml)
@@ -56,6 +57,7 @@ func TestReloadIsForAllReplicas(t *testing.T) {
 // TestReloadThatCannotBe changes nothing and says why: a file that is wrong or not there, a secret that is missing, and a weir
 // that has no file.
 func TestReloadThatCannotBe(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	r.stop()
 	log := &book{}
@@ -93,6 +95,7 @@ func TestReloadThatCannotBe(t *testing.T) {
 
 // TestReloadFindsSecrets: a secret that was rotated is in the next call, and one that has gone is told.
 func TestReloadFindsSecrets(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, "first")
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}},
@@ -117,6 +120,7 @@ func TestReloadFindsSecrets(t *testing.T) {
 
 // TestReloadTriesWhoDeniedWeir: an api that denied weir is tried at once when its secret was rotated, though the file is the same.
 func TestReloadTriesWhoDeniedWeir(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, "first")
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}, Script: func(_ context.Context, q *fakeapi.Request) fakeapi.Behaviour {

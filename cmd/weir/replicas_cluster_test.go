@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"weir/ingest/await"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"weir/ingest/await"
 )
 
 // threeServers is a cluster of nats-servers, in this process: the address of all, and a way to end one.
@@ -57,6 +58,7 @@ func TestReplicasOnACluster(t *testing.T) {
 
 // TestStartedTogether: replicas that meet a new cluster at the same moment make the same streams at the same moment, and all start.
 func TestStartedTogether(t *testing.T) {
+	t.Parallel()
 	url, _ := threeServers(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:9\n    bucket: {rate: 1/s, capacity: 5}\n")
@@ -80,6 +82,7 @@ func TestStartedTogether(t *testing.T) {
 // TestRefusalsOnACluster: a partition with copies on three servers refuses what does not fit, knows a job again that would be
 // refused now, and goes on taking others.
 func TestRefusalsOnACluster(t *testing.T) {
+	t.Parallel()
 	url, _ := threeServers(t)
 	yaml := "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 3, in_flight: 1}\n    keys: {small: {capacity: 1}}\n"
 	r := newReplicas(t, url, 1, yaml, "WEIR_REPLICAS=3", "WEIR_PARTITIONS=1")

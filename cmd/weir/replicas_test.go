@@ -62,6 +62,7 @@ func TestReplicaKilled(t *testing.T) {
 
 // TestReplicasKilled kills one replica after the other, and starts it again: as often as WEIR_TEST_KILLS says.
 func TestReplicasKilled(t *testing.T) {
+	t.Parallel()
 	kills, _ := strconv.Atoi(os.Getenv("WEIR_TEST_KILLS"))
 	if kills == 0 {
 		t.Skip("set WEIR_TEST_KILLS to how often")

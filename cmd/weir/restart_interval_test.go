@@ -37,6 +37,7 @@ func TestRestartKeepsInterval(t *testing.T) {
 
 // TestRestartKeepsLongInterval is the same for a key that is called so seldom that the ledger's end says nothing of it.
 func TestRestartKeepsLongInterval(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf(`
 dedupe: 1s

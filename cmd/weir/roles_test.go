@@ -27,9 +27,6 @@ import (
 // roleServer runs a nats-server with a configuration file, and gives the address for a user of it.
 func roleServer(t *testing.T, file string) func(user string) string {
 	t.Helper()
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
-		t.Setenv("NATS_"+user+"_PASSWORD", "secret-of-"+strings.ToLower(user))
-	}
 	opts, err := server.ProcessConfigFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -67,14 +64,21 @@ type roleRig struct {
 	file    string
 }
 
+// workerSettings are externalSettings of the role worker of accounts.conf.
+func workerSettings(t testing.TB, url, file, instance string, roles ...config.Role) *config.Settings {
+	t.Helper()
+	s := externalSettings(t, url, file, instance, roles...)
+	s.NATSInbox = "_INBOX.worker"
+	return s
+}
+
 func newRoleRig(t *testing.T) *roleRig {
 	t.Helper()
-	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	address := roleServer(t, filepath.Join(repository, "deploy", "nats", "accounts.conf"))
 	api := startOrdered(t, map[string][]string{"bad": {"status=400", "status=400"}})
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    price: 0.10\n    bucket: {rate: 100/s, capacity: 2}\n    limits: [{name: all, rate: 200/s}]\n", api.URL()))
-	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-	s := externalSettings(t, address("worker"), file, "w")
+	s := workerSettings(t, address("worker"), file, "w")
 	w, err := worker.Start(await.Context(t, "a worker to start"), s, testLog(t))
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +105,7 @@ func (r *roleRig) as(role string, args ...string) ended {
 // TestRolesDoTheirWork: with exactly the rights of deploy/nats a worker takes and dispatches jobs, a producer submits,
 // and operator and viewer see what they are to see.
 func TestRolesDoTheirWork(t *testing.T) {
+	t.Parallel()
 	r := newRoleRig(t)
 	if got := r.as("producer", "submit", "pay", "vip", "--data", "hello", "--id", "good", "--wait"); got.code != 0 {
 		t.Fatalf("a producer cannot submit: %+v", got)
@@ -187,6 +192,7 @@ func mustRead(t *testing.T, path string) string {
 
 // TestCommandsSayWhichRightIsMissing: what a role may not do ends at once, with the subject and where rights are given.
 func TestCommandsSayWhichRightIsMissing(t *testing.T) {
+	t.Parallel()
 	r := newRoleRig(t)
 	for _, c := range []struct{ role, args, subject string }{
 		{"viewer", "config apply --yes -f " + r.file, "$KV.weir_config.current"},
@@ -223,7 +229,8 @@ func TestCommandsSayWhichRightIsMissing(t *testing.T) {
 
 // TestRolesMayDoNoMore tries every subject that matters as every role, and compares with who may.
 func TestRolesMayDoNoMore(t *testing.T) {
-	address := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	t.Parallel()
+	address := roleServer(t, filepath.Join(repository, "deploy", "nats", "accounts.conf"))
 	const all = "producer worker operator viewer mover"
 	publish := map[string]string{
 		"weir.jobs.pay.k": "producer operator", "weir.q.pay.0.j.k": "worker", "weir.o.pay.0": "worker",
@@ -284,7 +291,8 @@ func TestRolesMayDoNoMore(t *testing.T) {
 // TestStartNamesTheMissingRight takes one line after another from the worker's role: each start is refused, says which
 // subject is missing, and has changed nothing.
 func TestStartNamesTheMissingRight(t *testing.T) {
-	whole := mustRead(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	t.Parallel()
+	whole := mustRead(t, filepath.Join(repository, "deploy", "nats", "accounts.conf"))
 	api := startOrdered(t, nil)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, fmt.Sprintf("apis:\n  pay:\n    url: %s\n    bucket: {rate: 100/s, capacity: 2}\n", api.URL()))
@@ -299,8 +307,7 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 		conf := filepath.Join(t.TempDir(), "accounts.conf")
 		writeFile(t, conf, whole[:begin]+role+whole[end:])
 		address := roleServer(t, conf)
-		t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-		w, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, address("worker"), file, "w"), testLog(t))
+		w, err := worker.Start(await.Context(t, "a worker to start"), workerSettings(t, address("worker"), file, "w"), testLog(t))
 		if err == nil {
 			w.Stop()
 			_ = await.Result(t, "the end of the worker", w.Wait)
@@ -313,15 +320,15 @@ func TestStartNamesTheMissingRight(t *testing.T) {
 
 // TestStartEndsAtOnceWhenRefused: where the server does not say what a user may do, the first refusal ends the start.
 func TestStartEndsAtOnceWhenRefused(t *testing.T) {
-	whole := mustRead(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	t.Parallel()
+	whole := mustRead(t, filepath.Join(repository, "deploy", "nats", "accounts.conf"))
 	for _, gone := range []string{`"$SYS.REQ.USER.INFO"`, `"$JS.API.STREAM.CREATE.*",`} {
 		whole = strings.Replace(whole, gone, "", 1)
 	}
 	conf, file := filepath.Join(t.TempDir(), "accounts.conf"), filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, conf, whole)
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
-	t.Setenv("WEIR_NATS_INBOX", "_INBOX.worker")
-	_, err := worker.Start(await.Context(t, "a worker to start"), externalSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
+	_, err := worker.Start(await.Context(t, "a worker to start"), workerSettings(t, roleServer(t, conf)("worker"), file, "w", config.RoleIngest), testLog(t))
 	if err == nil || !strings.Contains(err.Error(), "$JS.API.STREAM.CREATE.KV_weir_control") {
 		t.Errorf("the start ended with %v", err)
 	}
@@ -329,9 +336,7 @@ func TestStartEndsAtOnceWhenRefused(t *testing.T) {
 
 // TestOperatorModeHasTheSameRoles compares the lists of nsc.sh with those of accounts.conf.
 func TestOperatorModeHasTheSameRoles(t *testing.T) {
-	for _, user := range []string{"PRODUCER", "WORKER", "OPERATOR", "VIEWER", "MOVER", "SYS"} {
-		t.Setenv("NATS_"+user+"_PASSWORD", "secret")
-	}
+	t.Parallel()
 	opts, err := server.ProcessConfigFile(filepath.Join(deployDir, "nats", "accounts.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -377,6 +382,7 @@ func TestOperatorModeHasTheSameRoles(t *testing.T) {
 // TestNobodyWritesByAForgedAnswer: the subject on which a question is to be answered lands in no stream of weir's, whoever names it, and
 // neither does what a consumer pushes.
 func TestNobodyWritesByAForgedAnswer(t *testing.T) {
+	t.Parallel()
 	r := newRoleRig(t)
 	if got := r.as("producer", "submit", "pay", "bad", "--wait", "--path", "/bad"); got.code != cli.ExitFailed {
 		t.Fatalf("the job that becomes a letter: %+v", got)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/schema"
 	"weir/ingest"
@@ -59,10 +60,11 @@ func asJSON(t *testing.T, text []byte) (any, bool) {
 // TestDocsSchemaTakesWhatWeirTakes: every configuration of the repository that weir takes passes its schema, and one that the schema refuses
 // is refused by weir.
 func TestDocsSchemaTakesWhatWeirTakes(t *testing.T) {
+	t.Parallel()
 	s := compiled(t, schema.Configuration())
 	texts := map[string][]byte{}
 	for _, pattern := range []string{
-		"internal/config/testdata/*.yaml", "internal/config/testdata/*/*.yaml", "../../deploy/weir*.yaml", "../../deploy/*/weir.yaml",
+		repository + "/cmd/weir/internal/config/testdata/*.yaml", repository + "/cmd/weir/internal/config/testdata/*/*.yaml", repository + "/deploy/weir*.yaml", repository + "/deploy/*/weir.yaml",
 	} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -107,6 +109,7 @@ func TestDocsSchemaTakesWhatWeirTakes(t *testing.T) {
 
 // TestDocsSchemaRefusesMistakes: what is wrong in its shape is refused by an editor, too, at the same place.
 func TestDocsSchemaRefusesMistakes(t *testing.T) {
+	t.Parallel()
 	s := compiled(t, schema.Configuration())
 	const fine = `
 apis:
@@ -174,8 +177,9 @@ apis:
 
 // TestDocsSchemaFiles: what is shipped is what the command prints, and the examples name it for editors.
 func TestDocsSchemaFiles(t *testing.T) {
+	t.Parallel()
 	said := printedBy(t, "config", "schema")
-	path := filepath.Join("..", "..", "deploy", "weir.schema.json")
+	path := filepath.Join(repository, "deploy", "weir.schema.json")
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		if err := os.WriteFile(path, said, 0o644); err != nil { //nolint:gosec // it is for everybody
 			t.Fatal(err)
@@ -186,7 +190,7 @@ func TestDocsSchemaFiles(t *testing.T) {
 	}
 	for _, file := range []string{"weir.example.yaml", "weir.reference.yaml", "compose/weir.yaml", "k8s/weir.yaml"} {
 		up := strings.Repeat("../", strings.Count(file, "/"))
-		if first, _, _ := strings.Cut(mustRead(t, "../../deploy/"+file), "\n"); first != "# yaml-language-server: $schema="+up+"weir.schema.json" {
+		if first, _, _ := strings.Cut(mustRead(t, repository+"/deploy/"+file), "\n"); first != "# yaml-language-server: $schema="+up+"weir.schema.json" {
 			t.Errorf("deploy/%s begins with %q and not with its schema", file, first)
 		}
 	}
@@ -195,7 +199,7 @@ func TestDocsSchemaFiles(t *testing.T) {
 // printedBy is what a command prints that asks no server.
 func printedBy(t *testing.T, args ...string) []byte {
 	t.Helper()
-	root, out := rootCommand(), &bytes.Buffer{}
+	root, out := commands.Root(), &bytes.Buffer{}
 	root.SetOut(out)
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
@@ -220,6 +224,7 @@ type asyncAPI struct {
 // TestDocsSchemaOfSubjects: what a running weir says passes its AsyncAPI, and has no header of weir's that is not in it; each type of event
 // is there, and each of its channels is a subject that somebody publishes to.
 func TestDocsSchemaOfSubjects(t *testing.T) {
+	t.Parallel()
 	var doc asyncAPI
 	if err := json.Unmarshal(printedBy(t, "config", "schema", "--asyncapi"), &doc); err != nil {
 		t.Fatal(err)

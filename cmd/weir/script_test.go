@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/internal/fakeapi"
+
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
-	"weir/cmd/internal/fakeapi"
 )
 
 // TestScripts runs the command line as people do: every script in a directory of its own, with a fake paid api of its
@@ -28,6 +29,7 @@ import (
 //	signal STOP|CONT       stops the weir that was served last, or lets it go on
 //	await REGEXP CMD ARGS  runs a command again and again until its stdout matches
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

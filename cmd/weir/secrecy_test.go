@@ -21,6 +21,7 @@ import (
 // the answer, and changes the secret between two calls: the api gets it, and no line of the log and no letter's detail
 // has it.
 func TestNothingIsToldToTheLog(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{
 		"k2": {"status=500"}, "k3": {"close"}, "k4": {"status=400;text=swordfish"}, "k5": {"reset=answer;text=swordfish and more"},
 		"k6": {"status=429;text=swordfish"}, "k7": {"hang"},

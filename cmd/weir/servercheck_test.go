@@ -26,6 +26,7 @@ import (
 
 // TestStartSaysWhatIsWrongWithTheServer starts a worker on servers that will not do, and wants the reason and its fix.
 func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca, here := selfSigned(t, filepath.Join(dir, "other.pem"), "weir.example.com"), selfSigned(t, filepath.Join(dir, "here.pem"), "127.0.0.1")
 	for name, c := range map[string]struct {
@@ -94,6 +95,7 @@ func TestStartSaysWhatIsWrongWithTheServer(t *testing.T) {
 
 // TestStreamsGetTheRoomTheAccountHas: an account with less room than the letters are to have is used as far as it goes.
 func TestStreamsGetTheRoomTheAccountHas(t *testing.T) {
+	t.Parallel()
 	conf, file := filepath.Join(t.TempDir(), "nats.conf"), filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, conf, fmt.Sprintf("jetstream {store_dir: \"%s\"}\naccounts {A {jetstream {max_file: 1G}, users: [{user: u, password: p}]}}\n", t.TempDir()))
 	writeFile(t, file, "apis:\n  pay:\n    url: http://127.0.0.1:1\n    bucket: {rate: 100/s, capacity: 2}\n")
@@ -116,20 +118,13 @@ func TestStreamsGetTheRoomTheAccountHas(t *testing.T) {
 // externalSettingsWith are externalSettings with other variables too.
 func externalSettingsWith(t *testing.T, url, file string, env map[string]string) *config.Settings {
 	t.Helper()
-	t.Setenv("WEIR_NATS_URL", url)
-	t.Setenv("WEIR_CONFIG", file)
-	t.Setenv("WEIR_REPLICAS", "1")
-	t.Setenv("WEIR_HTTP_LISTEN", "")
+	all := map[string]string{"WEIR_NATS_URL": url, "WEIR_CONFIG": file, "WEIR_REPLICAS": "1", "WEIR_HTTP_LISTEN": ""}
 	for name, text := range env {
 		if strings.HasPrefix(name, "WEIR_") {
-			t.Setenv(name, text)
+			all[name] = text
 		}
 	}
-	s, err := config.ReadSettings()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return settingsOf(t, all)
 }
 
 // occupy makes a stream of somebody else's.

@@ -31,6 +31,7 @@ const reloadedYAML = `apis:
 // TestHangUpReloadsUnderLoad: closing a terminal must not park a single job of an api that is not idempotent. SIGHUP reads the
 // file anew: an unchanged one changes nothing, nor does one that is wrong, and a changed one is in force without a restart.
 func TestHangUpReloadsUnderLoad(t *testing.T) {
+	t.Parallel()
 	r := newKillRig(t, fakeapi.Options{
 		KeepBody: 64, Key: fakeapi.KeyFrom{Segment: -1},
 		Latency: fakeapi.Latency{Shape: fakeapi.Uniform, Min: time.Millisecond, Mean: 10 * time.Millisecond, Seed: 1},
@@ -98,6 +99,7 @@ func TestHangUpReloadsUnderLoad(t *testing.T) {
 
 // TestHangUpDuringStart: weir reads its file once more when it is ready.
 func TestHangUpDuringStart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "weir.yaml")
 	writeFile(t, file, unreachableAPI)
@@ -118,10 +120,11 @@ func TestHangUpDuringStart(t *testing.T) {
 
 // TestLogPipeCloses: who reads the log goes away (`weir serve 2>&1 | head`), and calls go on.
 func TestLogPipeCloses(t *testing.T) {
+	t.Parallel()
 	r := newKillRig(t, fakeapi.Options{KeepBody: 64}, strings.Replace(reloadedYAML, "%s}}", "1/s}}", 1))
 	r.proc.kill()
 	cmd := exec.Command(os.Args[0], "serve")
-	cmd.Env = append(append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), r.env...), "WEIR_LOG_LEVEL=debug")
+	cmd.Env = append(append(append(environ(), "WEIR_TEST_AS_WEIR=1"), r.env...), "WEIR_LOG_LEVEL=debug")
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +166,7 @@ func TestLogPipeCloses(t *testing.T) {
 
 // TestDemoCleansUp although its terminal has gone, which may be told more than once, or nobody reads what it says.
 func TestDemoCleansUp(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, p *process, out *os.File){
 		"terminal": func(t *testing.T, p *process, _ *os.File) {
 			for range 3 {
@@ -178,7 +182,7 @@ func TestDemoCleansUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			cmd := exec.Command("weir", "demo", "--exit") // as a script runs it: its child is to be weir too
-			cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
+			cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "TMPDIR="+dir)
 			out, in, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)

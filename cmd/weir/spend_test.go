@@ -13,6 +13,7 @@ import (
 // TestSpendIsTheSameEverywhere: what was spent is one number wherever it is told, with what is in doubt apart, over restarts and changes
 // of the limits. A budget counts both. The metrics count from their process's start on.
 func TestSpendIsTheSameEverywhere(t *testing.T) {
+	t.Parallel()
 	const yaml = `
 apis:
   pay:

@@ -66,6 +66,7 @@ func (r *rig) awaitEnd() {
 // TestLostMembershipIsBegunAnew: a replica that the others have given up for dead lets go of what it owned, and takes part
 // again.
 func TestLostMembershipIsBegunAnew(t *testing.T) {
+	t.Parallel()
 	r := newExternalRig(t)
 	kv, err := r.js.KeyValue(t.Context(), connect.LeasesBucket)
 	if err != nil {
@@ -102,6 +103,7 @@ func TestLostMembershipIsBegunAnew(t *testing.T) {
 
 // TestStopWithoutAStream: a stream that somebody deleted does not keep a worker from stopping.
 func TestStopWithoutAStream(t *testing.T) {
+	t.Parallel()
 	r := newExternalRig(t)
 	if err := r.js.DeleteStream(t.Context(), "WEIR_ext_0"); err != nil {
 		t.Fatal(err)
@@ -112,6 +114,7 @@ func TestStopWithoutAStream(t *testing.T) {
 
 // TestNoMoreIsPaidForWhatCannotBeKept: calls hold while results cannot be stored, and none of them is made twice.
 func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
+	t.Parallel()
 	const jobs = 900
 	r := newExternalRig(t)
 	if err := r.js.DeleteStream(t.Context(), "WEIR_RESULTS"); err != nil {
@@ -133,6 +136,7 @@ func TestNoMoreIsPaidForWhatCannotBeKept(t *testing.T) {
 
 // TestOnlyTheLeaderSaysGone: a message that is there is never taken for deleted, a deleted one is.
 func TestOnlyTheLeaderSaysGone(t *testing.T) {
+	t.Parallel()
 	r := newExternalRig(t)
 	s, err := r.js.Stream(t.Context(), "WEIR_ext_0")
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 func (r *rig) submitFile(out *bytes.Buffer, args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := exec.CommandContext(await.Context(r.t, "jobs to be handed in"), os.Args[0], append([]string{"submit", "--file"}, args...)...)
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		r.t.Fatal(err)
@@ -45,6 +45,7 @@ var submitJobs = flag.Int("submit-jobs", 6000, "jobs of the file whose runs are 
 
 // TestSubmitFileKilledAndResumed: a run over a file that is killed twice and begun again has every job called once.
 func TestSubmitFileKilledAndResumed(t *testing.T) {
+	t.Parallel()
 	jobs := *submitJobs
 	r := newRig(t, fakeapi.Options{}, manyJobsYAML)
 	file := jobsFile(t, jobs)
@@ -65,6 +66,7 @@ func TestSubmitFileKilledAndResumed(t *testing.T) {
 // TestSubmitFileResumedLate: when weir has forgotten the ids of the run that was killed, what the journal calls taken is not sent
 // again, nor is what may have been taken: that is told.
 func TestSubmitFileResumedLate(t *testing.T) {
+	t.Parallel()
 	const jobs = 2000
 	r := newRig(t, fakeapi.Options{}, "dedupe: 1s\n"+manyJobsYAML)
 	file := jobsFile(t, jobs)
@@ -151,6 +153,7 @@ func calledOnce(t *testing.T, calls []fakeapi.Arrival, least int) {
 // TestSubmitFileWaitsForRoom: more jobs than fit are all taken and called in the order of the file, and few refusals are needed
 // to find out when there is room.
 func TestSubmitFileWaitsForRoom(t *testing.T) {
+	t.Parallel()
 	const jobs = 300
 	r := newRig(t, fakeapi.Options{}, `
 apis:
@@ -216,10 +219,11 @@ apis:
 
 // TestSubmitFileEndsBesideASilentPipe: a run that is told to end does so although nothing comes in its pipe, not even an end.
 func TestSubmitFileEndsBesideASilentPipe(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, manyJobsYAML)
 	var out bytes.Buffer
 	cmd := exec.CommandContext(await.Context(t, "a run that is told to end"), os.Args[0], "submit", "--file", "-", "credit", "--json")
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	cmd.Stderr = &out
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -52,6 +52,7 @@ func idler(t *testing.T, addr, subject string) net.Conn {
 // TestIdleSubscribersStayInMemory: thousands of subscribers that read nothing have the server inside hold no more than its process may,
 // while results go to all of them, and jobs are taken meanwhile.
 func TestIdleSubscribersStayInMemory(t *testing.T) {
+	t.Parallel()
 	const (
 		memory      = 192 << 20
 		subscribers = 600

@@ -6,15 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/bucket/lease"
 	"weir/dispatcher/recorder"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestGoneAreKnown: a replica that is killed is known to be gone to who shares its machine and directory, at once; one that is stopped is
 // not, and so is nobody to who looks elsewhere.
 func TestGoneAreKnown(t *testing.T) {
+	t.Parallel()
 	state := t.TempDir()
 	looking, err := recorder.Open(recorder.Options{Dir: state, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -117,7 +117,7 @@ func TestUnitStartsWeirAgain(t *testing.T) {
 		"a variable that is wrong": "WEIR_REPLICAS=many", "a context that is not there": "WEIR_NATS_CONTEXT=none",
 	} {
 		cmd := exec.CommandContext(await.Context(t, "weir serve"), os.Args[0], "serve")
-		cmd.Env = append(append(append(os.Environ(), "WEIR_TEST_AS_WEIR=1"), env...), wrong)
+		cmd.Env = append(append(append(environ(), "WEIR_TEST_AS_WEIR=1"), env...), wrong)
 		if err := cmd.Run(); err == nil || startsAgain(cmd.ProcessState) {
 			t.Errorf("%s: weir ends with %v, and is started again", what, cmd.ProcessState)
 		}

@@ -14,6 +14,7 @@ import (
 // TestTokenBucket: an api that keeps a token bucket gets a bucket full at once after a pause, and then what it lets in, of a key and of
 // all keys together, and never more; verify judges it by its own word.
 func TestTokenBucket(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `
 apis:
   pay:

@@ -13,7 +13,8 @@ import (
 
 // TestToleranceIsOfASubject: while one question may be refused, the refusal of another one is heard all the same.
 func TestToleranceIsOfASubject(t *testing.T) {
-	as := roleServer(t, filepath.Join("..", "..", "deploy", "nats", "accounts.conf"))
+	t.Parallel()
+	as := roleServer(t, filepath.Join(repository, "deploy", "nats", "accounts.conf"))
 	open := func() *connect.Connection {
 		c, err := connect.Open(connect.Address{URL: as("producer"), At: "the test's server", Timeout: patience})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/top"
 	"weir/ingest/await"
@@ -75,7 +76,7 @@ func TestTop(t *testing.T) {
 	}
 	size(24, 80)
 	seen, before := watch(screen), modes(t, terminal)
-	root := rootCommand()
+	root := commands.Root()
 	root.SetArgs([]string{"top", "--every", "500ms"})
 	root.SetIn(terminal)
 	root.SetOut(terminal)
@@ -121,11 +122,12 @@ func TestTop(t *testing.T) {
 
 // TestTopPutsTheTerminalBack: when it is ended by a signal, and when it panics.
 func TestTopPutsTheTerminalBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n")
 	screen, terminal := openTerminal(t, 80)
 	seen, before := watch(screen), modes(t, terminal)
 	cmd := exec.Command(os.Args[0], "top")
-	cmd.Env = append(os.Environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
+	cmd.Env = append(environ(), "WEIR_TEST_AS_WEIR=1", "WEIR_NATS_URL="+r.worker.NATSURL())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -157,6 +159,7 @@ func TestTopPutsTheTerminalBack(t *testing.T) {
 
 // TestTopOnce: without a terminal one frame is printed, and its numbers are those of the other commands.
 func TestTopOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/h, capacity: 9}\n  sms:\n    url: http://127.0.0.1:1\n    bucket: {rate: 1/h, capacity: 9}\n")
 	r.submitMany("pay", "k", 4)
 	out := r.must("top")

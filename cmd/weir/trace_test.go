@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"weir/ingest"
+
+	"github.com/nats-io/nats.go"
 )
 
 const (
@@ -18,6 +19,7 @@ const (
 // TestTraceContextIsTold: a producer finds its trace in all that is told of its job: the result, the records of calls, the letter and its
 // notice, the event, the lines of the log, and behind the histograms. Its header is spelled as Go's propagators spell it.
 func TestTraceContextIsTold(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, map[string][]string{"done": {"status=503"}, "no": {"status=400"}})
 	r := &rig{t: t, api: api, dir: t.TempDir(), said: &book{}, yaml: "apis:\n  pay:\n    url: " + api.URL() + "\n    bucket: {rate: 100/s, capacity: 9}\n    retry: {min: 1ms, max: 2ms}\n" +
 		"    keys: {full: {rate: 1/h, capacity: 1}}\n"}
@@ -120,6 +122,7 @@ func (r *rig) checkExemplars() {
 
 // TestRefusedAgainInAnotherSpan: producers that try again at once have a new span for each try, and still leave one letter for a job.
 func TestRefusedAgainInAnotherSpan(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, "apis:\n  pay:\n    url: "+api.URL()+"\n    bucket: {rate: 1/h, capacity: 1}\n")
 	r.submit("weir.jobs.pay.k", nil, nil)

@@ -23,6 +23,7 @@ import (
 // TestLettersGoOutAndComeInOverHTTP: an export over HTTP is what the command writes, byte for byte; on another weir it becomes the same
 // letters again, once. Only an operator takes them, which is told. What is no letter is refused, and what came before it stays.
 func TestLettersGoOutAndComeInOverHTTP(t *testing.T) {
+	t.Parallel()
 	r := overHTTP(t)
 	r.submit("weir.jobs.a.k%2F2", []byte{0xff, 0, '\n', '<'}, map[string]string{"Nats-Msg-Id": "bytes"})
 	r.eventually("two letters", func() bool { return r.messages("WEIR_DEAD") == 2 })
@@ -74,6 +75,7 @@ func TestLettersGoOutAndComeInOverHTTP(t *testing.T) {
 
 // TestPlanAndVerifyOverHTTP: both tell what the commands tell, begin with the limits of an api that is named, and refuse what cannot be.
 func TestPlanAndVerifyOverHTTP(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, `apis: {pay: {url: %s, price: 0.10, bucket: {rate: 50/s, capacity: 20}, limits: [{name: account, rate: 100/s}]}}`)
 	for i := range 8 {
 		r.submit(fmt.Sprint("weir.jobs.pay.k", i%3), []byte("x"), nil)

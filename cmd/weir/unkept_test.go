@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
 	"weir/ingest/await"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // halfKept is a weir that was killed when of an answered call only the message of one stream was stored: the other stream takes none.
@@ -180,6 +181,7 @@ func TestRecordWaitsForTheReply(t *testing.T) {
 // TestRecordOfGoneResults: where a result that was stored may have gone with its age by now, nobody calls again: the job is a letter, also
 // on an api that takes idempotency keys.
 func TestRecordOfGoneResults(t *testing.T) {
+	t.Parallel()
 	api := startOrdered(t, nil)
 	r := rigOn(t, api, fmt.Sprintf("results: {max_age: 1s}\n"+outcomeYAML, api.URL(), "127.0.0.1:1", "127.0.0.1:1"))
 	r.stop()

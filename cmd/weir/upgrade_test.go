@@ -17,6 +17,7 @@ import (
 
 // TestOlderVersionTakesNothingAway: a weir that starts on streams of a version that needs more leaves them as they are.
 func TestOlderVersionTakesNothingAway(t *testing.T) {
+	t.Parallel()
 	url := oneServer(t)
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	writeFile(t, file, "apis:\n  ext:\n    url: http://127.0.0.1:1\n    bucket: {rate: 200/s, capacity: 100}\n")

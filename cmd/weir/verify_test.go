@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"weir/cmd/weir/internal/verify"
 	"weir/deadletter"
 	"weir/dispatcher/ledger"
-	"weir/ingest/await"
 
 	"github.com/nats-io/nats.go"
 )
@@ -23,29 +20,16 @@ import (
 // verify runs the command against the rig's server and returns what it said of each api, and its exit code.
 func (r *rig) verify(args ...string) (found map[string]verify.Report, code int) {
 	r.t.Helper()
-	r.t.Setenv("WEIR_NATS_URL", r.worker.NATSURL())
-	root := rootCommand()
-	var out bytes.Buffer
-	root.SetOut(&out)
-	root.SetErr(&bytes.Buffer{})
-	root.SetArgs(append([]string{"verify", "--json"}, args...))
-	err := root.ExecuteContext(await.Context(r.t, "weir verify"))
+	out, code := r.command(append([]string{"verify", "--json"}, args...)...)
 	found = map[string]verify.Report{}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(out) {
 		var v verify.Report
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			r.t.Fatalf("%s: %v", line, err)
 		}
 		found[v.API] = v
 	}
-	var coded *cli.Exit
-	switch {
-	case err == nil:
-		return found, 0
-	case errors.As(err, &coded):
-		return found, coded.Code
-	}
-	return found, cli.ExitFailed
+	return found, code
 }
 
 // record plants a call in the ledger.
@@ -87,6 +71,7 @@ apis:
 
 // TestVerify holds a real run's ledger against the limits, and then one with planted calls.
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, verifiedYAML)
 	if _, code := r.verify(); code != cli.ExitNotFound {
 		t.Errorf("an empty ledger gives exit code %d", code)
@@ -131,6 +116,7 @@ func TestVerify(t *testing.T) {
 
 // TestVerifyFindsCallsAfterDoubt plants a second call of a job that may have been processed.
 func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{}, verifiedYAML)
 	now := time.Now().UTC()
 	for i, c := range []struct {
@@ -171,6 +157,7 @@ func TestVerifyFindsCallsAfterDoubt(t *testing.T) {
 
 // TestVerifyBeginsWhenLimitsChanged: a lower limit says nothing about the calls before it.
 func TestVerifyBeginsWhenLimitsChanged(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, fmt.Sprintf(oneAPI, "100/s"))
 	r.submitMany("pay", "k", 10)
 	r.awaitCalls(10)

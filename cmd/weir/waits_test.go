@@ -14,7 +14,8 @@ import (
 // waits by the package await, or in a select with a time limit. Goroutines and benchmarks may: nothing hangs by them that
 // does not wait for them.
 func TestWaitsHaveAnEnd(t *testing.T) {
-	root := filepath.Join("..", "..")
+	t.Parallel()
+	root := repository
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, "bench_test.go") {
 			return err

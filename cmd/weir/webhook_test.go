@@ -211,6 +211,7 @@ func TestWebhookMended(t *testing.T) {
 
 // TestWebhookAfterKill: what was not noted as posted is posted again after a kill -9, and nothing is left out.
 func TestWebhookAfterKill(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}

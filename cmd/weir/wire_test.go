@@ -13,7 +13,8 @@ import (
 // TestWireNamesAreChosen: a struct that names a field for JSON names each that JSON would write, or leaves it out with "-". A field
 // that is exported for another package would stand in what is stored otherwise.
 func TestWireNamesAreChosen(t *testing.T) {
-	root := filepath.Join("..", "..")
+	t.Parallel()
+	root := repository
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err

@@ -1,0 +1,130 @@
+package commands
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+
+	"github.com/spf13/cobra"
+)
+
+// completedKeys bounds the keys that a shell is offered: the deepest buckets.
+const completedKeys = 100
+
+// completion gives what may stand in one place.
+type completion func(cmd *cobra.Command, args []string) []cobra.Completion
+
+// addCompletion has shells complete the arguments of every command, by the names they have in its usage, and the flags that choose
+// apis, keys and reasons. It comes last: a command that completes by itself is left alone.
+func addCompletion(cmd *cobra.Command) {
+	for _, child := range cmd.Commands() {
+		addCompletion(child)
+	}
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		places := strings.Fields(cmd.Use)[1:]
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) >= len(places) {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return offered(completionOf(strings.Trim(places[len(args)], "[]")), cmd, args, begun)
+		}
+	}
+	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON"} {
+		if cmd.Flags().Lookup(name) == nil {
+			continue
+		}
+		complete := completionOf(place)
+		err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if api := cmd.Flags().Lookup("api"); place == "KEY" && api != nil {
+				args = []string{api.Value.String()}
+			}
+			return offered(complete, cmd, args, begun)
+		})
+		if err != nil {
+			panic("a flag is completed twice: " + err.Error())
+		}
+	}
+}
+
+// completionOf is how a place of this name is completed, nil where nobody knows what may stand there.
+func completionOf(place string) completion {
+	switch place {
+	case "API":
+		return apiNames
+	case "KEY":
+		return deepKeys
+	case "VERSION":
+		return keptVersions
+	case "REASON":
+		return func(*cobra.Command, []string) (names []cobra.Completion) {
+			for _, r := range deadletter.Reasons() {
+				names = append(names, cobra.Completion(r))
+			}
+			return names
+		}
+	}
+	return nil
+}
+
+// offered is what of a completion goes with what was begun. No file is offered in its place.
+func offered(complete completion, cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if complete == nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	found := slices.DeleteFunc(complete(cmd, args), func(c cobra.Completion) bool { return !strings.HasPrefix(c, begun) })
+	return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// apiNames are the configured apis. Where no server answers there are none: a shell has no use for an error.
+func apiNames(cmd *cobra.Command, _ []string) (names []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		if current, ok := control.RunningConfig(cmd.Context(), c); ok {
+			for i := range current.APIs {
+				names = append(names, current.APIs[i].Name)
+			}
+		}
+		return nil
+	})
+	return names
+}
+
+// deepKeys are the keys of the api before them that have jobs, the deepest bucket first.
+func deepKeys(_ *cobra.Command, args []string) (keys []cobra.Completion) {
+	if len(args) == 0 || args[0] == "" {
+		return nil
+	}
+	_ = connect.With(func(c *connect.Connection) error {
+		list, err := control.Keys(c, args[0], completedKeys)
+		if err != nil {
+			return err
+		}
+		for i := range list.Buckets {
+			if key := list.Buckets[i].Key; cli.Visible(key) == key {
+				keys = append(keys, key)
+			}
+		}
+		return nil
+	})
+	return keys
+}
+
+// keptVersions are the versions of the configuration that can be gone back to, the newest first.
+func keptVersions(cmd *cobra.Command, _ []string) (versions []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		entries, err := control.ConfigHistory(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		for _, entry := range slices.Backward(entries) {
+			h := control.PastVersionOf(entry)
+			versions = append(versions, cobra.CompletionWithDesc(strconv.FormatUint(h.Version, 10), "from "+cli.Visible(h.From)))
+		}
+		return nil
+	})
+	return versions
+}

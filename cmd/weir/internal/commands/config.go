@@ -1,0 +1,59 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+
+	"github.com/spf13/cobra"
+)
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "config",
+		Short:   "Check, compare, apply, show and roll back the configuration",
+		Example: "  weir config check -f weir.yaml\n  weir config apply -f weir.yaml\n  weir config rollback",
+		RunE:    group,
+	}
+	cmd.AddCommand(configCheckCommand(), configDiffCommand(), configApplyCommand(), configShowCommand(), configHistoryCommand(), configRollbackCommand(), configSchemaCommand())
+	return cmd
+}
+
+// configFileName is the file a command is about: the one it was given, or that of the environment.
+func configFileName(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	settings, err := config.ReadSettings()
+	if err != nil {
+		return "", cli.Usage(err)
+	}
+	if settings.Config == "" {
+		return "", cli.NotFound(errors.New("there is no weir.yaml here: name a file with -f, or in WEIR_CONFIG"))
+	}
+	return settings.Config, nil
+}
+
+// configText is the file a command is about, and what is in it.
+func configText(cmd *cobra.Command, given string) (file string, text []byte, err error) {
+	if file, err = configFileName(given); err != nil {
+		return "", nil, err
+	}
+	text, err = readConfigText(file, cmd.InOrStdin())
+	return file, text, err
+}
+
+func readConfigText(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		text, err := cli.ReadAll(stdin, cli.MostConfig)
+		if err != nil {
+			return nil, fmt.Errorf("configuration: %w", err)
+		}
+		return text, nil
+	}
+	return control.ReadFile(file)
+}

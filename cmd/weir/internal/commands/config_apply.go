@@ -1,0 +1,145 @@
+package commands
+
+import (
+	"errors"
+	"fmt"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
+
+	"github.com/spf13/cobra"
+)
+
+func configApplyCommand() *cobra.Command {
+	file, how := "", manner{}
+	cmd := &cobra.Command{
+		Use:   "apply",
+		Short: "Put a configuration file in force, on every running weir at once",
+		Long: `Checks a configuration file, shows what it changes, and puts it in force: every weir on the server follows within a
+moment, without a restart. A raised limit helps at once and a lowered one binds at once; no job is lost, whatever becomes
+smaller. On a terminal it asks first; elsewhere it needs --yes. A quota or a budget that is used up already under the new
+configuration is told before, with until when nothing would be called. Exit code 1 when the file is not valid.
+
+The command returns when every dispatching replica follows. One that does not answer, because it is stopped or cut off, has its
+right to call ended, which takes some seconds: it goes on only by the new configuration. One that cannot, because a secret is missing where it
+runs or because replicas may not share a limit without Redis, goes on as before: then the command takes the configuration back,
+by a new version that says what the one before said, and ends with 1. Jobs of an api that is taken out are refused from then on;
+those already in its queue are called until weir restarts, and wait there from then on until the api is back.
+
+It changes nothing when somebody else has changed the configuration meanwhile.`,
+		Example: "  weir config apply -f weir.yaml --dry-run\n  weir config apply -f weir.yaml --yes --json",
+		Args:    cli.Takes(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
+	cmd.Flags().BoolVar(&how.dryRun, "dry-run", false, "show what would change, and change nothing")
+	how.confirm.Add(cmd.Flags())
+	how.as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+func configDiffCommand() *cobra.Command {
+	file, how := "", manner{dryRun: true}
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Show what a configuration file would change",
+		Long: `Checks a configuration file and shows how it differs from the configuration in force, and which of the changed quotas and budgets
+are used up already. It changes nothing. Exit code 1 when the file is not valid.`,
+		Example: "  weir config diff\n  weir config diff -f weir.yaml --json | jq .changes",
+		Args:    cli.Takes(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return applyFile(cmd, file, how) },
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file, - for stdin (default WEIR_CONFIG, or weir.yaml)")
+	how.as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// manner is how a configuration is proposed.
+type manner struct {
+	dryRun  bool
+	confirm cli.Confirmation
+	as      cli.Format
+}
+
+// applyFile checks a file and proposes it.
+func applyFile(cmd *cobra.Command, file string, how manner) error {
+	file, text, err := configText(cmd, file)
+	if err != nil {
+		return err
+	}
+	c, err := config.Parse(text, config.Options{Name: file})
+	if err != nil {
+		return err // exit code 1: the command was not asked in a wrong way, the file is wrong
+	}
+	for _, p := range c.Warnings {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
+	}
+	if file == "-" {
+		file = "stdin"
+	}
+	return connect.With(func(conn *connect.Connection) error {
+		p := &proposal.Proposal{Who: cli.User(), From: file, Text: string(text), Config: c}
+		store, err := control.OpenConfigStore(cmd.Context(), conn)
+		switch {
+		case err != nil && how.dryRun && control.NeverApplied(err):
+			return how.apply(cmd, conn, store, p)
+		case err != nil && control.NeverApplied(err):
+			store, err = control.MakeConfigStore(cmd.Context(), conn)
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.Against(cmd.Context(), conn, store); err != nil {
+			return err
+		}
+		return how.apply(cmd, conn, store, p)
+	})
+}
+
+// apply shows the difference, asks, stores and tells.
+func (m *manner) apply(cmd *cobra.Command, c *connect.Connection, store control.ConfigStore, p *proposal.Proposal) error {
+	told, same := p.Differs()
+	talk := cmd.ErrOrStderr()
+	if m.as == cli.ForPeople {
+		for _, d := range told.Changes {
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), cli.Visible(d.String()))
+		}
+	}
+	if same {
+		_, _ = fmt.Fprintf(talk, "weir: version %d is the newest and says the same: nothing changed\n", told.Version)
+		if m.dryRun {
+			return m.tell(cmd, told)
+		}
+		return errors.Join(m.tell(cmd, told), control.AwaitFollowed(cmd.Context(), c, talk, told.Version))
+	}
+	var err error
+	told.Spent, err = p.SpentAlready(cmd.Context(), c)
+	for i := range told.Spent {
+		_, _ = fmt.Fprintf(talk, "weir: %s\n", told.Spent[i].Text())
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: %v\n", err)
+	}
+	if m.dryRun {
+		_, _ = fmt.Fprintf(talk, "weir: %s; nothing was changed\n", cli.Count(len(told.Changes), "change"))
+		return m.tell(cmd, told)
+	}
+	if err := m.confirm.Insist(cmd, fmt.Sprintf("Apply %s?", cli.Count(len(told.Changes), "change"))); err != nil {
+		return err
+	}
+	err = p.Put(cmd.Context(), c, store, talk, &told)
+	if errors.Is(err, control.ErrLostRace) {
+		return err
+	}
+	return errors.Join(err, m.tell(cmd, told))
+}
+
+func (m *manner) tell(cmd *cobra.Command, told proposal.Applied) error {
+	if m.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), told)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package commands
+
+import (
+	"fmt"
+	"strconv"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/proposal"
+
+	"github.com/spf13/cobra"
+)
+
+func configRollbackCommand() *cobra.Command {
+	how := manner{}
+	cmd := &cobra.Command{
+		Use:   "rollback [VERSION]",
+		Short: "Put an earlier version of the configuration in force again",
+		Long: `Applies an earlier version, by default the one before the present, as a new version: as config apply would apply its
+text. The file it once came from is not touched; weir serve applies that only once it has changed.`,
+		Example: "  weir config rollback\n  weir config rollback 17 --yes",
+		Args:    cli.Takes("[VERSION]"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted := uint64(0)
+			if len(args) > 0 {
+				var err error
+				if wanted, err = strconv.ParseUint(args[0], 10, 64); err != nil || wanted == 0 {
+					return cli.Usage(fmt.Errorf("%q is not a version: `weir config history` lists them", args[0]))
+				}
+			}
+			return connect.With(func(c *connect.Connection) error {
+				entries, err := control.ConfigHistory(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				p, err := proposal.Earlier(entries, wanted)
+				if err != nil {
+					return err
+				}
+				store, err := control.OpenConfigStore(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				p.Who = cli.User()
+				return how.apply(cmd, c, store, p)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&how.dryRun, "dry-run", false, "show what would change, and change nothing")
+	how.confirm.Add(cmd.Flags())
+	how.as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}

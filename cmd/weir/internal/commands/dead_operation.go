@@ -1,0 +1,72 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
+	"weir/deadletter"
+
+	"github.com/spf13/cobra"
+)
+
+// letterOperation is what the command line says of something that is done to letters: which, how fast, and whether at all.
+type letterOperation struct {
+	letterFlags
+
+	args    []string
+	rate    string
+	dryRun  bool
+	confirm cli.Confirmation
+	as      cli.Format
+	chosen  deadletter.Selection
+	every   *bucket.Rate // nil: none was given
+}
+
+// addTo adds the flags to a command. rate is the default, "" for none.
+func (o *letterOperation) addTo(cmd *cobra.Command, rate, rateUsage, dryRunUsage string) {
+	o.add(cmd.Flags())
+	o.confirm.Add(cmd.Flags())
+	o.as.Add(cmd.Flags(), "one JSON object")
+	cmd.Flags().StringVar(&o.rate, "rate", rate, rateUsage)
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, dryRunUsage)
+}
+
+// on reads what was said, and runs do with the letters open.
+func (o *letterOperation) on(cmd *cobra.Command, args []string, do func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error) error {
+	o.args = args
+	if o.rate != "" {
+		r, err := config.ParseRate(o.rate)
+		if err != nil {
+			return cli.Usage(fmt.Errorf("--rate: %w", err))
+		}
+		o.every = &r
+	}
+	var err error
+	if o.chosen, err = o.selection(args, time.Now()); err != nil {
+		return err
+	}
+	return withLetters(cmd, do)
+}
+
+// said is the selection as it was given.
+func (o *letterOperation) said() string {
+	return strings.TrimSpace(o.String() + " " + strings.Join(o.args, " "))
+}
+
+// takeLetterRight waits for the right of a process that has died, which takes some seconds, and refuses while one is
+// alive. Give it back.
+func takeLetterRight(ctx context.Context, c *connect.Connection) (*deadletter.Right, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "somewhere"
+	}
+	return letters.TakeRight(ctx, c, fmt.Sprintf("%s on %s, process %d", cli.User(), host, os.Getpid()))
+}

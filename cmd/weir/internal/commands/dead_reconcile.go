@@ -1,0 +1,279 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/bucket"
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+	"weir/dispatcher"
+
+	"github.com/spf13/cobra"
+)
+
+// reconcileFlags are what the command line says about letters that an api is asked about.
+type reconcileFlags struct{ letterOperation }
+
+func deadReconcileCommand() *cobra.Command {
+	f := reconcileFlags{}
+	cmd := &cobra.Command{
+		Use:   "reconcile [SEQ...]",
+		Short: "Ask the api what became of letters unknown",
+		Long: `Asks the api what became of the calls that letters 'unknown' are of, by the inquiry in its configuration. A job that was
+processed gets its result; one that was not is handed in again, as dead redrive does it; else the letter stays.
+
+A running weir asks, at the inquiry's rate and within the api's limits. "Not processed" is believed only of letters that are as old
+as the inquiry's after says. It may be interrupted at any time and started again, also beside another one, and beside a redrive,
+for which it waits.
+
+--dry-run says how many letters could be asked about, and how long that takes. Without --yes it asks; where nobody is there to
+answer it does nothing.
+
+Exit code 4: nothing was done without --yes, or none could be asked about. 3: nothing matches.`,
+		Example: "  weir dead reconcile --api credit-check --dry-run\n  weir dead reconcile --api credit-check --since 2h --yes\n  weir dead reconcile 17 18 --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.reason != "" && f.reason != string(deadletter.Unknown) {
+				return cli.Usage(errors.New("only letters unknown are asked about: leave --reason out"))
+			}
+			if len(args) == 0 {
+				f.reason = string(deadletter.Unknown)
+			}
+			return f.on(cmd, args, func(ctx context.Context, c *connect.Connection, b *deadletter.Browser) error {
+				return f.reconcile(ctx, cmd, c, b)
+			})
+		},
+	}
+	f.addTo(cmd, "", "letters per duration, as in 1/s or 30/min (default as fast as the inquiry's rate)", "only say what would be asked")
+	return cmd
+}
+
+// inquiryPlan is what is to be asked.
+type inquiryPlan struct {
+	letters []askedAbout
+	skipped map[string]int // by why
+	takes   time.Duration  // by the rates alone
+}
+
+type askedAbout struct {
+	api string
+	seq uint64
+}
+
+// Why letters are not asked about.
+const (
+	notUnknown  = "not unknown"
+	noAPI       = "of apis that are not configured"
+	noInquiry   = "of apis without an inquiry in their configuration"
+	mostLetters = 100_000
+)
+
+// plan reads which letters there are to be asked about.
+func (f *reconcileFlags) plan(ctx context.Context, c *connect.Connection, b *deadletter.Browser) (*inquiryPlan, error) {
+	current, ok := control.RunningConfig(ctx, c)
+	if !ok {
+		return nil, cli.NotFound(errors.New("the running configuration cannot be read: it says how apis are asked"))
+	}
+	scope, err := scopeOf(ctx, c, b, f.chosen)
+	if err != nil {
+		return nil, err
+	}
+	p, each := &inquiryPlan{skipped: map[string]int{}}, map[string]time.Duration{}
+	walk := scope.Walk(deadletter.HeadersOnly)
+	for {
+		chunk, err := walk.Chunk(ctx)
+		if err != nil {
+			return nil, c.Explain(err)
+		}
+		if len(chunk) == 0 {
+			break
+		}
+		for i := range chunk {
+			k := &chunk[i]
+			api, configured := current.API(k.API)
+			switch {
+			case k.Reason != deadletter.Unknown:
+				p.skipped[notUnknown]++
+			case !configured:
+				p.skipped[noAPI]++
+			case api.Inquiry == nil:
+				p.skipped[noInquiry]++
+			case len(p.letters) == mostLetters:
+				return nil, cli.Usage(fmt.Errorf("more than %d letters match: choose fewer, by --key, --since or --until", mostLetters))
+			default:
+				p.letters = append(p.letters, askedAbout{k.API, k.Seq})
+				each[k.API] += interval(api.Inquiry.Rate)
+			}
+		}
+	}
+	if len(p.letters)+len(p.skipped) == 0 {
+		return nil, cli.NotFound(noLetters(f.chosen.Filter))
+	}
+	for _, d := range each {
+		p.takes += d // one letter is asked about after another
+	}
+	if f.every != nil {
+		p.takes = max(p.takes, time.Duration(len(p.letters))*interval(*f.every))
+	}
+	return p, nil
+}
+
+func interval(r bucket.Rate) time.Duration { return r.Per / time.Duration(max(1, r.Count)) }
+
+// reconcile is the way of the command: count, ask whether to, ask the api about each, tell.
+func (f *reconcileFlags) reconcile(ctx context.Context, cmd *cobra.Command, c *connect.Connection, b *deadletter.Browser) error {
+	p, err := f.plan(ctx, c, b)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return f.printPlan(cmd, p)
+	}
+	if len(p.letters) == 0 {
+		return cli.Refused(fmt.Errorf("none of these letters can be asked about: %s", textOf(p.skipped)))
+	}
+	if err := f.confirm.Insist(cmd, fmt.Sprintf("Ask about %s?", cli.Count(len(p.letters), "letter"))); err != nil {
+		return err
+	}
+	did := &reconciliation{skipped: p.skipped, ends: map[dispatcher.ReconcileEnd]int{}}
+	bar := cli.NewProgressBar(cmd.ErrOrStderr(), "asked", len(p.letters))
+	for i, l := range p.letters {
+		if i > 0 && f.every != nil && !stream.Sleep(ctx, interval(*f.every)) {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = f.one(ctx, c, l, did)
+		}
+		if err != nil {
+			break
+		}
+		bar.Show(i + 1)
+	}
+	bar.Clear()
+	if printErr := f.printDone(cmd, did); printErr != nil {
+		return printErr
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("stopped: what was not asked about is still a letter; start it again to go on")
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// heldRest is how long somebody at the letters is waited for before the next try, of so many.
+const (
+	heldRest  = 2 * time.Second
+	heldTries = 30
+)
+
+// one asks about one letter.
+func (f *reconcileFlags) one(ctx context.Context, c *connect.Connection, l askedAbout, did *reconciliation) error {
+	for try := 1; ; try++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		out, err := control.Reconcile(c, l.api, l.seq)
+		switch {
+		case errors.Is(err, control.ErrHeldByOther) && try < heldTries && stream.Sleep(ctx, heldRest):
+			continue
+		case err != nil:
+			return fmt.Errorf("letter %d: %w", l.seq, err)
+		}
+		did.ends[out.End]++
+		if out.End == dispatcher.EndedStays {
+			did.staying = append(did.staying, out)
+		}
+		did.letters = append(did.letters, out)
+		return nil
+	}
+}
+
+// reconciliation is what came of the letters.
+type reconciliation struct {
+	skipped map[string]int
+	ends    map[dispatcher.ReconcileEnd]int
+	staying []dispatcher.Reconciled
+	letters []dispatcher.Reconciled
+}
+
+// reconcileJSON is what is to be asked or what came of it, as --json prints it.
+type reconcileJSON struct {
+	DryRun     bool                    `json:"dry_run"`
+	Letters    int                     `json:"letters"` // to be asked about, or asked about
+	DurationMS int64                   `json:"duration_ms,omitempty"`
+	Done       int                     `json:"done"`
+	Redriven   int                     `json:"redriven"`
+	Overflowed int                     `json:"overflowed"`
+	Stays      int                     `json:"stays"`
+	Gone       int                     `json:"gone"`
+	Skipped    map[string]int          `json:"skipped"`
+	Each       []dispatcher.Reconciled `json:"each,omitempty"`
+}
+
+func (f *reconcileFlags) printPlan(cmd *cobra.Command, p *inquiryPlan) error {
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), reconcileJSON{
+			DryRun: true, Letters: len(p.letters), DurationMS: p.takes.Milliseconds(), Skipped: p.skipped,
+		})
+	}
+	t := &cli.Table{}
+	t.Row("letters", strconv.Itoa(len(p.letters)))
+	t.Row("cost", config.Money(0).String()+" for asking; a job that was not processed is called again")
+	t.Row("duration", "at least "+cli.Brief(p.takes))
+	for _, why := range slices.Sorted(maps.Keys(p.skipped)) {
+		t.Row("left alone", strconv.Itoa(p.skipped[why])+" "+why)
+	}
+	return t.Print(cmd.OutOrStdout())
+}
+
+// mostShown bounds the letters that are told one by one.
+const mostShown = 20
+
+func (f *reconcileFlags) printDone(cmd *cobra.Command, did *reconciliation) error {
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(cmd.OutOrStdout(), reconcileJSON{
+			Letters: len(did.letters), Done: did.ends[dispatcher.EndedDone], Redriven: did.ends[dispatcher.EndedRedriven],
+			Overflowed: did.ends[dispatcher.EndedOverflowed], Stays: did.ends[dispatcher.EndedStays], Gone: did.ends[dispatcher.EndedGone],
+			Skipped: did.skipped, Each: did.letters,
+		})
+	}
+	t := &cli.Table{}
+	t.Row("done", fmt.Sprintf("%d found processed: their results are stored", did.ends[dispatcher.EndedDone]))
+	t.Row("redriven", fmt.Sprintf("%d found not processed: handed in again", did.ends[dispatcher.EndedRedriven]))
+	if n := did.ends[dispatcher.EndedOverflowed]; n > 0 {
+		t.Row("overflowed", fmt.Sprintf("%d found not processed, and refused again: each a new letter", n))
+	}
+	if n := did.ends[dispatcher.EndedGone]; n > 0 {
+		t.Row("gone", fmt.Sprintf("%d that somebody else has ended", n))
+	}
+	t.Row("left", strconv.Itoa(did.ends[dispatcher.EndedStays]))
+	for _, l := range did.staying[:min(mostShown, len(did.staying))] {
+		t.Row("letter "+strconv.FormatUint(l.Seq, 10), l.Why)
+	}
+	for _, why := range slices.Sorted(maps.Keys(did.skipped)) {
+		t.Row("left alone", strconv.Itoa(did.skipped[why])+" "+why)
+	}
+	return t.PrintWhole(cmd.OutOrStdout())
+}
+
+func textOf(skipped map[string]int) string {
+	text := ""
+	for _, why := range slices.Sorted(maps.Keys(skipped)) {
+		if text != "" {
+			text += "; "
+		}
+		text += strconv.Itoa(skipped[why]) + " " + why
+	}
+	return text
+}

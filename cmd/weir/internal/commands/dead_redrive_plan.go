@@ -1,0 +1,107 @@
+package commands
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+
+	"github.com/spf13/cobra"
+)
+
+// planJSON is what a redrive would do, as --json prints it.
+type planJSON = control.RedrivePlan
+
+// printPlan tells what would be done: on stdout where that is all that is asked for, and else as talk.
+func (f *redriveFlags) printPlan(cmd *cobra.Command, p *deadletter.Plan) error {
+	out := cmd.ErrOrStderr()
+	if f.dryRun {
+		out = cmd.OutOrStdout()
+	}
+	if f.as == cli.AsJSON {
+		if !f.dryRun {
+			return nil // the tally is the one object
+		}
+		return cli.PrintJSON(out, control.TellPlan(p, f.rate))
+	}
+	t := &cli.Table{}
+	if p.Letters > 0 {
+		t.Row("letters", fmt.Sprintf("%d of %s, the oldest %s old", p.Letters, cli.Count(p.Keys, "key"), cli.Brief(time.Since(p.Oldest))))
+	} else {
+		t.Row("letters", "0")
+	}
+	cost := config.Money(p.Cost).String()
+	if p.BilledBefore > 0 {
+		cost += fmt.Sprintf("; %d of them were billed before, and would cost %s again", p.BilledBefore, config.Money(p.BilledBeforeCost))
+	}
+	t.Row("cost", cost)
+	if p.MaybeBilled > 0 {
+		t.Row("warning", fmt.Sprintf("the calls of %d of them may have been billed: the api may bill them twice", p.MaybeBilled))
+	}
+	duration := cli.Brief(p.Duration())
+	if p.Draining > p.Publishing {
+		duration += ": " + p.Slowest
+	} else if p.Letters > 0 {
+		duration += ": --rate " + f.rate
+	}
+	t.Row("duration", duration)
+	if p.Overflow > 0 {
+		text := fmt.Sprintf("about %d find no room in their buckets at --rate %s", p.Overflow, f.rate)
+		if p.Roomy != nil {
+			text += "; none should at --rate " + config.FormatRate(*p.Roomy)
+		}
+		t.Row("overflow", text)
+	}
+	if p.Settled > 0 {
+		t.Row("settled", fmt.Sprintf("%d whose job has gone on since: only the letter is deleted", p.Settled))
+	}
+	for _, skip := range slices.Sorted(maps.Keys(p.Skipped)) {
+		t.Row("left alone", strconv.Itoa(p.Skipped[skip])+" "+skipText(skip))
+	}
+	if err := t.Print(out); err != nil || f.dryRun {
+		return err
+	}
+	f.planned = p.Skipped
+	_, err := fmt.Fprintln(out) // between what is planned and what was done
+	return err
+}
+
+// skipText says why letters stay, and what would change that.
+func skipText(skip deadletter.Skip) string {
+	switch skip {
+	case deadletter.SkipUnknown:
+		return "of unknown outcome: --include-unknown redrives them, and the api may bill them twice; dead reconcile asks the api"
+	case deadletter.SkipCancelled:
+		return "that somebody cancelled: --reason cancelled redrives them"
+	case deadletter.SkipDeadline:
+		return "whose deadline has passed: --drop-deadline redrives them"
+	case deadletter.SkipResubmitted:
+		return "whose producer has sent the job again since: purge them"
+	case deadletter.SkipSameID:
+		return "whose id another job has got since: redrive that one first"
+	case deadletter.SkipNoBody:
+		return "whose body was too large to keep (413): their producer must send them again"
+	case deadletter.SkipNoAPI:
+		return "of apis that are not configured: configure the api again, or purge them"
+	case deadletter.SkipNoKey:
+		return "without a key: their producer must send them again"
+	case deadletter.SkipForeign:
+		return "that weir did not write"
+	}
+	return string(skip)
+}
+
+func skippedText(skipped map[deadletter.Skip]int) string {
+	var texts []string
+	for _, skip := range slices.Sorted(maps.Keys(skipped)) {
+		texts = append(texts, strconv.Itoa(skipped[skip])+" "+skipText(skip))
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,49 @@
+package commands
+
+import (
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/deadletter"
+)
+
+// tallyJSON is what a redrive did, as --json prints it.
+type tallyJSON = deadletter.Tally
+
+// printTally writes what was done. For people it leaves out the letters left alone that the plan has told them of.
+func (f *redriveFlags) printTally(out io.Writer, t *deadletter.Tally) error {
+	planned := f.planned
+	if f.as == cli.AsJSON {
+		return cli.PrintJSON(out, t)
+	}
+	tab := &cli.Table{}
+	addTally(tab, t, planned)
+	return tab.Print(out)
+}
+
+// addTally tells what a redrive did, without the letters left alone that somebody has been told of.
+func addTally(tab *cli.Table, t *deadletter.Tally, planned map[deadletter.Skip]int) {
+	tab.Row("redriven", strconv.Itoa(t.Redriven+t.Known))
+	for _, line := range []struct {
+		name string
+		n    int
+		what string
+	}{
+		{"overflowed", t.Overflowed, "again, each a new letter"},
+		{"refused", t.Refused, "again, each a new letter"},
+		{"settled", t.Settled, "whose job had gone on: the letter is deleted"},
+		{"not deleted", t.Left, "though the job has gone on"},
+	} {
+		if line.n > 0 {
+			tab.Row(line.name, strconv.Itoa(line.n)+" "+line.what)
+		}
+	}
+	for _, skip := range slices.Sorted(maps.Keys(t.Skipped)) {
+		if t.Skipped[skip] != planned[skip] {
+			tab.Row("left alone", strconv.Itoa(t.Skipped[skip])+" "+skipText(skip))
+		}
+	}
+}

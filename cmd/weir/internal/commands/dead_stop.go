@@ -1,0 +1,79 @@
+package commands
+
+import (
+	"context"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+
+	"github.com/spf13/cobra"
+)
+
+func deadStopCommand() *cobra.Command {
+	return changeTaskCommand("stop NAME", "Have a redrive rest until it is resumed",
+		"Has a redrive rest until it is resumed, or for good. What it has handed in stays so; what it has not come to are letters still.",
+		func(ctx context.Context, tasks *deadletter.Tasks, name string) (deadletter.Task, error) {
+			task, err := tasks.Stop(ctx, name, cli.User())
+			if err != nil {
+				return task, err
+			}
+			return task, awaitRest(ctx, tasks, &task)
+		})
+}
+
+func deadResumeCommand() *cobra.Command {
+	return changeTaskCommand("resume NAME", "Have a redrive go on that was stopped or has failed",
+		"Has a redrive go on that was stopped or has failed, where it was, at the rate it was begun with.",
+		func(ctx context.Context, tasks *deadletter.Tasks, name string) (deadletter.Task, error) {
+			return tasks.Resume(ctx, name)
+		})
+}
+
+// restWait is how long a stopped redrive may take until what it has on its way is answered.
+const restWait = 35 * time.Second
+
+// awaitRest waits until no replica works a task that was stopped. One that died working it is not waited for.
+func awaitRest(ctx context.Context, tasks *deadletter.Tasks, task *deadletter.Task) error {
+	ctx, cancel := context.WithTimeout(ctx, restWait)
+	defer cancel()
+	updated := task.Progress.Updated
+	silent := time.AfterFunc(waitsLong, cancel)
+	defer silent.Stop()
+	err := tasks.Watch(ctx, func(all []deadletter.Task) bool {
+		for i := range all {
+			if all[i].Name == task.Name {
+				*task = all[i]
+			}
+		}
+		if task.Progress.Updated != updated {
+			updated = task.Progress.Updated
+			silent.Reset(waitsLong)
+		}
+		return !task.Resting()
+	})
+	if ctx.Err() != nil {
+		return nil // nobody works it, or he hears of it
+	}
+	return err
+}
+
+func changeTaskCommand(use, short, long string, change func(context.Context, *deadletter.Tasks, string) (deadletter.Task, error)) *cobra.Command {
+	as := cli.Format("")
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Args: cli.Takes("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withTasks(cmd, func(ctx context.Context, c *connect.Connection, tasks *deadletter.Tasks) error {
+				task, err := change(ctx, tasks, args[0])
+				if err != nil {
+					return c.Explain(control.ExplainTask(args[0], err))
+				}
+				return printTask(cmd, as, &task)
+			})
+		},
+	}
+	as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}

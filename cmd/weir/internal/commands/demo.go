@@ -1,0 +1,40 @@
+package commands
+
+import (
+	"os"
+	"strings"
+
+	"weir/cmd/internal/machine"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/demo"
+
+	"github.com/spf13/cobra"
+)
+
+// defaultHTTP is where weir serves its console unless it is told otherwise.
+const defaultHTTP = "127.0.0.1:8480"
+
+func demoCommand() *cobra.Command {
+	var exitAfter, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show weir working, in twenty seconds, with a fake paid api",
+		Long: `Shows weir working: a burst of jobs smoothed to the rate of a fake paid api, what does not fit kept as dead letters,
+a kill -9 survived, and the verdict of an independent check of what the api saw. Nothing is needed and nothing is left
+behind. Afterwards weir keeps serving, for you to try, until Ctrl-C.`,
+		Args: cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o := demo.Options{
+				Exit: exitAfter, Out: os.Stdout, NATS: strings.TrimPrefix(connect.DefaultURL, "nats://"), HTTP: defaultHTTP, Attributes: machine.ChildAttributes,
+			}
+			if asJSON {
+				o.Out, o.JSON = os.Stderr, os.Stdout
+			}
+			return demo.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().BoolVar(&exitAfter, "exit", false, "end after the verdict instead of serving on")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the figures as JSON on stdout, the story on stderr")
+	return cmd
+}

@@ -1,0 +1,56 @@
+package commands
+
+import (
+	"os/signal"
+	"syscall"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/cli"
+
+	"github.com/spf13/cobra"
+)
+
+// fakeAPICommand runs the fake paid api as a process of its own, for tests that judge by its ledger.
+func fakeAPICommand() *cobra.Command {
+	var o fakeapi.Options
+	var latency time.Duration
+	var repeats, script, refuse string
+	cmd := &cobra.Command{
+		Use:    "fake-api",
+		Short:  "Run a fake paid api with a ledger of its own, for tests",
+		Hidden: true,
+		Args:   cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if script != "" {
+				if o.Script, err = fakeapi.ParseSteps([]byte(script)); err != nil {
+					return cli.Usage(err)
+				}
+			}
+			if refuse != "" {
+				o.Script = fakeapi.RefuseWhile(refuse, o.Script)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			o.Idempotency.Repeat = fakeapi.Repeat(repeats)
+			o.Latency.Mean, o.Latency.Min = latency, latency
+			o.Announce = cmd.OutOrStdout()
+			return fakeapi.Serve(ctx, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address to listen on")
+	f.StringVar(&o.Ledger, "ledger", "", "append-only ledger file; none: in memory")
+	f.StringVar(&o.Key.Header, "key-header", "", "request header with the key (default X-Key)")
+	f.IntVar(&o.Key.Segment, "key-segment", 0, "instead: segment of the path with the key, from 1")
+	f.Int64Var(&o.Price, "price", 0, "millionths of the currency for a billed call")
+	f.IntVar(&o.KeepBody, "keep-body", 0, "bytes recorded of each body")
+	f.IntVar(&o.Limit.Count, "limit", 0, "calls of a key in any --per; more are answered 429 (0: no limit)")
+	f.DurationVar(&o.Limit.Per, "per", 0, "period of --limit")
+	f.StringVar(&repeats, "repeats", "", "what a repeated idempotency key gets: replayed, awaited (default: carried out and billed)")
+	f.StringVar(&script, "script", "", "what becomes of which calls: steps as a JSON array (default: all succeed)")
+	f.StringVar(&o.Idempotency.Other, "other-id-header", "", "another request header with an idempotency key")
+	f.StringVar(&refuse, "refuse-while", "", "answer 401 as long as this file is there")
+	f.DurationVar(&latency, "latency", 0, "how long a call takes")
+	return cmd
+}

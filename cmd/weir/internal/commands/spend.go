@@ -1,0 +1,183 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/terminal"
+	"weir/dispatcher/ledger"
+
+	"github.com/spf13/cobra"
+)
+
+func spendCommand() *cobra.Command {
+	api, since, by, limit, as := "", "", string(spend.ByAPI), 100, cli.ForPeople
+	cmd := &cobra.Command{
+		Use:   "spend",
+		Short: "Say what was spent, from the ledger, and how the budgets stand",
+		Long: `Adds up the ledger (the stream WEIR_CALLS): what was billed, and apart from it what is in doubt, since no answer said whether the api
+had processed the call. A call costs what its record says, the price at its time. Without --since it is what was spent today, by UTC,
+and with --by day in the last 31 days.
+
+Below that it shows each budget in its present window: SPENT and IN DOUBT by the ledger, and COUNTED as the running weir has it, which
+is both and what calls under way may cost. A tenant is the part of a key before the api's tenant_until, or where it has none before the
+first dot.
+
+It reads every record of the period, and of the budgets' windows: about 100,000 a second. Exit code 3: there is no ledger.`,
+		Example: "  weir spend\n  weir spend --by key --api credit-check --since 30d\n  weir spend --by day --json",
+		Args:    cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(spend.Groupings(), spend.By(by)) {
+				return cli.Usage(fmt.Errorf("--by %q is not api, key, tenant or day", by))
+			}
+			if limit < 0 {
+				return cli.Usage(errors.New("--limit is 0 for all, or how many to list"))
+			}
+			now := time.Now()
+			from, err := letters.ReadTime(since, now)
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--since %w", err))
+			}
+			if since == "" {
+				from = spend.UsualSince(spend.By(by), now)
+			}
+			return connect.With(func(c *connect.Connection) error {
+				if api != "" {
+					if err := checkAPI(c, cmd, api); err != nil {
+						return err
+					}
+				}
+				a, err := addUp(cmd.Context(), c, cmd.ErrOrStderr(), spend.Options{By: spend.By(by), API: api, Since: from, Now: now})
+				if err != nil {
+					return err
+				}
+				return printSpending(cmd, a, spend.By(by), limit, as)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&by, "by", by, "what it is added up by: api, key, tenant or day")
+	cmd.Flags().StringVar(&api, "api", "", "only of this api")
+	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, as in 2h or 30d")
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many lines to list, the dearest; 0 for all")
+	as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// addUp adds up what was spent, with what a running weir says of the budgets, if one answers.
+func addUp(ctx context.Context, c *connect.Connection, talk io.Writer, o spend.Options) (*spend.Account, error) {
+	if current, ok := control.RunningConfig(ctx, c); ok {
+		o.Config = current
+	}
+	shown := false
+	o.Read = func(n, of uint64) {
+		if terminal.Watched(talk) {
+			shown = true
+			_, _ = fmt.Fprintf(talk, "\r%d of %d calls", n, of)
+		}
+	}
+	a, err := spend.Of(ctx, c, o)
+	if shown {
+		_, _ = fmt.Fprint(talk, "\r\x1b[K")
+	}
+	if errors.Is(err, ledger.ErrNoLedger) {
+		return nil, cli.NotFound(err)
+	} else if err != nil {
+		return nil, c.Explain(err)
+	}
+	if len(a.Budgets) > 0 {
+		if replicas, err := control.Status(c, 1, nil); err == nil { // else the ledger tells what it can
+			hearBudgets(a, replicas)
+		}
+	}
+	return a, nil
+}
+
+func hearBudgets(a *spend.Account, replicas []control.ReplicaStatus) {
+	for i := range replicas {
+		for k := range replicas[i].APIs {
+			a.Heard(replicas[i].APIs[k].API, replicas[i].APIs[k].Limits)
+		}
+	}
+}
+
+func printSpending(cmd *cobra.Command, a *spend.Account, by spend.By, limit int, as cli.Format) error {
+	out, talk := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if a.Unreadable > 0 {
+		_, _ = fmt.Fprintf(talk, "weir: %s that cannot be read: not counted\n", cli.Count(a.Unreadable, "record"))
+	}
+	if !a.Begins.IsZero() {
+		_, _ = fmt.Fprintf(talk, "weir: the ledger tells everything since %s only: older records have gone\n", cli.ClockTime(a.Begins))
+	}
+	all := len(a.Groups)
+	if limit > 0 && all > limit {
+		if by == spend.ByDay { // the newest
+			a.Groups = a.Groups[all-limit:]
+		} else {
+			a.Groups = a.Groups[:limit]
+		}
+		_, _ = fmt.Fprintf(talk, "weir: %d of %d lines; --limit lists more\n", limit, all)
+	}
+	if as == cli.AsJSON {
+		return cli.PrintJSON(out, a)
+	}
+	t := &cli.Table{}
+	head := strings.ToUpper(string(by))
+	if by == spend.ByKey || by == spend.ByTenant {
+		head = "API/" + head
+	}
+	t.Row(head, "CALLS", "SPENT", "IN DOUBT")
+	for _, g := range a.Groups {
+		t.Row(groupName(g, by), strconv.FormatInt(g.Calls, 10), g.Spent, g.InDoubt)
+	}
+	t.Row("all since "+a.Since.Format("2006-01-02T15:04Z"), "", a.Spent, a.InDoubt)
+	if err := t.Print(out); err != nil || len(a.Budgets) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return fmt.Errorf("write what was spent: %w", err)
+	}
+	t.Row("BUDGET", "SPENT", "IN DOUBT", "COUNTED", "OF", "FROM", "UNTIL")
+	for _, b := range a.Budgets {
+		t.Row(b.API+"/"+b.Limit, b.Spent, b.InDoubt, cmp.Or(b.Counted, "-"), budgetText(b), shortTime(b.From), shortTime(b.Until))
+	}
+	return t.Print(out)
+}
+
+func budgetText(b *spend.Budget) string {
+	if b.Shadow {
+		return b.Budget + " (only watches)"
+	}
+	return b.Budget
+}
+
+func groupName(g *spend.Group, by spend.By) string {
+	switch by {
+	case spend.ByDay:
+		return cmp.Or(g.Day, "others")
+	case spend.ByKey:
+		return g.API + "/" + orDash(g.Key)
+	case spend.ByTenant:
+		return g.API + "/" + orDash(g.Tenant)
+	case spend.ByAPI:
+	}
+	return cmp.Or(g.API, "others")
+}
+
+func shortTime(t time.Time) string {
+	if t.IsZero() {
+		return "now"
+	}
+	return t.UTC().Format("2006-01-02T15:04Z")
+}

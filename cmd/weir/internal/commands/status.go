@@ -1,0 +1,249 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/status"
+
+	"github.com/spf13/cobra"
+)
+
+func statusCommand() *cobra.Command {
+	limit, as := 20, cli.ForPeople
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say on one screen how weir is, and what is wrong",
+		Long: `Says on one screen whether weir is healthy and what is wrong, with what to do; then its apis, what is paused or held and until when
+(keys without jobs too), how much of each limit is used, what was spent today by the ledger, how many dead letters there are of each
+cause, and the replicas that dispatch.
+
+A pause, an api that pushes back, and a budget that is spent are shown, and are no problems. Exit code 0: healthy, 1: not, 5: the
+server cannot be reached.`,
+		Example: "  weir status\n  weir status --json | jq .problems",
+		Args:    cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := control.CheckLimit(limit); err != nil {
+				return err
+			}
+			return connect.With(func(c *connect.Connection) error {
+				s, err := gatherStatus(cmd.Context(), c, cmd.ErrOrStderr(), limit)
+				if err != nil {
+					return err
+				}
+				if as == cli.AsJSON {
+					err = cli.PrintJSON(cmd.OutOrStdout(), s)
+				} else {
+					err = printStatus(cmd.OutOrStdout(), s)
+				}
+				if err == nil && !s.Healthy {
+					err = &cli.Exit{Code: cli.ExitFailed} // all is said
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "how many paused and held keys of each api to list")
+	as.Add(cmd.Flags(), "one JSON object")
+	return cmd
+}
+
+// spendWait is how long the ledger is read for what was spent today.
+const spendWait = 20 * time.Second
+
+var errSpendLong = errors.New("reading the ledger took too long")
+
+// gatherStatus is the status with what was spent today, as far as the ledger can be read in time.
+func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
+	s, err := status.Gather(ctx, c, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
+	defer cancel()
+	a, err := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, s.At), Now: s.At})
+	if err != nil {
+		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", err)
+		return s, nil //nolint:nilerr // the rest is of use without
+	}
+	for _, api := range s.APIs {
+		if api.Spent, api.InDoubt = "0.00", "0.00"; a.Group(api.API) != nil {
+			api.Spent, api.InDoubt = a.Group(api.API).Spent, a.Group(api.API).InDoubt
+		}
+	}
+	return s, nil
+}
+
+func printStatus(out io.Writer, s *status.Status) error {
+	how := "healthy"
+	if !s.Healthy {
+		how = "NOT healthy: " + cli.Count(len(s.Problems), "problem")
+	}
+	t := &cli.Table{}
+	t.Row(fmt.Sprintf("weir at %s is %s", s.Server, how))
+	for _, p := range s.Problems {
+		t.Row("  ! " + p.What)
+		t.Row("    " + p.Fix)
+	}
+	if older := s.Older(); older != "" {
+		t.Row("  replica " + older + " is of an earlier version: results are stored before their records, not together, until a minute after it has gone")
+	}
+	if err := t.PrintWhole(out); err != nil {
+		return err
+	}
+	for _, part := range []func(*cli.Table, *status.Status){apisPart, stopsPart, limitsPart, lettersPart, replicasPart, ownersPart} {
+		part(t, s)
+		if t.Size() < 2 {
+			*t = cli.Table{}
+			continue
+		}
+		if _, err := fmt.Fprintln(out); err != nil {
+			return fmt.Errorf("write the status: %w", err)
+		}
+		if err := t.Print(out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func apisPart(t *cli.Table, s *status.Status) {
+	t.Row("API", "JOBS", "KEYS", "IN FLIGHT", "SPENT TODAY", "IN DOUBT", "PARTITIONS", "CALLED")
+	for _, a := range s.APIs {
+		t.Row(a.API, strconv.Itoa(a.Jobs), strconv.Itoa(a.Keys), strconv.Itoa(a.InFlight), orDash(a.Spent), orDash(a.InDoubt),
+			fmt.Sprintf("%d/%d", a.Owned, a.Partitions), calledText(a))
+	}
+}
+
+// calledText says whether an api is called.
+func calledText(a *status.API) string {
+	var parts []string
+	switch {
+	case a.Pause != nil:
+		parts = append(parts, "paused")
+	case len(a.Holds) > 0 && a.Holds[0].Key == "":
+		parts = append(parts, "held")
+	default:
+		parts = append(parts, "yes")
+	}
+	if a.PausedKeys > 0 {
+		parts = append(parts, cli.Count(a.PausedKeys, "key")+" paused")
+	}
+	if a.HeldKeys > 0 {
+		parts = append(parts, cli.Count(a.HeldKeys, "key")+" held")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// stopsPart are pauses and holds.
+func stopsPart(t *cli.Table, s *status.Status) {
+	t.Row("NOT CALLED", "UNTIL", "WHY")
+	until := func(at time.Time) string {
+		if at.IsZero() {
+			return "`weir resume`"
+		}
+		return cli.ClockTime(at)
+	}
+	for _, a := range s.APIs {
+		if a.Pause != nil {
+			t.Row(a.API, until(a.Pause.Until), a.Pause.String())
+		}
+		for _, p := range a.Pauses {
+			t.Row(a.API+"/"+p.Key, until(p.Until), p.String())
+		}
+		if more := a.PausedKeys - len(a.Pauses); more > 0 {
+			t.Row(fmt.Sprintf("%s: %d more paused", a.API, more), "", "--limit lists more")
+		}
+		keys := 0
+		for _, h := range a.Holds {
+			if name := a.API; h.Key != "" {
+				keys++
+				t.Row(name+"/"+h.Key, until(h.Until), h.Why)
+			} else {
+				t.Row(name, until(h.Until), h.Why)
+			}
+		}
+		if more := a.HeldKeys - keys; more > 0 {
+			t.Row(fmt.Sprintf("%s: %d more held", a.API, more), "", "--limit lists more")
+		}
+	}
+}
+
+func limitsPart(t *cli.Table, s *status.Status) {
+	t.Row("LIMIT", "USE")
+	for _, a := range s.APIs {
+		for i := range a.Limits {
+			t.Row(a.API+"/"+a.Limits[i].Limit, a.Limits[i].Text())
+		}
+	}
+}
+
+func lettersPart(t *cli.Table, s *status.Status) {
+	t.Row("DEAD LETTERS", "REASON", "API")
+	for _, l := range s.Letters {
+		t.Row(strconv.FormatUint(l.Letters, 10), string(l.Reason), orDash(l.API))
+	}
+	if len(s.Letters) == 0 && s.LettersAll > 0 {
+		t.Row(strconv.FormatUint(s.LettersAll, 10), "`weir dead stats` tells them apart", "")
+	}
+}
+
+func replicasPart(t *cli.Table, s *status.Status) {
+	t.Row("REPLICA", "VERSION", "READY", "PARTITIONS", "CONFIG", "UP", "ROLES")
+	for _, r := range s.Replicas {
+		ready := "yes"
+		if !r.Ready {
+			ready = "NO"
+		}
+		t.Row(r.Instance, r.Version, ready, strconv.Itoa(r.Owned), strconv.FormatUint(r.Config, 10), cli.Brief(s.At.Sub(r.Started)), strings.Join(r.Roles, ","))
+	}
+}
+
+// ownersPart says who dispatches which partitions, where several share them or some are nobody's.
+func ownersPart(t *cli.Table, s *status.Status) {
+	t.Row("PARTITIONS OF", "REPLICA", "NUMBERS")
+	for _, a := range s.APIs {
+		if len(s.Replicas) < 2 && a.Owned == a.Partitions {
+			continue
+		}
+		of := map[string][]int{}
+		for number, owner := range a.Owners {
+			of[owner] = append(of[owner], number)
+		}
+		if len(a.Owners)-len(of[""]) < a.Owned {
+			delete(of, "") // a version before this one does not say which it has
+		}
+		for _, owner := range slices.Sorted(maps.Keys(of)) {
+			t.Row(a.API, cmp.Or(owner, "NOBODY"), ranges(of[owner]))
+		}
+	}
+}
+
+// ranges writes numbers, which are in order, as in 0-3, 6.
+func ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(numbers[i])
+		if end > i {
+			part += "-" + strconv.Itoa(numbers[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,47 @@
+package commands
+
+import (
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/letters"
+	"weir/cmd/weir/internal/verify"
+
+	"github.com/spf13/cobra"
+)
+
+func verifyCommand() *cobra.Command {
+	api, since, as := "", "", cli.ForPeople
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Hold every recorded call against the limits",
+		Long: `Replays the ledger (the stream WEIR_CALLS) against the limits of the running configuration and says for each the worst
+window that was found, in which key, and the verdict. It looks at every window, exactly, and does not care how the calls
+were planned. Of quotas and budgets it says how much is used now. It also looks for jobs that were called again after a call that may have been processed, and adds up what
+was spent.
+
+What is checked is when calls started, by the clock of the weir that made them: how long they then took to the api the
+ledger cannot know; that is what the configured jitter is for. Calls from before the limits were last changed are left
+out, unless --since asks for them.
+
+It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
+did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,
+		Example: "  weir verify\n  weir verify --api credit-check --since 1d --json",
+		Args:    cli.Takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			from, err := letters.ReadTime(since, time.Now())
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--since %w", err))
+			}
+			return connect.With(func(c *connect.Connection) error {
+				return verify.Run(cmd.Context(), c, verify.Options{API: api, Since: from, As: as, Out: cmd.OutOrStdout(), Talk: cmd.ErrOrStderr()})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&api, "api", "", "only of this api")
+	cmd.Flags().StringVar(&since, "since", "", "only calls from this RFC 3339 time on, or from this long ago, as in 2h or 1d")
+	as.Add(cmd.Flags(), "one JSON object a line, one for each api")
+	return cmd
+}
