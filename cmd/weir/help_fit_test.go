@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/cmd/weir/internal/commands"
 	"weir/cmd/weir/internal/help"
 	"weir/cmd/weir/internal/terminal"
 
@@ -28,7 +29,7 @@ func TestHelpFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen++
-		for width := 40; width <= widestHelp; width += 5 {
+		for width := 40; width <= 100; width += 5 {
 			fits := help.Fit(text.String(), width)
 			said := slices.DeleteFunc(strings.Fields(fits), func(word string) bool { return word == `\` })
 			if words := slices.DeleteFunc(strings.Fields(text.String()), func(word string) bool { return word == `\` }); !slices.Equal(words, said) {
@@ -41,7 +42,7 @@ func TestHelpFits(t *testing.T) {
 			}
 		}
 	}
-	look(rootCommand())
+	look(commands.Root())
 	if seen < 40 {
 		t.Errorf("only %d commands were looked at", seen)
 	}

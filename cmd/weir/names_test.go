@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/commands"
 )
 
 // TestLongNamesAreUsageErrors: a command that is given a name that nothing can have says so before it asks a server.
@@ -19,7 +20,7 @@ func TestLongNamesAreUsageErrors(t *testing.T) {
 		{"dead", "redrive", "--key", long, "--yes"}, {"dead", "purge", "--key", long, "--yes"},
 		{"show", "a", long}, {"cancel", "a", "x", "--key", long}, {"pause", "a", long},
 	} {
-		if code := run(t.Context(), args); code != cli.ExitUsage {
+		if code := commands.Run(t.Context(), args); code != cli.ExitUsage {
 			t.Errorf("weir %.60s ends with %d", strings.Join(args, " "), code)
 		}
 	}
