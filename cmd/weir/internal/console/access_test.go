@@ -37,6 +37,7 @@ func startFor(t *testing.T, listen, token string, auth config.NATSAuth) (*Server
 		Listen: listen, Token: token, Auth: auth, Named: named.Load, Gatherer: prometheus.NewRegistry(), Version: "1",
 		Connections: 100, HeaderBytes: 1 << 20, Log: slog.New(slog.DiscardHandler),
 		Ready: func(context.Context) error { return errors.New("the store is full") },
+		Alive: func() error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

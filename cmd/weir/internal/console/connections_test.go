@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -122,6 +123,19 @@ func TestUnreadBodiesHoldNoConnection(t *testing.T) {
 		_ = c.SetReadDeadline(time.Now().Add(usualTime / 2))
 		if text, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 ") {
 			t.Errorf("%s, of whose body nothing comes, is answered %.40q, %v", path, text, err)
+		}
+	}
+}
+
+// TestLivezTellsTheEnd: a process that can do nothing any more is told to be started anew; why is for those who may look.
+func TestLivezTellsTheEnd(t *testing.T) {
+	why := errors.New("the connection has ended")
+	s := &Server{opts: Options{Alive: func() error { return why }}}
+	for role, told := range map[Role]bool{Anybody: false, Producer: false, Viewer: true, Operator: true} {
+		res := httptest.NewRecorder()
+		s.livez(res, nil, Actor{Role: role})
+		if res.Code != http.StatusServiceUnavailable || strings.Contains(res.Body.String(), why.Error()) != told {
+			t.Errorf("%s is told %d %s", role, res.Code, res.Body)
 		}
 	}
 }

@@ -36,6 +36,8 @@ type Options struct {
 	Version     string
 	// Ready reports whether a job could be taken and dispatched now.
 	Ready func(context.Context) error
+	// Alive reports why the process can do nothing any more, and is to be started anew; nil while it can.
+	Alive func() error
 }
 
 // readyTimeout bounds one look at readiness, readyCache how long its answer holds: probes must not load the store.
@@ -80,7 +82,7 @@ func Listen(o Options) (*Server, error) {
 	metrics := promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 	s.Add(
 		Route{Method: "GET", Path: "/metrics", Role: Viewer, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) { metrics.ServeHTTP(w, r) }},
-		Route{Method: "GET", Path: "/livez", Role: Anybody, Open: true, Serve: func(w http.ResponseWriter, _ *http.Request, _ Actor) { answer(w, http.StatusOK, "ok") }},
+		Route{Method: "GET", Path: "/livez", Role: Anybody, Open: true, Serve: s.livez},
 		Route{Method: "GET", Path: "/readyz", Role: Anybody, Open: true, Serve: s.readyz},
 	)
 	s.Add(pages...)
@@ -133,6 +135,19 @@ func (s *Server) closeNow() error {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+// livez is open to everybody, as probes need it; why weir ends is told to those who may look.
+func (s *Server) livez(w http.ResponseWriter, _ *http.Request, who Actor) {
+	err := s.opts.Alive()
+	switch {
+	case err == nil:
+		answer(w, http.StatusOK, "ok")
+	case who.Role.covers(Viewer):
+		answer(w, http.StatusServiceUnavailable, "start it anew: "+err.Error())
+	default:
+		answer(w, http.StatusServiceUnavailable, "start it anew")
+	}
 }
 
 // readyz is open to everybody, as probes need it; why weir is not ready is told to those who may look.

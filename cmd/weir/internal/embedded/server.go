@@ -259,6 +259,9 @@ func (s *Server) openGate(log *slog.Logger) error {
 	return err
 }
 
+// Gate is the connection over which producers read, where they are told from operators; nil: there is none. Nobody closes it but Shutdown.
+func (s *Server) Gate() *nats.Conn { return s.gate }
+
 // ReplyPrefix begins the subjects on which producers of an account of their own are told something; empty: they have none.
 func (s *Server) ReplyPrefix() string {
 	if s.auth == Open {

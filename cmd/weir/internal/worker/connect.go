@@ -88,11 +88,14 @@ func (w *Worker) connect(ctx context.Context, file *configFile) error {
 		nc = w.asOperator(ctx, nc)
 	}
 	w.nc = nc
-	w.onStop("nats connection", func() error { nc.Close(); return nil })
+	w.onStop("nats connection", w.keepOpen(nc, "the connection of this replica"))
 	if w.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(15*time.Second)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if w.server != nil {
+		if gate := w.server.Gate(); gate != nil {
+			w.keepOpen(gate, "the connection of the producers' gate")
+		}
 		w.lowerGo(func() error { return w.server.BoundBacklog(w.base, softMemory(s.Memory)/8, w.log, nc) })
 		if disk := w.server.Disk(); disk != nil {
 			w.js = stream.OnDisk(w.js, disk)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"weir/ingest"
@@ -27,6 +28,7 @@ type lifetime struct {
 	done                         chan struct{}
 	failed                       chan error // of a lower part
 	err                          error
+	broken                       atomic.Pointer[error] // why a part has ended by itself; nil: none has
 }
 
 func newLifetime(ctx context.Context, timeout time.Duration, log *slog.Logger) *lifetime {
@@ -64,6 +66,7 @@ func (l *lifetime) watch() {
 	case <-l.soft.Done():
 	}
 	if l.err != nil {
+		l.broken.CompareAndSwap(nil, &l.err)
 		l.log.Error("weir stops", "err", l.err)
 	}
 	l.shutDown()
@@ -75,6 +78,7 @@ func (l *lifetime) lowerGo(part func() error) {
 	l.lower.Go(func() error {
 		err := part()
 		if err != nil && l.base.Err() == nil {
+			l.broken.CompareAndSwap(nil, &err)
 			select {
 			case l.failed <- err:
 			default: // another was first

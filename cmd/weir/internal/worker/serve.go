@@ -147,7 +147,7 @@ func (w *Worker) listenHTTP() (err error) {
 		return nil
 	}
 	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive,
 		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
 		Named: w.configuredHTTP, Auth: w.httpAuth(),
 	})
@@ -180,7 +180,7 @@ func (w *Worker) answerHTTP() error {
 	if err != nil {
 		return fmt.Errorf("connect the HTTP side: %w", err)
 	}
-	w.onStop("nats connection of the http side", func() error { nc.Close(); return nil })
+	w.onStop("nats connection of the http side", w.keepOpen(nc, "the connection of the HTTP side"))
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(connect.RequestTimeout))
 	if err != nil {
 		return fmt.Errorf("JetStream: %w", err)
