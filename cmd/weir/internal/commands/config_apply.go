@@ -75,7 +75,7 @@ func applyFile(cmd *cobra.Command, file string, how manner) error {
 		return err // exit code 1: the command was not asked in a wrong way, the file is wrong
 	}
 	for _, p := range c.Warnings {
-		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), warningLine(file, p))
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), saidOf(file, "warning", p))
 	}
 	if file == "-" {
 		file = "stdin"

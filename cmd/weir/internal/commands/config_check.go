@@ -19,7 +19,7 @@ func configCheckCommand() *cobra.Command {
 mend it. Exit code 1 when there is one.
 
 Warnings are what is allowed and probably not meant; also a secret that is missing on this machine, or something this
-version does not do yet: weir serve would refuse to start with those.`,
+version does not do yet: weir serve would refuse to start with those. Notes are what is allowed and should be known.`,
 		Example: "  weir config check\n  weir config check -f deploy/weir.yaml --json",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +47,10 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 			_, _ = fmt.Fprintln(talk, config.Problem(p).In(file))
 		}
 		for _, p := range found.Warnings {
-			_, _ = fmt.Fprintln(talk, warningLine(file, config.Problem(p)))
+			_, _ = fmt.Fprintln(talk, saidOf(file, "warning", config.Problem(p)))
+		}
+		for _, p := range found.Notes {
+			_, _ = fmt.Fprintln(talk, saidOf(file, "note", config.Problem(p)))
 		}
 	}
 	switch {
@@ -66,9 +69,9 @@ func checkConfig(cmd *cobra.Command, file string, text []byte, as cli.Format) er
 	return nil
 }
 
-// warningLine is a warning as compilers write it.
-func warningLine(file string, p config.Problem) string {
-	p.Message = "warning: " + p.Message
+// saidOf is a warning or a note as compilers write it.
+func saidOf(file, as string, p config.Problem) string {
+	p.Message = as + ": " + p.Message
 	if p.Line == 0 {
 		return file + ": " + p.String()
 	}

@@ -150,9 +150,17 @@ func checkRate(f fields, l bucket.Limit, own bucket.Rate) {
 	case weighted && l.Rate.Burst == 1:
 		f.place("cost").warn("with burst 1 every job that costs more than 1 is refused", "write the highest cost as burst")
 	case !weighted && !l.Shadow && own.Count > 0 && slower(*l.Rate, cost, own):
-		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(own),
-			"lower bucket.rate, or raise this")
+		f.place("rate").warn("all keys together are slower than the bucket of one, "+FormatRate(own), SlowLimitFix(*l.Rate))
 	}
+}
+
+// SlowLimitFix says what to do about a limit of an api that is slower than the rate of one key. Many calls in a long time are probably meant
+// as a quota: as a rate 20000/day lets one call pass every 4.32 s.
+func SlowLimitFix(r bucket.Rate) string {
+	if r.Per >= time.Hour && r.Count > 1 {
+		return "write quota: " + FormatRate(r) + " if they may be used at any time of the period: a rate spreads them over it"
+	}
+	return "lower bucket.rate, or raise this"
 }
 
 // checkFixed refuses a fixed window that jitter fills: calls keep away from both its ends by that much.

@@ -65,6 +65,9 @@ func parseQuota(text string, count func(string) (int64, error)) (bucket.Quota, e
 	case "month":
 		q.Unit = bucket.Month
 	default:
+		if strings.HasPrefix(period, "month") {
+			return bucket.Quota{}, refuse("write "+amount+"/month", "%s has the unknown period %s", quote(text), quote(period))
+		}
 		if q.Per, err = parsePeriod(text, period); err != nil {
 			return bucket.Quota{}, err
 		}

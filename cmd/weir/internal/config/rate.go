@@ -88,7 +88,11 @@ func parsePeriod(text, period string) (time.Duration, error) {
 		if strings.HasPrefix(period, "-") {
 			return 0, refuse(rateFix, "%s has a negative period", quote(text))
 		}
-		return 0, unknownUnit(text, period)
+		if strings.HasPrefix(period, "y") {
+			return 0, unknownUnit(text, period)
+		}
+		return 0, refuse("the periods are s, min, hour, day, week and durations such as 3h or 30d; a quota has month too",
+			"%s has the unknown period %s", quote(text), quote(period))
 	}
 	per, err := ParseDuration(period)
 	if err != nil {

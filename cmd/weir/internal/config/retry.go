@@ -26,6 +26,8 @@ type Retry struct {
 	Hold     Scope
 	Headers  Obedience
 	Adaptive *Adaptive // nil: the rate does not follow pushback
+
+	holdSet bool // the file says what a pushback holds
 }
 
 // readReject reads the statuses that end their job with a letter. A status cannot mean that a call is to be made again as well.
@@ -81,13 +83,28 @@ func readAdaptive(f fields) *Adaptive {
 	}
 }
 
+// Notes are what a reader of the file should know that neither is wrong nor need be meant otherwise: for each API whose keys share a limit,
+// what one 429 does unless the file says it.
+func (c *Config) Notes() (notes []Problem) {
+	for i := range c.APIs {
+		a := &c.APIs[i]
+		if a.Retry.Hold == HoldAPI && !a.Retry.holdSet {
+			notes = append(notes, Problem{
+				Line: a.line, Path: "apis." + a.Name + ".retry.hold", Message: "one 429 to a call of one key holds all keys of the api, as they share a limit",
+				Fix: "write retry: {hold: api} to keep that, or {hold: key} if the api also answers 429 about one key alone, such as one phone number",
+			})
+		}
+	}
+	return notes
+}
+
 // readRetry reads it. What a pushback holds unless the file says so depends on what keys share.
 func readRetry(f fields, rules bucket.Rules) Retry {
 	r := Retry{Attempts: 5, Min: time.Second, Max: 5 * time.Minute, On: []int{429, 503}, Hold: HoldKey, Headers: ObeyHeaders}
+	v, ok := f.byName["retry"]
 	if len(rules.Shared) > 0 {
 		r.Hold = HoldAPI
 	}
-	v, ok := f.byName["retry"]
 	if !ok {
 		return r
 	}
@@ -112,6 +129,7 @@ func readRetry(f fields, rules bucket.Rules) Retry {
 	if retry.has("reject") {
 		r.Reject = readReject(retry, r.On)
 	}
+	r.holdSet = retry.has("hold")
 	r.Hold = read(retry, "hold", r.Hold, oneOf(HoldAPI, HoldKey))
 	r.Headers = read(retry, "headers", r.Headers, oneOf(ObeyHeaders, IgnoreHeaders))
 	r.Adaptive = readAdaptive(retry)

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,5 +25,48 @@ func TestRulesAreAskedLast(t *testing.T) {
 	})
 	if len(doc.problems) != 0 {
 		t.Errorf("rules that can be kept are refused: %v", doc.problems)
+	}
+}
+
+// TestNotesOfHold: of an api whose keys share a limit it is noted once what one 429 does, unless the file says it.
+func TestNotesOfHold(t *testing.T) {
+	const api = "apis:\n  sms:\n    url: https://a\n    bucket: {rate: 1/s, capacity: 1}\n"
+	for more, want := range map[string]int{
+		"": 0, "    limits: [{name: all, rate: 20/s}, {name: day, quota: 900/day}]\n": 1,
+		"    limits: [{name: all, rate: 20/s}]\n    retry: {attempts: 3}\n": 1,
+		"    limits: [{name: all, rate: 20/s}]\n    retry: {hold: api}\n":   0,
+		"    limits: [{name: all, rate: 20/s}]\n    retry: {hold: key}\n":   0,
+	} {
+		c, err := Parse([]byte(api+more), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := c.Notes()
+		if len(notes) != want || len(c.Warnings) > 0 {
+			t.Errorf("%q has %v, %v", more, notes, c.Warnings)
+		}
+		for _, n := range notes {
+			if !strings.Contains(n.Fix, "hold: api") || !strings.Contains(n.Fix, "hold: key") || n.Line == 0 {
+				t.Errorf("%q has %v", more, n)
+			}
+		}
+	}
+}
+
+// TestAdviceOfPeriods: what is probably meant is advised: a quota for many calls a day, and a period that there is for one that is not.
+func TestAdviceOfPeriods(t *testing.T) {
+	const api = "apis:\n  sms:\n    url: https://a\n    bucket: {rate: 1/s, capacity: 1}\n    limits: [{name: all, %s}]\n"
+	for limit, want := range map[string]string{
+		"rate: 20000/day": "quota: 20000/day", "rate: 1/2s": "lower bucket.rate", "rate: 20000/daily": "day, week and durations such as 3h or 30d; a quota has month too",
+		"quota: 20000/daily": "month", "quota: 20000/monthly": "write 20000/month",
+	} {
+		c, err := Parse(fmt.Appendf(nil, api, limit), Options{})
+		said := fmt.Sprint(err)
+		if err == nil {
+			said = fmt.Sprint(c.Warnings)
+		}
+		if !strings.Contains(said, want) {
+			t.Errorf("%s: %s", limit, said)
+		}
 	}
 }

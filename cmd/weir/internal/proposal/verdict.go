@@ -13,6 +13,7 @@ type Verdict struct {
 	APIs     int       `json:"apis"`
 	Problems []Problem `json:"problems"`
 	Warnings []Problem `json:"warnings"`
+	Notes    []Problem `json:"notes"` // what is as it should be, and should be known
 }
 
 // Problem is one of them, or what is probably not meant.
@@ -31,7 +32,7 @@ func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *c
 	if err != nil && !errors.As(err, &wrong) {
 		return v, nil, err
 	}
-	v = Verdict{File: file, OK: err == nil, Problems: []Problem{}, Warnings: []Problem{}}
+	v = Verdict{File: file, OK: err == nil, Problems: []Problem{}, Warnings: []Problem{}, Notes: []Problem{}}
 	if wrong != nil {
 		for _, p := range wrong.Problems {
 			v.Problems = append(v.Problems, Problem(p))
@@ -41,6 +42,9 @@ func Check(file string, text []byte, scope *config.SecretScope) (v Verdict, c *c
 	v.APIs = len(c.APIs)
 	for _, p := range append(append([]config.Problem{}, c.Warnings...), c.MissingSecrets(scope)...) {
 		v.Warnings = append(v.Warnings, Problem(p))
+	}
+	for _, p := range c.Notes() {
+		v.Notes = append(v.Notes, Problem(p))
 	}
 	return v, c, nil
 }
