@@ -8,10 +8,11 @@ GOVULNCHECK   := v1.1.4
 GOTESTSUM     := v1.13.0
 HELM          := v3.22.0
 NATSCLI       := v0.5.1
+REDOCLY       := 2.77.0
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm build image rules torture bench bench-peers clean cc
+.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm openapi build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -125,6 +126,14 @@ chart: helm ## check the chart of deploy/helm
 $(TOOLS)/helm-$(HELM):
 	GOFLAGS= GOBIN=$(TOOLS) $(GO) install -trimpath -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$(HELM)
 	mv $(TOOLS)/helm $@
+
+# Every warning is an error there, so that generators and catalogues take the document as it is.
+openapi: $(TOOLS)/redocly-$(REDOCLY) ## validate the OpenAPI document with Redocly's linter, which needs npm
+	cd cmd/weir/internal/api && REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true $</node_modules/.bin/redocly lint --config redocly.yaml openapi.json
+
+$(TOOLS)/redocly-$(REDOCLY):
+	rm -rf $@.new && npm install --prefix $@.new --no-audit --no-fund --ignore-scripts @redocly/cli@$(REDOCLY)
+	mv $@.new $@
 
 # Where the tool cannot be installed or its database not be reached, the check says so and passes: it found nothing out.
 vuln: ## look for known vulnerabilities, where their database can be reached

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/console"
-	"weir/cmd/weir/internal/timeline"
+	"weir/cmd/weir/internal/door"
 	"weir/ingest"
 )
 
@@ -88,6 +88,7 @@ func newDocument(t *testing.T) object {
 				"A request bears a token (WEIR_HTTP_TOKEN, or one under http.tokens in the configuration) or the cookie of a session. On a loopback address without any token configured it needs neither.",
 		},
 		"servers":  []any{object{"url": "/"}},
+		"tags":     listedTags(),
 		"security": []any{object{"token": []any{}}, object{"session": []any{}}},
 		"components": object{
 			"schemas": w.schemas,
@@ -96,16 +97,51 @@ func newDocument(t *testing.T) object {
 				"session": object{"type": "apiKey", "in": "cookie", "name": "weir_session", "description": "of POST /api/v1/login"},
 			},
 			"responses": object{"Problem": object{
-				"description": "What went wrong, and what to do (RFC 9457). 429 and 503 have Retry-After",
+				"description": "What went wrong, and what to do (RFC 9457). 503 has Retry-After",
+				"headers":     headersNamed("Retry-After"),
 				"content":     object{"application/problem+json": object{"schema": ref("Problem")}},
 			}},
 		},
 	}
 }
 
+// tags group the operations, by the first part of their paths behind /api/v1.
+var tags = []struct{ name, about, parts string }{
+	{"Producers", "Jobs of producers without NATS", "v1"},
+	{"Overview", "How weir is", "status apis limits replicas doctor version events history stream openapi.json"},
+	{"Buckets", "The buckets of an api, and what keeps them from being called", "keys key pause resume"},
+	{"Jobs", "Where a job is, its result, and its cancellation", "jobs results"},
+	{"Dead letters", "Letters: look, count, export, import, purge, ask the api", "dead"},
+	{"Redrives", "Letters that are handed in again", "redrives"},
+	{"Configuration", "The configuration in force, its versions, and changes to it", "config"},
+	{"Accounts", "Money, and what would happen", "spend plan verify"},
+	{"Sessions", "The console's ways in and out", "login logout session"},
+}
+
+func tagOf(path string) string {
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(path, base), "/"), "/")
+	if parts[0] == "apis" && len(parts) > 2 {
+		parts = parts[2:] // behind the api's name
+	}
+	for _, t := range tags {
+		if slices.Contains(strings.Fields(t.parts), parts[0]) {
+			return t.name
+		}
+	}
+	panic("no tag is for " + path)
+}
+
+func listedTags() (all []any) {
+	for _, t := range tags {
+		all = append(all, object{"name": t.name, "description": t.about})
+	}
+	return all
+}
+
 func ref(name string) object { return object{"$ref": "#/components/schemas/" + name} }
 
-func (w *writer) operation(method, path string, op object) {
+// operation puts one in. last says what the last parameter of the path is.
+func (w *writer) operation(method, path string, op object, last ...string) {
 	item, ok := w.paths[path].(object)
 	if !ok {
 		item = object{}
@@ -115,6 +151,10 @@ func (w *writer) operation(method, path string, op object) {
 	for _, m := range regexp.MustCompile(`{(\w+)}`).FindAllStringSubmatch(path, -1) {
 		parameters = append(parameters, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}, "description": "percent-encoded"})
 	}
+	if n := len(parameters); n > 1 && len(last) > 0 {
+		parameters[n-1].(object)["description"] = last[0] //nolint:forcetypeassert // it was just made
+	}
+	op["tags"] = []string{tagOf(path)}
 	if more, ok := op["parameters"].([]any); ok {
 		parameters = append(parameters, more...)
 	}
@@ -130,9 +170,10 @@ func (w *writer) described(r *route) object {
 		kind = "text/event-stream"
 	}
 	kind = cmp.Or(r.answerType, kind)
+	problems := object{"$ref": "#/components/responses/Problem"}
 	op := object{
 		"operationId": r.name, "summary": r.summary, "x-weir-role": string(r.role),
-		"responses": object{"200": answered("OK", kind, w.schema(reflect.TypeOf(r.answer))), "default": object{"$ref": "#/components/responses/Problem"}},
+		"responses": object{"200": answered("OK", kind, w.schema(reflect.TypeOf(r.answer))), "4XX": problems, "5XX": problems},
 	}
 	var parameters []any
 	for _, p := range r.query {
@@ -168,44 +209,76 @@ func (w *writer) sessions() {
 	w.operation("POST", base+"/login", object{
 		"operationId": "login", "summary": "Begin a session: a token is shown once, and a cookie is set that no script can read", "security": []any{}, "x-weir-role": "anybody",
 		"requestBody": object{"required": true, "content": object{"application/json": object{"schema": w.schema(reflect.TypeOf(console.Login{}))}}},
-		"responses":   object{"200": answered("Logged in", "application/json", session), "default": problem},
+		"responses":   object{"200": answered("Logged in", "application/json", session), "4XX": problem, "5XX": problem},
 	})
 	w.operation("POST", base+"/logout", object{
 		"operationId": "logout", "summary": "End the session", "security": []any{}, "x-weir-role": "anybody",
-		"responses": object{"204": object{"description": "Logged out"}, "default": problem},
+		"responses": object{"204": object{"description": "Logged out"}, "4XX": problem, "5XX": problem},
 	})
 	w.operation("GET", base+"/session", object{
 		"operationId": "getSession", "summary": "Who asks, and what he may do", "security": []any{}, "x-weir-role": "anybody",
-		"responses": object{"200": answered("OK", "application/json", session), "default": problem},
+		"responses": object{"200": answered("OK", "application/json", session), "4XX": problem, "5XX": problem},
 	})
 }
 
-// doorState is where a job is, with its result once it is done.
-type doorState struct {
-	*timeline.Job
-	Result *timeline.KeptResult `json:"result,omitempty"`
-}
-
-// door describes jobs over HTTP.
+// door describes jobs over HTTP. OpenAPI takes two paths that differ in the name of a parameter for the same one: so a key and an id have
+// one name there.
 func (w *writer) door() {
-	problem, headers := object{"$ref": "#/components/responses/Problem"}, []any{}
+	text := object{"type": "string"}
+	headers := []any{object{"name": "Idempotency-Key", "in": "header", "schema": text, "description": "the job's id, with or without quotes: another name of Nats-Msg-Id. The same id for the same key within dedupe is the same job"}}
 	for _, name := range []string{
-		"Nats-Msg-Id", "Weir-Job-Id", "Weir-Method", "Weir-Path", "Weir-Query", "Weir-Deadline", "Weir-Not-Before", "Weir-Cost", "Weir-Reply-To", "traceparent", "tracestate",
+		"Nats-Msg-Id", "Weir-Job-Id", "Weir-Method", "Weir-Path", "Weir-Query", "Weir-Deadline", "Weir-Not-Before", "Weir-Cost", "Weir-Reply-To", "Weir-On-Throttled",
+		"traceparent", "tracestate", "baggage",
 	} {
-		headers = append(headers, object{"name": name, "in": "header", "schema": object{"type": "string"}, "description": "as on NATS (weir help jobs)"})
+		headers = append(headers, object{"name": name, "in": "header", "schema": text, "description": "as on NATS (weir help jobs)"})
 	}
-	for path, name := range map[string]string{"/v1/jobs/{api}/{key}": "postJob", "/v1/jobs/{api}": "postJobWithoutKey"} {
+	problem := func(what string, with ...string) object {
+		answer := answered(what, "application/problem+json", w.schema(reflect.TypeOf(door.Problem{})))
+		if len(with) > 0 {
+			answer["headers"] = headersNamed(with...)
+		}
+		return answer
+	}
+	accepted := answered("Accepted: the stream has stored the job, or had it already (duplicate)", "application/json", w.schema(reflect.TypeOf(ingest.Receipt{})))
+	accepted["headers"] = headersNamed("Location", "RateLimit", "RateLimit-Policy")
+	for path, name := range map[string]string{"/v1/jobs/{api}/{name}": "postJob", "/v1/jobs/{api}": "postJobWithoutKey"} {
 		w.operation("POST", path, object{
 			"operationId": name, "summary": "Hand a job in: the body is the job's, headers as on NATS. Answered when the stream has stored it", "x-weir-role": "producer", "parameters": headers,
 			"requestBody": object{"content": object{"*/*": object{}}},
-			"responses":   object{"202": answered("Accepted", "application/json", w.schema(reflect.TypeOf(ingest.Receipt{}))), "default": problem},
-		})
+			"responses": object{
+				"202": accepted,
+				"429": problem("The bucket is full, the wait would be too long, or an admission limit said no. type is the quota's, retry_after_ms says when to come back",
+					"Retry-After", "RateLimit", "RateLimit-Policy"),
+				"503": problem("Nothing was kept: try again", "Retry-After"),
+				"504": problem("Nobody knows whether the job was stored: ask for it, or send it again under its id", "Retry-After", "Location"),
+				"4XX": problem("The job is not taken. It is a dead letter where dead_letter_seq is told"), "5XX": problem("What went wrong in weir"),
+			},
+		}, "the job's key, percent-encoded")
 	}
-	w.operation("GET", "/v1/jobs/{api}/{id}", object{
+	w.operation("GET", "/v1/jobs/{api}/{name}", object{
 		"operationId": "getJob", "summary": "Where a job is, and its result when it is done", "x-weir-role": "producer",
-		"parameters": []any{object{"name": "key", "in": "query", "description": "the job's key: then only what is of it is read", "schema": object{"type": "string"}}},
-		"responses":  object{"200": answered("OK", "application/json", w.schema(reflect.TypeOf(doorState{}))), "default": problem},
-	})
+		"parameters": []any{object{"name": "key", "in": "query", "description": "the job's key: then only what is of it is read", "schema": text}},
+		"responses": object{
+			"200": answered("OK", "application/json", w.schema(reflect.TypeOf(door.State{}))), "404": problem("Nobody knows the job"),
+			"409": problem("The id stands under several keys: keys names them"), "4XX": problem("The question is wrong, or not allowed"),
+			"5XX": problem("It could not be looked up: try again", "Retry-After"),
+		},
+	}, "the job's id, percent-encoded")
+}
+
+// headersNamed describes headers of answers.
+func headersNamed(names ...string) object {
+	what := map[string]object{
+		"Location":         {"description": "where the job can be asked for", "schema": object{"type": "string", "format": "uri-reference"}},
+		"Retry-After":      {"description": "in how many seconds to come back", "schema": object{"type": "integer", "minimum": 1}},
+		"RateLimit":        {"description": "how many more jobs fit into the key's bucket, and in how many seconds that changes (IETF draft 10)", "schema": object{"type": "string", "examples": []any{`"bucket";r=496;t=1`}}},
+		"RateLimit-Policy": {"description": "how many jobs fit into the key's bucket, and in how many seconds they drain (IETF draft 10)", "schema": object{"type": "string", "examples": []any{`"bucket";q=500;w=50`}}},
+	}
+	headers := object{}
+	for _, name := range names {
+		headers[name] = what[name]
+	}
+	return headers
 }
 
 // schema is that of a type, by reference where it has a name of its own.

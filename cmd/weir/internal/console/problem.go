@@ -12,7 +12,7 @@ import (
 
 // Problem is an error as HTTP tells it (RFC 9457, application/problem+json).
 type Problem struct {
-	Type    string `json:"type"` // always about:blank: Title is the status's
+	Type    string `json:"type"` // a URI; about:blank where the status says it all
 	Title   string `json:"title"`
 	Status  int    `json:"status"`
 	Detail  string `json:"detail"`

@@ -17,7 +17,7 @@ type body struct {
 
 // readBody reads a body of at most so many bytes, or says that it has more; of one whose length is told beforehand without reading it.
 // It blocks until the connection's deadline at most. The room of a body that was read is the caller's to give back.
-func (d *Door) readBody(r *http.Request, most int64) (b body, refused *problem) {
+func (d *Door) readBody(r *http.Request, most int64) (b body, refused *Problem) {
 	if r.ContentLength > most {
 		return body{oversize: r.ContentLength}, nil
 	}

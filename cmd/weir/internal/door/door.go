@@ -38,7 +38,8 @@ type Options struct {
 // Bucket is what a producer may know of a key's.
 type Bucket struct {
 	Capacity int64
-	Interval time.Duration // between calls
+	Interval time.Duration // between calls, widened as calls are
+	Drain    time.Duration // what a full bucket takes at the configured rate
 }
 
 // How long things may take.

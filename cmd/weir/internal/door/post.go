@@ -85,15 +85,16 @@ func (d *Door) tell(w http.ResponseWriter, api, key string, a *ingest.Answer) in
 	case a.Refusal != nil:
 		p := refused(a)
 		if a.Refusal.Code == ingest.Throttled {
-			b, _ := d.Bucket(api, p.Key)
-			limitHeaders(w.Header(), a.Refusal.Capacity, b.Interval, 0, p.RetryAfterMS)
+			if b, ok := d.Bucket(api, p.Key); ok {
+				limitHeaders(w.Header(), b, 0, p.RetryAfterMS)
+			}
 		}
 		return p.write(w)
 	}
 	h, receipt := w.Header(), a.Receipt
 	h.Set("Location", locationOf(api, receipt.Key, receipt.Job))
 	if b, ok := d.Bucket(api, receipt.Key); ok {
-		limitHeaders(h, b.Capacity, b.Interval, max(0, b.Capacity-int64(receipt.Position)), int64(receipt.Position)*b.Interval.Milliseconds())
+		limitHeaders(h, b, max(0, b.Capacity-int64(receipt.Position)), int64(receipt.Position)*b.Interval.Milliseconds())
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusAccepted)

@@ -9,16 +9,16 @@ import (
 	"weir/ingest"
 )
 
-// problem is a refusal as RFC 9457 has it. Its further members are those of the answer on NATS.
-type problem struct {
+// Problem is a refusal as RFC 9457 has it. Its further members are those of the answer on NATS.
+type Problem struct {
 	console.Problem
 
 	Stream        string   `json:"stream,omitempty"`
 	Job           string   `json:"job,omitempty"`
 	Key           string   `json:"key,omitempty"`
-	RetryAfterMS  int64    `json:"retry_after_ms,omitempty"`
-	DeadLetterSeq uint64   `json:"dead_letter_seq,omitempty"`
-	Keys          []string `json:"keys,omitempty"` // of a job's id that stands under several
+	RetryAfterMS  int64    `json:"retry_after_ms,omitempty"`  // with 429: when to come back
+	DeadLetterSeq uint64   `json:"dead_letter_seq,omitempty"` // the number of the job's dead letter; absent where it has none
+	Keys          []string `json:"keys,omitempty"`            // of a job's id that stands under several
 }
 
 // quotaExceeded is the type that the IETF's draft of the RateLimit headers names.
@@ -27,25 +27,25 @@ const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exc
 // comeBack is what clients are told to wait where nothing says how long it takes.
 const comeBack = time.Second
 
-func refuse(status int, detail string) *problem {
-	return &problem{Problem: *console.NewProblem(status, "%s", detail)}
+func refuse(status int, detail string) *Problem {
+	return &Problem{Problem: *console.NewProblem(status, "%s", detail)}
 }
 
-func unavailable(detail string) *problem {
+func unavailable(detail string) *Problem {
 	p := refuse(http.StatusServiceUnavailable, detail)
 	p.RetryAfter = comeBack
 	return p
 }
 
 // unsure is where nobody knows whether a job was stored: 503 would say that it was not.
-func unsure(job string) *problem {
+func unsure(job string) *Problem {
 	p := refuse(http.StatusGatewayTimeout, "nobody knows whether the job was stored: ask for it where Location says, or send it again with its id (job) as Idempotency-Key")
 	p.RetryAfter, p.Job = comeBack, job
 	return p
 }
 
 // refused is what the intake says of a job that it has not taken.
-func refused(a *ingest.Answer) *problem {
+func refused(a *ingest.Answer) *Problem {
 	var told struct {
 		Stream string `json:"stream"`
 		Key    string `json:"key"`
@@ -65,7 +65,7 @@ func refused(a *ingest.Answer) *problem {
 }
 
 // write answers and returns the status.
-func (p *problem) write(w http.ResponseWriter) int {
+func (p *Problem) write(w http.ResponseWriter) int {
 	console.WriteProblem(w, &p.Problem, p)
 	return p.Status
 }

@@ -10,8 +10,8 @@ import (
 	"weir/ingest"
 )
 
-// jobState is where a job is, as `weir job --json` says it of each, with its result once it is done.
-type jobState struct {
+// State is where a job is, as `weir job --json` says it of each, with its result once it is done.
+type State struct {
 	*timeline.Job
 	Result *timeline.KeptResult `json:"result,omitempty"`
 }
@@ -38,7 +38,7 @@ func (d *Door) get(w http.ResponseWriter, r *http.Request, _ console.Actor) {
 	console.WriteJSON(w, http.StatusOK, state)
 }
 
-func (d *Door) state(ctx context.Context, api, key, id string) (*jobState, *problem) {
+func (d *Door) state(ctx context.Context, api, key, id string) (*State, *Problem) {
 	found, err := d.Find(ctx, api, key, id)
 	if err != nil {
 		d.Log.Info("a job could not be looked up", "api", api, "err", err)
@@ -59,7 +59,7 @@ func (d *Door) state(ctx context.Context, api, key, id string) (*jobState, *prob
 		p.Job = id
 		return nil, p
 	}
-	state := &jobState{Job: found.Jobs[0]}
+	state := &State{Job: found.Jobs[0]}
 	if seq := state.ResultSeq(); seq != 0 && state.State == timeline.Done {
 		if state.Result, err = d.Result(ctx, seq); err != nil {
 			d.Log.Info("a result could not be read", "api", api, "job_id", id, "err", err)

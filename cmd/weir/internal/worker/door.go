@@ -41,7 +41,10 @@ func (f *follower) bucketOf(api, key string) (door.Bucket, bool) {
 	}
 	limits := a.Rules.For(key)
 	t := a.Rules.Interval(limits.Rate)
-	return door.Bucket{Capacity: limits.Capacity, Interval: time.Duration(t.P) * time.Microsecond / time.Duration(t.Q)}, true
+	return door.Bucket{
+		Capacity: limits.Capacity, Interval: time.Duration(t.P) * time.Microsecond / time.Duration(t.Q),
+		Drain: door.DrainOf(limits.Capacity, limits.Rate.Count, limits.Rate.Per),
+	}, true
 }
 
 // configuredAPI is an api of the configuration in force, nil where there is none of the name.
