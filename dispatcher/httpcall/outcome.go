@@ -3,6 +3,7 @@ package httpcall
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -94,13 +95,17 @@ func classify(api *API, r Response) Outcome {
 		return Outcome{Verdict: Again, Billed: deadletter.BilledYes, Detail: fmt.Sprintf("status %d, but %v", r.Status, r.Err)}
 	case r.Status < 400:
 		return Unknown(deadletter.BilledYes, "status %d, but its answer is lost: %v", r.Status, r.Err)
-	case r.Status < 500:
+	case r.Status < 500 && !gaveUpWaiting(r.Status):
 		return rejection(r)
 	case idempotent:
 		return Outcome{Verdict: Again, Billed: deadletter.BilledUnknown, Detail: fmt.Sprintf("the api answered %d", r.Status)}
 	}
 	return Unknown(deadletter.BilledUnknown, "the api answered %d, which does not say whether it was processed", r.Status)
 }
+
+// gaveUpWaiting reports an answer that a gateway gives in place of the api: it waited too long for the request, or its client went away. The
+// api may have had the request by then.
+func gaveUpWaiting(status int) bool { return status == http.StatusRequestTimeout || status == 499 }
 
 func rejection(r Response) Outcome {
 	return Outcome{

@@ -41,7 +41,10 @@ func TestJudge(t *testing.T) {
 		{"502, listed", Response{Sent: true, Status: 502}, judgement{"pushback", "no"}, judgement{"pushback", "no"}},
 		{"400", Response{Sent: true, Status: 400}, judgement{"rejected", "no"}, judgement{"rejected", "no"}},
 		{"404, cut", Response{Sent: true, Status: 404, Cut: true, Err: broke}, judgement{"rejected", "no"}, judgement{"rejected", "no"}},
-		{"499", Response{Sent: true, Status: 499}, judgement{"rejected", "no"}, judgement{"rejected", "no"}},
+		{"408, of a gateway", Response{Sent: true, Status: 408}, retried, uncertain},
+		{"408, cut", Response{Sent: true, Status: 408, Cut: true, Err: broke}, retried, uncertain},
+		{"499, of a gateway", Response{Sent: true, Status: 499}, retried, uncertain},
+		{"498", Response{Sent: true, Status: 498}, judgement{"rejected", "no"}, judgement{"rejected", "no"}},
 		{"500", Response{Sent: true, Status: 500}, retried, uncertain},
 		{"504", Response{Sent: true, Status: 504}, retried, uncertain},
 		{"599, cut", Response{Sent: true, Status: 599, Cut: true, Err: broke}, retried, uncertain},
@@ -60,6 +63,17 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s: a failure without a word", c.what)
 			}
 			api.Idempotency = &Idempotency{Header: "Idempotency-Key"}
+		}
+	}
+}
+
+// TestGatewayThatGaveUpAsConfigured: where the configuration says what a gateway's 408 means, that holds.
+func TestGatewayThatGaveUpAsConfigured(t *testing.T) {
+	for _, status := range []int{408, 499} {
+		for want, retry := range map[string]Retry{"pushback": {On: []int{status}}, "rejected": {Reject: []int{status}}} {
+			if got := Judge(&API{Retry: retry}, Response{Sent: true, Status: status}, time.Now()).Name(); got != want {
+				t.Errorf("%d with %+v: %s, want %s", status, retry, got, want)
+			}
 		}
 	}
 }
