@@ -45,7 +45,7 @@ func checkMethod(method string, allowed []string) error {
 	if slices.Contains(allowed, method) {
 		return nil
 	}
-	return fmt.Errorf("%q is not one of this api's methods %v", clip(method), allowed)
+	return fmt.Errorf("it names none of this api's methods %v", allowed)
 }
 
 // checkPath holds a job below its api's url: nothing that a client, a proxy or a server could read as another host or
@@ -126,7 +126,7 @@ func ParseDeadline(value string, now time.Time) (time.Time, error) {
 	if err != nil {
 		d, err := time.ParseDuration(value)
 		if err != nil {
-			return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 30s", clip(value))
+			return time.Time{}, errors.New("it is neither an RFC 3339 time nor a duration like 30s")
 		}
 		at = now.Add(d)
 	}
@@ -157,7 +157,7 @@ func timeHeader(h nats.Header, header string) string {
 func parseCost(value string) (int64, error) {
 	cost, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || cost < 1 {
-		return 0, fmt.Errorf("%q is not a whole number from 1", clip(value))
+		return 0, errors.New("it is not a whole number from 1")
 	}
 	return cost, nil
 }
@@ -174,10 +174,10 @@ func checkThrottled(value string) error {
 func checkReplyTo(subject string) error {
 	if subject == "" || len(subject) > 512 || strings.ContainsAny(subject, " \t\r\n*>") ||
 		slices.Contains(strings.Split(subject, "."), "") {
-		return fmt.Errorf("%q is not a subject to publish to", clip(subject))
+		return errors.New("it is not a subject to publish to, of at most 512 bytes")
 	}
 	if notTheirs(subject) {
-		return fmt.Errorf("%q belongs to NATS or to weir: name a subject of your own", clip(subject))
+		return errors.New("it belongs to NATS or to weir: name a subject of your own")
 	}
 	return nil
 }

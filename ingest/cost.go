@@ -66,7 +66,7 @@ func (j *Job) checkCosts(rule *Rule) *Refusal {
 			return refuse(Invalid, "limit %s: %v", bound.Limit, err)
 		}
 		if cost > bound.Most {
-			return refuse(Invalid, "limit %s: cost %d can never pass: it lets at most %d through at once", bound.Limit, cost, bound.Most)
+			return refuse(Invalid, "limit %s: the job's cost can never pass: the limit lets at most %d through at once", bound.Limit, bound.Most)
 		}
 	}
 	return nil

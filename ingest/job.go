@@ -141,7 +141,7 @@ func Parse(m Message, rule *Rule, now time.Time) (*Job, *Refusal) {
 		}
 	}
 	if refusal == nil && !j.Deadline.IsZero() && !j.Deadline.After(now) {
-		refusal = refuse(Invalid, "header %s: the deadline %s has passed", HeaderDeadline, j.Deadline.UTC().Format(time.RFC3339))
+		refusal = refuse(Invalid, "header %s: the deadline has passed", HeaderDeadline)
 	}
 	if refusal == nil {
 		refusal = j.checkNotBefore(now)

@@ -1,7 +1,7 @@
 package ingest
 
 import (
-	"fmt"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -21,9 +21,9 @@ func ParseNotBefore(value string, now time.Time) (time.Time, error) {
 	d, err := wait(value)
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("%q is neither an RFC 3339 time nor a duration like 90s, 36h or 30d, of at most 366d", clip(value))
+		return time.Time{}, errors.New("it is neither an RFC 3339 time nor a duration like 90s, 36h or 30d, of at most 366d")
 	case d < 0:
-		return time.Time{}, fmt.Errorf("%q is a negative duration: leave it out for a job that may be called at once", clip(value))
+		return time.Time{}, errors.New("it is a negative duration: leave it out for a job that may be called at once")
 	}
 	return now.Add(d), nil
 }
@@ -42,11 +42,9 @@ func (j *Job) checkNotBefore(now time.Time) *Refusal {
 	switch {
 	case j.NotBefore.IsZero():
 	case j.NotBefore.Sub(now) > MostNotBefore:
-		return refuse(Invalid, "header %s: %s is more than %d days from now", HeaderNotBefore,
-			j.NotBefore.UTC().Format(time.RFC3339), MostNotBefore/(24*time.Hour))
+		return refuse(Invalid, "header %s: it is more than %d days from now", HeaderNotBefore, MostNotBefore/(24*time.Hour))
 	case !j.Deadline.IsZero() && !j.NotBefore.Before(j.Deadline):
-		return refuse(Invalid, "header %s: %s is not before the job's deadline, %s: it could never be called", HeaderNotBefore,
-			j.NotBefore.UTC().Format(time.RFC3339Nano), j.Deadline.UTC().Format(time.RFC3339Nano))
+		return refuse(Invalid, "header %s: it is not before the job's deadline: the job could never be called", HeaderNotBefore)
 	}
 	return nil
 }

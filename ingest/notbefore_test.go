@@ -27,8 +27,7 @@ func TestNotBeforeAndDeadline(t *testing.T) {
 		switch {
 		case c.taken && refusal != nil:
 			t.Errorf("not before %s, deadline %s: refused: %v", c.notBefore, c.deadline, refusal)
-		case !c.taken && (refusal == nil || refusal.Code != ingest.Invalid || !strings.Contains(refusal.Description, "could never be called") ||
-			strings.Count(refusal.Description, "2026-01-02T16:0") != 2):
+		case !c.taken && (refusal == nil || refusal.Code != ingest.Invalid || !strings.Contains(refusal.Description, "could never be called")):
 			t.Errorf("not before %s, deadline %s: %v", c.notBefore, c.deadline, refusal)
 		}
 		if j.NotBefore.IsZero() || j.Deadline.IsZero() {

@@ -31,7 +31,7 @@ func Pointed(body []byte, pointer string) (any, error) {
 	dec.UseNumber()
 	var value any
 	if err := dec.Decode(&value); err != nil {
-		return nil, fmt.Errorf("the body cannot be read at %s: %w", pointer, err)
+		return nil, fmt.Errorf("the body cannot be read at %s", pointer)
 	}
 	return value, nil
 }

@@ -259,7 +259,7 @@ func (in *submission) checkPromises() *Refusal {
 		return refuse(Invalid, "weir takes single publishes, not JetStream's fast batches")
 	}
 	if expected := headerValues(in.header, headerExpectedStream); len(expected) == 1 && expected[0] != in.stream {
-		return refuse(Invalid, "the job would go to stream %s, not to %s", in.stream, clip(expected[0]))
+		return refuse(Invalid, "header %s: it names another stream than the job would go to, %s", headerExpectedStream, in.stream)
 	}
 	return nil
 }
