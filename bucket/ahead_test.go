@@ -37,8 +37,8 @@ func TestCalendarAhead(t *testing.T) {
 		}
 		clock += 61_000_000
 	}
-	m.Ahead(ahead)
-	m.Ahead(ahead / 2) // never back
+	m.Ahead(2 * ahead)
+	m.Ahead(ahead) // and back
 	if l := m.Levels()[0]; l.End != midnight || l.Used != 2 {
 		t.Errorf("%d used until %s", l.Used, l.End.Time().UTC())
 	}

@@ -48,15 +48,17 @@ func (e *engine) tick(now Micros) Micros {
 	return e.clock
 }
 
-// setAhead moves the calendars forward, never back: a period that comes again would give its quota out twice.
-func (e *engine) setAhead(ahead Micros) {
-	if ahead <= e.ahead {
+// setAhead moves the calendars.
+func (e *engine) setAhead(now, ahead Micros) {
+	now = e.tick(now)
+	if ahead == e.ahead {
 		return
 	}
 	e.ahead = ahead
 	for i := range e.shared {
 		if m, ok := e.shared[i].meter.(*quotaMeter); ok {
 			m.setAhead(ahead)
+			m.turnBack(now)
 		}
 	}
 }

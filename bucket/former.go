@@ -66,7 +66,7 @@ func (m *Memory) Correct(former *Account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := &m.engine
-	e.tick(m.now())
+	now := e.tick(m.now())
 	for i := range e.shared {
 		l := &e.shared[i]
 		if !l.bound {
@@ -74,15 +74,15 @@ func (m *Memory) Correct(former *Account) {
 		}
 		l.bound = false
 		if of := former.Of(l.Name); of != nil && of.By == l.quota().by() {
-			l.correctFormer(of, e.ahead)
+			l.correctFormer(now, of, e.ahead)
 		}
 	}
 }
 
-func (l *sharedLimit) correctFormer(of *LimitAccount, ahead Micros) {
+func (l *sharedLimit) correctFormer(now Micros, of *LimitAccount, ahead Micros) {
 	switch m := l.meter.(type) {
 	case *quotaMeter:
-		m.correctFormer(span{of.Start, of.End}.moved(-ahead), of.Used)
+		m.correctFormer(now, span{of.Start, of.End}.moved(-ahead), of.Used)
 	case *slidingMeter:
 		entries := make([]entry, len(of.Log))
 		for i, e := range of.Log {
@@ -93,11 +93,14 @@ func (l *sharedLimit) correctFormer(of *LimitAccount, ahead Micros) {
 	}
 }
 
-// correctFormer takes used for what former processes used, in the period p.
-func (m *quotaMeter) correctFormer(p span, used int64) {
+// correctFormer takes used for what former processes used, in the period p. An account by a calendar that was set back since says
+// nothing of the present period: the bound stays.
+func (m *quotaMeter) correctFormer(now Micros, p span, used int64) {
 	switch {
+	case p.start > now+early:
 	case p.start > m.period.start: // this process has granted nothing in it
-		m.period, m.used = p, used
+		m.begin(p)
+		m.used = max(m.used, used)
 	case p.start < m.period.start: // in the present one they used nothing
 		m.used = max(0, m.used-m.former)
 	default:

@@ -66,9 +66,7 @@ func (e *engine) levels(now Micros) []Level {
 		switch m := l.meter.(type) {
 		case *quotaMeter:
 			p := m.at(now)
-			if level.Count = m.count; p == m.period {
-				level.Used = m.used
-			}
+			level.Count, level.Used = m.count, m.usedIn(p)
 			p = p.moved(e.ahead)
 			level.Start, level.End = p.start, p.end
 		case *slidingMeter:

@@ -41,12 +41,13 @@ func (m *Memory) Apply(rules Rules) error {
 	return nil
 }
 
-// Ahead says that calendars are so much ahead of the store's clock, which nobody sets while the wall clock may be set
-// forward. They never fall back. What a Snapshot holds is by the calendars' clock, which a later process starts with.
+// Ahead says that calendars are so much ahead of the store's clock, which nobody sets while the wall clock may be set; they are behind
+// it where by is negative. A period that comes again goes on with its count: see turnback.go. What a Snapshot holds is by the
+// calendars' clock, which a later process starts with.
 func (m *Memory) Ahead(by Micros) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.engine.setAhead(by)
+	m.engine.setAhead(m.now(), by)
 }
 
 // Reserve implements Store. It fails only for an ask that is malformed, and then grants none of them.

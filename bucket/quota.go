@@ -13,10 +13,12 @@ type quotaMeter struct {
 	quota  Quota
 	count  int64 // headroom taken off
 	guard  Micros
-	period span // the one that used counts, zero before the first
+	period span // the one that used counts, zero before the first; longer than the calendar's after the calendar was set back
 	used   int64
-	former int64 // of it, what former processes may have used, until Correct
-	near   span  // where the last question lay: most lie in the same period
+	last   Micros        // the latest slot in it
+	others []periodCount // other periods that were counted, rising: see turnback.go
+	former int64         // of it, what former processes may have used, until Correct
+	near   span          // where the last question lay: most lie in the same period
 	ahead  Micros
 }
 
@@ -32,10 +34,16 @@ func (m *quotaMeter) spanAt(t Micros) span { return m.quota.spanAt(t + m.ahead).
 func (m *quotaMeter) setAhead(ahead Micros) {
 	by := m.ahead - ahead
 	m.period, m.near, m.ahead = m.period.moved(by), m.near.moved(by), ahead
+	for i := range m.others {
+		m.others[i].span = m.others[i].moved(by)
+	}
 }
 
 // at returns the period that holds t.
 func (m *quotaMeter) at(t Micros) span {
+	if m.period.holds(t) {
+		return m.period
+	}
 	if !m.near.holds(t) {
 		m.near = m.spanAt(t)
 	}
@@ -49,8 +57,7 @@ func (m *quotaMeter) earliest(at Micros, cost int64) Micros {
 	for {
 		p := m.at(at)
 		at = max(at, p.start+m.guard)
-		full := p == m.period && m.used+cost > m.count
-		if at < p.end-m.guard && !full {
+		if at < p.end-m.guard && m.usedIn(p)+cost <= m.count {
 			return at
 		}
 		at = p.end
@@ -61,11 +68,16 @@ func (m *quotaMeter) take(at Micros, cost, _ int64) {
 	if p := m.at(at); p != m.period {
 		m.begin(p)
 	}
-	m.used += cost
+	m.used, m.last = m.used+cost, max(m.last, at)
+	m.takeLater(cost)
 }
 
 // begin counts another period.
-func (m *quotaMeter) begin(p span) { m.period, m.used, m.former = p, 0, 0 }
+func (m *quotaMeter) begin(p span) {
+	m.remember()
+	used, last := m.forget(p)
+	m.period, m.used, m.last, m.former = p, used, last, 0
+}
 
 func (m *quotaMeter) giveBack(at Micros, cost, _ int64) {
 	if m.period.holds(at) {
@@ -83,7 +95,8 @@ func (m *quotaMeter) correct(now, at Micros, cost, actual, serial int64) {
 	if now >= m.period.end {
 		m.begin(m.at(now))
 	}
-	m.used = min(int64(maxMicros), m.used+actual-cost)
+	m.used, m.last = min(int64(maxMicros), m.used+actual-cost), max(m.last, now)
+	m.takeLater(actual - cost)
 }
 
 // adopt counts units that a sliding quota of the same name granted at a time.
@@ -91,6 +104,7 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 	if p := m.at(max(now, m.period.start)); p != m.period {
 		m.begin(p)
 	}
+	m.last = max(m.last, at)
 	if at >= m.period.start {
 		m.used += units
 	}
@@ -100,7 +114,11 @@ func (m *quotaMeter) adopt(now, at Micros, units int64) {
 // unit), what the old period counted counts in the new period that holds now, or the old period's beginning if that lies
 // ahead. What an api counted before that it must be asked: the old limit did not know.
 func (m *quotaMeter) carry(now Micros, from *quotaMeter) {
-	m.period, m.used, m.former = from.period, from.used, from.former
+	m.period, m.used, m.last, m.former, m.others = from.period, from.used, from.last, from.former, from.others
+	if from.period == (span{}) || m.spanAt(from.period.start).start == from.period.start {
+		return
+	}
+	m.others = nil
 	if from.period.end > now {
 		m.period = m.spanAt(max(now, from.period.start))
 	}

@@ -31,6 +31,7 @@ import (
 // Snapshot is the long-lived state of one api's shared limits. It is a few hundred bytes a limit as JSON, a few
 // kilobytes for a sliding quota.
 type Snapshot struct {
+	Made  Micros          `json:"made"`
 	Until Micros          `json:"until"`           // no slot after this was granted
 	Open  int64           `json:"open,omitempty"`  // calls that may be under way
 	Lease Micros          `json:"lease,omitempty"` // until when
@@ -57,6 +58,9 @@ type LimitSnapshot struct {
 	End   Micros `json:"end,omitempty"`
 	Used  int64  `json:"used,omitempty"`
 	Next  int64  `json:"next,omitempty"`
+	// Last is the latest slot in the period, and Others are periods that were counted before or lie ahead: see turnback.go.
+	Last   Micros          `json:"last,omitempty"`
+	Others []OtherSnapshot `json:"others,omitempty"`
 	// A sliding quota: pairs of time and units.
 	Log [][2]int64 `json:"log,omitempty"`
 	// Exact says that all of it was used. Otherwise it is a bound.
@@ -65,6 +69,14 @@ type LimitSnapshot struct {
 	Partial bool `json:"partial,omitempty"`
 
 	top int64 // what the limit may have taken in all once this is stored
+}
+
+// OtherSnapshot is what a quota or budget counted in a period that is not the present one.
+type OtherSnapshot struct {
+	Start Micros `json:"start"`
+	End   Micros `json:"end"`
+	Used  int64  `json:"used"`
+	Last  Micros `json:"last"`
 }
 
 // OwnCheckpoint is the Limit that a Wait names when a slot waits for a snapshot to be stored.
@@ -87,10 +99,13 @@ type claims struct {
 
 // Restore takes over what a former process left and turns checkpoints on: until the first Saved nothing is granted. The
 // zero Snapshot is that of an api never called. It must come before the first Reserve.
-func (m *Memory) Restore(s Snapshot) {
+//
+// A snapshot that was made later than now was made by another clock than this one: the machine's was set back, or is slow. No time
+// has passed for it then, and Restore returns by how much it was ahead.
+func (m *Memory) Restore(s Snapshot) (ahead time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.engine.restore(m.now(), s)
+	return m.engine.restore(m.now(), s)
 }
 
 // Checkpoint is a snapshot that covers everything granted within the next ahead. ahead is shorter than any period.
@@ -110,7 +125,7 @@ func (m *Memory) Saved(s Snapshot) {
 func (e *engine) checkpoint(now Micros, ahead time.Duration) Snapshot {
 	now = e.tick(now)
 	e.permits.expire(now)
-	s := Snapshot{Until: now.Add(ahead), Open: e.permits.open(), Lease: e.permits.latest}
+	s := Snapshot{Made: now, Until: now.Add(ahead), Open: e.permits.open(), Lease: e.permits.latest}
 	if e.claims != nil {
 		s.dropped = e.claims.dropped
 	}
@@ -145,10 +160,15 @@ func (s Snapshot) moved(by Micros) Snapshot {
 		}
 		return t + by
 	}
-	s.Until, s.Lease, s.Limit = move(s.Until), move(s.Lease), slices.Clone(s.Limit)
+	s.Made, s.Until, s.Lease, s.Limit = move(s.Made), move(s.Until), move(s.Lease), slices.Clone(s.Limit)
 	for i := range s.Limit {
 		l := &s.Limit[i]
-		l.TAT, l.Turned, l.Start, l.End, l.Log = move(l.TAT), move(l.Turned), move(l.Start), move(l.End), slices.Clone(l.Log)
+		l.TAT, l.Turned, l.Start, l.End, l.Last, l.Log = move(l.TAT), move(l.Turned), move(l.Start), move(l.End), move(l.Last), slices.Clone(l.Log)
+		l.Others = slices.Clone(l.Others)
+		for j := range l.Others {
+			o := &l.Others[j]
+			o.Start, o.End, o.Last = o.Start+by, o.End+by, o.Last+by
+		}
 		for j := range l.Log {
 			l.Log[j][0] += int64(by)
 		}
@@ -181,13 +201,16 @@ func (l *sharedLimit) snapshot(now, until Micros, units int64) LimitSnapshot {
 			s.TAT = max(s.TAT, until+m.interval.times(m.burst))
 		}
 	case *quotaMeter:
-		p := m.period
-		if now >= p.end {
-			p = m.at(now)
+		present := *m
+		if now >= present.period.end {
+			present.begin(m.at(now))
 		}
-		s.Start, s.End, s.Used, s.Next = p.start, p.end, units, units
-		if p == m.period {
-			s.Used += m.used
+		s.Start, s.End, s.Used, s.Next, s.Last = present.period.start, present.period.end, present.used+units, units, present.last
+		for _, o := range present.others {
+			if o.start > present.period.start {
+				o.used += units
+			}
+			s.Others = append(s.Others, OtherSnapshot{o.start, o.end, o.used, o.last})
 		}
 	case *slidingMeter:
 		m.advance(now)
@@ -221,9 +244,11 @@ func (e *engine) saved(s Snapshot) {
 	}
 }
 
-func (e *engine) restore(now Micros, s Snapshot) {
+func (e *engine) restore(now Micros, s Snapshot) time.Duration {
 	now, s = e.tick(now), s.moved(-e.ahead)
-	e.claims = &claims{ghosts: s.Open, gone: s.Lease}
+	early := max(0, s.Made-now)
+	s.Until -= min(early, s.Until)
+	e.claims = &claims{ghosts: s.Open, gone: s.Lease - early}
 	if s.Until > 0 {
 		e.arrived = max(e.arrived, s.Until+Micros(ceilMicros(e.rules.Jitter)))
 	}
@@ -231,40 +256,47 @@ func (e *engine) restore(now Micros, s Snapshot) {
 		e.shared[i].owe(now, s.Until, e.asked)
 		for _, old := range s.Limit {
 			if old.Name == e.shared[i].Name {
-				e.shared[i].restore(now, s.Until, old)
+				e.shared[i].restore(now, s.Until, old, early)
 			}
 		}
 	}
+	return Micros(0).Until(early)
 }
 
-func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot) {
+// restore takes over what a snapshot says, whose clock was so much ahead of this one. Calendars go by the wall all the same.
+func (l *sharedLimit) restore(now, until Micros, s LimitSnapshot, ahead Micros) {
 	l.bound = l.counted() && !s.Exact
 	l.partial = s.Partial && l.accounted()
 	switch m := l.meter.(type) {
 	case *rateMeter:
 		if s.P > 0 && s.Q > 0 && (!s.Shadow || l.Shadow) {
-			m.gcra, m.front, m.turned = gcra{tat: s.TAT}, until, s.Turned
+			m.gcra, m.front, m.turned = gcra{tat: s.TAT - ahead}, until, max(0, s.Turned-ahead)
 			if from := (pace{Interval{s.P, s.Q}, s.Burst, s.Window, s.Late}); from != m.pace {
-				m.carry(now, until, from, m.pace, m.sees(s.Turned, now))
+				m.carry(now, until, from, m.pace, m.sees(m.turned, now))
 				m.turned = now
 			}
 		}
 	case *quotaMeter:
-		from := quotaMeter{period: span{s.Start, s.End}, used: s.Used}
-		if now >= s.End {
-			from = quotaMeter{period: m.spanAt(s.End), used: s.Next}
+		from := quotaMeter{quota: m.quota, period: span{s.Start, s.End}, used: s.Used, last: s.Last - ahead}
+		for _, o := range s.Others {
+			from.others = append(from.others, periodCount{span{o.Start, o.End}, o.Used, o.Last - ahead})
+		}
+		if now >= s.End && s.End > 0 {
+			from.begin(m.spanAt(s.End))
+			from.used += s.Next
 		}
 		if s.End > 0 {
 			m.carry(now, &from)
 		}
 		for _, e := range s.Log { // it was a sliding one then
-			m.adopt(now, Micros(e[0]), e[1])
+			m.adopt(now, Micros(e[0])-ahead, e[1])
 		}
+		m.turnBack(now)
 		m.former = m.used
 	case *slidingMeter:
 		m.adopt(now, span{s.Start, s.End}, s.Used) // it had periods then
 		for _, e := range s.Log {
-			m.take(Micros(e[0]), e[1], 0)
+			m.take(Micros(e[0])-ahead, e[1], 0)
 		}
 		m.former = len(m.entries)
 	}

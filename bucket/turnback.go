@@ -1,0 +1,99 @@
+package bucket
+
+import (
+	"slices"
+	"time"
+)
+
+// Calendars that are set back.
+//
+// The wall clock may be set back to a period before the one that a quota counts: it was wrong before, or it is wrong now. The api
+// counts by a clock of its own, so what was granted lately may count in its present period, whatever ours is called. Three rules
+// hold a quota that was turned back:
+//
+//   - The count goes on. It begins with all that was granted within the last period's length, by the time that passed.
+//   - A period that was counted keeps its count: when the calendar comes to it again, its units are not given twice. What is
+//     granted until then counts in it, too.
+//   - A period that was not counted begins only when the length of one has passed since. So a calendar that is off by a month holds
+//     a quota that is used up for one period, and not for a month.
+
+// periodCount is what a quota counted in a period that is not its present one: in one that lies ahead of it, or that ended lately.
+type periodCount struct {
+	span
+	used int64
+	last Micros // the latest slot in it
+}
+
+const (
+	mostPeriods = 4 // that are remembered; of more the earliest is forgotten
+	// early is how far ahead a period may lie that has not begun: slots are given ahead of their time, and clocks are slewed.
+	early = Micros(10 * time.Second / time.Microsecond)
+)
+
+// usedIn is what was used in a period.
+func (m *quotaMeter) usedIn(p span) int64 {
+	if p.start == m.period.start {
+		return m.used
+	}
+	for _, o := range m.others {
+		if o.start == p.start {
+			return o.used
+		}
+	}
+	return 0
+}
+
+// takeLater counts units in the periods that lie ahead and were counted before.
+func (m *quotaMeter) takeLater(units int64) {
+	for i := range m.others {
+		if o := &m.others[i]; o.start > m.period.start {
+			o.used = min(int64(maxMicros), o.used+units)
+		}
+	}
+}
+
+// remember keeps the count of the present period, which is about to end.
+func (m *quotaMeter) remember() {
+	if m.period == (span{}) {
+		return
+	}
+	m.others = slices.DeleteFunc(slices.Clone(m.others), func(o periodCount) bool { return o.start == m.period.start })
+	m.others = append(m.others, periodCount{m.period, m.used, m.last})
+	slices.SortFunc(m.others, func(a, b periodCount) int { return int(a.start - b.start) })
+	m.others = m.others[max(0, len(m.others)-mostPeriods):]
+}
+
+// forget takes out what was counted in p, which becomes the present period.
+func (m *quotaMeter) forget(p span) (used int64, last Micros) {
+	m.others = slices.DeleteFunc(slices.Clone(m.others), func(o periodCount) bool {
+		if o.start == p.start {
+			used, last = o.used, o.last
+		}
+		return o.start == p.start
+	})
+	return used, last
+}
+
+// turnBack makes the period present that the calendar shows at now, where the one that is counted lies ahead of it.
+func (m *quotaMeter) turnBack(now Micros) {
+	if m.period.start <= now+early {
+		return
+	}
+	m.near = span{}
+	used, last, p := m.used, m.last, m.spanAt(now)
+	length := Micros(ceilMicros(m.quota.Length()))
+	for _, o := range m.others {
+		if o.start == p.start || o.last+length > now {
+			used, last = used+o.used, max(last, o.last)
+		}
+	}
+	m.remember()
+	m.forget(p)
+	p.end = max(p.end, now+length)
+	for _, o := range m.others {
+		if o.start > p.start {
+			p.end = min(p.end, o.start)
+		}
+	}
+	m.period, m.used, m.last = p, min(int64(maxMicros), used), last
+}
