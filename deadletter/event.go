@@ -28,13 +28,14 @@ const (
 	UnhealthyEvent EventType = "unhealthy" // a replica is not ready, for a reason that somebody must mend
 	HealthyEvent   EventType = "healthy"   // it is ready again
 	RevealedEvent  EventType = "revealed"  // somebody has looked at letters' bodies over HTTP
+	ClockEvent     EventType = "clock"     // the clock that limits go by was set, or is behind the one they were counted by
 )
 
 // EventTypes returns all of them.
 func EventTypes() []EventType {
 	return []EventType{
 		ThrottledEvent, DeadEvent, HeldEvent, ResumedEvent, BudgetEvent, ConfigEvent, RedrivenEvent, PurgedEvent, UnhealthyEvent, HealthyEvent,
-		RevealedEvent,
+		RevealedEvent, ClockEvent,
 	}
 }
 

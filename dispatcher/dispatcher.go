@@ -49,7 +49,7 @@ type Options struct {
 	// Recorder notes how far calls have come, and knows how far those of ended processes had; nil for none.
 	Recorder   *recorder.Recorder
 	Now        func() bucket.Micros // the clock of every worker and its store
-	Ahead      func() bucket.Micros // by how much calendars are ahead of it, never less than before; nil: by nothing
+	Ahead      func() bucket.Micros // by how much calendars are ahead of it; nil: by nothing
 	Replicas   int
 	Dedupe     *queue.Dedupe // how long a job's id is known
 	ResultsAge time.Duration

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"weir/bucket"
@@ -96,6 +97,19 @@ func (d *Dispatcher) HeardOfLimiter(api string, err error) {
 	if w := d.worker(api); w != nil {
 		w.heard(err)
 	}
+}
+
+// CalendarMoved has an api's jobs ask again for what its shared limits refused: the clock that calendars go by was set.
+func (d *Dispatcher) CalendarMoved(api string) {
+	w := d.worker(api)
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	queues, now := slices.Collect(w.s.Queues()), w.now()
+	w.mu.Unlock()
+	w.eachLocked(slices.Values(queues), func(q *schedule.KeyQueue) { w.s.AskAgain(q, now) })
+	w.wakeUp()
 }
 
 // HeardOfLevels tells how much of an api's shared limits is used, for its forecasts. levels is not changed afterwards.

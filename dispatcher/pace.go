@@ -206,7 +206,7 @@ func (p *pace) restoredLocked(limits *bucket.KeyLimits) bucket.Micros {
 	if r == nil || r.Counted && p.clock == schedule.OtherClock {
 		return 0
 	}
-	tat := bucket.MicrosOf(r.At).Add(p.s.DrainTime(limits))
+	tat := min(bucket.MicrosOf(r.At), p.since).Add(p.s.DrainTime(limits)) // by a clock that is behind now, perhaps
 	if tat <= p.now() {
 		return 0
 	}

@@ -75,7 +75,7 @@ func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.H
 	if r == nil || r.Counted {
 		return h, false
 	}
-	until, limit := r.unknownUntil(rules)
+	until, limit := r.unknownUntil(rules, min(bucket.MicrosOf(r.At), now)) // At is by a clock that is behind now, perhaps
 	if until <= now {
 		return h, false
 	}
@@ -83,10 +83,9 @@ func (r *Restoration) hold(rules *bucket.Rules, now bucket.Micros) (h schedule.H
 		r.At.UTC().Format(time.RFC3339), limit)}, true
 }
 
-// unknownUntil is until when a limit's period holds a call that may have been made before At, of all limits the last, and which limit that
+// unknownUntil is until when a limit's period holds a call that may have been made before at, of all limits the last, and which limit that
 // is. 0: no limit has a period.
-func (r *Restoration) unknownUntil(rules *bucket.Rules) (until bucket.Micros, limit string) {
-	at := bucket.MicrosOf(r.At)
+func (r *Restoration) unknownUntil(rules *bucket.Rules, at bucket.Micros) (until bucket.Micros, limit string) {
 	for i := range rules.Shared {
 		l := &rules.Shared[i]
 		if l.Shadow {

@@ -33,7 +33,7 @@ func TestUnknownUntil(t *testing.T) {
 		{"one that only watches", []bucket.Limit{{Name: "l", Quota: &day, Shadow: true}}, 0},
 	} {
 		r := Restoration{At: at}
-		until, limit := r.unknownUntil(&bucket.Rules{Shared: c.limits, Jitter: time.Second})
+		until, limit := r.unknownUntil(&bucket.Rules{Shared: c.limits, Jitter: time.Second}, bucket.MicrosOf(r.At))
 		switch {
 		case c.want == 0:
 			if until != 0 {

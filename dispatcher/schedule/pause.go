@@ -124,6 +124,17 @@ func (s *Schedule) rouse(q *KeyQueue, now bucket.Micros) {
 	s.Touch(q)
 }
 
+// AskAgain has a queue ask again for what a shared limit refused: its period begins at another time than the store told.
+func (s *Schedule) AskAgain(q *KeyQueue, now bucket.Micros) {
+	if s.byKey[q.Key] != q {
+		return // it has been let go of since
+	}
+	if _, l := s.shared(s.by); l != nil {
+		s.until, s.by = 0, ""
+	}
+	s.rouse(q, now)
+}
+
 func (s *Schedule) touchAll() {
 	for _, q := range s.byKey {
 		s.Touch(q)

@@ -10,7 +10,7 @@ import (
 )
 
 // Clock is what slots are reckoned by: the wall clock of the start, carried on by the time that has really passed, a
-// suspended machine's too. Stepping the machine's clock moves no slot. Where the wall has been set forward since, calendars
+// suspended machine's too. Stepping the machine's clock moves no slot. Where the wall has been set since, calendars
 // and deadlines go by it all the same, and so does whatever a later process will read: Ahead is by how much. It is safe for
 // concurrent use.
 type Clock struct {
@@ -18,6 +18,7 @@ type Clock struct {
 	wall   func() time.Time
 	passed func() time.Duration // since the start
 	ahead  atomic.Int64         // microseconds
+	set    atomic.Int64         // by how much a test has set the wall, in nanoseconds
 }
 
 // New is a clock that begins now.
@@ -29,22 +30,23 @@ func StartingAt(start time.Time) *Clock {
 	return &Clock{start: bucket.MicrosOf(start), wall: time.Now, passed: func() time.Duration { return elapsed() - since }}
 }
 
+// Set sets the wall clock as if the machine's were set by so much: tests do.
+func (c *Clock) Set(by time.Duration) { c.set.Add(int64(by)) }
+
 // Now is the time that slots are reckoned by. It never goes back.
 func (c *Clock) Now() bucket.Micros { return c.start.Add(c.passed()) }
 
 // noise is what two clocks that are read one after the other may seem to be apart, in microseconds.
 const noise = 1000
 
-// Ahead is by how much the wall clock is ahead of Now, or was: it never shrinks, since a calendar that goes back would give
-// a quota out twice.
+// Ahead is by how much the wall clock is ahead of Now; it is negative where the wall is behind.
 func (c *Clock) Ahead() bucket.Micros {
-	now := int64(bucket.MicrosOf(c.wall()) - c.Now())
-	for {
-		was := c.ahead.Load()
-		if now < was+noise || c.ahead.CompareAndSwap(was, now) {
-			return bucket.Micros(max(c.ahead.Load(), 0))
-		}
+	was, began := c.ahead.Load(), c.Now()
+	now := int64(bucket.MicrosOf(c.wall().Add(time.Duration(c.set.Load()))) - began)
+	if apart := now - was; apart < -noise && c.Now()-began < noise || apart > noise {
+		c.ahead.CompareAndSwap(was, now) // else another has just read both
 	}
+	return bucket.Micros(c.ahead.Load())
 }
 
 // A wall clock that is slewed is off by little, and nobody need hear of it.
@@ -53,14 +55,14 @@ const (
 	Step  = bucket.Micros(time.Second / time.Microsecond)
 )
 
-// Watch tells when the wall clock was set forward, until ctx ends.
+// Watch tells when the wall clock was set, until ctx ends.
 func (c *Clock) Watch(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(check)
 	defer tick.Stop()
 	for told := bucket.Micros(0); ; {
-		if now := c.Ahead(); now > told+Step {
-			log.Warn("the machine's clock was set forward since the start: calendars and deadlines follow it, the pace goes on by the time that passes",
-				"by", bucket.Micros(0).Until(now))
+		if now := c.Ahead(); now > told+Step || now < told-Step {
+			log.Warn("the machine's clock was set: calendars and deadlines follow it, the pace goes on by the time that passes",
+				"by", told.Until(now), "since_start", bucket.Micros(0).Until(now))
 			told = now
 		}
 		select {

@@ -45,6 +45,8 @@ type APIStatus struct {
 	Throttled uint64 `json:"throttled"`
 
 	Limits []limitstate.LimitShown `json:"limits,omitempty"`
+	// Clock says that the limits go by a clock that is behind the one that they were counted by.
+	Clock string `json:"clock,omitempty"`
 }
 
 // Readiness is looked at for so long at most, and its answer holds for so long: whoever asks must not load the store.
@@ -89,7 +91,7 @@ func (o operator) status(req micro.Request) {
 		s.APIs = nil
 		for _, api := range o.Dispatcher.APIs() {
 			if detail, err := o.Dispatcher.Detail(api, limit); err == nil { // else it has gone meanwhile
-				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses)})
+				s.APIs = append(s.APIs, APIStatus{detail, o.Throttled(api), limitstate.WithUses(o.Limits(api), detail.Uses), o.Clock(api)})
 			}
 		}
 		if whole := marshal(s); len(whole) <= o.most {

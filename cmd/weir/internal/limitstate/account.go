@@ -75,7 +75,9 @@ func accountKey(api string) string { return "account." + api }
 
 // openAccounts finds what the ledger says of an api's limits, whose last checkpoint is restored. Nothing may have been
 // granted yet. It blocks until an account is stored: the first checkpoint's claims come after it.
-func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory) (*accounts, error) {
+//
+// early is by how much the clock of the run before was ahead of this one: then the account's periods lie ahead, too.
+func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Memory, early time.Duration) (*accounts, error) {
 	a := &accounts{
 		api: api, store: store, js: o.JetStream, control: o.Control, instance: o.Instance, now: o.Clock.Now, ahead: o.Clock.Ahead,
 		recovered: func() (int, bool) { return o.Caller.Recovered(api) }, price: func() int64 { return o.Caller.Price(api) },
@@ -93,7 +95,7 @@ func openAccounts(ctx context.Context, o *Options, api string, store *bucket.Mem
 	if o.Unsynced {
 		boot = bootID()
 	}
-	why, err := a.recall(ctx, extent, boot)
+	why, err := a.recall(ctx, extent, boot, early)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +130,7 @@ func bootID() string {
 }
 
 // recall reads the stored account, and says why it is of no use where it is not.
-func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string) (why string, err error) {
+func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string, early time.Duration) (why string, err error) {
 	m, err := stream.AskLeader(ctx, a.js.Conn(), "KV_"+a.control.Bucket(), fmt.Sprintf(`{"last_by_subj":"$KV.%s.%s"}`, a.control.Bucket(), accountKey(a.api)))
 	if err != nil {
 		return "", fmt.Errorf("account of the last run: %w", err)
@@ -141,6 +143,8 @@ func (a *accounts) recall(ctx context.Context, extent ledger.Extent, boot string
 	}
 	a.stored = a.note.Read
 	switch {
+	case early > clockNoise:
+		return "its clock was ahead of this one", nil
 	case !a.note.Born.Equal(extent.Born):
 		return "the ledger was made anew", nil
 	case a.note.Boot != boot || boot == "?":
@@ -282,9 +286,16 @@ func (a *accounts) draft() *draft {
 	d.note.Account = a.note.Account.Clone()
 	present := a.store.Account()
 	unsure := d.note.Account.Follow(present)
-	if ahead := a.ahead(); ahead > a.shifted+clock.Step { // the times that sliding quotas know are by a clock that was left
+	switch ahead := a.ahead(); {
+	case ahead > a.shifted+clock.Step: // the times that sliding quotas know are by a clock that was left
 		a.shifted = ahead
 		unsure = append(unsure, d.note.Account.Slide(present)...)
+	case ahead < a.shifted-clock.Step: // so are the periods of the others
+		a.shifted = ahead
+		d.note.Account = present
+		for i := range present.Limits {
+			unsure = append(unsure, present.Limits[i].Name)
+		}
 	}
 	if a.former != nil {
 		d.former = a.former.Clone()

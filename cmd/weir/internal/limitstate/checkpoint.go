@@ -37,6 +37,10 @@ type checkpointer struct {
 	own      uint64                         // of the checkpoint that this process read or stored last
 	bare     bool                           // no limit is in what is stored
 	restored bucket.Snapshot                // what the former process left
+	early    time.Duration                  // by how much its clock was ahead of this one's
+	ahead    bucket.Micros                  // by how much calendars were when the limits heard of it last
+	moved    func(by time.Duration)         // calendars were set
+	news     news
 }
 
 // errCheckpointTaken says that another process counts the limits now: this one must not write over what it knows.
@@ -56,8 +60,9 @@ const mostTried = 4096
 func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.Memory) (*checkpointer, error) {
 	c := &checkpointer{
 		api: api, store: store, clock: o.Clock, nc: o.Conn, kv: o.Control, log: o.Log.With("component", "limits", "api", api), wake: make(chan struct{}, 1),
-		tried: map[[sha256.Size]byte]struct{}{},
+		tried: map[[sha256.Size]byte]struct{}{}, ahead: o.Clock.Ahead(),
 	}
+	c.moved = func(by time.Duration) { c.news.calendarMoved(o, api, by) }
 	var s bucket.Snapshot
 	last, err := c.last(ctx)
 	if err != nil {
@@ -69,7 +74,10 @@ func newCheckpointer(ctx context.Context, o *Options, api string, store *bucket.
 			return nil, fmt.Errorf("limits of the last run (%s in %s) cannot be read: %w", c.key(), c.kv.Bucket(), err)
 		}
 	}
-	store.Restore(s)
+	store.Ahead(c.ahead)
+	if c.early = store.Restore(s); c.early > clockNoise {
+		c.news.started(o, api, c.early)
+	}
 	c.restored, c.bare = s, len(s.Limit) == 0
 	return c, nil
 }
@@ -127,7 +135,7 @@ func (c *checkpointer) close(ctx context.Context) (err error) {
 func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointWait)
 	defer cancel()
-	c.store.Ahead(c.clock.Ahead())
+	c.follow()
 	s := c.store.Checkpoint(ahead)
 	if len(s.Limit) == 0 && c.bare { // no limit is shared, for now
 		c.store.Saved(s)
@@ -144,6 +152,16 @@ func (c *checkpointer) save(ctx context.Context, ahead time.Duration) error {
 	c.bare = len(s.Limit) == 0
 	c.store.Saved(s)
 	return nil
+}
+
+// follow has calendars go by the wall clock.
+func (c *checkpointer) follow() {
+	ahead := c.clock.Ahead()
+	c.store.Ahead(ahead)
+	if by := c.ahead.Until(ahead); by.Abs() > clockNoise {
+		c.ahead = ahead
+		c.moved(by)
+	}
 }
 
 // put stores a checkpoint in the place of the one before, and of no other. One that is older than what this process has

@@ -26,6 +26,7 @@ type levelWatch struct {
 	heard   func(error)               // whether the limits could be read
 	unknown func() string             // why what was used of a limit is not known
 	gap     func(limit string) string // what is missing in a limit's count
+	news    *news                     // nil in tests of levels alone
 	price   func() int64
 	used    func([]bucket.Level) // what was read, for forecasts
 	letters *deadletter.Writer

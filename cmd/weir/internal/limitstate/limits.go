@@ -39,6 +39,7 @@ type Caller interface {
 	Price(api string) int64                          // of a call, in millionths
 	HeardOfLevels(api string, levels []bucket.Level) // how much of the limits is used
 	HeardOfLimiter(api string, err error)            // whether the limits can be read
+	CalendarMoved(api string)                        // periods begin at other times than was told
 }
 
 // Limits are one api's, open. In the process none is granted before Run.
@@ -73,7 +74,7 @@ func openInRedis(ctx context.Context, o *Options, api *httpcall.API) (*Limits, e
 	a := &Limits{state: shared, watch: newLevelWatch(o, api.Name, shared.levels), Dispatch: dispatcher.APIOptions{
 		Store: shared, Clock: schedule.OtherClock, TAT: func(string) bucket.Micros { return 0 }, Checkpoint: func() {},
 	}}
-	a.watch.unknown, a.watch.gap = shared.unknown, shared.gaps.of
+	a.watch.unknown, a.watch.gap, a.watch.news = shared.unknown, shared.gaps.of, &shared.news
 	return a, nil
 }
 
@@ -94,7 +95,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 		return nil, err
 	}
 	store.ExpectSums(checkpoints.restored, called)
-	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store); err != nil {
+	if checkpoints.accounts, err = openAccounts(ctx, o, api.Name, store, checkpoints.early); err != nil {
 		return nil, err
 	}
 	a := &Limits{state: checkpoints, settled: checkpoints.accounts.settled, Dispatch: dispatcher.APIOptions{
@@ -104,7 +105,7 @@ func openInProcess(ctx context.Context, o *Options, api *httpcall.API) (*Limits,
 		},
 	}}
 	a.watch = newLevelWatch(o, api.Name, func(context.Context) ([]bucket.Level, error) { return store.Levels(), nil })
-	a.watch.gap = checkpoints.accounts.gaps.of
+	a.watch.gap, a.watch.news = checkpoints.accounts.gaps.of, &checkpoints.news
 	checkpoints.accounts.changed = func() {
 		checkpoints.now()
 		a.watch.now()

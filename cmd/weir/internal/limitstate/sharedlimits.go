@@ -41,7 +41,9 @@ type sharedLimits struct {
 	open  map[int64]struct{} // grants that have not ended
 	why   string             // what was lost could not be added up yet, and what to do
 
-	gaps gaps // in what was added up
+	gaps  gaps // in what was added up
+	news  news
+	moved func(by time.Duration) // the clock of Redis was set
 }
 
 // redisMark is what is kept of a state: which one it is, and how many asks it had counted.
@@ -63,6 +65,7 @@ func openSharedLimits(ctx context.Context, o *Options, api *httpcall.API) (*shar
 		redis: o.Redis, log: o.Log.With("component", "limits", "api", api.Name), quiet: func() bool { return o.Caller.Quiet(api.Name) },
 		beside: func() bool { return o.Caller.Beside() },
 	}
+	s.moved = func(by time.Duration) { s.news.calendarMoved(o, api.Name, by) }
 	if err := s.recall(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,6 +64,7 @@ type API struct {
 	InDoubt string `json:"in_doubt_today,omitempty"`
 
 	limiterDown bool
+	clock       string // why its limits go by a clock that is behind
 }
 
 // Replica is one that dispatches.
@@ -194,6 +196,7 @@ func (a *API) add(r *control.APIStatus, instance string) {
 	a.HeldKeys += r.HeldKeys
 	a.Holds = append(a.Holds, r.Holds...)
 	a.limiterDown = a.limiterDown || r.LimiterDown
+	a.clock = cmp.Or(a.clock, r.Clock)
 	for i := range r.Limits {
 		a.addLimit(r.Limits[i])
 	}

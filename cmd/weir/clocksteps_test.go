@@ -1,0 +1,50 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/clock"
+)
+
+// TestClockStepsOverMidnight: a budget that is spent is there again when the machine's clock is set forward over midnight, and the event
+// clock tells of the step.
+func TestClockStepsOverMidnight(t *testing.T) {
+	t.Parallel()
+	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    price: 1.00\n    bucket: {rate: 100/s, capacity: 5}\n"+
+		"    limits: [{name: spend, budget: 1.00/day}]\n")
+	t.Cleanup(r.stop)
+	r.clock = clock.New()
+	r.start()
+	r.send("pay", "a", nil, "first")
+	r.awaitCalls(1)
+	r.send("pay", "a", nil, "second")
+	r.eventually("the budget holds the api", func() bool { return len(r.stored("WEIR_EVENTS", "weir.events.held.pay._")) == 1 })
+	r.clock.Set(24 * time.Hour)
+	r.awaitCalls(2)
+	r.eventually("the event", func() bool { return len(r.stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+}
+
+// TestStartWithASlowClock: a process that starts by a clock that is 30 days behind calls as soon as its limits allow, and tells of the
+// clock by an event and in the status.
+func TestStartWithASlowClock(t *testing.T) {
+	const behind = 30 * 24 * time.Hour
+	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/100ms, capacity: 5}\n"+
+		"    limits: [{name: account, rate: 1/100ms}, {name: calls, in_flight: 1}, {name: day, quota: 100/day}]\n")
+	t.Cleanup(r.stop)
+	r.start()
+	r.send("pay", "a", nil, "first")
+	r.awaitCalls(1)
+	r.stop()
+	r.clock = clock.StartingAt(time.Now().Add(-behind))
+	r.clock.Set(-behind)
+	r.start()
+	r.send("pay", "a", nil, "second")
+	r.awaitCalls(2)
+	r.eventually("the event", func() bool { return len(r.stored("WEIR_EVENTS", "weir.events.clock.pay._")) == 1 })
+	if out, code := r.command("status"); code != 1 || !strings.Contains(out, "behind the one that its limits were counted by") {
+		t.Errorf("status ends with %d: %s", code, out)
+	}
+}

@@ -1,0 +1,88 @@
+package limitstate
+
+import (
+	"sync"
+	"time"
+
+	"weir/bucket"
+	"weir/cmd/weir/internal/cli"
+	"weir/deadletter"
+)
+
+// news is what happened to the clock that an api's limits go by. It is safe for concurrent use.
+type news struct {
+	mu     sync.Mutex // guards what follows
+	behind string
+	until  bucket.Micros // by the calendar: from then on the clock is no more behind
+}
+
+// ClockData is what a clock event tells.
+type ClockData struct {
+	MovedMS int64  `json:"moved_ms"` // by how much the clock was set; negative where it was set back
+	Why     string `json:"why"`
+}
+
+// clockNoise is by how much a clock may be off without a word.
+const clockNoise = time.Second
+
+// started tells that a start's clock is behind that of the run before.
+func (n *news) started(o *Options, api string, by time.Duration) {
+	now := o.Clock.Now() + o.Clock.Ahead()
+	n.mu.Lock()
+	n.behind = "the machine's clock is " + cli.Brief(by) + " behind the one that its limits were counted by until " + now.Add(by).Time().UTC().Format(time.RFC3339)
+	n.until = now.Add(by)
+	why := n.behind + ": what they had counted counts as of now, and quotas and budgets go on with their count"
+	n.mu.Unlock()
+	o.Log.Warn("limits were counted by a clock that was ahead of this one", "component", "limits", "api", api, "by", by.Round(time.Millisecond),
+		"effect", "what they had counted counts as of now; quotas and budgets go on with their count")
+	n.send(o, api, ClockData{MovedMS: -by.Milliseconds(), Why: why})
+}
+
+// set tells that the clock was set while the api's limits were counted.
+func (n *news) set(o *Options, api string, by time.Duration) {
+	why := "the clock was set forward by " + cli.Brief(by) + ": quotas and budgets of a calendar begin their period when it says so"
+	if by < 0 {
+		why = "the clock was set back by " + cli.Brief(-by) + ": quotas and budgets go on with their count, and no period is given out twice"
+	}
+	n.send(o, api, ClockData{MovedMS: by.Milliseconds(), Why: why})
+}
+
+// send stores the event, once for all replicas that saw the same at the same time.
+func (n *news) send(o *Options, api string, data ClockData) {
+	if o.Letters == nil {
+		return // a test of limits alone
+	}
+	o.Letters.Send(deadletter.Event{Type: deadletter.ClockEvent, API: api, Data: data}, func(err error) {
+		if err != nil {
+			o.Log.Warn("that the clock was set could not be told as an event", "component", "limits", "api", api, "err", err)
+		}
+	})
+}
+
+// problem says that the clock is behind, "" where it is not.
+func (n *news) problem(now bucket.Micros) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now >= n.until {
+		return ""
+	}
+	return n.behind
+}
+
+// ClockProblem says that an api's limits go by a clock that is behind, and what for, "" where it is not.
+func (b *Levels) ClockProblem(api string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.watches {
+		if w.api == api && w.news != nil {
+			return w.news.problem(w.clock())
+		}
+	}
+	return ""
+}
+
+// calendarMoved has the api ask again, once the limits go by the calendar.
+func (n *news) calendarMoved(o *Options, api string, by time.Duration) {
+	n.set(o, api, by)
+	o.Caller.CalendarMoved(api)
+}
