@@ -30,6 +30,7 @@ func TestClockStepsOverMidnight(t *testing.T) {
 // TestStartWithASlowClock: a process that starts by a clock that is 30 days behind calls as soon as its limits allow, and tells of the
 // clock by an event and in the status.
 func TestStartWithASlowClock(t *testing.T) {
+	t.Parallel()
 	const behind = 30 * 24 * time.Hour
 	r := readyRig(t, fakeapi.Options{}, "apis:\n  pay:\n    url: %s\n    bucket: {rate: 1/100ms, capacity: 5}\n"+
 		"    limits: [{name: account, rate: 1/100ms}, {name: calls, in_flight: 1}, {name: day, quota: 100/day}]\n")
