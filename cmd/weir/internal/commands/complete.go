@@ -8,6 +8,8 @@ import (
 	"weir/cmd/weir/internal/cli"
 	"weir/cmd/weir/internal/connect"
 	"weir/cmd/weir/internal/control"
+	"weir/cmd/weir/internal/spend"
+	"weir/cmd/weir/internal/top"
 	"weir/deadletter"
 
 	"github.com/spf13/cobra"
@@ -28,17 +30,21 @@ func addCompletion(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
 		places := strings.Fields(cmd.Use)[1:]
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) >= len(places) {
+			at := len(args)
+			if last := len(places) - 1; last >= 0 && strings.Contains(places[last], "...") {
+				at = min(at, last)
+			}
+			if at >= len(places) {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return offered(completionOf(strings.Trim(places[len(args)], "[]")), cmd, args, begun)
+			return offered(completionOf(cmd, strings.Trim(places[at], "[].")), cmd, args, begun)
 		}
 	}
-	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON"} {
+	for name, place := range map[string]string{"api": "API", "key": "KEY", "reason": "REASON", "by": "BY", "sort": "SORT"} {
 		if cmd.Flags().Lookup(name) == nil {
 			continue
 		}
-		complete := completionOf(place)
+		complete := completionOf(cmd, place)
 		err := cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			if api := cmd.Flags().Lookup("api"); place == "KEY" && api != nil {
 				args = []string{api.Value.String()}
@@ -52,8 +58,23 @@ func addCompletion(cmd *cobra.Command) {
 }
 
 // completionOf is how a place of this name is completed, nil where nobody knows what may stand there.
-func completionOf(place string) completion {
+func completionOf(cmd *cobra.Command, place string) completion {
 	switch place {
+	case "BY":
+		return listed(spend.Groupings())
+	case "SORT":
+		return listed(top.Orders())
+	case "ID":
+		return endedJobs
+	case "JOB":
+		if cmd.Name() == "cancel" {
+			return queuedJobs
+		}
+		return keptResults
+	case "SEQ":
+		return keptLetters
+	case "NAME":
+		return redrives
 	case "API":
 		return apiNames
 	case "KEY":
@@ -61,14 +82,19 @@ func completionOf(place string) completion {
 	case "VERSION":
 		return keptVersions
 	case "REASON":
-		return func(*cobra.Command, []string) (names []cobra.Completion) {
-			for _, r := range deadletter.Reasons() {
-				names = append(names, cobra.Completion(r))
-			}
-			return names
-		}
+		return listed(deadletter.Reasons())
 	}
 	return nil
+}
+
+// listed gives the words of a closed set.
+func listed[W ~string](words []W) completion {
+	return func(*cobra.Command, []string) (names []cobra.Completion) {
+		for _, w := range words {
+			names = append(names, cobra.Completion(w))
+		}
+		return names
+	}
 }
 
 // offered is what of a completion goes with what was begun. No file is offered in its place.

@@ -253,7 +253,7 @@ func (s *search) events(ctx context.Context) error {
 			return stream.ErrEnough
 		}
 		j.Steps = append(j.Steps, Step{
-			At: e.Stored.UTC(), What: Told, Text: "event " + string(e.Type) + ": " + e.Text(), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
+			At: e.Stored.UTC(), What: Told, Text: toldText(&e), Stream: deadletter.EventsStream, Seq: e.Seq, Type: string(e.Type),
 		})
 		return nil
 	})

@@ -1,0 +1,123 @@
+package commands
+
+import (
+	"slices"
+	"strconv"
+
+	"weir/bucket/stream"
+	"weir/cmd/weir/internal/cli"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/control"
+	"weir/deadletter"
+	"weir/dispatcher/ledger"
+
+	"github.com/spf13/cobra"
+)
+
+// Bounds of what a shell is offered of jobs and letters, the newest first.
+const (
+	completedKept   = 50
+	completedQueued = 3 // keys whose next jobs are looked at
+)
+
+// word is a completion, unless a shell would not take it as one word.
+func word(all []cobra.Completion, text, about string) []cobra.Completion {
+	if text == "" || cli.Visible(text) != text || slices.ContainsFunc(all, func(c cobra.Completion) bool { return c == cobra.CompletionWithDesc(text, about) }) {
+		return all
+	}
+	return append(all, cobra.CompletionWithDesc(text, about))
+}
+
+// endedJobs are the ids of the jobs that ended last, with a result or a letter.
+func endedJobs(cmd *cobra.Command, args []string) []cobra.Completion {
+	if len(args) > 0 {
+		return nil
+	}
+	found := keptResults(cmd, nil)
+	newestLetters(cmd, func(k *deadletter.Kept) { found = word(found, k.JobID, letterText(k)) })
+	return found
+}
+
+// keptResults are the ids of the jobs with the newest results.
+func keptResults(cmd *cobra.Command, _ []string) (found []cobra.Completion) {
+	_ = connect.With(func(c *connect.Connection) error {
+		_, err := ledger.NewestResults(cmd.Context(), c.JetStream, ledger.ResultFilter{}, completedKept, func(r ledger.Result) error {
+			found = word(found, r.Job, "done, of "+cli.Visible(r.API+"/"+r.Key))
+			return nil
+		})
+		return err
+	})
+	return found
+}
+
+// queuedJobs are the ids of jobs that wait, of the api before them: the next ones of its deepest buckets.
+func queuedJobs(_ *cobra.Command, args []string) (found []cobra.Completion) {
+	if len(args) != 1 {
+		return nil
+	}
+	_ = connect.With(func(c *connect.Connection) error {
+		list, err := control.Keys(c, args[0], completedQueued)
+		if err != nil {
+			return err
+		}
+		for i := range list.Buckets {
+			shown, err := control.Show(c, args[0], list.Buckets[i].Key, completedKept)
+			if err != nil {
+				return err
+			}
+			for _, j := range shown.Next {
+				found = word(found, j.Job, "waits, of "+cli.Visible(list.Buckets[i].Key))
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// keptLetters are the numbers of the newest letters that the command line does not have yet.
+func keptLetters(cmd *cobra.Command, args []string) (found []cobra.Completion) {
+	newestLetters(cmd, func(k *deadletter.Kept) {
+		if seq := strconv.FormatUint(k.Seq, 10); !slices.Contains(args, seq) {
+			found = word(found, seq, letterText(k))
+		}
+	})
+	return found
+}
+
+func letterText(k *deadletter.Kept) string {
+	return cli.Visible(string(k.Reason) + ", of " + k.API + "/" + k.Key)
+}
+
+func newestLetters(cmd *cobra.Command, take func(k *deadletter.Kept)) {
+	_ = connect.With(func(c *connect.Connection) error {
+		given := 0
+		_, err := deadletter.NewestLetters(cmd.Context(), c.JetStream, deadletter.Filter{}, completedKept, func(k deadletter.Kept) error {
+			take(&k)
+			if given++; given == completedKept {
+				return stream.ErrEnough
+			}
+			return nil
+		})
+		return err
+	})
+}
+
+// redrives are the names of the redrives that are known.
+func redrives(cmd *cobra.Command, args []string) (found []cobra.Completion) {
+	if len(args) > 0 {
+		return nil
+	}
+	_ = connect.With(func(c *connect.Connection) error {
+		tasks, err := tasksAt(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		all, err := tasks.List(cmd.Context())
+		for i := range all {
+			told := control.TellTask(&all[i])
+			found = word(found, told.Name, string(told.State))
+		}
+		return err
+	})
+	return found
+}
