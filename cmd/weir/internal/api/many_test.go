@@ -112,7 +112,7 @@ func TestSlowListenersAreCutOff(t *testing.T) {
 	h := &hub{listeners: map[*listener]bool{}}
 	ctx, stop := context.WithCancel(t.Context())
 	h.stop = stop // as if it worked already
-	slow, quick := h.join(), h.join()
+	slow, quick := h.join(console.Viewer), h.join(console.Operator)
 	for i := range 2 * heldMessages {
 		h.tell(message{name: "event", id: uint64(i + 1)})
 		if got := await.Receive(t, "a message", quick.messages); got.id != uint64(i+1) {
@@ -129,16 +129,24 @@ func TestSlowListenersAreCutOff(t *testing.T) {
 		t.Error("it goes on while nobody listens")
 	}
 	h.stop = func() {}
-	for range mostListeners {
-		if h.join() == nil {
+	for range mostListeners - forOperators {
+		if h.join(console.Viewer) == nil {
 			t.Fatal("a listener too few")
 		}
 	}
-	if h.join() != nil {
+	if h.join(console.Viewer) != nil || h.join(console.Local) != nil {
+		t.Error("viewers leave no room for operators")
+	}
+	for range forOperators {
+		if h.join(console.Operator) == nil {
+			t.Fatal("an operator too few")
+		}
+	}
+	if h.join(console.Operator) != nil {
 		t.Error("there are more listeners than may be")
 	}
 	h.close()
-	if h.join() != nil {
+	if h.join(console.Operator) != nil {
 		t.Error("somebody may listen after the end")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"weir/cmd/weir/internal/config"
 	"weir/cmd/weir/internal/console"
 	"weir/cmd/weir/internal/control"
+
+	"github.com/nats-io/nats.go"
 )
 
 func badRequest(format string, args ...any) error {
@@ -40,6 +42,8 @@ func problemOf(err error) *console.Problem {
 		}
 	case errors.Is(err, control.ErrLostRace), errors.Is(err, control.ErrCannotFollow):
 		status = http.StatusConflict
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed):
+		status, err = http.StatusServiceUnavailable, errors.New("there is no connection to NATS now: it is tried again, and the log of weir says why it fails")
 	case errors.As(err, &wrong):
 		status = http.StatusUnprocessableEntity
 	case errors.Is(err, context.DeadlineExceeded):

@@ -22,6 +22,7 @@ import (
 // Bounds of streams.
 const (
 	mostListeners  = 64
+	forOperators   = 16               // of them, which others than operators leave free
 	heldMessages   = 64               // that a listener may be behind; then it is cut off
 	snapshotEvery  = time.Second      // one working out for all listeners
 	heartbeatEvery = time.Second      // that weir is there, also while a snapshot takes long
@@ -69,17 +70,18 @@ type hub struct {
 // listener is one stream.
 type listener struct {
 	messages chan message
+	operator bool
 	gone     chan struct{} // closed when it is too far behind, or the hub closes
 }
 
 // join begins to tell a listener; nil where there are too many.
-func (h *hub) join() *listener {
+func (h *hub) join(role console.Role) *listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || len(h.listeners) >= mostListeners {
+	l := &listener{messages: make(chan message, heldMessages), operator: role == console.Operator, gone: make(chan struct{})}
+	if h.closed || !h.roomFor(l) {
 		return nil
 	}
-	l := &listener{messages: make(chan message, heldMessages), gone: make(chan struct{})}
 	if h.listeners == nil {
 		h.listeners = map[*listener]bool{}
 	}
@@ -94,6 +96,20 @@ func (h *hub) join() *listener {
 		h.running.Go(func() { h.tellEvents(ctx) })
 	}
 	return l
+}
+
+// roomFor reports whether one more may listen.
+func (h *hub) roomFor(l *listener) bool {
+	if len(h.listeners) >= mostListeners {
+		return false
+	}
+	others := 0
+	for has := range h.listeners {
+		if !has.operator {
+			others++
+		}
+	}
+	return l.operator || others < mostListeners-forOperators
 }
 
 func (h *hub) leave(l *listener) {
@@ -206,9 +222,9 @@ func (h *hub) serve(w http.ResponseWriter, r *request) {
 		problemOf(err).Write(w)
 		return
 	}
-	l := h.join()
+	l := h.join(r.who.Role)
 	if l == nil {
-		p := console.NewProblem(http.StatusServiceUnavailable, "%d streams are open: close one", mostListeners)
+		p := console.NewProblem(http.StatusServiceUnavailable, "as many streams are open as may be: close one")
 		p.RetryAfter = streamLasts
 		p.Write(w)
 		return

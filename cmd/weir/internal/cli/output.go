@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
@@ -58,12 +60,51 @@ func (f *Format) Type() string { return "bool" }
 
 // PrintJSON writes one value as one line.
 func PrintJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
+	data := line.Bytes()
+	if terminal.Watched(w) {
+		data = inert(data)
+	}
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
 	return nil
+}
+
+// WriteBytes writes what an api or a producer sent: byte for byte, but for what a terminal would obey, where w is one.
+func WriteBytes(w io.Writer, data []byte) error {
+	if terminal.Watched(w) {
+		data = inert(data)
+	}
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("write the body: %w", err)
+	}
+	return nil
+}
+
+// inert writes what a terminal would obey, or nobody could see, as JSON escapes it. Lines and tabs stay.
+func inert(data []byte) []byte {
+	shown := make([]byte, 0, len(data))
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			shown = fmt.Appendf(shown, "\\x%02x", data[0])
+		case r == '\n', r == '\t', unicode.IsPrint(r):
+			shown = append(shown, data[:size]...)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				shown = fmt.Appendf(shown, "\\u%04x", unit)
+			}
+		}
+		data = data[size:]
+	}
+	return shown
 }
 
 // Table lays columns out under their heads, two blanks apart. A line is cut where the terminal ends.

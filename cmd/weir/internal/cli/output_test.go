@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -36,5 +37,30 @@ func TestTableAligns(t *testing.T) {
 		if got := terminal.Columns(before); got != len("顧客")/3*2+len("-7  ") {
 			t.Errorf("the second column begins at %d in %q", got, line)
 		}
+	}
+}
+
+// TestInert: nothing that an api answers moves a terminal's cursor, sets its title or hides a part of the text. JSON stays what it was.
+func TestInert(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain é 世\n\ttext\n":           "plain é 世\n\ttext\n",
+		"\x1b]0;title\x07\x1b[2J":       `\u001b]0;title\u0007\u001b[2J`,
+		"over\rwritten\x7f":             `over\u000dwritten\u007f`,
+		"c1 \u009b2J raw \x9b2J":        `c1 \u009b2J raw \x9b2J`,
+		"bidi \u202e tag \U000e0041":    `bidi \u202e tag \udb40\udc41`,
+		"\ufffd is itself, \xff is not": "\ufffd is itself, \\xff is not",
+	} {
+		if got := string(inert([]byte(text))); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+	said := "\u009b2J\u202e\x7f \U000e0041\"\\ é"
+	line, err := json.Marshal(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back string
+	if err := json.Unmarshal(inert(line), &back); err != nil || back != said {
+		t.Errorf("%s says %q, %v", inert(line), back, err)
 	}
 }

@@ -50,10 +50,7 @@ where it is none, in hexadecimal. --body prints nothing but the body, byte for b
 			case bodyOnly && k.BodyLeftOut:
 				return cli.NotFound(fmt.Errorf("the body of dead letter %d is not kept: %s", k.Seq, noBody))
 			case bodyOnly:
-				if _, err := out.Write(k.Body); err != nil {
-					return fmt.Errorf("write the body: %w", err)
-				}
-				return nil
+				return cli.WriteBytes(out, k.Body)
 			case as == cli.AsJSON:
 				return cli.PrintJSON(out, letters.Whole(&k))
 			}

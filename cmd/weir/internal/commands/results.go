@@ -125,7 +125,7 @@ func resultsGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get JOB",
 		Short: "Print the result of a job",
-		Long: `Prints the body of a job's result, byte for byte, and on stderr how the call went. The headers of the newest results are looked
+		Long: `Prints the body of a job's result, byte for byte where that is no terminal, and on stderr how the call went. The headers of the newest results are looked
 through for the id, as many as --scan says: --api and --key make that shorter. An id that stands under several keys has several
 results: name one by --api and --key.`,
 		Example: "  weir results get order-17 > answer.json\n  weir results get order-17 --api credit-check --key vip-1 --json",
@@ -165,10 +165,7 @@ func getResult(c *connect.Connection, cmd *cobra.Command, filter ledger.ResultFi
 	if err := t.Print(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	if _, err := cmd.OutOrStdout().Write(r.Body); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	return nil
+	return cli.WriteBytes(cmd.OutOrStdout(), r.Body)
 }
 
 func resultsTailCommand() *cobra.Command {

@@ -40,8 +40,8 @@ func (f *submitFlags) awaitResult(cmd *cobra.Command, results *nats.Subscription
 		if err := t.Print(talk); err != nil {
 			return err
 		}
-		if _, err := out.Write(msg.Data); err != nil {
-			return fmt.Errorf("write the result: %w", err)
+		if err := cli.WriteBytes(out, msg.Data); err != nil {
+			return err
 		}
 	}
 	if outcome != ledger.Done {

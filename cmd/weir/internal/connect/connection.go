@@ -145,6 +145,8 @@ func (c *Connection) Explain(err error) error {
 		return c.Denied.Explain(err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return cli.Unreachable(fmt.Errorf("JetStream does not answer at %s: enable it for this account (nats-server -js), or point WEIR_NATS_URL at the server weir uses", c.At))
+	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
+		return cli.Unreachable(fmt.Errorf("there is no connection to the server at %s now: it is tried again, and the log of weir says why it fails", c.At))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed):
 		return cli.Unreachable(fmt.Errorf("the server at %s does not answer in time: %w", c.At, err))
 	}

@@ -96,14 +96,18 @@ const mostJump = 250 * time.Millisecond
 type clockWatch struct {
 	known bool
 	ahead time.Duration // of Redis against ours, when last seen
+	wrong time.Duration // by how much that may be
 }
 
-// look compares and returns by how much the clock has jumped, 0 if it has not, as far as can be told.
+// look compares and returns by how much the clock has jumped, 0 if it has not, as far as can be told. An answer that was long on its way,
+// as behind a script that keeps Redis busy, tells nothing of its clock: it is passed over.
 func (w *clockWatch) look(ahead, wrong time.Duration) time.Duration {
-	jump := ahead - w.ahead
-	known := w.known
-	w.known, w.ahead = true, ahead
-	if !known || jump.Abs() <= mostJump+2*wrong {
+	if wrong > mostJump {
+		return 0
+	}
+	jump, doubt, known := ahead-w.ahead, wrong+w.wrong, w.known
+	w.known, w.ahead, w.wrong = true, ahead, wrong
+	if !known || jump.Abs() <= mostJump+doubt {
 		return 0
 	}
 	return jump
