@@ -101,7 +101,7 @@ func (j *Job) readOne(name string, values []string, rule *Rule, now time.Time, m
 		if forwards(rule, headerContentType) {
 			err = j.forward(headerContentType, values)
 		}
-	case HeaderTrace, HeaderTraceState:
+	case HeaderTrace, HeaderTraceState, HeaderBaggage:
 		j.Trace.take(name, values)
 		if forwards(rule, name) && !j.forwardsTrace(name) {
 			err = j.forward(http.CanonicalHeaderKey(name), []string{strings.Join(values, ",")})

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +33,7 @@ const (
 	HeaderOverSoft   = "Weir-Over-Soft" // set by weir: let in above a limit, within its soft part
 	HeaderTrace      = client.HeaderTrace
 	HeaderTraceState = client.HeaderTraceState
+	HeaderBaggage    = client.HeaderBaggage
 	HeaderError      = client.HeaderError
 	HeaderErrorCode  = client.HeaderErrorCode
 
@@ -93,6 +95,8 @@ type Message struct {
 	Oversize int64
 	// Redrive says that it came on a redrive's subject, where what only weir may write is believed.
 	Redrive bool
+	// HTTP says that its producer posted it, and knows no subjects.
+	HTTP bool
 	// NewID is the id of a job that brings none; "" where the service is to make one.
 	NewID string
 }
@@ -109,6 +113,21 @@ func (m Message) size(rule *Rule) string {
 		return strconv.FormatInt(m.Oversize, 10)
 	}
 	return strconv.Itoa(len(m.Body))
+}
+
+// address tells the producer where jobs of an api go.
+func (m Message) address(api string, keyed bool) string {
+	key, at := "", "publish to weir.jobs."+api
+	if m.HTTP {
+		at = "post to /v1/jobs/" + api
+	}
+	switch {
+	case keyed && m.HTTP:
+		key = "/{key}"
+	case keyed:
+		key = ".<key>"
+	}
+	return at + key
 }
 
 // Parse reads a job that was sent at the time now under its api's rule. With a refusal the job holds all that could be read
@@ -206,12 +225,12 @@ func (j *Job) readKey(m Message, rule *Rule) *Refusal {
 	case rule.Key.Pointer != "":
 		j.Key, err = pointedString(m.Body, rule.Key.Pointer)
 	case m.Key == "":
-		err = fmt.Errorf("publish to weir.jobs.%s.<key>", rule.API)
+		err = errors.New(m.address(rule.API, true))
 	default:
 		j.Key = m.Key
 	}
 	if err == nil && m.Key != "" && (rule.Key.Header != "" || rule.Key.Pointer != "") {
-		err = fmt.Errorf("api %s takes the key from %s: publish to weir.jobs.%s", rule.API, rule.Key, rule.API)
+		err = fmt.Errorf("api %s takes the key from %s: %s", rule.API, rule.Key, m.address(rule.API, false))
 	}
 	if err == nil {
 		err = CheckKey(j.Key)

@@ -309,3 +309,23 @@ func checkCallable(t *testing.T, j *ingest.Job) {
 		t.Fatalf("HTTP cannot carry it: %v", err)
 	}
 }
+
+// TestWhereToPost: a producer that posted its job is told an address of HTTP, not a subject.
+func TestWhereToPost(t *testing.T) {
+	elsewhere := plainRule
+	elsewhere.Key.Header = "X-Key"
+	for _, c := range []struct {
+		rule ingest.Rule
+		m    ingest.Message
+		want string
+	}{
+		{plainRule, ingest.Message{}, "key: publish to weir.jobs.credit.<key>"},
+		{plainRule, ingest.Message{HTTP: true}, "key: post to /v1/jobs/credit/{key}"},
+		{elsewhere, ingest.Message{Key: "k", Header: nats.Header{"X-Key": {"k"}}}, "publish to weir.jobs.credit"},
+		{elsewhere, ingest.Message{Key: "k", Header: nats.Header{"X-Key": {"k"}}, HTTP: true}, "post to /v1/jobs/credit"},
+	} {
+		if _, refusal := ingest.Parse(c.m, &c.rule, time.Now()); refusal == nil || !strings.HasSuffix(refusal.Description, c.want) {
+			t.Errorf("%+v: %v", c.m, refusal)
+		}
+	}
+}

@@ -9,11 +9,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Trace is a job's W3C trace context (https://www.w3.org/TR/trace-context/), as its producer sent it. The zero value is none.
+// Trace is a job's W3C trace context (https://www.w3.org/TR/trace-context/) and baggage, as its producer sent it. The zero value is none.
 type Trace struct {
-	Parent string // the traceparent; always a valid one, or ""
-	State  string // the tracestate; "" without a Parent
+	Parent  string // the traceparent; always a valid one, or ""
+	State   string // the tracestate; "" without a Parent
+	Baggage string // of https://www.w3.org/TR/baggage/, also without a Parent
 }
+
+// maxBaggage bounds a baggage that is handed on, in bytes, as W3C does.
+const maxBaggage = 8192
 
 // maxTraceState bounds a tracestate that is handed on, in bytes; W3C asks for no more. A longer one stays in the job's own header.
 const maxTraceState = 512
@@ -36,10 +40,12 @@ func TraceOf(h nats.Header) Trace {
 	return t.checked()
 }
 
-// take notes a header if it is one of the two.
+// take notes a header if it is one of the three.
 func (t *Trace) take(name string, values []string) {
 	switch {
-	case len(name) != len(HeaderTrace) && len(name) != len(HeaderTraceState), len(values) == 0:
+	case len(name) != len(HeaderTrace) && len(name) != len(HeaderTraceState) && len(name) != len(HeaderBaggage), len(values) == 0:
+	case strings.EqualFold(name, HeaderBaggage):
+		t.Baggage = strings.Join(values, ",")
 	case strings.EqualFold(name, HeaderTrace):
 		t.Parent = values[0]
 	case strings.EqualFold(name, HeaderTraceState):
@@ -49,9 +55,12 @@ func (t *Trace) take(name string, values []string) {
 
 // checked is t if it says something, else none.
 func (t Trace) checked() Trace {
+	if len(t.Baggage) > maxBaggage || checkHeaderValue(t.Baggage) != nil {
+		t.Baggage = ""
+	}
 	switch {
 	case !validTraceParent(t.Parent):
-		return Trace{}
+		return Trace{Baggage: t.Baggage}
 	case len(t.State) > maxTraceState || checkHeaderValue(t.State) != nil:
 		t.State = ""
 	}
@@ -103,13 +112,16 @@ func (j *Job) Outgoing(rule *Rule, t Trace) *Job {
 	return &out
 }
 
-// AddTo sets both headers in h, each where there is one.
+// AddTo sets its headers in h, each where there is one.
 func (t Trace) AddTo(h nats.Header) {
 	if t.Parent != "" {
 		h[HeaderTrace] = []string{t.Parent}
 	}
 	if t.State != "" {
 		h[HeaderTraceState] = []string{t.State}
+	}
+	if t.Baggage != "" {
+		h[HeaderBaggage] = []string{t.Baggage}
 	}
 }
 

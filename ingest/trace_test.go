@@ -31,6 +31,9 @@ func TestTraceContextIsRead(t *testing.T) {
 		{nats.Header{"traceparent": {"00-1"}}, ingest.Trace{}},
 		{nats.Header{"traceparent": {""}}, ingest.Trace{}},
 		{nats.Header{}, ingest.Trace{}},
+		{nats.Header{"Baggage": {"user=7", "plan=a%20b"}}, ingest.Trace{Baggage: "user=7,plan=a%20b"}},
+		{nats.Header{"baggage": {"user=7"}, "traceparent": {someParent}}, ingest.Trace{Parent: someParent, Baggage: "user=7"}},
+		{nats.Header{"baggage": {strings.Repeat("a", 8193)}, "traceparent": {someParent}}, ingest.Trace{Parent: someParent}},
 	} {
 		if got := ingest.TraceOf(c.header); got != c.want {
 			t.Errorf("%v is %+v", c.header, got)
@@ -68,4 +71,13 @@ func TestTraceContextIsAlwaysWhole(t *testing.T) {
 			t.Fatalf("read %q %q", got.Parent, got.State)
 		}
 	})
+}
+
+// TestBaggageIsHandedOn: results and notices have the job's baggage beside its trace context.
+func TestBaggageIsHandedOn(t *testing.T) {
+	h := nats.Header{}
+	ingest.TraceOf(nats.Header{"Baggage": {"user=7"}}).AddTo(h)
+	if len(h) != 1 || h.Get("baggage") != "user=7" {
+		t.Errorf("%v", h)
+	}
 }

@@ -76,7 +76,9 @@ func TestDocsNameWhatThereIs(t *testing.T) {
 			each("flag", `^(--[a-z-]+)`, func(name string) bool {
 				return !strings.Contains(doc, "/help/") || anyCommandHas(commands.Root(), name[2:]) // other documents speak of weir-torture, too
 			})
-			each("command", `(?:^|[ /])(weir [a-z][^|#]*)`, func(line string) bool { return checkCommand(line) == nil })
+			each("command", `(?:^|[ /])(weir [a-z][^|#]*)`, func(line string) bool {
+				return line == "weir v0.0.0" || checkCommand(line) == nil // the one is a line of a go.mod
+			})
 		}
 	}
 	for _, what := range []string{"variable or stream", "metric or bucket", "event", "refusal", "header", "field", "flag", "command"} {

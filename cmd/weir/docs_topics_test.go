@@ -240,7 +240,7 @@ func TestDocsOfHeaders(t *testing.T) {
 	}
 	sameNames(t, "jobs", ofJobs, namedIn(tableRows(t, "jobs", "header")))
 	sameNames(t, "results", append(headersOf(t, "dispatcher/ledger"), ingest.HeaderJobID, ingest.HeaderAPI, ingest.HeaderKey, deadletter.HeaderOutcome, "Content-Type",
-		ingest.HeaderTrace, ingest.HeaderTraceState),
+		ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage),
 		namedIn(tableRows(t, "results", "header")))
 	ofLetters := append(headersOf(t, "deadletter"), ingest.HeaderJobID, ingest.HeaderAPI, ingest.HeaderKey, ingest.HeaderRedrives)
 	ofLetters = slices.DeleteFunc(ofLetters, func(h string) bool { return h == deadletter.HeaderOutcome }) // of notices only

@@ -17,6 +17,7 @@ const (
 	HeaderThrottled  = "Weir-On-Throttled" // Retry, or nothing
 	HeaderTrace      = "traceparent"
 	HeaderTraceState = "tracestate"
+	HeaderBaggage    = "baggage"
 	HeaderError      = "Nats-Service-Error" // of a refusal, as of any error of a NATS micro service
 	HeaderErrorCode  = "Nats-Service-Error-Code"
 

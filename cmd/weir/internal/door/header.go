@@ -18,7 +18,7 @@ func (d *Door) jobHeader(api string, h http.Header) nats.Header {
 	job := nats.Header{}
 	for name, values := range h {
 		switch lower := strings.ToLower(name); lower {
-		case ingest.HeaderTrace, ingest.HeaderTraceState:
+		case ingest.HeaderTrace, ingest.HeaderTraceState, ingest.HeaderBaggage:
 			job[lower] = values // as others on NATS write them
 		case "content-type":
 			job[name] = values

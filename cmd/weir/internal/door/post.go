@@ -42,7 +42,7 @@ func (d *Door) answerPost(w http.ResponseWriter, r *http.Request) int {
 		w.Header().Del("Connection")
 		_ = connection.SetReadDeadline(time.Time{}) // where it passes net/http takes the client for gone
 	}
-	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, NewID: ingest.NewID()}
+	message := ingest.Message{Key: key, Header: d.jobHeader(api, r.Header), Body: b.data, Oversize: b.oversize, HTTP: true, NewID: ingest.NewID()}
 	id := cmp.Or(message.Header.Get(ingest.HeaderJobID), message.Header.Get(ingest.HeaderMsgID), message.NewID) // where nobody tells
 	answers := make(chan ingest.Answer, 1)
 	d.Intake.Take(api, message, func(a ingest.Answer) {

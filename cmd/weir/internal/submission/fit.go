@@ -56,7 +56,7 @@ func Fit(s *ingest.Submission, api *config.API, hasBody bool) error {
 // isJobs reports whether a header belongs to the job itself: weir reads it, the api does not get it.
 func isJobs(name string, api *config.API) bool {
 	lower := strings.ToLower(name)
-	if strings.HasPrefix(lower, "weir-") || lower == ingest.HeaderTrace || lower == ingest.HeaderTraceState {
+	if strings.HasPrefix(lower, "weir-") || lower == ingest.HeaderTrace || lower == ingest.HeaderTraceState || lower == ingest.HeaderBaggage {
 		return true
 	}
 	if api.Key.From == config.KeyFromHeader && strings.EqualFold(name, api.Key.Name) {
