@@ -68,7 +68,7 @@ MODULES := . deploy/bench
 notice: ## write NOTICE, the licences of what weir links
 	WEIR_TEST_WRITE_NOTICE=1 $(GO) test -trimpath ./cmd/weir -run TestNotice -count=1
 
-manual: ## write pages of the manual and completions for shells into bin/manual, as packages have them
+manual: ## write pages of the manual, of commands (1) and topics (7), and completions for shells into bin/manual, as packages have them
 	rm -rf bin/manual && WEIR_TEST_MANUAL=$(CURDIR)/bin/manual $(GO) test -trimpath ./cmd/weir -run TestManual -count=1
 
 tidy: ## tidy the go.mod of each module

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
 	"weir/cmd/weir/internal/commands"
+	"weir/cmd/weir/internal/help"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -27,6 +29,14 @@ func manualIn(dir string) error {
 	if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEIR", Section: "1", Source: "weir", Manual: "weir"}, man); err != nil {
 		return err
 	}
+	if err := withoutTabs(man); err != nil {
+		return err
+	}
+	for _, topic := range help.Topics() {
+		if err := os.WriteFile(filepath.Join(man, "weir-"+topic.Name+".7"), []byte(topicPage(topic)), 0o600); err != nil {
+			return err
+		}
+	}
 	for shell, write := range map[string]func(string) error{
 		"bash": func(path string) error { return root.GenBashCompletionFileV2(path, true) },
 		"zsh":  root.GenZshCompletionFile,
@@ -37,6 +47,32 @@ func manualIn(dir string) error {
 		}
 	}
 	return nil
+}
+
+// option is a flag and its description as cobra writes them into a page: on a line that begins with a tab, which roff fills at will.
+var option = regexp.MustCompile(`(?m)^(?:\.PP\n)?(\\fB-.*)\n\t(.*)$`)
+
+// withoutTabs makes tagged paragraphs of the flags in the pages of a directory.
+func withoutTabs(dir string) error {
+	pages, err := filepath.Glob(filepath.Join(dir, "*.1"))
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, option.ReplaceAll(text, []byte(".TP\n$1\n$2")), 0o600); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// topicPage is a page of section 7 that shows a topic as a terminal does: tables, lists and paragraphs are laid out already.
+func topicPage(topic help.Topic) string {
+	_, text, _ := strings.Cut(help.Render(topic.Text(), help.Style{Width: 78}), "\n")
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "\n.", "\n\\&.").Replace(strings.ReplaceAll(text, "\t", "    "))
+	return fmt.Sprintf(".TH \"WEIR-%s\" \"7\" \"\" \"weir\" \"weir\"\n.SH NAME\nweir\\-%s \\- %s\n.SH DESCRIPTION\n.nf\n%s.fi\n.SH SEE ALSO\n.BR weir (1)\n",
+		strings.ToUpper(topic.Name), topic.Name, topic.Short, text)
 }
 
 // undated leaves the day on which the manual was made out of it: the same source makes the same package.
@@ -64,6 +100,21 @@ func TestManual(t *testing.T) {
 		page := mustRead(t, filepath.Join(dir, "man", "weir-"+c.Name()+".1"))
 		if !strings.Contains(page, c.Short) {
 			t.Errorf("the page of %s does not say what it is for", c.Name())
+		}
+	}
+	for _, topic := range help.Topics() {
+		if page := mustRead(t, filepath.Join(dir, "man", "weir-"+topic.Name+".7")); !strings.Contains(page, topic.Short) || strings.Count(page, "\n") < 20 {
+			t.Errorf("the page of the topic %s is\n%s", topic.Name, page)
+		}
+	}
+	pages, err := filepath.Glob(filepath.Join(dir, "man", "*.?"))
+	if err != nil || len(pages) < 60 {
+		t.Errorf("there are %d pages: %v", len(pages), err)
+	}
+	for _, path := range pages {
+		filled := regexp.MustCompile(`(?s)\n\.(EX|nf)\n.*?\n\.(EE|fi)\n`).ReplaceAllString(mustRead(t, path), "\n")
+		if strings.Contains(filled, "\t") {
+			t.Errorf("%s has a tab in text that is filled", path)
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
