@@ -143,10 +143,13 @@ func outdated(text string) bool {
 // frozenWords are those of the server when a stream is frozen; nothing else tells of it. TestFullDisk holds them.
 const frozenWords = " critical write error: "
 
-// Errorf implements server.Logger.
+// Errorf implements server.Logger. What a client did wrong, such as a publish that is denied to it, is no error of weir's.
 func (l *logger) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	if l.repeats(text, slog.LevelError) {
+	if kindOf(text) != "" {
+		if !l.repeats(text, slog.LevelWarn) {
+			l.log.Warn(text)
+		}
 		return
 	}
 	l.keep(text)

@@ -67,6 +67,9 @@ func TestStrangersDoNotFillTheLog(t *testing.T) {
 	if n := lines.about("Violation"); n != 2 {
 		t.Errorf("%d forbidden publishes and as many subscriptions are %d lines", times, n)
 	}
+	if lines.about("level=ERROR") != 0 {
+		t.Errorf("what clients may not do is told as an error of weir:\n%s", lines.String())
+	}
 }
 
 // TestMoreOfAKindIsCounted: what was not logged is told as a number.

@@ -16,16 +16,22 @@ const levelAlways = slog.Level(100)
 
 // NewLogger is the log of a serving weir, on stderr, as the settings ask for it.
 func NewLogger(s *config.Settings) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelAlways {
-			a.Value = slog.AnyValue(slog.LevelInfo)
-		}
-		return a
-	}}
+	opts := &slog.HandlerOptions{Level: s.LogLevel, ReplaceAttr: written}
 	if s.LogFormat == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(os.Stderr, opts))
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, opts))
+}
+
+// written is an attribute as it stands in a line. An error that there was none is left out.
+func written(groups []string, a slog.Attr) slog.Attr {
+	switch {
+	case len(groups) == 0 && a.Key == slog.LevelKey && a.Value.Any() == levelAlways:
+		a.Value = slog.AnyValue(slog.LevelInfo)
+	case a.Key == "err" && a.Value.Any() == nil:
+		return slog.Attr{}
+	}
+	return a
 }
 
 // LogWarnings logs what a file says and probably does not mean; of the environment no file is named.

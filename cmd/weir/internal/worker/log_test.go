@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	golog "log"
 	"log/slog"
 	"strings"
@@ -25,5 +26,21 @@ func TestLogLibraries(t *testing.T) {
 	}
 	if strings.Contains(said.String(), "swordfish") {
 		t.Errorf("it tells the answer: %s", said.String())
+	}
+}
+
+// TestNoErrorIsNotTold: where nothing went wrong a line has no err.
+func TestNoErrorIsNotTold(t *testing.T) {
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: written}))
+	var none error
+	log.Info("ended", "task", "x", "err", none)
+	log.With("err", none).Info("ended", slog.Group("of", "err", none))
+	if strings.Contains(said.String(), "err=") {
+		t.Errorf("%s", said.String())
+	}
+	log.Log(t.Context(), levelAlways, "failed", "err", errors.New("full"))
+	if !strings.Contains(said.String(), "err=full") || !strings.Contains(said.String(), "level=INFO msg=failed") {
+		t.Errorf("%s", said.String())
 	}
 }
