@@ -9,10 +9,12 @@ GOTESTSUM     := v1.13.0
 HELM          := v3.22.0
 NATSCLI       := v0.5.1
 REDOCLY       := 2.77.0
+AXE           := 4.14.1
+AXE_SHA256    := e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
 FSYNC         ?= 5ms
 TOOLS         := $(CURDIR)/bin/tools
 
-.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium natscli helm openapi build image rules torture bench bench-peers clean cc
+.PHONY: help run test cross vet notice manual tidy unit simulation fuzz simulate slowdisk lint chart vuln redis promtool chromium axe natscli helm openapi build image rules torture bench bench-peers clean cc
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -77,14 +79,14 @@ tidy: ## tidy the go.mod of each module
 # Each test is shown when it ends, with what it took; of one that hangs the stack is shown after fifty minutes.
 GOTEST = $(TOOLS)/gotestsum-$(GOTESTSUM) --format testname --hide-summary skipped --
 
-unit: redis promtool chromium cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
+unit: redis promtool chromium axe cc natscli helm $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests with the race detector
 	$(GOTEST) -race -p 1 -parallel 4 -timeout 50m ./... # what runs in parallel mostly waits
 	cd deploy/bench && $(GOTEST) -timeout 10m ./...
 
 simulation: ## run all seeds of the schedule in virtual time: with the race detector only some are run
 	$(GO) test -run Simulation -timeout 30m ./dispatcher/schedule
 
-slowdisk: redis promtool chromium $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
+slowdisk: redis promtool chromium axe $(TOOLS)/gotestsum-$(GOTESTSUM) ## run the tests as on a disk that takes FSYNC=5ms for each fsync
 	overlay=$$(GO=$(GO) .ci/slowdisk bin/.slowdisk $(FSYNC)) && \
 	  GOFLAGS="$$($(GO) env GOFLAGS) -overlay=$$overlay" $(GOTEST) -p 1 -parallel 4 -timeout 50m $(or $(PACKAGES),./...)
 
@@ -167,6 +169,14 @@ chromium: # the console is tested in a real browser
 	  if command -v apt-get >/dev/null; then (apt-get update && apt-get install -y --no-install-recommends chromium) >/dev/null \
 	  || sudo apt-get install -y --no-install-recommends chromium; \
 	  else echo "install Chromium to run the tests of the console"; exit 1; fi; }
+
+axe: # axe-core judges whether the console's pages can be used by everybody
+	@$(MAKE) --no-print-directory $(TOOLS)/axe-$(AXE).js || echo "axe-core cannot be had from npm here: the test of the console's accessibility is skipped"
+
+$(TOOLS)/axe-$(AXE).js:
+	@mkdir -p $(TOOLS)/.axe && cd $(TOOLS)/.axe && npm pack --silent --fetch-retries=0 axe-core@$(AXE) >/dev/null && \
+	  echo "$(AXE_SHA256)  axe-core-$(AXE).tgz" | sha256sum -c --quiet && tar xzf axe-core-$(AXE).tgz package/axe.min.js && mv package/axe.min.js $@
+	@rm -rf $(TOOLS)/.axe
 
 torture: ## kill, stop, cut off and fill up weir, at chosen points too; SEED=7 ARGS='--worker-kills 300' for more
 	$(GO) build -trimpath -tags torture -o bin/torture/ ./cmd/weir ./cmd/weir-torture

@@ -187,6 +187,14 @@ func (b *browser) click(selector string) {
 	b.do("click "+selector, chromedp.Click(chromedp.CSS(selector)))
 }
 
+// look has a page drawn for a window of a width, in a theme.
+func (b *browser) look(width int64, theme string) {
+	b.t.Helper()
+	b.do("a window", chromedp.EmulateViewport(width, 900))
+	eval[any](b, fmt.Sprintf(`(document.documentElement.dataset.theme = %s, null)`, quote(theme)))
+	b.wait("it drawn", `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+}
+
 // text is what stands there for a reader, "" where nothing does.
 func (b *browser) text(selector string) string {
 	b.t.Helper()

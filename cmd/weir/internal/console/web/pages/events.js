@@ -24,7 +24,7 @@ export const events = {
           : h("div.table", {}, h("table.folds", {}, h("caption.unseen", {}, "Events, the newest first"), h("thead", {}, h("tr", {}, ["When", "Type", "About", "What"].map((n) => h("th", { scope: "col" }, n)))),
             h("tbody", {}, shown.map((e) => h("tr", { key: e.id },
               h("td.nowrap.fit", { "data-name": "When", title: clock(e.time) }, timeOfDay(e.time, app.now())), h("td.fit", { "data-name": "Type" }, h("span.chip", { class: shadeOf(kind(e)) }, kind(e))),
-              h("td.whole", { "data-name": "About" }, about(e)), h("td.long", { "data-name": "What" }, what(e))))))),
+              h("td.whole", { "data-name": "About" }, about(e)), h("td.long", { "data-name": "What" }, h("span", {}, what(e)))))))),
       command(`weir events tail${type ? " --type " + type : ""}${api ? " --api " + api : ""} --since 1h`),
     ];
   },

@@ -37,7 +37,7 @@ export const letter = {
           fact("attempts", String(l.attempts)), fact("redrives", String(l.redrives)),
           l.refusals > 1 && fact("refusals", `${l.refusals} when the letter was written: its producer tries again and again`)),
         l.call && lastCall(l.call)),
-        h("section.card", { "aria-label": "Headers of the job" }, h("h3", {}, "Headers"), headers(revealed.value?.headers ?? l.headers))),
+        h("section.card", { "aria-label": "Headers of the job" }, h("h2", {}, "Headers"), headers(revealed.value?.headers ?? l.headers))),
       payload(app, l),
       command(`weir dead show ${seq}`),
     ];
@@ -47,7 +47,7 @@ export const letter = {
 const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
 function lastCall(c) {
-  return [h("h3", { class: "spaced" }, "Its last call"), h("dl.facts", {},
+  return [h("h2", { class: "spaced" }, "Its last call"), h("dl.facts", {},
     c.started_at && fact("started", clock(c.started_at)), c.wrote_at && fact("request written", clock(c.wrote_at)),
     c.sent_bytes !== undefined && fact("sent", bytes(c.sent_bytes)), c.connection && fact("connection", c.connection),
     c.ended_at && fact("ended", clock(c.ended_at)), c.cut_by && fact("cut off by", c.cut_by))];
