@@ -27,6 +27,7 @@ type apiWorker struct {
 	store   Store
 	clock   schedule.StoreClock // by which the store counts
 	now     func() bucket.Micros
+	since   time.Time // when it was made
 	// checkpoint asks for the limits' state to be stored at once: slots wait for it.
 	checkpoint func()
 	grants     *grantEnds // tells the store what became of them
@@ -63,7 +64,8 @@ func newWorker(d *Dispatcher, o APIOptions) *apiWorker {
 	w := &apiWorker{
 		d: d, name: o.API.Name, log: d.log.With("api", o.API.Name), metrics: d.metrics.of(o.API.Name), queue: o.Queue, store: o.Store, now: d.opts.Now, checkpoint: o.Checkpoint,
 		clock: o.Clock, changes: make(chan configChange, 1), marks: map[string]holdMark{},
-		wake: make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
+		since: time.Now().UTC(),
+		wake:  make(chan struct{}, 1), begun: make(chan begun), ready: make(chan struct{}), stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	w.evidence = d.evidenceOf(w.name, w.log)
 	w.pace = newPace(w, o.TAT)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/dispatcher/schedule"
 	"weir/ingest"
@@ -37,7 +38,9 @@ type APIState struct {
 	InFlight   int    `json:"in_flight"`  // calls running
 	Arrived    uint64 `json:"arrived"`    // jobs that came since this replica dispatches the api
 	Called     uint64 `json:"called"`     // calls that have ended since then
-	Paused     int    `json:"paused"`     // by an operator: keys, the api as a whole being one
+	// Since is when this replica began to dispatch the api.
+	Since  time.Time `json:"since"`
+	Paused int       `json:"paused"` // by an operator: keys, the api as a whole being one
 	// Pause is the one of the whole api, if there is one.
 	Pause *schedule.Pause `json:"pause,omitempty"`
 }
@@ -82,7 +85,7 @@ func (d *Dispatcher) State(api string) (APIState, error) {
 	state := APIState{
 		API: api, Instance: d.opts.Instance, Partitions: len(w.queue.Partitions()), Owned: n.owned,
 		Keys: n.Keys, Jobs: n.Queued + n.Calling, InFlight: n.Calling,
-		Arrived: n.Arrived, Called: n.Called,
+		Arrived: n.Arrived, Called: n.Called, Since: w.since,
 	}
 	pauses := d.Pauses(api)
 	if p, paused := pauses[""]; paused {

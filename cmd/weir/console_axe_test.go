@@ -59,6 +59,7 @@ func (b *browser) settled(path string) {
 
 // TestConsoleIsAccessible: axe-core finds no violation on any page, in either theme, in a wide window and in a narrow one.
 func TestConsoleIsAccessible(t *testing.T) {
+	t.Parallel()
 	script := axe(t)
 	r, b := everything(t)
 	b.open("/")
@@ -77,6 +78,7 @@ func TestConsoleIsAccessible(t *testing.T) {
 
 // TestLoginIsAccessible: so is the page that asks for a token.
 func TestLoginIsAccessible(t *testing.T) {
+	t.Parallel()
 	script := axe(t)
 	file := filepath.Join(t.TempDir(), "viewer")
 	writeFile(t, file, "a-viewer-of-weir")
@@ -108,6 +110,7 @@ func (b *browser) judge(what string) {
 
 // TestConsoleFitsAPhone: at 375 pixels nothing of a page is cut off, and no page is wider than its window.
 func TestConsoleFitsAPhone(t *testing.T) {
+	t.Parallel()
 	_, b := everything(t)
 	b.open("/")
 	b.look(375, "light")

@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/fakeapi"
+	"weir/cmd/weir/internal/status"
 )
 
 // TestConsoleExplainsLetters: a job that could not be called before its deadline is not explained as one that found its bucket full, and one
@@ -43,4 +45,41 @@ apis:
 	if said := b.text("#page"); strings.Contains(said, "1 dead letters") {
 		t.Errorf("one letter is told as several:\n%s", said)
 	}
+}
+
+// TestSpentBudgetIsAWarning: while jobs wait for a budget that is spent, the status, the check and the console warn of it, the key's bucket
+// says that it gets nothing before, and the console says since when it counts.
+func TestSpentBudgetIsAWarning(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakeapi.Options{Key: fakeapi.KeyFrom{Segment: -1}}, `
+apis:
+  pay: {url: %s, price: 0.10, bucket: {rate: 20/s, capacity: 9}, limits: [{name: spend, budget: 0.20/day}]}
+`)
+	for range 5 {
+		r.submit("weir.jobs.pay.a", nil, map[string]string{"Weir-Path": "/a"})
+	}
+	r.awaitCalls(2)
+	const warns = "the budget spend is spent"
+	var said string
+	r.eventually("a warning", func() bool {
+		out, code := r.command("status")
+		said = out
+		return code == 0 && strings.Contains(out, warns) && strings.Contains(out, "healthy, with 1 warning")
+	})
+	if !strings.Contains(said, "3 jobs wait") {
+		t.Errorf("the status says\n%s", said)
+	}
+	if out, code := r.command("check"); code != int(status.Warning) || !strings.Contains(out, warns) {
+		t.Errorf("the check ends with %d: %s", code, out)
+	}
+	gets := regexp.MustCompile(`(?m)^gets +nothing until \S+T\S+, then 20/s: its own rate$`)
+	if out, _ := r.command("show", "pay", "a"); !gets.MatchString(out) {
+		t.Errorf("the bucket is shown as\n%s", out)
+	}
+	b := newBrowser(t, r.worker.HTTPAddr())
+	b.open("/")
+	b.wait("the warning", fmt.Sprintf(`document.querySelector("main .told.warn")?.innerText.includes(%s)`, quote(warns)))
+	b.wait("since when", `/^\d\d:\d\d:\d\dZ$/.test(document.querySelector("[data-api=pay] [data-field=since]")?.textContent)`)
+	b.open("/bucket?api=pay&key=a")
+	b.wait("what it gets", `/nothing until .*, then 20.s: its own rate/.test(document.querySelector("main .facts")?.innerText)`)
 }

@@ -73,6 +73,8 @@ type HoldState struct {
 	Why   string    `json:"why"`
 	// Fault says that somebody has to mend something: the api denies weir, or its calls keep failing.
 	Fault bool `json:"fault,omitempty"`
+	// Budget names the budget that is spent, where that is why.
+	Budget string `json:"budget,omitempty"`
 }
 
 // mostHolds bounds the held keys that are put in order, since calls wait meanwhile: where more are held, any of them are told.
@@ -111,7 +113,7 @@ func (v View) apiHold() (h HoldState, held bool) {
 	case !v.s.breaker.closed(): // its time is over, and it has not been tried, or not answered yet
 		return HoldState{Until: v.s.breaker.until.Time(), Why: v.s.breaker.reason(), Fault: true}, true
 	case v.s.spent > v.now:
-		return HoldState{Until: v.s.spent.Time(), Why: "the budget is spent"}, true
+		return HoldState{Until: v.s.spent.Time(), Why: spentText(v.s.spentBy), Budget: v.s.spentBy}, true
 	}
 	return HoldState{}, false
 }
@@ -126,11 +128,13 @@ func (s *Schedule) onBudget(a *bucket.Answer, now bucket.Micros) (HoldChange, bo
 		return HoldChange{Why: "there is money again"}, true
 	case len(a.Grants) == 0 && a.Wait.Until > now.Add(LongWait) && a.Wait.Exhausted != bucket.DeadLetter && l != nil && l.Budget != nil:
 		former := s.spent
-		s.spent = a.Wait.Until
-		return HoldChange{Until: s.spent, Why: "the budget " + a.Wait.Limit + " is spent"}, former == 0
+		s.spent, s.spentBy = a.Wait.Until, a.Wait.Limit
+		return HoldChange{Until: s.spent, Why: spentText(s.spentBy)}, former == 0
 	}
 	return HoldChange{}, false
 }
+
+func spentText(budget string) string { return "the budget " + budget + " is spent" }
 
 // lastGranted is the latest slot that a job of the queue waits for, 0 if none.
 func (q *KeyQueue) lastGranted() bucket.Micros {

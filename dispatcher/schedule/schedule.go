@@ -50,6 +50,7 @@ type Schedule struct {
 	heldKeys map[*KeyQueue]struct{} // with a hold that may still last
 	pushes   int16                  // pushbacks in a row
 	spent    bucket.Micros          // a budget that is spent begins anew then; 0: none is
+	spentBy  string                 // its name
 	breaker  breaker                // of the api
 	tried    bucket.Micros          // when the breaker's probe was last brought forward
 	welcome  bucket.Micros          // when the last call started that the api answered in order

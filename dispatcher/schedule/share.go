@@ -15,6 +15,8 @@ type Share struct {
 	Limit     string  `json:"limit,omitempty"` // what binds it: a shared limit, "in_flight" for its own, or "" for its own rate
 	Of        float64 `json:"of,omitempty"`    // calls a second of that limit, over all keys
 	Keys      int     `json:"keys,omitempty"`  // that have jobs to call, and share it
+	// Stopped says that the key gets nothing at all now: what it waits for ends later than its next calls would come, or nobody knows when.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // InFlightLimit names a key's own bound of calls in flight in a Share.
@@ -55,6 +57,35 @@ func (v View) wants(limits *bucket.KeyLimits) Share {
 
 // ShareOf is what a key gets beside the others whose demand was gathered, its own being among it.
 func (v View) ShareOf(key string, d *Demand) Share {
+	share := v.shareOf(key, d)
+	if q := v.s.Find(key); q != nil && !q.Empty() {
+		share.Stopped = share.isStopped(v.waits(q), v.now)
+	}
+	return share
+}
+
+// isStopped reports whether what a key waits for keeps it from getting its share for longer than its turns last.
+func (s *Share) isStopped(w Waiting, now bucket.Micros) bool {
+	const turns = 2
+	switch w.For {
+	case WaitPaused, WaitStop, WaitLimiter:
+		return true
+	case WaitHeld, WaitAPIHeld:
+		return w.Until == nil || s.outlasts(*w.Until, now, turns)
+	case WaitLimit: // one without an end is of calls in flight
+		return w.Until != nil && s.outlasts(*w.Until, now, turns)
+	case WaitNothing, WaitRate, WaitInFlight, WaitSlowed, WaitNotBefore, WaitRetry, WaitRoom, WaitReading, WaitClearing:
+	}
+	return false
+}
+
+// outlasts reports whether a key would be called more often than turns until then.
+func (s *Share) outlasts(until time.Time, now bucket.Micros, turns float64) bool {
+	wait := now.Until(bucket.MicrosOf(until))
+	return wait > time.Second && wait.Seconds()*s.PerSecond > turns
+}
+
+func (v View) shareOf(key string, d *Demand) Share {
 	share := v.wants(v.s.LimitsOf(key))
 	if d.keys == 0 {
 		return share

@@ -75,6 +75,38 @@ func TestShareIsWhatAKeyGets(t *testing.T) {
 	}
 }
 
+// TestShareOfWhatIsStopped: of a key that is kept for longer than its turns last it is said that it gets nothing now: by a quota that is used up
+// and by a pause. A limit that all keys share and that is asked in turns stops nothing.
+func TestShareOfWhatIsStopped(t *testing.T) {
+	ten := bucket.Rate{Count: 10, Per: time.Second, Burst: 1}
+	five := bucket.Rate{Count: 5, Per: time.Second, Burst: 1}
+	for name, c := range map[string]struct {
+		limit  bucket.Limit
+		paused bool
+		want   bool
+	}{
+		"a quota that is used up": {limit: bucket.Limit{Name: "daily", Quota: &bucket.Quota{Count: 3, Per: 24 * time.Hour, Window: bucket.Sliding}}, want: true},
+		"a shared rate":           {limit: bucket.Limit{Name: "account", Rate: &five}},
+		"a pause":                 {limit: bucket.Limit{Name: "account", Rate: &five}, paused: true, want: true},
+	} {
+		f := foresee(t, time.Millisecond, bucket.Rules{Key: bucket.KeyLimits{Rate: ten, Capacity: 1000, InFlight: 2}, Shared: []bucket.Limit{c.limit}})
+		for range 100 {
+			f.submit("k")
+		}
+		f.run(2 * time.Second)
+		if c.paused {
+			f.s.Pause("", Pause{})
+		}
+		var demand Demand
+		for q := range f.s.Queues() {
+			f.s.At(f.now).AddTo(&demand, q)
+		}
+		if said := f.s.At(f.now).ShareOf("k", &demand); said.Stopped != c.want {
+			t.Errorf("%s: said is %+v, and it waits for %+v", name, said, f.s.At(f.now).waits(f.s.Find("k")))
+		}
+	}
+}
+
 // TestUses: what is used of a rate is what started within its period, and of calls in flight what runs.
 func TestUses(t *testing.T) {
 	minute := bucket.Rate{Count: 600, Per: time.Minute, Burst: 1}

@@ -125,11 +125,16 @@ func (o *overview) now(ctx context.Context) (*status.Status, error) {
 	waiting := o.once.DoChan("status", func() (any, error) {
 		working, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusWait) // others wait for it, too
 		defer cancel()
+		spent := o.spentToday(working) // before the limits are asked for: what they count has every call of it
 		s, err := status.Gather(working, o.Connection, statusKeys, o.roster(working))
 		if err != nil {
 			return nil, err
 		}
-		o.addSpent(working, s)
+		if spent != nil {
+			for _, api := range s.APIs {
+				api.Spent, api.InDoubt = spent[api.API].Text()
+			}
+		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.last, o.at = s, time.Now()
@@ -160,8 +165,8 @@ func (o *overview) roster(ctx context.Context) control.Roster {
 // meanwhile.
 const spentWait = 2 * time.Second
 
-// addSpent puts in what was spent today, if the ledger was read so far.
-func (o *overview) addSpent(ctx context.Context, s *status.Status) {
+// spentToday is what was spent today on each api; nil where the ledger was not read so far, or cannot be: the rest is of use without.
+func (o *overview) spentToday(ctx context.Context) map[string]spend.Sum {
 	waiting := o.once.DoChan("spent", func() (any, error) {
 		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), longRead)
 		defer cancel()
@@ -177,12 +182,8 @@ func (o *overview) addSpent(ctx context.Context, s *status.Status) {
 	select {
 	case done := <-waiting:
 		sums, _ := done.Val.(map[string]spend.Sum)
-		if done.Err != nil {
-			return // the rest is of use without
-		}
-		for _, api := range s.APIs {
-			api.Spent, api.InDoubt = sums[api.API].Text()
-		}
+		return sums
 	case <-timer.C:
+		return nil
 	}
 }

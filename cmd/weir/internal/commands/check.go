@@ -33,8 +33,8 @@ func monitoringCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check weir for a monitoring system, by thresholds",
 		Long: `Checks weir for Nagios, Icinga, Sensu and others that run commands: exit code 0 is OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN, which is also
-what wrong usage and a server that cannot be reached come to. Whatever ` + "`weir status`" + ` calls a problem is critical. Thresholds are given by
-flags, of which each is met where a value reaches it: unfinished jobs and dead letters of an api, and the percent that is used of a
+what wrong usage and a server that cannot be reached come to. Whatever ` + "`weir status`" + ` calls a problem is critical, and what it warns of, a
+budget or a quota that is used up while jobs wait, is a warning. Thresholds are given by flags, of which each is met where a value reaches it: unfinished jobs and dead letters of an api, and the percent that is used of a
 quota or a budget.
 
 --format nagios is one line with performance data; --format prometheus is for the textfile collector of the node exporter.`,

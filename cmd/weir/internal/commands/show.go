@@ -26,7 +26,7 @@ func showCommand() *cobra.Command {
 		Long: `Shows one bucket as its dispatcher sees it: how deep it is, how fast it leaks, what its next job waits for and until
 when, and its first jobs with the times at which their calls should start.
 
-GETS is what the key gets in the long run beside the other keys that have jobs now: its own rate, or less where a limit that all keys
+GETS is what the key gets in the long run beside the other keys that have jobs now, and whether it gets nothing before then: its own rate, or less where a limit that all keys
 share, or its calls in flight, bind sooner. Where there are replicas it is reckoned from the keys of the one that owns this key.`,
 		Example: "  weir show credit-check vip-1\n  weir show sms tenant.42 --limit 3 --json",
 		Args:    cli.Takes("API", "KEY"),
@@ -61,7 +61,7 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	t.Row("in flight", fmt.Sprintf("%d of %d", d.InFlight, d.MaxInFlight))
 	t.Row("rate", rateText(d.Rate)+", a call every "+preciseInterval(d.Rate)+burstText(d.Rate))
 	if d.Gets != nil {
-		t.Row("gets", getsText(d.Gets))
+		t.Row("gets", getsText(d.Gets, d.Waits))
 	}
 	t.Row("wait", waitText(d.WaitMS)+" for a job that came now")
 	t.Row("waits for", status.WaitingText(d.Waits))
@@ -90,8 +90,18 @@ func printBucket(out io.Writer, d *control.KeyShown, now time.Time) error {
 	return jobs.Print(out)
 }
 
-// getsText says what a key gets, and what binds it.
-func getsText(s *schedule.Share) string {
+// getsText says what a key gets, and what binds it, or that it gets nothing before what it waits for has ended.
+func getsText(s *schedule.Share, w schedule.Waiting) string {
+	switch {
+	case s.Stopped && w.Until != nil:
+		return "nothing until " + cli.ClockTime(*w.Until) + ", then " + shareText(s)
+	case s.Stopped:
+		return "nothing while it waits, then " + shareText(s)
+	}
+	return shareText(s)
+}
+
+func shareText(s *schedule.Share) string {
 	switch s.Limit {
 	case "":
 		return perText(s.PerSecond) + ": its own rate"

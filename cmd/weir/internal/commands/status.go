@@ -30,8 +30,8 @@ func statusCommand() *cobra.Command {
 (keys without jobs too), how much of each limit is used, what was spent today by the ledger, how many dead letters there are of each
 cause, and the replicas that dispatch.
 
-A pause, an api that pushes back, and a budget that is spent are shown, and are no problems. Exit code 0: healthy, 1: not, 5: the
-server cannot be reached.`,
+A pause, an api that pushes back, and a budget that is spent are shown, and are no problems; a budget or a quota that is used up while
+jobs wait is a warning. Exit code 0: healthy, also with warnings, 1: not, 5: the server cannot be reached.`,
 		Example: "  weir status\n  weir status --json | jq .problems",
 		Args:    cli.Takes(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,17 +65,19 @@ const spendWait = 20 * time.Second
 
 var errSpendLong = errors.New("reading the ledger took too long")
 
-// gatherStatus is the status with what was spent today, as far as the ledger can be read in time.
+// gatherStatus is the status with what was spent today, as far as the ledger can be read in time. The ledger is read first: what the budgets
+// count then has every call of it.
 func gatherStatus(ctx context.Context, c *connect.Connection, talk io.Writer, limit int) (*status.Status, error) {
+	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
+	defer cancel()
+	now := time.Now()
+	a, unread := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, now), Now: now})
 	s, err := status.Gather(ctx, c, limit, nil)
 	if err != nil {
 		return nil, err
 	}
-	reading, cancel := context.WithTimeoutCause(ctx, spendWait, errSpendLong)
-	defer cancel()
-	a, err := spend.Of(reading, c, spend.Options{By: spend.ByAPI, Since: spend.UsualSince(spend.ByAPI, s.At), Now: s.At})
-	if err != nil {
-		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", err)
+	if unread != nil {
+		_, _ = fmt.Fprintf(talk, "weir: what was spent today is not known: %v\n", unread)
 		return s, nil //nolint:nilerr // the rest is of use without
 	}
 	for _, api := range s.APIs {
@@ -91,9 +93,12 @@ func printStatus(out io.Writer, s *status.Status) error {
 	if !s.Healthy {
 		how = "NOT healthy: " + cli.Count(len(s.Problems), "problem")
 	}
+	if len(s.Warnings) > 0 {
+		how += ", with " + cli.Count(len(s.Warnings), "warning")
+	}
 	t := &cli.Table{}
 	t.Row(fmt.Sprintf("weir at %s is %s", s.Server, how))
-	for _, p := range s.Problems {
+	for _, p := range slices.Concat(s.Problems, s.Warnings) {
 		t.Row("  ! " + p.What)
 		t.Row("    " + p.Fix)
 	}

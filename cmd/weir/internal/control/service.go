@@ -24,6 +24,7 @@ type ServiceOptions struct {
 	Dispatcher *dispatcher.Dispatcher
 	Limits     func(api string) []limitstate.LimitShown // the levels of an api's shared limits
 	Clock      func(api string) string                  // why its limits go by a clock that is behind, "" where they do not
+	Refresh    func(context.Context)                    // has the limits' levels read anew
 	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
 	History    *history.Keeper
 	Config     func() ConfigState              // of the configuration; who answers is put in

@@ -86,6 +86,7 @@ func (o operator) status(req micro.Request) {
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()
 	}
+	o.Refresh(o.ctx)
 	data := marshal(s)
 	for ; limit > 0; limit /= 2 { // keys may be long, and messages short
 		s.APIs = nil

@@ -75,6 +75,9 @@ func (e *examination) running() {
 	for _, p := range e.Status.Problems {
 		e.bad(p.Fix, "%s", p.What)
 	}
+	for _, p := range e.Status.Warnings {
+		e.watch(p.Fix, "%s", p.What)
+	}
 	if len(e.Status.Problems) == 0 {
 		e.fine("weir runs and is healthy: %s, dispatched by %s", cli.Count(len(e.Status.APIs), "api"), cli.Count(len(e.Status.Replicas), "replica"))
 	}

@@ -34,6 +34,8 @@ type levelWatch struct {
 	log     *slog.Logger
 	clock   func() bucket.Micros
 	wake    chan struct{}
+	asked   chan chan<- struct{} // to look at once; each is told when it has
+	ended   chan struct{}        // closed when it looks no more
 
 	told map[string]budgetTold // by limit; nil until what was told before is read
 
@@ -73,7 +75,7 @@ func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.
 		api: api, read: read, heard: func(error) {}, unknown: func() string { return "" }, gap: func(string) string { return "" }, price: func() int64 { return o.Caller.Price(api) },
 		used:    func(levels []bucket.Level) { o.Caller.HeardOfLevels(api, levels) },
 		letters: o.Letters, control: o.Control, log: o.Log.With("component", "limits", "api", api), clock: func() bucket.Micros { return o.Clock.Now() + o.Clock.Ahead() },
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), asked: make(chan chan<- struct{}), ended: make(chan struct{}),
 	}
 	if o.Redis != nil {
 		watch.heard = func(err error) { o.Caller.HeardOfLimiter(api, err) }
@@ -84,15 +86,22 @@ func newLevelWatch(o *Options, api string, read func(context.Context) ([]bucket.
 
 // run looks until ctx ends.
 func (w *levelWatch) run(ctx context.Context) error {
+	defer close(w.ended)
 	tick := time.NewTicker(levelsEvery)
 	defer tick.Stop()
+	w.look(ctx)
 	for {
-		w.look(ctx)
+		var looked chan<- struct{}
 		select {
 		case <-tick.C:
+		case looked = <-w.asked:
 		case <-w.wake:
 		case <-ctx.Done():
 			return nil
+		}
+		w.look(ctx)
+		if looked != nil {
+			looked <- struct{}{}
 		}
 	}
 }
@@ -102,6 +111,23 @@ func (w *levelWatch) now() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
+	}
+}
+
+// refresh has it look, and waits until it has, or ctx ends.
+func (w *levelWatch) refresh(ctx context.Context) {
+	looked := make(chan struct{}, 1)
+	select {
+	case w.asked <- looked:
+	case <-w.ended:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-looked:
+	case <-w.ended:
+	case <-ctx.Done():
 	}
 }
 
@@ -234,6 +260,24 @@ func (b *Levels) add(w *levelWatch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.watches = append(b.watches, w)
+}
+
+// refreshWithin bounds Refresh: a store that does not answer holds up nothing that is told beside it.
+const refreshWithin = 500 * time.Millisecond
+
+// Refresh has all levels read anew, and waits for them for half a second at most: what is told of a limit beside what the ledger said before
+// then counts every call that the ledger has.
+func (b *Levels) Refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, refreshWithin)
+	defer cancel()
+	b.mu.Lock()
+	watches := slices.Clone(b.watches)
+	b.mu.Unlock()
+	var asking sync.WaitGroup
+	for _, w := range watches {
+		asking.Go(func() { w.refresh(ctx) })
+	}
+	asking.Wait()
 }
 
 // Of are the latest levels of an api.

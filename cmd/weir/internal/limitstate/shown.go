@@ -79,6 +79,14 @@ func (b *Levels) why(api string, l bucket.Level) string {
 	return ""
 }
 
+// Lasts reports whether the limit holds its api for a while when it is used up: a quota or a budget, and not a rate.
+func (l *LimitShown) Lasts() bool {
+	return l.PerMS == 0 && l.Unit != InCalls && l.Count > 0 && !l.Shadow
+}
+
+// UsedUp reports whether nothing is left of a quota or a budget.
+func (l *LimitShown) UsedUp() bool { return l.Lasts() && !l.Unknown && !l.Bound && l.Used >= l.Count }
+
 // Text says in words how much of a limit is used.
 func (l *LimitShown) Text() string {
 	text := ""

@@ -26,7 +26,7 @@ func (l Level) String() string {
 // Threshold is from which value on something is bad; nil: never.
 type Threshold struct{ Warn, Crit *float64 }
 
-// Thresholds are what is looked at by numbers. Problems are critical whatever they say.
+// Thresholds are what is looked at by numbers. Problems are critical and warnings are warnings whatever they say.
 type Thresholds struct {
 	Jobs    Threshold // unfinished, of any api
 	Letters Threshold // dead letters, of any api
@@ -54,17 +54,17 @@ func (t Threshold) level(value float64) Level {
 	return OK
 }
 
-// Checks looks at a status by thresholds. The first tells of problems.
+// Checks looks at a status by thresholds. The first tells of problems, the second of warnings.
 func (s *Status) Checks(t Thresholds) []Check {
 	problems := Check{Name: "problems", Value: float64(len(s.Problems)), Text: "no problem"}
 	if len(s.Problems) > 0 {
-		var what []string
-		for _, p := range s.Problems {
-			what = append(what, p.What)
-		}
-		problems.Level, problems.Text = Critical, strings.Join(what, "; ")
+		problems.Level, problems.Text = Critical, said(s.Problems)
 	}
-	checks := []Check{problems}
+	warnings := Check{Name: "warnings", Value: float64(len(s.Warnings)), Text: "no warning"}
+	if len(s.Warnings) > 0 {
+		warnings.Level, warnings.Text = Warning, said(s.Warnings)
+	}
+	checks := []Check{problems, warnings}
 	letters := map[string]uint64{}
 	for _, l := range s.Letters {
 		letters[l.API] += l.Letters
@@ -74,13 +74,21 @@ func (s *Status) Checks(t Thresholds) []Check {
 			measure("letters", a.API, float64(letters[a.API]), t.Letters, "has "+cli.Count(letters[a.API], "dead letter")))
 		for i := range a.Limits {
 			l := &a.Limits[i]
-			if l.PerMS == 0 && l.Unit != "calls" && l.Count > 0 && !l.Shadow {
+			if l.Lasts() {
 				percent := 100 * float64(l.Used) / float64(l.Count)
 				checks = append(checks, measure("used", a.API+"/"+l.Limit, percent, t.Used, fmt.Sprintf("is used by %.0f percent", percent)))
 			}
 		}
 	}
 	return checks
+}
+
+func said(all []Problem) string {
+	var what []string
+	for _, p := range all {
+		what = append(what, p.What)
+	}
+	return strings.Join(what, "; ")
 }
 
 func measure(name, of string, value float64, t Threshold, text string) Check {

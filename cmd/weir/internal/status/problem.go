@@ -7,7 +7,7 @@ import (
 	"weir/cmd/weir/internal/cli"
 )
 
-// Problem is what somebody has to mend, with what to do.
+// Problem is what has to be mended, or, as a warning, looked at, with what to do.
 type Problem struct {
 	What string `json:"what"`
 	Fix  string `json:"fix"`
@@ -29,6 +29,7 @@ func (s *Status) judge() {
 	}
 	for _, a := range s.APIs {
 		a.judge(s)
+		s.Warnings = append(s.Warnings, a.warnings()...)
 	}
 	s.Healthy = len(s.Problems) == 0
 }

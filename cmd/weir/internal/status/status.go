@@ -26,6 +26,7 @@ import (
 type Status struct {
 	Healthy  bool      `json:"healthy"`
 	Problems []Problem `json:"problems"`
+	Warnings []Problem `json:"warnings"` // what is as it was asked for, and keeps jobs waiting
 	At       time.Time `json:"at"`
 	Server   string    `json:"server"`
 	Config   uint64    `json:"config"` // the newest version that a replica follows
@@ -52,6 +53,8 @@ type API struct {
 	Accepted  uint64 `json:"accepted"`
 	Called    uint64 `json:"called"`
 	Throttled uint64 `json:"throttled"`
+	// Since is when the first of these replicas began to count.
+	Since time.Time `json:"counted_since"`
 
 	Pause      *schedule.Pause         `json:"pause,omitempty"` // of the whole api
 	PausedKeys int                     `json:"paused_keys"`
@@ -102,7 +105,7 @@ type Letters struct {
 // that nobody need be waited for any more; nil: stragglers are. Nobody who dispatches is a problem, not an error. It blocks for some
 // seconds at most.
 func Gather(ctx context.Context, c *connect.Connection, limit int, complete control.Roster) (*Status, error) {
-	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}}
+	s := &Status{At: time.Now().UTC(), Server: c.At, APIs: []*API{}, Replicas: []Replica{}, Letters: []Letters{}, Problems: []Problem{}, Warnings: []Problem{}}
 	var replicas []control.ReplicaStatus
 	var err, intakesErr error
 	var asking sync.WaitGroup // two questions are waited for, each for stragglers
@@ -183,6 +186,9 @@ func (a *API) add(r *control.APIStatus, instance string) {
 	}
 	a.Owned, a.Keys, a.Jobs, a.InFlight = a.Owned+r.Owned, a.Keys+r.Keys, a.Jobs+r.Jobs, a.InFlight+r.InFlight
 	a.Accepted, a.Called, a.Throttled = a.Accepted+r.Arrived, a.Called+r.Called, a.Throttled+r.Throttled
+	if a.Since.IsZero() || r.Since.Before(a.Since) {
+		a.Since = r.Since
+	}
 	if r.Pause != nil {
 		a.Pause = r.Pause
 	}

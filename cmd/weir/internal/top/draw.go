@@ -35,6 +35,9 @@ func (v *View) Draw(f *Frame, width, height int) []string {
 	for _, p := range f.Problems[:min(len(f.Problems), 2)] {
 		lines = append(lines, wrapped(line{"! " + p.What, red}, width, most)...)
 	}
+	for _, p := range f.Warnings[:min(len(f.Warnings), 1)] {
+		lines = append(lines, wrapped(line{"! " + p.What, yellow}, width, most)...)
+	}
 	lines = append(lines, v.apis(f, height/3, width)...)
 	lines = append(lines, wrapped(letters(f), width, most)...)
 	chosen := v.choose(f)

@@ -45,12 +45,12 @@ export const bucket = {
             h("p.whole.quiet", {}, "The next job waits for ", waiting(shown.waits))))),
         h("section.card", { "aria-label": "Its figures" }, h("dl.facts", {},
           fact("rate", [rate(shown.rate), ", a call every ", brief(shown.rate.interval_us / 1000), shown.rate.burst > 1 && `, ${shown.rate.burst} together after idling${shown.rate.counts === "token_bucket" ? " (a token bucket)" : ""}`]),
-          shown.gets && fact("gets", gets(shown.gets)),
+          shown.gets && fact("gets", gets(shown.gets, shown.waits, app.now())),
           fact("in flight", `${shown.in_flight} of ${shown.max_in_flight}`),
           fact("wait", shown.wait_ms < 0 ? "nobody can say" : `${brief(shown.wait_ms)} for a job that came now`),
           fact("stands in", h("code", {}, shown.stream)),
           fact("dispatched by", shown.instance)),
-        (shown.limits ?? []).length > 0 && h("h3", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
+        (shown.limits ?? []).length > 0 && h("h2", { class: "spaced" }, "Limits shared by all keys"), (shown.limits ?? []).map((l) => limitLine(api, l)))),
       h("h2", {}, "The last 15 minutes"),
       h("section.card", {}, flow(slots(line, app.now()), { capacity: shown.capacity, of: key, height: 150, tall: true }), legend()),
       h("h2", {}, "Next jobs"),
@@ -62,8 +62,13 @@ export const bucket = {
 
 const fact = (name, ...what) => [h("dt", {}, name), h("dd", {}, ...what)];
 
-// gets says what a key gets, and what binds it.
-function gets(s) {
+// gets says what a key gets, and what binds it, or that it gets nothing before what it waits for has ended.
+function gets(s, waits, now) {
+  if (!s.stopped) return share(s);
+  return (waits.until ? `nothing until ${timeOfDay(waits.until, now)}` : "nothing while it waits") + ", then " + share(s);
+}
+
+function share(s) {
   if (!s.limit) return perSecond(s.calls_per_s) + ": its own rate";
   if (s.limit === "in_flight") return perSecond(s.calls_per_s) + ": as many calls as its in_flight lets run, by how long they take";
   return `${perSecond(s.calls_per_s)} of ${perSecond(s.of)} that limit ${s.limit} lets pass: ${s.keys} ${s.keys === 1 ? "key that has jobs uses it" : "keys that have jobs share it"}`;

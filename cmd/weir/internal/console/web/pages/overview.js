@@ -20,7 +20,7 @@ export const overview = {
       h("h1", {}, "Overview"),
       health(app, s),
       s.apis.length === 0 ? empty("No api is configured yet", "Write one down in weir.yaml and put it in force:", h("code", {}, "weir config apply -f weir.yaml"))
-        : h("div.cards", { class: "wide" }, s.apis.map((a) => apiCard(app, a))),
+        : h("div.cards", { class: "wide" }, s.apis.map((a) => apiCard(app, s, a))),
       h("h2", { id: "deepest" }, "Deepest buckets"),
       deepest.length > 0 ? [bucketTable(app, deepest, "The six deepest buckets of all apis"), h("p", {}, h("a", { href: "/buckets" }, "All buckets"))]
         : empty("Nothing waits", "Every bucket is empty. Publish a job to see one fill:", h("code", {}, `nats request weir.jobs.${s.apis[0]?.api ?? "API"}.customer-7 '{"hello":"world"}'`)),
@@ -32,10 +32,16 @@ export const overview = {
 };
 
 function health(app, s) {
+  return [verdict(app, s), s.warnings.length > 0 && h("div.told.warn", { role: "region", "aria-label": "Warnings" }, h("p", {}, h("strong", {}, things(s.warnings.length, "warning"))), s.warnings.map(told))];
+}
+
+const told = (p) => h("p", {}, p.what, h("br"), h("span.quiet", {}, "What to do: " + p.fix));
+
+function verdict(app, s) {
   const old = app.live !== "live";
   if (s.healthy) return h("div.told", { class: old ? "" : "good" }, h("p", {}, h("strong", {}, old ? `Was healthy at ${clock(s.at)}: ` : "Healthy. "), `${things(s.apis.length, "api")}, dispatched by ${things(s.replicas.length, "replica")}; ${things(s.apis.reduce((n, a) => n + a.jobs, 0), "job")} waiting or being called.`));
   return h("div.told.bad", { role: "region", "aria-label": "Problems" }, h("p", {}, h("strong", {}, things(s.problems.length, "problem"))),
-    s.problems.map((p) => h("p", {}, p.what, h("br"), h("span.quiet", {}, "Mend it: " + p.fix))));
+    s.problems.map(told));
 }
 
 /** stateOf says whether an api is called. */
@@ -50,7 +56,7 @@ export function stateOf(a) {
 /** pauseText says who paused and why, as far as he told. */
 export const pauseText = (p) => `paused${p.by ? " by " + p.by : ""} at ${clock(p.at)}${p.until ? " until " + clock(p.until) : ""}${p.why ? ": " + p.why : ""}`;
 
-function apiCard(app, a) {
+function apiCard(app, s, a) {
   app.history(a.api);
   const line = app.past.of(a.api), now = app.now(), p = pace(line), state = stateOf(a), near = nearest(a);
   const refused = line.some((x) => x.refused > 0);
@@ -65,6 +71,7 @@ function apiCard(app, a) {
       figure("waiting", a.jobs, `${count(a.keys)} ${a.keys === 1 ? "bucket" : "buckets"}`, "jobs"),
       figure("in flight", a.in_flight, null, "in_flight"),
       figure("spent today", null, a.in_doubt_today && Number(a.in_doubt_today) > 0 && `${price(a.in_doubt_today)} in doubt`, "spent_today", price(a.spent_today))),
+    h("p.since.quiet", {}, s.replicas.length > 1 ? "Counted since its replicas started, the first at " : "Counted since its replica started at ", h("time", { "data-field": "since", title: clock(a.counted_since) }, timeOfDay(a.counted_since, now))),
     flow(slots(line, now), { of: a.api, height: 60 }), legend(refused),
     (a.paused_keys > 0 || a.held_keys > 0) && h("p", {}, a.paused_keys > 0 && h("span.chip.paused", {}, things(a.paused_keys, "key") + " paused"), " ", a.held_keys > 0 && h("span.chip.held", {}, things(a.held_keys, "key") + " held")),
     near.map((l) => limitLine(a.api, l)),

@@ -1,0 +1,48 @@
+package status
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"weir/cmd/weir/internal/limitstate"
+	"weir/dispatcher/schedule"
+)
+
+// TestWarnings: a budget or a quota that is used up while jobs wait is a warning and no problem; one that is not, or for which no job waits,
+// and a rate and a limit that only watches, are none.
+func TestWarnings(t *testing.T) {
+	until := time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)
+	budget := limitstate.LimitShown{Limit: "spend", Used: 199_950_000, Count: 200_000_000, Unit: limitstate.InMoney, Until: &until}
+	quota := limitstate.LimitShown{Limit: "calls", Used: 10, Count: 10, Unit: limitstate.InUnits, Until: &until}
+	shadow, rate := quota, quota
+	shadow.Shadow, rate.PerMS = true, 1000
+	spent := []schedule.HoldState{{Until: until, Why: "the budget spend is spent", Budget: "spend"}}
+	for name, c := range map[string]struct {
+		api  API
+		want string
+	}{
+		"the budget buys no further call": {API{Jobs: 21, Limits: []limitstate.LimitShown{budget}, Holds: spent},
+			"api pay: the budget spend is spent until 2030-01-02T00:00:00.000Z: 21 jobs wait"},
+		"one job waits for a quota": {API{Jobs: 3, InFlight: 2, Limits: []limitstate.LimitShown{quota}},
+			"api pay: the quota calls is used up until 2030-01-02T00:00:00.000Z: 1 job waits"},
+		"some money is left":    {API{Jobs: 21, Limits: []limitstate.LimitShown{budget}}, ""},
+		"no job waits":          {API{Jobs: 2, InFlight: 2, Limits: []limitstate.LimitShown{quota}}, ""},
+		"a limit that watches":  {API{Jobs: 2, Limits: []limitstate.LimitShown{shadow}}, ""},
+		"a rate that is in use": {API{Jobs: 2, Limits: []limitstate.LimitShown{rate}}, ""},
+	} {
+		c.api.API = "pay"
+		s := &Status{Intakes: 1, APIs: []*API{&c.api}}
+		s.judge()
+		told := ""
+		for _, w := range s.Warnings {
+			told += w.What
+		}
+		if told != c.want || !s.Healthy {
+			t.Errorf("%s: told is %q, healthy %v", name, told, s.Healthy)
+		}
+		if worst := Worst(s.Checks(Thresholds{})); fmt.Sprint(worst) != map[bool]string{true: "OK", false: "WARNING"}[c.want == ""] {
+			t.Errorf("%s: the checks come to %s", name, worst)
+		}
+	}
+}
