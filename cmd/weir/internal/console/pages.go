@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"strings"
 )
 
 // The console as browsers get it. It is public: what it shows it asks for under /api/v1, as whoever has logged in.
@@ -51,6 +52,9 @@ func pageRoutes() ([]Route, error) {
 			document.serve(w, r)
 		}})
 	}
+	routes = append(routes, Route{Method: "GET", Path: "/config", Role: Anybody, Page: true, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) {
+		http.Redirect(w, r, "/configuration", http.StatusFound)
+	}})
 	return append(routes, Route{Method: "GET", Path: "/console/{file...}", Role: Anybody, Serve: func(w http.ResponseWriter, r *http.Request, _ Actor) {
 		f, ok := files[r.PathValue("file")]
 		if !ok || r.PathValue("file") == "index.html" {
@@ -59,6 +63,25 @@ func pageRoutes() ([]Route, error) {
 		}
 		f.serve(w, r)
 	}}), nil
+}
+
+// showNowhere answers a browser that asks for a page which there is not with the console's own, and reports whether the request was one.
+func showNowhere(w http.ResponseWriter, r *http.Request) bool {
+	outside := strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/console/")
+	if r.Method != http.MethodGet || outside || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return false
+	}
+	document, err := web.ReadFile("web/index.html")
+	if err != nil {
+		return false
+	}
+	h := w.Header()
+	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Content-Type", fileTypes[".html"])
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(document) // the client has gone
+	return true
 }
 
 func webFiles() (map[string]file, error) {
@@ -96,5 +119,5 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Content-Type", f.kind)
-	_, _ = w.Write(f.data) // the client has gone
+	writeBody(w, http.StatusOK, f.data)
 }

@@ -55,8 +55,7 @@ func writeAs(w http.ResponseWriter, kind string, status int, v any) {
 		panic("an answer that JSON cannot carry: " + err.Error())
 	}
 	w.Header().Set("Content-Type", kind)
-	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the client has gone
+	writeBody(w, status, append(data, '\n'))
 }
 
 // ReadJSON reads the body of a request strictly: one value, no field that is unknown.

@@ -89,6 +89,9 @@ func (s *Server) routed() http.Handler {
 			w.Header().Set("Allow", allow)
 		}
 		unread(w, r)
+		if no.status == http.StatusNotFound && showNowhere(w, r) {
+			return
+		}
 		NewProblem(no.status, "there is no %s %s", r.Method, r.URL.Path).Write(w)
 	})
 }
@@ -148,6 +151,6 @@ func protect(next http.Handler) http.Handler {
 		if strings.HasPrefix(r.URL.Path, "/api/") || strings.HasPrefix(r.URL.Path, "/v1/") {
 			h.Set("Cache-Control", "no-store")
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(accepting(w, r), r)
 	})
 }
