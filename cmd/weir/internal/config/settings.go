@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
@@ -112,38 +113,38 @@ func (s *Settings) Embedded() bool { return !s.NATSURL.IsSet() }
 // Has says whether this replica has a role.
 func (s *Settings) Has(r Role) bool { return slices.Contains(s.Roles, r) }
 
-// environment is the variables as text. All are text because envconfig stops at the first value it cannot convert, and
-// none has a default here because an empty variable means its default too, but for WEIR_HTTP_LISTEN.
+// environment is the variables as envconfig decodes them. Those that a context of the nats command may have in their place stay text until it is
+// known. None has a default here because an empty variable means its default too, but for WEIR_HTTP_LISTEN.
 type environment struct {
 	Config          string
-	NatsURL         string `split_words:"true"`
-	NatsContext     string `split_words:"true"`
-	NatsCreds       string `split_words:"true"`
-	NatsNkey        string `split_words:"true"`
-	NatsUser        string `split_words:"true"`
-	NatsPassword    string `split_words:"true"`
-	NatsCert        string `split_words:"true"`
-	NatsKey         string `split_words:"true"`
-	NatsCA          string `split_words:"true"`
-	NatsInbox       string `split_words:"true"`
-	NatsListen      string `split_words:"true"`
-	NatsAuth        string `split_words:"true"`
-	NatsConnections string `split_words:"true"`
-	DataDir         string `split_words:"true"`
-	StateDir        string `split_words:"true"`
-	Durability      string
-	RedisURL        string `split_words:"true"`
-	Replicas        string
-	Partitions      string
-	Roles           string
-	Instance        string
-	HTTPListen      string `split_words:"true" default:"127.0.0.1:8480"`
-	HTTPToken       string `split_words:"true"`
-	Secrets         string
-	LogLevel        string `split_words:"true"`
-	LogFormat       string `split_words:"true"`
-	Memory          string
-	ShutdownTimeout string `split_words:"true"`
+	NatsURL         string                           `split_words:"true"`
+	NatsContext     string                           `split_words:"true"`
+	NatsCreds       string                           `split_words:"true"`
+	NatsNkey        string                           `split_words:"true"`
+	NatsUser        string                           `split_words:"true"`
+	NatsPassword    string                           `split_words:"true"`
+	NatsCert        string                           `split_words:"true"`
+	NatsKey         string                           `split_words:"true"`
+	NatsCA          string                           `split_words:"true"`
+	NatsInbox       string                           `split_words:"true"`
+	NatsListen      decoded[string, listenAddressOf] `split_words:"true"`
+	NatsAuth        decoded[NATSAuth, authOf]        `split_words:"true"`
+	NatsConnections decoded[int, connectionsOf]      `split_words:"true"`
+	DataDir         string                           `split_words:"true"`
+	StateDir        string                           `split_words:"true"`
+	Durability      decoded[Durability, durabilityOf]
+	RedisURL        decoded[Secret, redisOf] `split_words:"true"`
+	Replicas        decoded[int, replicasOf]
+	Partitions      decoded[int, partitionsOf]
+	Roles           decoded[[]Role, rolesOf]
+	Instance        decoded[string, instanceOf]
+	HTTPListen      decoded[string, listenAddressOf] `split_words:"true" default:"127.0.0.1:8480"`
+	HTTPToken       decoded[Secret, tokenOf]         `split_words:"true"`
+	Secrets         decoded[[]string, secretsOf]
+	LogLevel        decoded[slog.Level, levelOf] `split_words:"true"`
+	LogFormat       decoded[LogFormat, formatOf] `split_words:"true"`
+	Memory          decoded[int64, memoryOf]
+	ShutdownTimeout decoded[time.Duration, timeoutOf] `split_words:"true"`
 }
 
 // ReadSettings reads the WEIR_ variables. The error is *Errors and has every variable that is wrong. It looks at the
@@ -169,31 +170,31 @@ func ReadSettingsFor(address string) (*Settings, error) {
 		NATSSignIn:      to.NATSSignIn,
 		NATSCA:          to.NATSCA,
 		NATSInbox:       to.NATSInbox,
-		NATSListen:      variable(v, "WEIR_NATS_LISTEN", env.NatsListen, "127.0.0.1:4222", listenAddress),
-		NATSAuth:        variable(v, "WEIR_NATS_AUTH", env.NatsAuth, "operators", oneOf(AuthOperators, AuthRequired, AuthOpen)),
-		NATSConnections: int(variable(v, "WEIR_NATS_CONNECTIONS", env.NatsConnections, "", wholeIn(1, 1_000_000))),
-		DataDir:         variable(v, "WEIR_DATA_DIR", env.DataDir, "weir-data", anyText),
-		Durability:      variable(v, "WEIR_DURABILITY", env.Durability, "always", oneOf(DurabilityAlways, DurabilityInterval)),
-		RedisURL:        variable(v, "WEIR_REDIS_URL", env.RedisURL, "", redisURL),
-		Partitions:      int(variable(v, "WEIR_PARTITIONS", env.Partitions, "8", wholeIn(1, 256))),
-		Roles:           variable(v, "WEIR_ROLES", env.Roles, "ingest,dispatch", roles),
-		Instance:        variable(v, "WEIR_INSTANCE", env.Instance, randomInstance(), instance),
-		HTTPListen:      variable(v, "WEIR_HTTP_LISTEN", env.HTTPListen, "", listenAddress),
-		HTTPToken:       variable(v, "WEIR_HTTP_TOKEN", env.HTTPToken, "", bearerToken),
-		Secrets:         variable(v, "WEIR_SECRETS", env.Secrets, "", secretNames),
-		LogLevel:        variable(v, "WEIR_LOG_LEVEL", env.LogLevel, "info", logLevel),
-		LogFormat:       variable(v, "WEIR_LOG_FORMAT", env.LogFormat, "text", oneOf(LogText, LogJSON)),
-		Memory:          variable(v, "WEIR_MEMORY", env.Memory, "", sizeIn(LeastMemory, 1<<50)),
-		ShutdownTimeout: variable(v, "WEIR_SHUTDOWN_TIMEOUT", env.ShutdownTimeout, "30s", durationIn(0, time.Hour)),
+		NATSListen:      env.NatsListen.or(v, "WEIR_NATS_LISTEN", "127.0.0.1:4222"),
+		NATSAuth:        env.NatsAuth.or(v, "WEIR_NATS_AUTH", AuthOperators),
+		NATSConnections: env.NatsConnections.or(v, "WEIR_NATS_CONNECTIONS", 0),
+		DataDir:         cmp.Or(env.DataDir, "weir-data"),
+		Durability:      env.Durability.or(v, "WEIR_DURABILITY", DurabilityAlways),
+		RedisURL:        env.RedisURL.or(v, "WEIR_REDIS_URL", Secret{}),
+		Partitions:      env.Partitions.or(v, "WEIR_PARTITIONS", 8),
+		Roles:           env.Roles.or(v, "WEIR_ROLES", []Role{RoleDispatch, RoleIngest}),
+		Instance:        env.Instance.or(v, "WEIR_INSTANCE", randomInstance()),
+		HTTPListen:      env.HTTPListen.or(v, "WEIR_HTTP_LISTEN", ""),
+		HTTPToken:       env.HTTPToken.or(v, "WEIR_HTTP_TOKEN", Secret{}),
+		Secrets:         env.Secrets.or(v, "WEIR_SECRETS", nil),
+		LogLevel:        env.LogLevel.or(v, "WEIR_LOG_LEVEL", slog.LevelInfo),
+		LogFormat:       env.LogFormat.or(v, "WEIR_LOG_FORMAT", LogText),
+		Memory:          env.Memory.or(v, "WEIR_MEMORY", 0),
+		ShutdownTimeout: env.ShutdownTimeout.or(v, "WEIR_SHUTDOWN_TIMEOUT", 30*time.Second),
 		ofContext:       to.ofContext,
 	}
-	s.StateDir = variable(v, "WEIR_STATE_DIR", env.StateDir, besideData(s.DataDir, env), anyText)
-	replicas, most := "3", int64(5)
+	s.StateDir = cmp.Or(env.StateDir, besideData(s.DataDir, env))
+	replicas, most := 3, 5
 	if env.NatsURL == "" && env.NatsContext == "" {
-		replicas, most = "1", 1
+		replicas, most = 1, 1
 	}
-	s.Replicas = int(variable(v, "WEIR_REPLICAS", env.Replicas, replicas, wholeIn(1, 5)))
-	if int64(s.Replicas) > most {
+	s.Replicas = env.Replicas.or(v, "WEIR_REPLICAS", replicas)
+	if s.Replicas > most {
 		v.fail("WEIR_REPLICAS", "the embedded server is one server and keeps one replica", "set 1, or WEIR_NATS_URL to a cluster")
 	}
 	v.exposed(s)
@@ -301,8 +302,6 @@ func besideData(data string, env environment) string {
 	}
 	return filepath.Join(data, "state")
 }
-
-func anyText(text string) (string, error) { return text, nil }
 
 // readableFile reads the path of a file that is there and may be read. The message does not have the path.
 func readableFile(text string) (string, error) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kelseyhightower/envconfig"
 )
 
 // clearEnvironment removes every WEIR_ variable for one test and works in an empty directory.
@@ -326,5 +328,31 @@ func TestEveryVariableIsListed(t *testing.T) {
 	fields := reflect.TypeFor[environment]().NumField()
 	if listed := len((&Settings{}).Redacted()); listed != fields {
 		t.Errorf("%d variables are listed, %d are read", listed, fields)
+	}
+}
+
+// TestVariablesAreDecoded: envconfig decodes each variable into what it holds, but for names, paths, and what a context of the nats command may
+// have in its place. All that are wrong are told at once, each by its name.
+func TestVariablesAreDecoded(t *testing.T) {
+	clearEnvironment(t)
+	texts := []string{"Config", "NatsURL", "NatsContext", "NatsCreds", "NatsNkey", "NatsUser", "NatsPassword", "NatsCert", "NatsKey", "NatsCA", "NatsInbox", "DataDir", "StateDir"}
+	for field := range reflect.TypeFor[environment]().Fields() {
+		_, decodes := reflect.New(field.Type).Interface().(envconfig.Decoder)
+		if decodes == slices.Contains(texts, field.Name) {
+			t.Errorf("%s is decoded: %v", field.Name, decodes)
+		}
+	}
+	for name, value := range map[string]string{"WEIR_MEMORY": "much", "WEIR_SHUTDOWN_TIMEOUT": "soon", "WEIR_ROLES": "cook", "WEIR_LOG_LEVEL": "loud"} {
+		t.Setenv(name, value)
+	}
+	_, err := ReadSettings()
+	var wrong *Errors
+	if !errors.As(err, &wrong) || len(wrong.Problems) != 4 {
+		t.Fatalf("four wrong variables are told as %v", err)
+	}
+	for _, p := range wrong.Problems {
+		if p.Path == "" || p.Fix == "" {
+			t.Errorf("%+v names no variable or no fix", p)
+		}
 	}
 }
