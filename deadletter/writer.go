@@ -45,6 +45,8 @@ type Options struct {
 	MaxBytes  int64         // of letters
 	// MaxStore bounds what one stream may ask of the server, 0 for no bound.
 	MaxStore int64
+	// FirstSeq is where streams begin that are made, by name; 1 where it says nothing.
+	FirstSeq map[string]uint64
 	// MaxWaiting bounds the bytes of what waits to be stored, 0 for maxWaitingBytes.
 	MaxWaiting int64
 	// Dedupe is for how long a job's id is known: refusals of the same job within it are one letter. Nil for ten minutes.
@@ -294,7 +296,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		Description: "weir: notifications, weir.events.<type>.<api>.<key>", MaxAge: eventsAge, MaxBytes: maxBytes(maxEventsBytes),
 	}}} {
 		cfg := &s.Config
-		s.Log = o.Log
+		s.Log, cfg.FirstSeq = o.Log, o.FirstSeq[cfg.Name]
 		cfg.Retention, cfg.Storage, cfg.Replicas = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		cfg.Duplicates = min(lettersKnown, cfg.MaxAge)

@@ -58,7 +58,10 @@ type Options struct {
 	Tail       ledger.Bounds
 	Restored   *Restoration // nil: the streams are as weir left them
 	// Changed hears what somebody did by hand to a queue's stream. It must not block. Nil: nobody does.
-	Changed    func(StreamChange)
+	Changed func(StreamChange)
+	// FirstSeq is where streams begin that are made, by name; 1 where it says nothing. A ledger that begins later is known to lack what was
+	// before: keys and limits count on it.
+	FirstSeq   map[string]uint64
 	Tracer     *trace.Tracer // nil: no spans are written
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
@@ -350,7 +353,7 @@ func EnsureStreams(ctx context.Context, o Options) error {
 		Description: "weir: the ledger, one record per call, weir.calls.<api>.<key>",
 	}}} {
 		cfg := &s.Config
-		s.Log = o.Log
+		s.Log, cfg.FirstSeq = o.Log, o.FirstSeq[cfg.Name]
 		cfg.Retention, cfg.Storage, cfg.Replicas, cfg.Discard = jetstream.LimitsPolicy, jetstream.FileStorage, o.Replicas, jetstream.DiscardOld
 		cfg.AllowDirect, cfg.AllowAtomicPublish = true, true
 		if _, err := stream.EnsureStream(ctx, o.JetStream, s); err != nil {

@@ -295,7 +295,7 @@ func (p *Partition) readTo() uint64 {
 func (p *Partition) beginReading() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reading = true
+	p.reading, p.born = true, time.Time{}
 	p.forgetReadLocked()
 }
 

@@ -26,6 +26,8 @@ const remadeAhead = 1 << 20
 type Removal struct {
 	// Remade says that the stream itself was gone. It was made again, empty.
 	Remade bool
+	// Behind says that another process made it, and gives sequences again that were read: it has to be taken over anew.
+	Behind bool
 	// Epoch says that this owner's epoch is gone: see Markers.Renew.
 	Epoch bool
 	// Seqs are messages that were read, jobs and markers, rising.
@@ -40,16 +42,14 @@ func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0
 // removal looks for what was taken out since it looked last. A stream that is gone is made again first.
 func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	before := p.reckon()
-	source, err := p.queue.js.Stream(ctx, p.name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err := p.remake(ctx); err != nil {
-			return Removal{}, err
-		}
+	source, err := p.lookAgain(ctx)
+	if err != nil {
+		return Removal{}, err
+	}
+	if p.isAnother(source.CachedInfo().Created) {
 		r := p.takenOut(func(uint64) bool { return true })
-		r.Remade, r.Epoch = true, before.fence > 0
+		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, source.CachedInfo().State.FirstSeq <= p.readTo()
 		return r, nil
-	} else if err != nil {
-		return Removal{}, fmt.Errorf("look at %s: %w", p.name, err)
 	}
 	state := source.CachedInfo().State
 	if !p.reckon().misses(before, &state) {
@@ -74,6 +74,30 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	return r, nil
 }
 
+// lookAgain looks at the stream, which is made again where it is gone.
+func (p *Partition) lookAgain(ctx context.Context) (jetstream.Stream, error) {
+	source, err := p.queue.js.Stream(ctx, p.name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := p.remake(ctx); err != nil {
+			return nil, err
+		}
+		source, err = p.queue.js.Stream(ctx, p.name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+	}
+	return source, nil
+}
+
+// isAnother reports whether a stream that was made at a time is another than the one that was read until now.
+func (p *Partition) isAnother(born time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	another := !p.born.IsZero() && !born.Equal(p.born)
+	p.born = born
+	return another
+}
+
 // errEpochTaken says that a stream was purged or deleted while its new owner read it.
 var errEpochTaken = errors.New("messages were deleted by hand while the stream was read, its owner's epoch among them; it has to be taken over anew")
 
@@ -91,7 +115,10 @@ func (r *reading) lookForRemovals(ctx context.Context) error {
 		return nil //nolint:nilerr // it is looked at again
 	}
 	r.Removed(removal)
-	if removal.Remade {
+	switch {
+	case removal.Behind:
+		return errStreamReset
+	case removal.Remade:
 		return errReadOtherwise
 	}
 	return nil

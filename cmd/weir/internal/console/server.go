@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type Options struct {
 	Ready func(context.Context) error
 	// Alive reports why the process can do nothing any more, and is to be started anew; nil while it can.
 	Alive func() error
+	// Changes are what was done to weir's streams by hand lately, of which who may look is told with readiness. Nil: nothing is.
+	Changes func() []string
 }
 
 // readyTimeout bounds one look at readiness, readyCache how long its answer holds: probes must not load the store.
@@ -160,7 +163,11 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request, who Actor) {
 		answer(w, http.StatusServiceUnavailable, why)
 		return
 	}
-	answer(w, http.StatusOK, "ready")
+	told := []string{"ready"}
+	if s.opts.Changes != nil && who.Role.covers(Viewer) {
+		told = append(told, s.opts.Changes()...)
+	}
+	answer(w, http.StatusOK, strings.Join(told, "\n"))
 }
 
 func (s *Server) ready(ctx context.Context) error {

@@ -27,8 +27,9 @@ type ServiceOptions struct {
 	Refresh    func(context.Context)                    // has the limits' levels read anew
 	Throttled  func(api string) uint64                  // jobs that the intake of this process has refused since it started
 	History    *history.Keeper
-	Config     func() ConfigState              // of the configuration; who answers is put in
-	Ready      func(ctx context.Context) error // whether a job could be taken and dispatched; it may write
+	Config     func() ConfigState               // of the configuration; who answers is put in
+	Ready      func(ctx context.Context) error  // whether a job could be taken and dispatched; it may write
+	Streams    func() []dispatcher.StreamChange // what was done to streams by hand lately
 	Instance   string
 	Roles      []string
 	Redrives   bool // redrives are worked here

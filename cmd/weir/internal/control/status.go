@@ -32,6 +32,8 @@ type ReplicaStatus struct {
 	// Older is a replica of an earlier version because of which this one stores each result before its record.
 	Older string      `json:"older,omitempty"`
 	APIs  []APIStatus `json:"apis"`
+	// Streams are what somebody did to weir's streams by hand in the last hour, as far as this replica has noticed.
+	Streams []dispatcher.StreamChange `json:"streams,omitempty"`
 }
 
 // TakesJobs reports whether it has the role ingest as well.
@@ -81,7 +83,7 @@ func (o operator) status(req micro.Request) {
 	limit := min(max(readInquiry(req), 1), dispatcher.MaxInspected)
 	s := ReplicaStatus{
 		Instance: o.Instance, Session: o.Dispatcher.Session(), Version: cli.Version(), Roles: o.Roles, Started: o.started.UTC(), Ready: true,
-		Config: o.Config(), Older: o.Dispatcher.Older(),
+		Config: o.Config(), Older: o.Dispatcher.Older(), Streams: o.Streams(),
 	}
 	if err := o.ready.now(o.ctx); err != nil {
 		s.Ready, s.Why = false, err.Error()

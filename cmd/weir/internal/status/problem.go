@@ -2,9 +2,12 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"time"
 
 	"weir/cmd/weir/internal/cli"
+	"weir/dispatcher"
 )
 
 // Problem is what has to be mended, or, as a warning, looked at, with what to do.
@@ -16,6 +19,18 @@ type Problem struct {
 func (s *Status) problem(what, fix string) { s.Problems = append(s.Problems, Problem{what, fix}) }
 
 func version(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// changed tells of a stream that somebody changed by hand, once for all replicas that noticed.
+func (s *Status) changed(c dispatcher.StreamChange) {
+	p := Problem{fmt.Sprintf("stream %s at %s: %s", cli.Visible(c.Stream), c.At.UTC().Format(time.TimeOnly), c.What),
+		"look for who changed it; letters of its jobs are in `weir dead ls`; it is told for an hour"}
+	if c.Gone {
+		p = Problem{fmt.Sprintf("stream %s: %s", cli.Visible(c.Stream), c.What), "look for who deleted it, and at weir's log"}
+	}
+	if !slices.Contains(s.Problems, p) {
+		s.Problems = append(s.Problems, p)
+	}
+}
 
 // judge finds what is wrong.
 func (s *Status) judge() {

@@ -159,6 +159,9 @@ func (s *Status) add(r *control.ReplicaStatus) {
 		Older: r.Older,
 	})
 	s.Config = max(s.Config, r.Config.Version)
+	for _, c := range r.Streams {
+		s.changed(c)
+	}
 	if r.Config.Why != "" {
 		s.problem("replica "+r.Instance+" goes on by configuration "+version(r.Config.Version)+", not "+version(r.Config.Seen)+": "+r.Config.Why,
 			"mend what it says, or `weir config rollback`")

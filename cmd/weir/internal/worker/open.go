@@ -26,7 +26,13 @@ func (w *Worker) open(ctx context.Context, former *config.Config) (err error) {
 	if w.settings.Has(config.RoleDispatch) {
 		opts := w.dispatchOptions(w.config)
 		opts.ResultsAge = former.Results.MaxAge
+		if opts.FirstSeq, err = w.findLedger(ctx); err != nil {
+			return err
+		}
 		if w.dispatch, err = dispatcher.Open(ctx, opts); err != nil {
+			return err
+		}
+		if err := w.noteLedger(ctx); err != nil {
 			return err
 		}
 		if w.pauses, err = control.OpenPauses(ctx, w.base, w.js, w.control, w.dispatch, w.log); err != nil {
@@ -92,7 +98,7 @@ func (w *Worker) dispatchOptions(c *config.Config) dispatcher.Options {
 	return dispatcher.Options{
 		Conn: w.nc, JetStream: w.js, Letters: w.letters, Control: w.control, Instance: w.settings.Instance, Version: cli.Version(), Now: w.clock.Now, Ahead: w.clock.Ahead,
 		Replicas: w.settings.Replicas, Dedupe: w.dedupe, ResultsAge: c.Results.MaxAge, LedgerAge: ledgerAge, MaxStore: w.maxStore(), Restored: w.restored,
-		Recorder: w.recorder, Tracer: w.traces.Tracer(), Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
+		Changed: w.streams.Note, Recorder: w.recorder, Tracer: w.traces.Tracer(), Registry: w.shares, MayBegin: w.mayBegin, SharedBy: w.sharedBy(), Log: w.log, Registerer: w.registry,
 	}
 }
 

@@ -53,7 +53,7 @@ func (w *Worker) answerOperators() error {
 	}
 	stop, err := control.StartService(control.ServiceOptions{
 		Conn: w.nc, Dispatcher: w.dispatch, Limits: w.levels.Shown, Refresh: w.levels.Refresh, Clock: w.levels.ClockProblem, Throttled: w.throttled, History: w.keepHistory(), Config: w.follower.state, Instance: w.settings.Instance,
-		Ready: w.Ready, Roles: w.roles(), Redrives: w.redrives,
+		Ready: w.Ready, Streams: w.streams.Changes, Roles: w.roles(), Redrives: w.redrives,
 	})
 	if err == nil {
 		w.onStop("operators' service", stop)
@@ -147,7 +147,7 @@ func (w *Worker) listenHTTP() (err error) {
 		return nil
 	}
 	w.http, err = console.Listen(console.Options{
-		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive,
+		Listen: w.settings.HTTPListen, Token: w.settings.HTTPToken.Reveal(), Gatherer: w.registry, Version: cli.Version(), Ready: w.Ready, Alive: w.Alive, Changes: w.streamChanges,
 		Connections: visitors(w.settings), HeaderBytes: softMemory(w.settings.Memory) / 48, Log: w.log.With("component", "http"),
 		Named: w.configuredHTTP, Auth: w.httpAuth(),
 	})
@@ -199,6 +199,14 @@ func (w *Worker) answerHTTP() error {
 	return nil
 }
 
+// streamChanges are what somebody did to weir's streams by hand in the last hour. It is not asked before weir serves.
+func (w *Worker) streamChanges() (told []string) {
+	for _, c := range w.streams.Changes() {
+		told = append(told, c.Stream+": "+c.What)
+	}
+	return told
+}
+
 // configuredHTTP is who may use the HTTP side by the configuration in force. It is not asked before that is followed.
 func (w *Worker) configuredHTTP() *config.HTTP { return &w.follower.inForce.Load().HTTP }
 
@@ -217,6 +225,9 @@ func (w *Worker) serveHTTP() {
 func (w *Worker) Ready(ctx context.Context) error {
 	if w.soft.Err() != nil {
 		return errStopped
+	}
+	if err := w.streams.Err(); err != nil {
+		return err
 	}
 	if w.dispatch != nil {
 		if err := w.dispatch.Ready(ctx); err != nil {

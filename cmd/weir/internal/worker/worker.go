@@ -19,6 +19,7 @@ import (
 	"weir/cmd/weir/internal/limitstate"
 	"weir/cmd/weir/internal/move"
 	"weir/cmd/weir/internal/otlp"
+	"weir/cmd/weir/internal/streamwatch"
 	"weir/cmd/weir/internal/witness"
 	"weir/deadletter"
 	"weir/dispatcher"
@@ -60,6 +61,7 @@ type Worker struct {
 	follower    *follower
 	guard       *diskGuard
 	foreign     *foreign.Watch
+	streams     *streamwatch.Watch
 	pauses      *control.Pauses
 	redis       *limitstate.Redis              // nil where limits are counted in the process
 	limits      *limitstate.Options            // nil where this one does not dispatch
@@ -152,6 +154,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 		return nil, err
 	}
 	w.openRecorder()
+	w.watchStreams()
 	if err := w.share(ctx); err != nil {
 		return nil, err
 	}
@@ -195,6 +198,7 @@ func StartAt(ctx context.Context, s *config.Settings, log *slog.Logger, c *clock
 	w.guard.look(ctx)
 	w.lowerGo(func() error { return w.guard.run(w.base) })
 	w.lowerGo(func() error { return w.foreign.Run(w.soft) })
+	w.lowerGo(func() error { return w.streams.Run(w.soft) })
 	w.lowerGo(func() error { return w.witness.Run(w.soft) })
 	w.lowerGo(func() error { return w.watchMemory(w.base) })
 	w.lowerGo(func() error { w.clock.Watch(w.base, w.log); return nil })

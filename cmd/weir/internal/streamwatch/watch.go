@@ -1,0 +1,287 @@
+package streamwatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/cmd/weir/internal/cli"
+	"weir/deadletter"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Bounds of a watch.
+const (
+	lookEvery  = 3 * time.Second
+	lookWait   = 10 * time.Second // for all answers of one look
+	told       = time.Hour        // how long a change is told
+	mostTold   = 32               // changes that are told; of more, the newest
+	mostEvents = 64               // that wait to be stored; of more, the newest
+	remadeAt   = 1 << 20          // how far behind its last known sequence a stream begins that is made again
+)
+
+// Options of a Watch. All are required.
+type Options struct {
+	JetStream jetstream.JetStream
+	Instance  string
+	// Remade are streams that are made again, by Remake: firstSeq says where each begins that is not there.
+	Remade []string
+	Remake func(ctx context.Context, firstSeq map[string]uint64) error
+	// Buckets are streams that are not made again.
+	Buckets []string
+	// Queues returns the streams of the queues, which their owners make again.
+	Queues func() []string
+	Log    *slog.Logger
+}
+
+// Watch looks for what was done to streams. It is safe for concurrent use; Look is for one goroutine.
+type Watch struct {
+	Options
+
+	seen   map[string]seen // by the last look
+	absent map[string]int  // looks in a row that found a stream missing
+
+	mu      sync.Mutex // guards what follows
+	changes []dispatcher.StreamChange
+	gone    map[string]dispatcher.StreamChange
+	events  []dispatcher.StreamChange // not stored yet
+}
+
+// seen is how a stream was.
+type seen struct {
+	born        time.Time
+	first, last uint64
+	msgs        uint64
+	newest      time.Time
+	age         time.Duration
+}
+
+// New makes a Watch that has seen nothing.
+func New(o Options) *Watch {
+	o.Log = o.Log.With("component", "streams")
+	return &Watch{Options: o, seen: map[string]seen{}, absent: map[string]int{}, gone: map[string]dispatcher.StreamChange{}}
+}
+
+// Run looks until ctx ends.
+func (w *Watch) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		w.Look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Look looks once, and tells what has changed since the last look. What cannot be looked at stays as it was known.
+func (w *Watch) Look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	missing := map[string]bool{}
+	for _, name := range append(slices.Clone(w.Remade), w.Buckets...) {
+		s, err := w.JetStream.Stream(ctx, name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			missing[name] = true
+		case err == nil:
+			w.compare(name, s.CachedInfo())
+		}
+	}
+	w.lookForQueues(ctx, missing)
+	w.judge(ctx, missing)
+	w.storeEvents(ctx)
+}
+
+// lookForQueues notes which queues' streams are missing.
+func (w *Watch) lookForQueues(ctx context.Context, missing map[string]bool) {
+	queues := w.Queues()
+	lister := w.JetStream.StreamNames(ctx, jetstream.WithStreamListSubject("weir.q.>"))
+	there := map[string]bool{}
+	for name := range lister.Name() {
+		there[name] = true
+	}
+	if err := lister.Err(); err != nil && !errors.Is(err, jetstream.ErrEndOfData) {
+		return
+	}
+	for _, name := range queues {
+		if !there[name] {
+			missing[name] = true
+		}
+	}
+}
+
+// compare tells how a stream that is there differs from what it was.
+func (w *Watch) compare(name string, info *jetstream.StreamInfo) {
+	now := seen{info.Created, info.State.FirstSeq, info.State.LastSeq, info.State.Msgs, info.State.LastTime, info.Config.MaxAge}
+	was, known := w.seen[name]
+	w.seen[name] = now
+	if !known || w.absent[name] > 0 {
+		return
+	}
+	if what := now.lacks(was, info.TimeStamp); what != "" && name != deadletter.Stream { // of letters operators purge
+		w.tell(dispatcher.StreamChange{Stream: name, What: what, At: time.Now()})
+	}
+}
+
+// lacks says what somebody took from a stream since it was seen last, "" for nothing. What went by its age nobody took.
+func (s seen) lacks(was seen, now time.Time) string {
+	switch {
+	case !s.born.Equal(was.born):
+		return "the stream was deleted by hand, and made again: what it held is gone"
+	case was.msgs > 0 && s.first > was.last && (s.age == 0 || now.Sub(was.newest) < s.age):
+		return fmt.Sprintf("it was purged by hand: the %s that it held are gone", cli.Count(was.msgs, "message"))
+	}
+	return ""
+}
+
+// judge tells which streams are gone and which are back, and makes again what may be.
+func (w *Watch) judge(ctx context.Context, missing map[string]bool) {
+	for name := range w.absent {
+		if !missing[name] {
+			delete(w.absent, name)
+			w.back(name)
+		}
+	}
+	firstSeq := map[string]uint64{}
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		if w.absent[name]++; w.absent[name] < 2 { // a server of a cluster may not know yet of one that was just made
+			continue
+		}
+		remade := slices.Contains(w.Remade, name)
+		w.lost(name, remade)
+		if remade {
+			firstSeq[name] = w.seen[name].last + remadeAt
+		}
+	}
+	if len(firstSeq) == 0 {
+		return
+	}
+	if err := w.Remake(ctx, firstSeq); err != nil {
+		w.Log.Error("streams that are gone could not be made again; trying again", "streams", slices.Sorted(maps.Keys(firstSeq)), "err", err)
+	}
+}
+
+// lost tells of a stream that is gone, once.
+func (w *Watch) lost(name string, remade bool) {
+	w.mu.Lock()
+	_, known := w.gone[name]
+	w.mu.Unlock()
+	if known {
+		return
+	}
+	what := "the stream is gone: somebody deleted it; "
+	switch {
+	case remade:
+		what += "weir makes it again, and what it held is gone"
+	case slices.Contains(w.Buckets, name):
+		what += "pauses, checkpoints or the configuration stood there; put it back, or restart weir, which makes it anew: repeat pauses then"
+	default:
+		what += "the owner of its partition makes it again, and letters of the jobs that it knows"
+	}
+	w.tell(dispatcher.StreamChange{Stream: name, What: what, At: time.Now(), Gone: true})
+}
+
+// back tells that a stream is there again.
+func (w *Watch) back(name string) {
+	w.mu.Lock()
+	c, known := w.gone[name]
+	delete(w.gone, name)
+	w.mu.Unlock()
+	if !known {
+		return
+	}
+	c.Gone, c.What, c.At = false, "the stream was deleted by hand and is there again: what it held is gone", time.Now()
+	w.tell(c)
+}
+
+// tell takes in a change that this watch has found.
+func (w *Watch) tell(c dispatcher.StreamChange) {
+	w.Log.Error("a stream was changed by hand", "stream", c.Stream, "what", c.What)
+	w.Note(c)
+}
+
+// Note takes in a change that its finder has logged.
+func (w *Watch) Note(c dispatcher.StreamChange) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.Gone {
+		w.gone[c.Stream] = c
+	} else {
+		w.changes = append(w.changes, c)
+		w.changes = w.changes[max(0, len(w.changes)-mostTold):]
+	}
+	w.events = append(w.events, c)
+	w.events = w.events[max(0, len(w.events)-mostEvents):]
+}
+
+// Changes are what was changed in the last hour, and what is gone now.
+func (w *Watch) Changes() []dispatcher.StreamChange {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []dispatcher.StreamChange
+	for _, name := range slices.Sorted(maps.Keys(w.gone)) {
+		all = append(all, w.gone[name])
+	}
+	for _, c := range w.changes {
+		if time.Since(c.At) < told {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Err says which streams are gone, nil for none.
+func (w *Watch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.gone) == 0 {
+		return nil
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(w.gone)) {
+		all = append(all, name+": "+w.gone[name].What)
+	}
+	return errors.New(strings.Join(all, "; "))
+}
+
+// ChangeData is what an event of a changed stream tells.
+type ChangeData struct {
+	Instance string `json:"instance"`
+	Why      string `json:"why"`
+	Stream   string `json:"stream"`
+}
+
+// storeEvents stores events of what was told. Those that cannot be stored are tried again at the next look.
+func (w *Watch) storeEvents(ctx context.Context) {
+	w.mu.Lock()
+	waiting := slices.Clone(w.events)
+	w.mu.Unlock()
+	for i, c := range waiting {
+		e := deadletter.Event{
+			Type: deadletter.UnhealthyEvent, ID: fmt.Sprintf("stream.%s.%s.%d", w.Instance, c.Stream, c.At.UnixNano()),
+			Data: ChangeData{Instance: w.Instance, Why: c.Stream + ": " + c.What, Stream: c.Stream},
+		}
+		if err := e.Publish(ctx, w.JetStream); err != nil {
+			waiting = waiting[:i]
+			break
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	stored := map[dispatcher.StreamChange]bool{}
+	for _, c := range waiting {
+		stored[c] = true
+	}
+	w.events = slices.DeleteFunc(w.events, func(c dispatcher.StreamChange) bool { return stored[c] })
+}

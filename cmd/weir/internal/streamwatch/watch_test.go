@@ -1,0 +1,186 @@
+package streamwatch
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/bucket/natstest"
+	"weir/dispatcher"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// scene is a watch over four streams that are there.
+type scene struct {
+	*Watch
+	t      *testing.T
+	remade []map[string]uint64
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{t: t}
+	js := natstest.JetStream(t)
+	s.Watch = New(Options{
+		JetStream: js, Instance: "me", Log: slog.New(slog.DiscardHandler),
+		Remade: []string{"WEIR_CALLS", "WEIR_EVENTS", "WEIR_DEAD"}, Buckets: []string{"KV_weir_control"},
+		Queues: func() []string { return []string{"WEIR_a_0"} },
+		Remake: func(_ context.Context, firstSeq map[string]uint64) error {
+			s.remade = append(s.remade, firstSeq)
+			for name, first := range firstSeq {
+				s.create(name, first)
+			}
+			return nil
+		},
+	})
+	for _, name := range append([]string{"WEIR_a_0"}, append(s.Remade, s.Buckets...)...) {
+		s.create(name, 0)
+	}
+	s.Look(t.Context())
+	s.requireTold()
+	return s
+}
+
+func (s *scene) create(name string, first uint64) {
+	s.t.Helper()
+	subject := map[string]string{"WEIR_a_0": "weir.q.a.0.>", "WEIR_EVENTS": "weir.events.>"}[name]
+	if subject == "" {
+		subject = name + ".>"
+	}
+	if _, err := s.JetStream.CreateStream(s.t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}, FirstSeq: first}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) publish(name string, n int) {
+	s.t.Helper()
+	for range n {
+		if _, err := s.JetStream.Publish(s.t.Context(), name+".x", nil); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *scene) remove(name string) {
+	s.t.Helper()
+	if err := s.JetStream.DeleteStream(s.t.Context(), name); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// requireTold checks the beginnings of what is told.
+func (s *scene) requireTold(want ...string) {
+	s.t.Helper()
+	var all []string
+	for _, c := range s.Changes() {
+		all = append(all, c.Stream+": "+c.What)
+	}
+	if len(all) != len(want) {
+		s.t.Fatalf("told %q, want %q", all, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(all[i], want[i]) {
+			s.t.Errorf("told %q, want %q", all[i], want[i])
+		}
+	}
+}
+
+func (s *scene) events() uint64 {
+	s.t.Helper()
+	stream, err := s.JetStream.Stream(s.t.Context(), "WEIR_EVENTS")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return stream.CachedInfo().State.Msgs
+}
+
+// TestDeletedStreamIsToldAndMadeAgain: a stream that is missing twice is told by name, makes weir not ready, and is made again behind its last
+// sequence; then it is told as back.
+func TestDeletedStreamIsToldAndMadeAgain(t *testing.T) {
+	s := newScene(t)
+	s.publish("WEIR_CALLS", 5)
+	s.Look(t.Context())
+	s.remove("WEIR_CALLS")
+	s.Look(t.Context())
+	s.requireTold()
+	if s.Err() != nil {
+		t.Errorf("not ready after one look: %v", s.Err())
+	}
+	s.Look(t.Context())
+	s.requireTold("WEIR_CALLS: the stream is gone")
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "WEIR_CALLS") {
+		t.Errorf("ready: %v", err)
+	}
+	if len(s.remade) != 1 || s.remade[0]["WEIR_CALLS"] != 5+remadeAt || len(s.remade[0]) != 1 {
+		t.Errorf("made again: %v", s.remade)
+	}
+	s.Look(t.Context())
+	s.requireTold("WEIR_CALLS: the stream was deleted by hand and is there again")
+	if s.Err() != nil || s.events() != 2 {
+		t.Errorf("not ready: %v; %d events", s.Err(), s.events())
+	}
+	s.Look(t.Context())
+	if len(s.Changes()) != 1 || s.events() != 2 {
+		t.Errorf("told again: %v, %d events", s.Changes(), s.events())
+	}
+}
+
+// TestDeletedBucketIsNotMadeAgain: a bucket whose words would be forgotten, and a queue that its owner makes, are told and left.
+func TestDeletedBucketIsNotMadeAgain(t *testing.T) {
+	s := newScene(t)
+	s.remove("KV_weir_control")
+	s.remove("WEIR_a_0")
+	s.Look(t.Context())
+	s.Look(t.Context())
+	s.requireTold("KV_weir_control: the stream is gone", "WEIR_a_0: the stream is gone")
+	if len(s.remade) != 0 || s.Err() == nil {
+		t.Errorf("made again: %v; %v", s.remade, s.Err())
+	}
+	s.create("WEIR_a_0", 100)
+	s.Look(t.Context())
+	s.requireTold("KV_weir_control: the stream is gone", "WEIR_a_0: the stream was deleted by hand and is there again")
+}
+
+// TestPurgesAreTold: a purge is told, and so is a stream that another made between two looks; what age takes is not, nor what operators purge
+// of the letters.
+func TestPurgesAreTold(t *testing.T) {
+	s := newScene(t)
+	s.publish("WEIR_CALLS", 5)
+	s.publish("WEIR_DEAD", 5)
+	s.Look(t.Context())
+	for _, name := range []string{"WEIR_CALLS", "WEIR_DEAD"} {
+		stream, err := s.JetStream.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Purge(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.remove("KV_weir_control")
+	s.create("KV_weir_control", 0)
+	s.Look(t.Context())
+	s.requireTold("WEIR_CALLS: it was purged by hand: the 5 messages", "KV_weir_control: the stream was deleted by hand, and made again")
+	now := time.Now()
+	if what := (seen{first: 6, last: 5, age: time.Hour}).lacks(seen{first: 1, last: 5, msgs: 5, newest: now.Add(-2 * time.Hour)}, now); what != "" {
+		t.Errorf("what age took is told: %s", what)
+	}
+}
+
+// TestEventsWaitForTheirStream: a change is told by an event once there is a stream for it.
+func TestEventsWaitForTheirStream(t *testing.T) {
+	s := newScene(t)
+	s.remove("WEIR_EVENTS")
+	s.Note(dispatcher.StreamChange{Stream: "WEIR_a_0", What: "purged", At: time.Now()})
+	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	s.Look(soon)
+	s.Look(t.Context()) // it is made again
+	s.Look(t.Context())
+	if n := s.events(); n != 3 {
+		t.Errorf("%d events", n)
+	}
+}

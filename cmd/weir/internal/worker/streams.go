@@ -1,0 +1,84 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/cmd/weir/internal/config"
+	"weir/cmd/weir/internal/connect"
+	"weir/cmd/weir/internal/streamwatch"
+	"weir/deadletter"
+	"weir/dispatcher"
+	"weir/dispatcher/ledger"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// watchStreams makes what watches over weir's streams.
+func (w *Worker) watchStreams() {
+	o := streamwatch.Options{
+		JetStream: w.js, Instance: w.settings.Instance, Log: w.log, Queues: w.queueStreams, Remake: w.remakeStreams,
+		Remade:  []string{deadletter.Stream, deadletter.EventsStream},
+		Buckets: []string{"KV_" + connect.ControlBucket, "KV_" + connect.ConfigBucket},
+	}
+	if w.settings.Has(config.RoleDispatch) {
+		o.Remade = append(o.Remade, ledger.CallsStream, ledger.ResultsStream)
+		o.Buckets = append(o.Buckets, "KV_"+connect.LeasesBucket)
+	}
+	w.streams = streamwatch.New(o)
+}
+
+// queueStreams are the streams of all queues.
+func (w *Worker) queueStreams() (names []string) {
+	for _, q := range *w.follower.takers.Load() {
+		for _, p := range q.Partitions() {
+			names = append(names, p.Name())
+		}
+	}
+	return names
+}
+
+// remakeStreams makes streams again that all apis share.
+func (w *Worker) remakeStreams(ctx context.Context, firstSeq map[string]uint64) error {
+	letters := w.letterOptions(w.follower.inForce.Load())
+	letters.FirstSeq = firstSeq
+	err := deadletter.EnsureStreams(ctx, letters)
+	if w.dispatch != nil {
+		o := w.dispatchOptions(w.follower.inForce.Load())
+		o.FirstSeq = firstSeq
+		err = errors.Join(err, dispatcher.EnsureStreams(ctx, o))
+	}
+	return err
+}
+
+// ledgerMade is the key in the control bucket which says that a ledger was made on this store: one that is not there any more was deleted.
+const ledgerMade = "ledger.made"
+
+// findLedger looks whether the ledger was deleted while no weir ran, and says where it is to begin then.
+func (w *Worker) findLedger(ctx context.Context) (firstSeq map[string]uint64, err error) {
+	_, err = w.control.Get(ctx, ledgerMade)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("look whether there was a ledger: %w", err)
+	}
+	_, err = w.js.Stream(ctx, ledger.CallsStream)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, err
+	}
+	const what = "the ledger was deleted by hand while weir was stopped, and is made again, empty: what keys were called lately counts as called now"
+	w.log.Error("a stream was changed by hand", "stream", ledger.CallsStream, "what", what)
+	w.streams.Note(dispatcher.StreamChange{Stream: ledger.CallsStream, What: what, At: time.Now()})
+	return map[string]uint64{ledger.CallsStream: 2}, nil
+}
+
+// noteLedger notes that there is a ledger.
+func (w *Worker) noteLedger(ctx context.Context) error {
+	_, err := w.control.Create(ctx, ledgerMade, nil)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+		return fmt.Errorf("note that there is a ledger: %w", err)
+	}
+	return nil
+}
