@@ -38,7 +38,7 @@
 //	                         lostcall.go, unkept.go, loneresult.go; and resultbar.go, unrecorded.go
 //	what holds calls         holdmark.go, pause.go
 //	what operators ask       inspect.go, cancel.go, reconcile.go and inquiry.go
-//	what went wrong          crash.go, damage.go, missing.go, restored.go
+//	what went wrong          crash.go, damage.go, missing.go, removal.go, restored.go
 //
 // # Ownership
 //
@@ -100,7 +100,8 @@
 // nobody settled are looked for there first; the pace of their keys goes on from what was noted, too.
 //
 // What the stream counts and does not give is lost, and is told (damage.go): a letter unknown for a job, the log and a counter for what
-// has no name. So is a message that is found missing later (missing.go).
+// has no name. So is a message that is found missing later (missing.go), and what somebody took out of the stream by hand (removal.go):
+// jobs that waited become letters unknown, calls that run go on and are stored, and nothing that memory knows of limits is forgotten.
 //
 // # Changes of configuration
 //

@@ -54,6 +54,20 @@
 // Before a new owner reads its stream, it asks how many messages stand in it. Where it is given fewer, Partition.Damage finds out which are
 // missing, by key (damage.go).
 //
+// # What was taken out by hand
+//
+// Every three seconds an owner holds what its stream says of itself against what it read and has not finished (removal.go): a purge, deleted
+// messages, and a stream that was deleted and is made again. Only owners delete, so what is missing somebody took out. The owner's memory is
+// what is left of it: which jobs wait, by key and sequence. A stream is made again to begin behind every sequence that was known, so that none
+// is given twice: a late delete finds nothing, and a record of an earlier job is nobody else's.
+//
+// The owner's epoch may be among what is gone. Then the stream refuses every intent, and no call begins. The owner stores its epoch again
+// (Markers.Renew) on the condition that none stands, while it has the right to the partition. If it had lost that right meanwhile, one of two
+// owners' epochs is refused, and the other stands: whoever has the right stores its own over it by taking the partition over, and the stream
+// refuses the intents of the former.
+//
+// Not seen are jobs that another process stored and that were taken out before they were read; and what was taken out while no weir ran.
+//
 // The package knows nothing of HTTP, letters or the schedule; it asks a Forecaster when a job's call may start.
 //
 // # What must hold

@@ -49,6 +49,7 @@ type Partition struct {
 	mu             sync.Mutex // guards what follows, and the sweeper's state
 	book           *book
 	born           time.Time          // when the stream was made that is read; zero: it was not looked at yet
+	fenceGone      uint64             // the epoch that was told as gone
 	fence          uint64             // the sequence of this owner's epoch, 0 before it took over
 	waiting        []*pendingPut      // not yet on their way to the stream
 	pending        map[string]*idPuts // waiting or on their way, by message id

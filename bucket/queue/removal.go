@@ -69,7 +69,9 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	}
 	r := p.takenOut(gone)
 	p.mu.Lock()
-	r.Epoch = p.fence > 0 && p.fence == before.fence && gone(p.fence)
+	if p.fence > 0 && p.fence == before.fence && p.fence != p.fenceGone && gone(p.fence) {
+		r.Epoch, p.fenceGone = true, p.fence
+	}
 	p.mu.Unlock()
 	return r, nil
 }

@@ -64,6 +64,11 @@ func TestPurgeIsNoticed(t *testing.T) {
 	if err := intend(); !errors.Is(err, ErrFenced) {
 		t.Errorf("without its epoch an intent: %v", err)
 	}
+	p.LookForRemovals()
+	<-time.After(5 * p.removalWatch)
+	if len(removed) > 0 {
+		t.Errorf("told again before it was mended: %+v", <-removed)
+	}
 	if f, err := m.Fence(t.Context()); err != nil || f != FenceGone {
 		t.Errorf("the fence is %v: %v", f, err)
 	}

@@ -57,7 +57,7 @@ func behind(noted, is map[string]Mark, since time.Time) (behind, renewed []strin
 		now, there := is[name]
 		switch {
 		case !there:
-			renewed = append(renewed, fmt.Sprintf("%s is gone, which had come to %d", name, was.Last))
+			renewed = append(renewed, fmt.Sprintf("%s is gone, which had come to message %d by %s", name, was.Last, since.UTC().Format(time.RFC3339)))
 		case !now.Born.Equal(was.Born) && now.Born.After(since):
 			renewed = append(renewed, fmt.Sprintf("%s was made anew at %s, and had come to %d before", name, now.Born.Format(time.RFC3339), was.Last))
 		case now.Last < was.Last:
