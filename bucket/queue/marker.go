@@ -140,7 +140,7 @@ func (m *Markers) Unreadable() bool { return m.unreadable }
 // the same time. The Markers work while Run runs.
 func (p *Partition) Own(ctx context.Context, instance string) (*Markers, error) {
 	subject := ownerSubject(p.queue.api, p.number)
-	if _, err := p.lookAgain(ctx); err != nil {
+	if _, _, err := p.lookAgain(ctx); err != nil {
 		return nil, fmt.Errorf("take over: %w", err)
 	}
 	// The earlier epochs go first: the stream may hold only one message of a subject, where that is the keys' capacity.

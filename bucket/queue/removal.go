@@ -42,11 +42,11 @@ func (r *Removal) None() bool { return !r.Remade && !r.Epoch && len(r.Seqs) == 0
 // removal looks for what was taken out since it looked last. A stream that is gone is made again first.
 func (p *Partition) removal(ctx context.Context) (Removal, error) {
 	before := p.reckon()
-	source, err := p.lookAgain(ctx)
+	source, remade, err := p.lookAgain(ctx)
 	if err != nil {
 		return Removal{}, err
 	}
-	if p.isAnother(source.CachedInfo().Created) {
+	if p.isAnother(source.CachedInfo().Created) || remade && source.CachedInfo().State.FirstSeq > p.readTo() {
 		r := p.takenOut(func(uint64) bool { return true })
 		r.Remade, r.Epoch, r.Behind = true, before.fence > 0, source.CachedInfo().State.FirstSeq <= p.readTo()
 		return r, nil
@@ -77,18 +77,19 @@ func (p *Partition) removal(ctx context.Context) (Removal, error) {
 }
 
 // lookAgain looks at the stream, which is made again where it is gone.
-func (p *Partition) lookAgain(ctx context.Context) (jetstream.Stream, error) {
-	source, err := p.queue.js.Stream(ctx, p.name)
+func (p *Partition) lookAgain(ctx context.Context) (source jetstream.Stream, remade bool, err error) {
+	source, err = p.queue.js.Stream(ctx, p.name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if err := p.remake(ctx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
+		remade = true
 		source, err = p.queue.js.Stream(ctx, p.name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", p.name, err)
+		return nil, false, fmt.Errorf("look at %s: %w", p.name, err)
 	}
-	return source, nil
+	return source, remade, nil
 }
 
 // isAnother reports whether a stream that was made at a time is another than the one that was read until now.
