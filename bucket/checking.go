@@ -10,6 +10,8 @@ import (
 type Checking struct {
 	expected Expectation
 	verdict  Verdict
+	seen     int  // arrivals
+	judges   bool // the arrival that is added may fail
 
 	window []counted // arrivals that may share a window with the next, the oldest first
 	sum    int64     // units in the window
@@ -22,6 +24,7 @@ type Checking struct {
 	most       wide
 	start      int // arrival at which the queue was last empty
 	last       int64
+	filled     bool // an arrival is in the queue
 }
 
 // counted is an arrival by its number and time.
@@ -50,23 +53,39 @@ func NewChecking(expected Expectation) *Checking {
 
 // Add takes the next arrival.
 func (c *Checking) Add(a Arrival) {
+	c.verdict.Calls++
+	c.verdict.Units += max(1, a.Cost)
+	c.judges = true
+	c.add(a)
+}
+
+// Before takes the next arrival, of a call that was made before the limit was in force: it counts in every window and fails none. over says
+// that it would have.
+func (c *Checking) Before(a Arrival) (over bool) {
+	c.judges = false
+	return c.add(a)
+}
+
+func (c *Checking) add(a Arrival) (over bool) {
 	if a.Cost == 0 {
 		a.Cost = 1
 	}
-	index := c.verdict.Calls
-	c.verdict.Calls++
-	c.verdict.Units += a.Cost
+	index := c.seen
+	c.seen++
 	switch l := c.expected.Limit; l.Kind() {
 	case KindRate:
-		c.slide(a, int64(l.Rate.Per), index)
-		c.fill(a, l.Rate.Burst, index)
+		over = c.slide(a, int64(l.Rate.Per), index)
+		if c.judges {
+			c.fill(a, l.Rate.Burst, index)
+		}
 	case KindQuota:
-		c.addToQuota(a, *l.Quota, index)
+		over = c.addToQuota(a, *l.Quota, index)
 	case KindBudget:
-		c.addToQuota(a, l.Budget.Quota, index)
+		over = c.addToQuota(a, l.Budget.Quota, index)
 	case KindInFlight:
-		c.overlap(a, index)
+		over = c.overlap(a, index)
 	}
+	return over
 }
 
 // Verdict is what was found so far.
@@ -78,20 +97,19 @@ func (c *Checking) Verdict() Verdict {
 	return v
 }
 
-func (c *Checking) addToQuota(a Arrival, q Quota, index int) {
+func (c *Checking) addToQuota(a Arrival, q Quota, index int) (over bool) {
 	if q.Window == Sliding {
-		c.slide(a, int64(q.Per), index)
-		return
+		return c.slide(a, int64(q.Per), index)
 	}
-	if at := Micros(floorDiv(a.At, 1000)); c.verdict.Calls == 1 || at >= c.period.end {
+	if at := Micros(floorDiv(a.At, 1000)); c.seen == 1 || at >= c.period.end {
 		c.period, c.sum, c.first = q.spanAt(at), 0, index
 	}
 	c.sum += a.Cost
-	c.found(c.sum, c.first, index)
+	return c.found(c.sum, c.first, index)
 }
 
 // slide looks at the window that ends with this arrival: one of these is the worst.
-func (c *Checking) slide(a Arrival, per int64, index int) {
+func (c *Checking) slide(a Arrival, per int64, index int) (over bool) {
 	gone := 0
 	for gone < len(c.window) && a.At-c.window[gone].at >= per {
 		c.sum -= c.window[gone].cost
@@ -99,11 +117,11 @@ func (c *Checking) slide(a Arrival, per int64, index int) {
 	}
 	c.window = append(c.window[gone:], counted{a.At, a.Cost, index})
 	c.sum += a.Cost
-	c.found(c.sum, c.window[0].index, index)
+	return c.found(c.sum, c.window[0].index, index)
 }
 
 // overlap counts the calls under way when this one starts.
-func (c *Checking) overlap(a Arrival, index int) {
+func (c *Checking) overlap(a Arrival, index int) (over bool) {
 	gone := 0
 	for gone < len(c.ends) && c.ends[gone].at <= a.At {
 		gone++
@@ -119,22 +137,27 @@ func (c *Checking) overlap(a Arrival, index int) {
 	for _, x := range c.ends {
 		first = min(first, x.index)
 	}
-	c.found(int64(len(c.ends)), first, index)
+	return c.found(int64(len(c.ends)), first, index)
 }
 
-// found takes in the units of one window.
-func (c *Checking) found(units int64, from, to int) {
+// found takes in the units of one window, and reports whether they are too many.
+func (c *Checking) found(units int64, from, to int) (over bool) {
+	over = units > c.verdict.Allowed
+	if !c.judges {
+		return over
+	}
 	if units > c.verdict.Worst {
 		c.verdict.Worst, c.verdict.From, c.verdict.To = units, from, to
 	}
-	if units > c.verdict.Allowed {
+	if over {
 		c.verdict.worsen(Fail)
 	}
+	return over
 }
 
 // fill adds to the virtual queue of a rate.
 func (c *Checking) fill(a Arrival, burst int64, index int) {
-	if index > 0 {
+	if c.filled {
 		drained := mul(c.count, uint64(a.At-c.last))
 		if c.queue.cmp(drained) <= 0 {
 			c.queue, c.start = wide{}, index
@@ -142,7 +165,7 @@ func (c *Checking) fill(a Arrival, burst int64, index int) {
 			c.queue = c.queue.sub(drained)
 		}
 	}
-	c.last = a.At
+	c.last, c.filled = a.At, true
 	c.queue = c.queue.add(mul(uint64(a.Cost), c.per))
 	if c.queue.cmp(c.most) <= 0 {
 		return

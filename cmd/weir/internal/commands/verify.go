@@ -23,8 +23,8 @@ were planned. Of quotas and budgets it says how much is used now. It also looks 
 was spent.
 
 What is checked is when calls started, by the clock of the weir that made them: how long they then took to the api the
-ledger cannot know; that is what the configured jitter is for. Calls from before the limits were last changed are left
-out, unless --since asks for them.
+ledger cannot know; that is what the configured jitter is for. Calls from before the limits were last changed are not
+judged, unless --since asks for them; a window that reaches back over the change holds them all the same.
 
 It keeps about 500 bytes for every key, and the calls of one period of each limit. Exit code 0: all limits held, 1: one
 did not, or a job was called twice that must not be, 3: the ledger has no such calls.`,

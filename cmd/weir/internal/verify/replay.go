@@ -25,11 +25,12 @@ type replay struct {
 	api     *config.API
 	since   time.Time // calls started before are left out
 	changed time.Time // since is when the limits were changed, if not zero
+	former  *former   // by what calls were made before that; nil where no limits were
 	jitter  time.Duration
 
 	keys     map[string]*keyReplay
-	mostKeys int                // 0: any number
-	shared   []*bucket.Checking // as the api's limits
+	mostKeys int        // 0: any number
+	shared   []*checked // as the api's limits
 
 	account *bucket.Account // of what quotas and budgets have used; nil where not all calls are read
 	rules   bucket.Rules    // that calls are made by
@@ -61,7 +62,7 @@ type Counts struct {
 	MoneyFrom time.Time       `json:"-"`
 }
 
-type keyReplay struct{ rate, inFlight *bucket.Checking }
+type keyReplay struct{ rate, inFlight *checked }
 
 // SecondCall is a call that should not have been made, unless the api calls a job once however often it is sent.
 type SecondCall struct {
@@ -83,10 +84,17 @@ func newReplay(a *config.API, since time.Time, most Bounds) *replay {
 		api: a, since: since, rules: a.CallRules(), jitter: a.CallRules().Jitter, keys: map[string]*keyReplay{}, mostKeys: most.Keys,
 		horizon: a.Timeout + recordDelay, jobs: jobsSeen{last: map[jobID]jobSeen{}, most: cmp.Or(most.Jobs, mostJobs)},
 	}
-	for _, l := range a.Rules.Shared {
-		r.shared = append(r.shared, bucket.NewChecking(bucket.Expectation{Limit: l, Jitter: r.jitter}))
-	}
+	r.limit()
 	return r
+}
+
+// limit makes what calls are held against.
+func (r *replay) limit() {
+	r.shared = nil
+	for i := range r.api.Rules.Shared {
+		l := r.api.Rules.Shared[i]
+		r.shared = append(r.shared, newChecked(l, r.former.limit(&l), r.jitter))
+	}
 }
 
 // take takes one record in.
@@ -96,7 +104,11 @@ func (r *replay) take(c *ledger.Record) {
 	}
 	r.charge(c)
 	r.spend(c)
+	unplaced := c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown
 	if c.Started.Before(r.since) {
+		if c.Sent && !unplaced && r.former.matters(c.Started) {
+			r.push(c)
+		}
 		return
 	}
 	r.count(c)
@@ -104,7 +116,7 @@ func (r *replay) take(c *ledger.Record) {
 	case !c.Sent:
 		r.Unsent++
 		return
-	case c.Planned.IsZero() && c.Billed == deadletter.BilledUnknown:
+	case unplaced:
 		r.Unplaced++
 		return
 	}
@@ -115,6 +127,11 @@ func (r *replay) take(c *ledger.Record) {
 	if c.Started.After(r.Last) {
 		r.Last = c.Started
 	}
+	r.push(c)
+}
+
+// push takes a call in that limits count.
+func (r *replay) push(c *ledger.Record) {
 	heap.Push(&r.early, r.arrival(c))
 	if c.Ended.After(r.newest) {
 		r.newest = c.Ended
@@ -200,16 +217,18 @@ func (r *replay) check(before int64) {
 	for len(r.early) > 0 && r.early[0].at < before && !r.tooManyKeys() {
 		a := heap.Pop(&r.early).(keyedArrival)
 		if a.at < r.settled {
-			r.Late++
+			if r.era(a.at) != beforeChange {
+				r.Late++
+			}
 			continue
 		}
 		r.settled = a.at
-		key := r.key(a.key)
-		key.rate.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
-		key.inFlight.Add(bucket.Arrival{At: a.at, End: a.end, Cost: 1})
+		key, era := r.key(a.key), r.era(a.at)
+		key.rate.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
+		key.inFlight.add(bucket.Arrival{At: a.at, End: a.end, Cost: 1}, era)
 		for i, c := range r.shared {
 			if a.costs[i] > 0 {
-				c.Add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]})
+				c.add(bucket.Arrival{At: a.at, End: a.end, Cost: a.costs[i]}, era)
 			}
 		}
 	}
@@ -230,9 +249,10 @@ func (r *replay) key(name string) *keyReplay {
 	k := r.keys[name]
 	if k == nil {
 		limits := r.api.Rules.For(name)
+		rate, inFlight := r.former.own(name)
 		k = &keyReplay{
-			rate:     bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, Jitter: r.jitter}),
-			inFlight: bucket.NewChecking(bucket.Expectation{Limit: bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}}),
+			rate:     newChecked(bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, rate, r.jitter),
+			inFlight: newChecked(bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}, inFlight, 0),
 		}
 		r.keys[name] = k
 	}

@@ -190,8 +190,8 @@ func (r *replay) verdict() Report {
 	own := map[string]LimitReport{}
 	for name, k := range r.keys {
 		limits := r.api.Rules.For(name)
-		rate := limitOf(bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, k.rate)
-		inFlight := limitOf(bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}, k.inFlight)
+		rate := limitOf(bucket.Limit{Name: bucket.OwnRate, Rate: &limits.Rate}, k.rate.Checking)
+		inFlight := limitOf(bucket.Limit{Name: "in_flight", InFlight: limits.InFlight}, k.inFlight.Checking)
 		for _, l := range []LimitReport{rate, inFlight} {
 			l.Key = name
 			if worst, ok := own[l.Limit]; !ok || worse(l, worst) {
@@ -206,7 +206,7 @@ func (r *replay) verdict() Report {
 		}
 	}
 	for i, c := range r.shared {
-		l := limitOf(r.api.Rules.Shared[i], c)
+		l := limitOf(r.api.Rules.Shared[i], c.Checking)
 		l.Used = r.used(&r.api.Rules.Shared[i], time.Now())
 		v.Limits = append(v.Limits, l)
 	}

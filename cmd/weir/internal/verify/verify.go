@@ -88,9 +88,6 @@ func Run(ctx context.Context, c *connect.Connection, o Options) error {
 // recordsShown is after how many records the progress is shown anew.
 const recordsShown = 10_000
 
-// followGrace is how long after a change of limits calls may still go by the former ones.
-const followGrace = 2 * time.Second
-
 // newReplays makes a replay for every api, or the one that was asked for. Each begins when its limits came into force, if
 // Since does not say.
 func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[string]*replay, error) {
@@ -122,26 +119,31 @@ func newReplays(ctx context.Context, c *connect.Connection, o *Options) (map[str
 			replays[a.Name] = newReplay(a, from, o.Most)
 			continue
 		}
-		changed := inForceSince(versions, a.Name)
+		was, changed := inForceSince(versions, a.Name)
 		r := newReplay(a, changed, o.Most)
 		r.changed, r.account = changed, bucket.NewAccount(a.Rules)
+		if was != nil {
+			r.former = newFormer(was, a, changed)
+			r.limit()
+		}
 		replays[a.Name] = r
 	}
 	return replays, nil
 }
 
-// inForceSince is when an api's present configuration came into force; zero if it always was. The newest version comes
-// first.
-func inForceSince(versions []*control.Version, api string) time.Time {
+// inForceSince is when an api's present configuration came into force, and the one before; zero if it always was. The newest version
+// comes first.
+func inForceSince(versions []*control.Version, api string) (was *config.API, since time.Time) {
 	for i, v := range versions[1:] {
 		if config.Concerns(v.Config.Diff(versions[0].Config), api) {
-			if _, existed := v.Config.API(api); !existed {
-				return time.Time{}
+			was, existed := v.Config.API(api)
+			if !existed {
+				return nil, time.Time{}
 			}
-			return versions[i].At.Add(followGrace)
+			return was, versions[i].At
 		}
 	}
-	return time.Time{}
+	return nil, time.Time{}
 }
 
 // readLedger reads the ledger.
